@@ -1,0 +1,60 @@
+"""The one place that talks to scikit-learn's experimental callback API."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+#: Attributes that scikit-learn sets during a fit and needs to tear the callbacks down.
+TEARDOWN_ATTRIBUTES = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
+
+
+class FitProgress:
+    """Tells the callbacks of an estimator about the passes of one fit.
+
+    Every pass is a subtask of the fit; a callback may ask to stop.
+
+    Parameters
+    ----------
+    estimator : estimator with callback support
+    X, y : the user's own data
+        Not the validated copies: a callback may score on them.
+    max_passes : int
+        Largest number of passes.
+    """
+
+    def __init__(self, estimator: BaseEstimator, X: Any, y: Any, max_passes: int) -> None:
+        self._estimator, self._data = estimator, {"X": X, "y": y}
+        self._max_passes = max_passes
+        self.n_passes = 0
+        self._root = estimator._init_callback_context(max_subtasks=max_passes)
+        self._root.call_on_fit_task_begin(estimator=estimator, **self._data)
+        self._pass = None
+        self._begin_pass()
+
+    def _begin_pass(self) -> None:
+        self._pass = self._root.subcontext(task_name="pass")
+        self._pass.call_on_fit_task_begin(estimator=self._estimator, **self._data)
+
+    def end_pass(self, attributes: Callable[[], dict[str, Any]]) -> bool:
+        """Report the end of a pass; True if a callback asks to stop.
+
+        ``attributes`` returns fitted attributes of this moment; it is called only if a
+        callback needs them.
+        """
+        stop = self._pass.call_on_fit_task_end(
+            estimator=self._estimator, **self._data, reconstruction_attributes=attributes
+        )
+        self._pass = None
+        self.n_passes += 1
+        if not stop and self.n_passes < self._max_passes:
+            self._begin_pass()
+        return bool(stop)
+
+    def close(self) -> None:
+        """Report the end of the fit; the estimator is complete."""
+        if self._pass is not None:  # begun, but the solver had converged
+            self._pass.call_on_fit_task_end(estimator=self._estimator, **self._data)
+        self._root.call_on_fit_task_end(
+            estimator=self._estimator, **self._data, reconstruction_attributes={}
+        )

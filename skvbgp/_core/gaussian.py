@@ -1,0 +1,97 @@
+"""Whitened Gaussian q(u), held by its natural parameters.
+
+With the prior covariance ``Sigma = L L'`` of the inducing outputs s, the whitened
+outputs ``u = L^-1 s`` are standard normal under the prior. A data set enters q(u) by
+
+    precision = I + sum of information matrices,   shift = sum of information vectors,
+
+so that chunks of data add, and a natural-gradient step is a convex combination.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+
+
+@dataclass(frozen=True)
+class WhitenedGaussian:
+    """q(u) = N(precision^-1 shift, precision^-1).
+
+    Parameters
+    ----------
+    precision : ndarray of shape (m, m)
+    shift : ndarray of shape (m,)
+    """
+
+    precision: Array
+    shift: Array
+
+    @classmethod
+    def standard(cls, m: int) -> "WhitenedGaussian":
+        """The prior of m whitened outputs."""
+        return cls(np.eye(m), np.zeros(m))
+
+    def with_information(self, information: Array, shift: Array) -> "WhitenedGaussian":
+        """q(u) after more data."""
+        return WhitenedGaussian(self.precision + information, self.shift + shift)
+
+    @cached_property
+    def precision_factor(self) -> Array:
+        """Lower Cholesky factor of the precision, (m, m)."""
+        return cholesky(self.precision, "precision of q(u)")
+
+    @cached_property
+    def precision_factor_inv(self) -> Array:
+        return tril_inverse(self.precision_factor)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """(m, m)."""
+        R = self.precision_factor_inv
+        return np.asarray(R.T @ R)
+
+    @cached_property
+    def mean(self) -> Array:
+        """(m,)."""
+        R = self.precision_factor_inv
+        return np.asarray(R.T @ (R @ self.shift))
+
+    @cached_property
+    def excess_moment(self) -> Array:
+        """``E_q[u u'] - E_p[u u']``, the moment by which q departs from the prior, (m, m)."""
+        W = self.covariance + np.outer(self.mean, self.mean)
+        W.flat[:: len(W) + 1] -= 1.0
+        return W
+
+    @cached_property
+    def kl_to_prior(self) -> float:
+        """KL(q(u) || N(0, I))."""
+        trace = float(np.sum(self.precision_factor_inv**2))
+        log_det = log_determinant(self.precision_factor)
+        return 0.5 * (trace + float(self.mean @ self.mean) - len(self.mean) + log_det)
+
+
+def kl_diagonal(
+    mean: Array, variance: Array, prior_mean: Array, prior_variance: Array
+) -> tuple[float, Array, Array]:
+    """KL between factorised Gaussians, with its gradients.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of shape (k,)
+        Moments of q.
+    prior_mean, prior_variance : ndarray of shape (k,)
+        Moments of the prior.
+
+    Returns
+    -------
+    kl : float
+    d_mean, d_variance : ndarray of shape (k,)
+    """
+    shift = (mean - prior_mean) / prior_variance
+    ratio = variance / prior_variance
+    kl = 0.5 * float(np.sum(ratio + shift * (mean - prior_mean) - 1.0 - np.log(ratio)))
+    return kl, shift, 0.5 * (1.0 / prior_variance - 1.0 / variance)

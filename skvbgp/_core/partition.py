@@ -1,0 +1,249 @@
+"""Blocks of nearby rows for the block-structured models (PITC and PIC).
+
+Hyperplanes halve the rows of a chunk until one block is left on each side. The halves need no
+pointers: the set of blocks ``[low, high)`` is split at ``middle = (low + high) // 2``, no other
+set of blocks is split there, so its hyperplane is stored at index ``middle`` and finding the
+block of a row is a binary search. Trees of successive chunks are stored one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TWO_MEANS_STEPS = 10
+_LOOKUP_CELLS = 2**16  # (row, chunk) pairs looked up at once: bounds memory, stays in cache
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Division of the input space into blocks, made by `balanced_partition`.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (n_blocks, n_features)
+        Mean of the rows of each block.
+    sizes : ndarray of shape (n_blocks,)
+        Number of rows the partition was made from, by block.
+    normals, thresholds : ndarrays of shape (n_blocks, n_features) and (n_blocks,)
+        Hyperplane in front of each block: rows with ``x @ normal > threshold`` belong to this
+        block or a later one. The entry of a chunk's first block is not used.
+    chunk_starts : ndarray of shape (n_chunks + 1,)
+        First block of each appended chunk, and ``n_blocks`` at the end.
+    """
+
+    centers: NDArray[np.float64]  # (B, d)
+    sizes: NDArray[np.intp]  # (B,)
+    normals: NDArray[np.float64]  # (B, d)
+    thresholds: NDArray[np.float64]  # (B,)
+    chunk_starts: NDArray[np.intp]  # (C + 1,)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks of all chunks."""
+        return len(self.sizes)
+
+    def lookup(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Find the block of each row.
+
+        The tree of each chunk leads to one candidate; the candidate with the nearest center
+        wins, the earliest if several are as near. With a single chunk this is the tree alone,
+        so the rows it was made from find their own blocks again, ties aside. A row's label does
+        not depend on the other rows, not even through rounding.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Rows, scaled like those the partition was made from.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Block of each row, in ``range(n_blocks)``.
+        """
+        labels = np.empty(len(X), dtype=np.intp)  # (n,)
+        step = max(1, _LOOKUP_CELLS // (len(self.chunk_starts) - 1))
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            candidates = self._candidates(X[rows])  # (b, C)
+            nearest = np.argmin(_squared_distance(X[rows], self.centers, candidates), axis=1)
+            labels[rows] = np.take_along_axis(candidates, nearest[:, None], axis=1)[:, 0]
+        return labels
+
+    def _candidates(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Descend the tree of each chunk, by binary search for all rows at once."""
+        low = np.tile(self.chunk_starts[:-1], (len(X), 1))  # (n, C)
+        high = np.tile(self.chunk_starts[1:], (len(X), 1))  # (n, C)
+        largest = int(np.max(np.diff(self.chunk_starts)))
+        for _ in range((largest - 1).bit_length()):
+            middle = (low + high) // 2
+            # Once a single block is left it is its own middle, and `low` stays.
+            after = _project(X, self.normals, middle) > self.thresholds[middle]
+            low = np.where(after, middle, low)
+            high = np.where(after, high, middle)
+        return low
+
+    def append(self, other: Partition) -> Partition:
+        """Join the partition of a later chunk; its labels move up by ``self.n_blocks``.
+
+        Parameters
+        ----------
+        other : Partition
+            Partition of the new rows, on the same scale. Its block `k` becomes the block
+            ``self.n_blocks + k`` of the result; the blocks of `self` keep their labels.
+
+        Returns
+        -------
+        partition : Partition
+            A new object with the blocks of both.
+        """
+        return Partition(
+            centers=np.concatenate([self.centers, other.centers]),
+            sizes=np.concatenate([self.sizes, other.sizes]),
+            normals=np.concatenate([self.normals, other.normals]),
+            thresholds=np.concatenate([self.thresholds, other.thresholds]),
+            chunk_starts=np.concatenate(
+                [self.chunk_starts, self.n_blocks + other.chunk_starts[1:]]
+            ),
+        )
+
+
+def balanced_partition(X: NDArray[np.float64], n_blocks: int) -> tuple[Partition, NDArray[np.intp]]:
+    """Divide rows into compact blocks whose sizes differ by at most one.
+
+    The sizes are ``n_samples / n_blocks`` rounded down or up. Each split is a balanced
+    two-means started from a principal direction. Nothing is random, and another order of the
+    rows gives the same blocks, up to rounding and ties.
+
+    Ties: rows at exactly the same distance from a hyperplane, such as duplicates, may have to
+    be separated for the sizes' sake. The earlier rows then go to the first side, while
+    `Partition.lookup` sends all of them there. Every other row finds its own block.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Finite rows, already scaled so that Euclidean distances are meaningful.
+    n_blocks : int
+        Number of blocks, from 1 to `n_samples`.
+
+    Returns
+    -------
+    partition : Partition
+        The blocks, able to look up other rows.
+    labels : ndarray of shape (n_samples,)
+        Block of each row of `X`.
+
+    Raises
+    ------
+    ValueError
+        If `n_blocks` is not between 1 and the number of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp._core.partition import balanced_partition
+    >>> partition, labels = balanced_partition(np.array([[0.0], [5.0], [0.1], [5.2]]), n_blocks=2)
+    >>> labels
+    array([0, 1, 0, 1])
+    >>> partition.lookup(np.array([[-1.0], [4.0]]))
+    array([0, 1])
+    """
+    n, d = X.shape
+    if not 1 <= n_blocks <= n:
+        raise ValueError(f"n_blocks must be between 1 and the number of rows, {n}; got {n_blocks}.")
+    bounds = n * np.arange(n_blocks + 1) // n_blocks  # (B + 1,): rows that precede each block
+    centers = np.empty((n_blocks, d))
+    normals = np.zeros((n_blocks, d))
+    thresholds = np.zeros(n_blocks)
+    labels = np.empty(n, dtype=np.intp)
+
+    unfinished = [(0, n_blocks, np.arange(n))]
+    while unfinished:
+        low, high, rows = unfinished.pop()
+        X_node = X[rows]  # (k, d)
+        if high - low == 1:
+            labels[rows] = low
+            centers[low] = X_node.mean(axis=0)
+            continue
+        middle = (low + high) // 2
+        n_before = bounds[middle] - bounds[low]
+        normals[middle] = _two_means_direction(X_node, n_before)
+        position = _project(X_node, normals, np.array([middle]))[:, 0]  # (k,)
+        order = np.argsort(position, kind="stable")
+        before, after = order[:n_before], order[n_before:]
+        thresholds[middle] = (position[before[-1]] + position[after[0]]) / 2
+        # Sorted, so that each side keeps the order of the rows.
+        unfinished.append((low, middle, rows[np.sort(before)]))
+        unfinished.append((middle, high, rows[np.sort(after)]))
+
+    partition = Partition(
+        centers=centers,
+        sizes=np.diff(bounds),
+        normals=normals,
+        thresholds=thresholds,
+        chunk_starts=np.array([0, n_blocks]),
+    )
+    return partition, labels
+
+
+def group_rows(labels: NDArray[np.intp], n_blocks: int) -> list[NDArray[np.intp]]:
+    """Turn labels into the sorted row indices of each block, empty blocks included.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,)
+        Block of each row.
+    n_blocks : int
+        Number of blocks.
+
+    Returns
+    -------
+    blocks : list of `n_blocks` ndarrays
+        ``blocks[k]`` holds the rows with label `k`, in ascending order.
+    """
+    ends = np.cumsum(np.bincount(labels, minlength=n_blocks))  # (B,)
+    return np.split(np.argsort(labels, kind="stable"), ends[:-1])
+
+
+def _two_means_direction(X: NDArray[np.float64], n_before: int) -> NDArray[np.float64]:
+    """Normal of the hyperplane between `n_before` rows and the others, by Lloyd's steps.
+
+    For two given means, the best assignment with fixed sizes orders the rows along the
+    difference of the means, so each step lowers the sum of squared distances.
+    """
+    centered = X - X.mean(axis=0)  # (k, d)
+    # Start from the principal direction. Without the weights, whitened data would have none.
+    weights = np.linalg.norm(centered, axis=1, keepdims=True)  # (k, 1)
+    direction = np.linalg.eigh(centered.T @ (weights * centered))[1][:, -1]  # (d,)
+    direction *= np.sign(direction[np.argmax(np.abs(direction))])  # LAPACK leaves the sign open
+    for _ in range(_TWO_MEANS_STEPS):
+        before = np.argpartition(centered @ direction, n_before - 1)[:n_before]
+        # The two sums are opposite, so this is parallel to the difference of the means.
+        direction = -centered[before].mean(axis=0)
+    return direction
+
+
+# BLAS rounds differently for different batch shapes. The two functions below add one feature after
+# the other instead, so that a row has the same position alone, in any batch, and in the making.
+
+
+def _project(
+    X: NDArray[np.float64], normals: NDArray[np.float64], index: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Inner products of row ``i`` with ``normals[index[i, j]]``, for `index` of (n or 1, C)."""
+    total = X[:, :1] * normals[index, 0]  # (n, C)
+    for feature in range(1, X.shape[1]):
+        total += X[:, feature, None] * normals[index, feature]
+    return total
+
+
+def _squared_distance(
+    X: NDArray[np.float64], centers: NDArray[np.float64], index: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Squared distances of row ``i`` to ``centers[index[i, j]]``, for `index` of (n, C)."""
+    total = np.zeros(index.shape)  # (n, C)
+    for feature in range(X.shape[1]):
+        total += (X[:, feature, None] - centers[index, feature]) ** 2
+    return total

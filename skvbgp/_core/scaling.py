@@ -1,0 +1,60 @@
+"""Running location and scale of data that arrive in chunks, safe from overflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+
+
+@dataclass(frozen=True)
+class RunningScale:
+    """Number, mean and standard deviation of the rows seen so far.
+
+    Attributes
+    ----------
+    n : int
+    mean, std : ndarray of shape (k,)
+        By column; the standard deviation is that of the population.
+    """
+
+    n: int
+    mean: Array
+    std: Array
+
+    @classmethod
+    def of(cls, values: Array) -> RunningScale:
+        """Summary of an (n, k) array."""
+        largest = np.max(np.abs(values), axis=0)
+        unit = np.where(largest > 0.0, largest, 1.0)
+        mean = np.mean(values / unit, axis=0) * unit
+        deviation = values - mean
+        largest = np.max(np.abs(deviation), axis=0)
+        spread = np.where(largest > 0.0, largest, 1.0)
+        std = np.sqrt(np.mean((deviation / spread) ** 2, axis=0)) * spread
+        return cls(len(values), mean, std)
+
+    def merged(self, other: RunningScale) -> RunningScale:
+        """Summary of both sets of rows."""
+        n = self.n + other.n
+        share = other.n / n
+        shift = other.mean - self.mean
+        parts = np.stack(
+            [
+                np.sqrt(1.0 - share) * self.std,
+                np.sqrt(share) * other.std,
+                np.sqrt(share * (1.0 - share)) * np.abs(shift),
+            ]
+        )
+        unit = np.max(parts, axis=0)
+        unit = np.where(unit > 0.0, unit, 1.0)
+        std = np.sqrt(np.sum((parts / unit) ** 2, axis=0)) * unit
+        return RunningScale(n, self.mean + share * shift, std)
+
+    @property
+    def unit(self) -> Array:
+        """The standard deviation, or 1 where a column is constant up to rounding."""
+        rounding = 10.0 * np.finfo(float).eps * np.abs(self.mean)
+        return np.where(self.std > rounding, self.std, 1.0)

@@ -1,0 +1,1 @@
+"""Optimisers over flat vectors; none of them knows a model."""

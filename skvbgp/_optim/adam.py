@@ -1,0 +1,60 @@
+"""Adam on a flat vector, with one step size per entry."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+
+
+@dataclass(frozen=True)
+class AdamState:
+    """Moments of the gradient; plain data, so that a pickled run goes on bit for bit."""
+
+    first: Array
+    second: Array
+    n_steps: int = 0
+
+    @classmethod
+    def zeros(cls, size: int) -> "AdamState":
+        return cls(np.zeros(size), np.zeros(size))
+
+
+def adam_ascent(
+    x: Array,
+    gradient: Array,
+    state: AdamState,
+    step_size: float | Array,
+    *,
+    decay: tuple[float, float] = (0.9, 0.99),
+    epsilon: float = 1e-8,
+) -> tuple[Array, AdamState]:
+    """One step uphill [1]_.
+
+    Parameters
+    ----------
+    x, gradient : ndarray of shape (p,)
+    state : AdamState
+    step_size : float or ndarray of shape (p,)
+        About the largest change of an entry in this step.
+    decay : tuple of two floats
+        Memory of the first and of the second moment.
+    epsilon : float
+        Guards the division where the gradient has always been zero.
+
+    Returns
+    -------
+    x : ndarray of shape (p,)
+    state : AdamState
+
+    References
+    ----------
+    .. [1] D. P. Kingma and J. Ba, "Adam: A method for stochastic optimization",
+       ICLR 2015, arXiv:1412.6980, Algorithm 1.
+    """
+    n = state.n_steps + 1
+    first = decay[0] * state.first + (1.0 - decay[0]) * gradient
+    second = decay[1] * state.second + (1.0 - decay[1]) * gradient**2
+    m_hat = first / (1.0 - decay[0] ** n)
+    v_hat = second / (1.0 - decay[1] ** n)
+    return x + step_size * m_hat / (np.sqrt(v_hat) + epsilon), AdamState(first, second, n)

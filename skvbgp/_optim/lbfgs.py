@@ -1,0 +1,87 @@
+"""Driver of SciPy's L-BFGS-B for objectives that may fail at some points."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+
+
+@dataclass(frozen=True)
+class LbfgsResult:
+    """Where the search ended."""
+
+    x: Array
+    value: float
+    n_iter: int
+    converged: bool
+
+
+def lbfgs_ascent(
+    objective: Callable[[Array], tuple[float, Array]],
+    x: Array,
+    *,
+    max_iter: int,
+    tol: float,
+    bounds: Array | None = None,
+    monitor: Callable[[Array, float], bool] | None = None,
+) -> LbfgsResult:
+    """Maximise ``objective`` from ``x``.
+
+    Parameters
+    ----------
+    objective : callable
+        ``x -> (value, gradient)``. A :class:`NotPositiveDefiniteError` or a value that
+        is not finite counts as "far too low", and the line search retreats.
+    x : ndarray of shape (p,)
+        Start; here the objective has to succeed.
+    max_iter : int
+        Largest number of iterations.
+    tol : float
+        Stop when the relative rise of the value falls below.
+    bounds : ndarray of shape (p, 2) or None
+    monitor : callable or None
+        ``(x, value) -> stop`` after every iteration.
+
+    Returns
+    -------
+    LbfgsResult
+        The best point that was met.
+    """
+    best_x, best_value, best_gradient = x, *objective(x)
+    floor = 1e3 * (1.0 + abs(best_value))
+
+    def negated(z: Array) -> tuple[float, Array]:
+        nonlocal best_x, best_value, best_gradient
+        if np.array_equal(z, best_x):
+            return -best_value, -best_gradient
+        try:
+            value, gradient = objective(z)
+        except NotPositiveDefiniteError:
+            value = np.nan
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return floor, np.zeros_like(z)
+        if value > best_value:
+            best_x, best_value, best_gradient = z.copy(), value, gradient
+        return -value, -gradient
+
+    n_iter = 0
+
+    def callback(_: Array) -> None:
+        nonlocal n_iter
+        n_iter += 1
+        if monitor is not None and monitor(best_x, best_value):
+            raise StopIteration
+
+    result = minimize(
+        negated,
+        x,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        callback=callback,
+        options={"maxiter": max_iter, "maxfun": 2 * max_iter + 10, "ftol": tol, "gtol": 1e-6},
+    )
+    return LbfgsResult(best_x, best_value, max(n_iter, 1), bool(result.success))

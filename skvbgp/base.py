@@ -1,0 +1,195 @@
+"""What the estimators share: validation, progress, roll-back and the predict contract."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
+from skvbgp._core.linalg import Array, jittered_cholesky
+
+#: Rows of one prediction tile, so that memory does not grow with the number of test rows.
+_TILE_ROWS = 4096
+
+
+class DocumentedEstimator(CallbackSupportMixin, BaseEstimator):
+    """Callback support, and a link from the HTML representation to the documentation."""
+
+    _doc_link_module = "skvbgp"
+    _doc_link_template = (
+        "https://skvbgp.readthedocs.io/en/stable/api/generated/"
+        "{estimator_module}.{estimator_name}.html"
+    )
+
+
+class VariationalRegressor(RegressorMixin, DocumentedEstimator):
+    """Template of the regressors: fit, partial_fit and predict over an immutable state.
+
+    A subclass implements
+
+    - ``_start(X, y)``: the state before training, from validated data;
+    - ``_max_passes(n)``: the largest number of passes over n rows;
+    - ``_train(state, X, y, progress)``: the state after training;
+    - ``_update(state, X, y, progress)``: the state after new rows;
+    - ``_attributes(state)``: public fitted attributes of a state, as a dict;
+    - ``_moment_function(include_noise)``: from rows X to their means and variances;
+    - ``_joint(X, include_noise)``: mean and covariance of all rows.
+
+    The state is kept in ``_state`` and replaced, never modified: what fails on its way
+    to a new state leaves the estimator as it was.
+    """
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs. A memory-mapped array is read in batches.
+        y : array-like of shape (n_samples,)
+            Training targets.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        with _restored_on_error(self):
+            return self._fit_validated(X, y, *self._validate(X, y, reset=True))
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y):
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            New targets.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+        """
+        first = not hasattr(self, "_state")
+        with _restored_on_error(self):
+            X_in, y_in = X, y
+            X, y = self._validate(X, y, reset=first)
+            if first:
+                return self._fit_validated(X_in, y_in, X, y)
+            progress = FitProgress(self, X_in, y_in, max_passes=1)
+            self._publish(self._update(self._state, X, y, progress), progress)
+        return self
+
+    def _fit_validated(self, X_in, y_in, X, y):
+        start = self._start(X, y)
+        progress = FitProgress(self, X_in, y_in, self._max_passes(len(X)))
+        self._publish(self._train(start, X, y, progress), progress)
+        return self
+
+    def _publish(self, state, progress):
+        for name, value in self._attributes(state).items():
+            setattr(self, name, value)
+        self._state = state
+        progress.close()
+
+    def _validate(self, X, y, *, reset: bool):
+        X, y = validate_data(
+            self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True
+        )
+        return X, np.asarray(y, dtype=np.float64)
+
+    def predict(self, X, return_std=False, return_cov=False, *, include_noise=True):
+        """Predict the distribution of new observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+        return_std : bool, default=False
+            Whether to return the standard deviation, too.
+        return_cov : bool, default=False
+            Whether to return the joint covariance, too.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+            Predictive mean on the scale of y.
+        std : ndarray of shape (n_samples,)
+            Standard deviation on the scale of y. Only returned if `return_std` is True.
+        cov : ndarray of shape (n_samples, n_samples)
+            Covariance on the squared scale of y. Only returned if `return_cov` is True.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std and return_cov can be requested.")
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        if return_cov:
+            return self._joint(X, include_noise)
+        moments = self._moment_function(include_noise)
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for start in range(0, len(X), _TILE_ROWS):
+            tile = slice(start, start + _TILE_ROWS)
+            mean[tile], variance[tile] = moments(X[tile])
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):
+        """Draw from the joint predictive distribution.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Inputs to draw at.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState instance or None, default=0
+            Determines the draws.
+        include_noise : bool, default=True
+            Whether to draw observations y or the latent function f.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples_X, n_samples)
+            On the scale of y.
+        """
+        mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
+        rng = check_random_state(random_state)
+        L = jittered_cholesky(cov, "predictive covariance")
+        return mean[:, None] + L @ rng.standard_normal((len(mean), n_samples))
+
+
+@contextmanager
+def _restored_on_error(estimator: Any) -> Iterator[None]:
+    """Undo every change of the estimator's attributes if the block fails."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        now = vars(estimator)
+        in_use = {name: now[name] for name in TEARDOWN_ATTRIBUTES if name in now}
+        now.clear()
+        now.update(before | in_use)
+        raise
+
+
+def as_column_vector(value: Any, size: int, name: str) -> Array:
+    """A number, or one per input, as a finite positive vector of a given size."""
+    vector = np.asarray(value, dtype=np.float64)
+    if vector.ndim > 1 or (vector.ndim == 1 and len(vector) != size):
+        raise ValueError(f"{name} must be a number or have shape ({size},); got {vector.shape}.")
+    if not (np.isfinite(vector).all() and (vector > 0.0).all()):
+        raise ValueError(f"{name} must be finite and positive; got {value!r}.")
+    return np.broadcast_to(vector, (size,)).copy()

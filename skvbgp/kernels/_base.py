@@ -1,0 +1,133 @@
+"""The contract every kernel honours."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Kernel(ABC):
+    r"""A covariance function: an immutable value with reverse-mode derivatives.
+
+    Inputs are validated float64 arrays, `X` of shape (n, d) and `Z` of shape (m, d). ``Z=None``
+    stands for `Z` = `X`: the two arguments are then the *same* points, which matters to `White`.
+
+    Derivatives are vector-Jacobian products: given the cotangent :math:`\bar K = dL/dK` of a scalar
+    :math:`L`, `vjp` returns :math:`dL/d\theta`, :math:`dL/dX` and :math:`dL/dZ`, at about the cost
+    of the kernel itself and without any array larger than `K`. No method changes its arguments.
+
+    Hyperparameters are positive and `theta` holds the logarithms of those that are not fixed.
+    Kernels are combined by ``+`` and ``*``, with one another or with positive numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp.kernels import RBF
+    >>> kernel, X, Z = 2.0 * RBF(), np.array([[0.0], [1.0]]), np.array([[0.5]])
+    >>> K = kernel(X, Z)
+    >>> dtheta, dX, dZ = kernel.vjp(X, Z, K, np.ones_like(K))
+    >>> dtheta  # of sum(K), in the order of kernel.hyperparameters
+    array([3.52998761, 0.8824969 ])
+    """
+
+    __array_ufunc__ = None  # numpy scalars leave `scalar * kernel` to `__rmul__`
+
+    @abstractmethod
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        """Return the covariances k(X, Z), of shape (n, m)."""
+
+    @abstractmethod
+    def diag(self, X: Array) -> Array:
+        """Return the diagonal of ``kernel(X)``, of shape (n,)."""
+
+    @abstractmethod
+    def vjp(
+        self, X: Array, Z: Array | None, K: Array, dK: Array
+    ) -> tuple[Array, Array, Array | None]:
+        """Pull a cotangent of the covariances back to the kernel's arguments.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, d)
+            First inputs.
+        Z : ndarray of shape (m, d) or None
+            Second inputs, None for `X` itself.
+        K : ndarray of shape (n, m)
+            The value ``kernel(X, Z)``, which the caller has already.
+        dK : ndarray of shape (n, m)
+            Cotangent of `K`, symmetric or not.
+
+        Returns
+        -------
+        dtheta : ndarray of shape (p,)
+            Gradient of sum(dK * K) with respect to `theta`.
+        dX : ndarray of shape (n, d)
+            Gradient with respect to `X`; when `Z` is None, through both arguments.
+        dZ : ndarray of shape (m, d) or None
+            Gradient with respect to `Z`; None when `Z` is None.
+        """
+
+    @abstractmethod
+    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
+        """Pull a cotangent (n,) of ``diag(X)`` back to (dtheta (p,), dX (n, d))."""
+
+    @property
+    def positive(self) -> bool:
+        """Whether k > 0 everywhere and `vjp` reads K and dK as dK * K, the cotangent of log k."""
+        return False
+
+    @property
+    @abstractmethod
+    def theta(self) -> Array:
+        """Logarithms of the free hyperparameters, of shape (p,)."""
+
+    @abstractmethod
+    def with_theta(self, theta: Array) -> Self:
+        """Return this kernel with other values of its free hyperparameters."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Array:
+        """Lower and upper bounds on `theta`, of shape (p, 2)."""
+
+    @property
+    @abstractmethod
+    def hyperparameters(self) -> list[str]:
+        """One name per entry of `theta`, such as ``"0.length_scale[2]"``."""
+
+    @abstractmethod
+    def bind(self, n_features: int) -> Self:
+        """Return this kernel with one length scale per input, checked against `n_features`."""
+
+    def __add__(self, other: Kernel | float) -> Kernel:
+        return _combine("Sum", self, other)
+
+    def __radd__(self, other: float) -> Kernel:
+        return _combine("Sum", other, self)
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        return _combine("Product", self, other)
+
+    def __rmul__(self, other: float) -> Kernel:
+        return _combine("Product", other, self)
+
+
+def _combine(operation: str, *operands: Kernel | float) -> Kernel:
+    """Return the Sum or Product of two operands; numbers become `Constant` kernels."""
+    from skvbgp.kernels import _compose, _constant  # they import this module
+
+    for operand in operands:
+        if not isinstance(operand, Kernel | Real):
+            raise TypeError(
+                f"A kernel combines with kernels of skvbgp.kernels and numbers, got {operand!r}; "
+                "as_kernel converts those of scikit-learn."
+            )
+    kernels = (k if isinstance(k, Kernel) else _constant.Constant(k) for k in operands)
+    combination: Kernel = getattr(_compose, operation)(*kernels)
+    return combination

@@ -1,0 +1,156 @@
+"""Sums and products of kernels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from operator import iadd, imul
+from typing import Self
+
+import numpy as np
+
+from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._leaf import check_theta
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Composite(Kernel):
+    """Several kernels combined by one associative operation; nested ones are flattened."""
+
+    kernels: tuple[Kernel, ...]
+
+    def __init__(self, *kernels: Kernel) -> None:
+        if len(kernels) < 2 or not all(isinstance(k, Kernel) for k in kernels):
+            raise TypeError(f"{type(self).__name__} takes at least two kernels, got {kernels!r}.")
+        groups = (k.kernels if isinstance(k, type(self)) else (k,) for k in kernels)
+        object.__setattr__(self, "kernels", tuple(k for group in groups for k in group))
+
+    @abstractmethod
+    def _combine(self, values: Iterable[Array]) -> Array:
+        """Return the value of the combination; the first value may be overwritten."""
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        return self._combine(k(X, Z) for k in self.kernels)
+
+    def diag(self, X: Array) -> Array:
+        return self._combine(k.diag(X) for k in self.kernels)
+
+    @property
+    def theta(self) -> Array:
+        return np.concatenate([k.theta for k in self.kernels])
+
+    def with_theta(self, theta: Array) -> Self:
+        theta = check_theta(self, theta)
+        ends = accumulate(len(k.hyperparameters) for k in self.kernels)
+        parts = np.split(theta, list(ends)[:-1])
+        return type(self)(*(k.with_theta(t) for k, t in zip(self.kernels, parts, strict=True)))
+
+    @property
+    def bounds(self) -> Array:
+        return np.concatenate([k.bounds for k in self.kernels])
+
+    @property
+    def hyperparameters(self) -> list[str]:
+        return [f"{i}.{name}" for i, k in enumerate(self.kernels) for name in k.hyperparameters]
+
+    def bind(self, n_features: int) -> Self:
+        return type(self)(*(k.bind(n_features) for k in self.kernels))
+
+
+class Sum(Composite):
+    """Sum of kernels, what ``k1 + k2`` makes.
+
+    Parameters
+    ----------
+    *kernels : Kernel
+        Two or more terms. Sums among them are flattened.
+
+    Examples
+    --------
+    >>> from skvbgp.kernels import RBF, White
+    >>> kernel = RBF(2.0) + White(0.1)
+    >>> kernel
+    RBF(length_scale=2.0) + White(noise_level=0.1)
+    >>> kernel.hyperparameters
+    ['0.length_scale', '1.noise_level']
+    """
+
+    def _combine(self, values: Iterable[Array]) -> Array:
+        return reduce(iadd, values)
+
+    def vjp(
+        self, X: Array, Z: Array | None, K: Array, dK: Array
+    ) -> tuple[Array, Array, Array | None]:
+        return _join(k.vjp(X, Z, k(X, Z), dK) for k in self.kernels)
+
+    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
+        return _join((*k.vjp_diag(X, ddiag), None) for k in self.kernels)[:2]
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.kernels))
+
+
+class Product(Composite):
+    """Product of kernels, what ``k1 * k2`` makes.
+
+    Parameters
+    ----------
+    *kernels : Kernel
+        Two or more factors. Products among them are flattened.
+
+    Examples
+    --------
+    >>> from skvbgp.kernels import RBF, White
+    >>> kernel = 2.0 * (RBF() + White(0.1))
+    >>> kernel
+    Constant(value=2.0) * (RBF(length_scale=1.0) + White(noise_level=0.1))
+    >>> kernel.hyperparameters
+    ['0.value', '1.0.length_scale', '1.1.noise_level']
+    """
+
+    @property
+    def positive(self) -> bool:
+        return all(k.positive for k in self.kernels)
+
+    def _combine(self, values: Iterable[Array]) -> Array:
+        return reduce(imul, values)
+
+    def vjp(
+        self, X: Array, Z: Array | None, K: Array, dK: Array
+    ) -> tuple[Array, Array, Array | None]:
+        # The factors' logarithms add up to log K: those of positive factors have its cotangent
+        # dK * K. Only the others ask for the values of the factors.
+        values = [] if self.positive else [k(X, Z) for k in self.kernels]
+        return _join(
+            k.vjp(X, Z, K, dK)
+            if k.positive
+            else k.vjp(X, Z, values[i], _times_others(dK, values, i))
+            for i, k in enumerate(self.kernels)
+        )
+
+    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
+        values = [k.diag(X) for k in self.kernels]
+        return _join(
+            (*k.vjp_diag(X, _times_others(ddiag, values, i)), None)
+            for i, k in enumerate(self.kernels)
+        )[:2]
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)
+
+
+def _times_others(cotangent: Array, values: Sequence[Array], i: int) -> Array:
+    """Return the cotangent of the i-th factor given that of the product."""
+    first, *others = (*values[:i], *values[i + 1 :])
+    return reduce(imul, others, cotangent * first)
+
+
+def _join(
+    gradients: Iterable[tuple[Array, Array, Array | None]],
+) -> tuple[Array, Array, Array | None]:
+    """Concatenate the gradients in theta of several kernels, and add up those in the inputs."""
+    dtheta, dX, dZ = zip(*gradients, strict=True)
+    return np.concatenate(dtheta), reduce(iadd, dX), None if dZ[0] is None else reduce(iadd, dZ)

@@ -1,0 +1,93 @@
+"""Functions of the squared Euclidean distance, and their vector-Jacobian products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from skvbgp.kernels._base import Array
+
+# Pairs closer than this, in squared distance relative to their squared norm, are recomputed.
+_NEAR = 1e-10
+
+# Entries, and fewest rows, of a block of rows: its temporary arrays stay in the cache of one core.
+_BLOCK = 2**15
+_MIN_ROWS = 32
+
+
+def centred(X: Array, Z: Array | None) -> tuple[Array, Array]:
+    """Shift both inputs by the mean of the second; ``Z=None`` gives the same array twice.
+
+    Distances do not change, but their rounding error, which grows with the squared norms, does.
+    """
+    origin = (X if Z is None else Z).mean(axis=0)  # (d,)
+    A = X - origin  # (n, d)
+    return A, A if Z is None else Z - origin
+
+
+def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
+    """Return k(|a_i - b_j|^2), of shape (n, m), where `k` may overwrite its argument."""
+    left, right = _factors(A, B)
+    K = np.empty((len(A), len(B)))
+    for rows in _row_blocks(*K.shape):
+        K[rows] = k(_squared_distances(left[rows], right))
+    return K
+
+
+def radial_vjp(
+    log_k_vjp: Callable[[Array, Array], tuple[Array, float]],
+    A: Array,
+    B: Array,
+    K: Array,
+    dK: Array,
+) -> tuple[Array, Array, float]:
+    """Pull the cotangent dK (n, m) of K = k(|a_i - b_j|^2) back to A (n, d), B (m, d) and a scalar.
+
+    ``log_k_vjp(r2, dlog)`` pulls the cotangent of log k back to r^2 and to the kernel's shape
+    hyperparameter, if it has one; it may overwrite both arguments. With `W` the cotangent of r^2,
+    dA_i = 2 sum_j W_ij (a_i - b_j) and dB_j = 2 sum_i W_ij (b_j - a_i), as matrix products.
+    """
+    left, right = _factors(A, B)
+    dA, dB, dshape = np.empty_like(A), np.zeros_like(B), 0.0
+    for rows in _row_blocks(*K.shape):
+        r2 = _squared_distances(left[rows], right)
+        W, dshape_rows = log_k_vjp(r2, dK[rows] * K[rows])
+        dA[rows] = 2.0 * (W.sum(axis=1)[:, None] * A[rows] - W @ B)
+        dB += 2.0 * (W.sum(axis=0)[:, None] * B - W.T @ A[rows])
+        dshape += dshape_rows
+    return dA, dB, dshape
+
+
+def _row_blocks(n: int, m: int) -> Iterator[slice]:
+    """Cut the rows of an (n, m) array into blocks small enough for the cache."""
+    step = max(_MIN_ROWS, _BLOCK // max(1, m))
+    return (slice(start, start + step) for start in range(0, n, step))
+
+
+def _factors(A: Array, B: Array) -> tuple[Array, Array]:
+    """Return [|a|^2, 1, a], (n, d + 2), and [1, |b|^2, -2 b], (m, d + 2).
+
+    Their product is the matrix of |a_i|^2 + |b_j|^2 - 2 a_i . b_j = |a_i - b_j|^2.
+    """
+    aa = np.einsum("ij,ij->i", A, A)  # (n,)
+    bb = np.einsum("ij,ij->i", B, B)  # (m,)
+    left = np.column_stack((aa, np.ones_like(aa), A))
+    right = np.column_stack((np.ones_like(bb), bb, -2.0 * B))
+    return left, right
+
+
+def _squared_distances(left: Array, right: Array) -> Array:
+    """Return the (n, m) matrix of |a_i - b_j|^2 from its two factors.
+
+    Where the three terms cancel the distance is computed again from the differences, so that every
+    result is accurate and non-negative, and exactly 0 between equal points.
+    """
+    r2: Array = left @ right.T
+    near = np.flatnonzero(r2 < _NEAR * left[:, :1])  # among them all the negative ones
+    rows, columns = np.divmod(near, len(right))
+    r2[rows, columns] = sum(
+        np.square(a[rows] + 0.5 * minus_2b[columns])
+        for a, minus_2b in zip(left.T[2:], right.T[2:], strict=True)
+    )
+    return r2

@@ -1,0 +1,171 @@
+"""Hyperparameters of the elementary kernels: values, bounds, log-vector and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp.kernels._base import Array, Kernel
+
+Scales = float | Sequence[float] | NDArray[Any]  # stored as a float or a tuple of floats
+Bounds = str | Sequence[Any] | NDArray[Any]  # "fixed", a pair, or one pair per element
+DEFAULT_BOUNDS = (1e-5, 1e5)
+
+
+@dataclass(frozen=True, repr=False)
+class Leaf(Kernel):
+    """An elementary kernel.
+
+    A subclass is a frozen dataclass that lists its hyperparameters in `_names` and has, for each
+    of them, one field ``name`` and one field ``name_bounds``.
+    """
+
+    _names: ClassVar[tuple[str, ...]]
+    _per_input: ClassVar[tuple[str, ...]] = ()  # may be vectors
+    _zero_if_fixed: ClassVar[tuple[str, ...]] = ()  # may be 0, whose log must stay out of theta
+
+    def __post_init__(self) -> None:
+        for name in self._names:
+            label = f"{type(self).__name__}: {name}"
+            value = np.asarray(getattr(self, name), dtype=np.float64)
+            bounds = getattr(self, f"{name}_bounds")
+            if value.ndim > (name in self._per_input) or value.size == 0:
+                raise ValueError(f"{label} has shape {value.shape}.")
+            zero = name in self._zero_if_fixed and isinstance(bounds, str)
+            if not np.all(np.isfinite(value) & ((value >= 0) if zero else (value > 0))):
+                raise ValueError(f"{label} must be positive and finite, got {value}.")
+            object.__setattr__(self, name, _as_tuple(value))
+            object.__setattr__(self, f"{name}_bounds", _checked_bounds(label, bounds, value.shape))
+
+    def bind(self, n_features: int) -> Self:
+        return self
+
+    @property
+    def theta(self) -> Array:
+        return np.concatenate([np.empty(0), *(np.log(value) for _, value in self._free())])
+
+    def with_theta(self, theta: Array) -> Self:
+        theta = check_theta(self, theta)
+        new, start = {}, 0
+        for name, value in self._free():
+            stop = start + value.size
+            values = np.exp(theta[start:stop])
+            new[name] = values if isinstance(getattr(self, name), tuple) else values.item()
+            start = stop
+        return replace(self, **new)
+
+    @property
+    def bounds(self) -> Array:
+        pairs = [np.empty((0, 2))]
+        for name, value in self._free():
+            pairs.append(np.broadcast_to(getattr(self, f"{name}_bounds"), (value.size, 2)))
+        with np.errstate(divide="ignore"):  # a lower bound of 0 is -inf in theta
+            return np.log(np.concatenate(pairs))
+
+    @property
+    def hyperparameters(self) -> list[str]:
+        return [
+            f"{name}[{i}]" if isinstance(getattr(self, name), tuple) else name
+            for name, value in self._free()
+            for i in range(value.size)
+        ]
+
+    def __repr__(self) -> str:
+        arguments = (
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if field.name in self._names or getattr(self, field.name) != field.default
+        )
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def _free(self) -> Iterator[tuple[str, Array]]:
+        """Yield the name and the values, as a vector, of every hyperparameter in `theta`."""
+        for name in self._names:
+            if getattr(self, f"{name}_bounds") != "fixed":
+                yield name, np.atleast_1d(getattr(self, name))
+
+    def _dtheta(self, **gradients: Array | float) -> Array:
+        """Assemble gradients in the log hyperparameters, dropping those of the fixed ones.
+
+        A gradient with one entry per input is summed when its hyperparameter is shared.
+        """
+        free = (
+            gradients[name] if isinstance(getattr(self, name), tuple) else np.sum(gradients[name])
+            for name, _ in self._free()
+        )
+        return np.concatenate([np.empty(0), *map(np.atleast_1d, free)])
+
+
+@dataclass(frozen=True, repr=False)
+class ScaledLeaf(Leaf):
+    """An elementary kernel with a length scale per input, or one shared by all of them."""
+
+    _names: ClassVar[tuple[str, ...]] = ("length_scale",)
+    _per_input: ClassVar[tuple[str, ...]] = ("length_scale",)
+
+    length_scale: Scales = 1.0
+    _: KW_ONLY
+    length_scale_bounds: Bounds = DEFAULT_BOUNDS
+    isotropic: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.isotropic and any(np.ndim(getattr(self, name)) for name in self._per_input):
+            raise ValueError(f"{self!r} is isotropic: its hyperparameters must be scalars.")
+
+    def bind(self, n_features: int) -> Self:
+        values = {name: self._scale(name, n_features) for name in self._per_input}
+        if self.isotropic:
+            return self
+        vectors: dict[str, Any] = {k: np.broadcast_to(v, n_features) for k, v in values.items()}
+        return replace(self, **vectors)
+
+    def _scale(self, name: str, n_features: int) -> Array:
+        """Return a hyperparameter as an array of shape () or, one per input, (n_features,)."""
+        value = np.asarray(getattr(self, name))
+        if value.ndim == 1 and len(value) != n_features:
+            raise ValueError(
+                f"{type(self).__name__}: {name} has {len(value)} entries, "
+                f"but the inputs have {n_features} features."
+            )
+        return value
+
+
+def check_theta(kernel: Kernel, theta: Array) -> Array:
+    """Return `theta` as an array, or raise if it does not fit the kernel."""
+    theta = np.asarray(theta, dtype=np.float64)
+    if theta.shape != (len(kernel.hyperparameters),):
+        raise ValueError(
+            f"theta has shape {theta.shape}, expected one entry per free hyperparameter: "
+            f"{kernel.hyperparameters}."
+        )
+    return theta
+
+
+def _checked_bounds(label: str, bounds: Bounds, shape: tuple[int, ...]) -> Any:
+    """Return the bounds of a hyperparameter of that shape in hashable form."""
+    if isinstance(bounds, str) and bounds == "fixed":
+        return bounds
+    try:
+        array = np.asarray(bounds, dtype=np.float64)
+    except ValueError:
+        array = np.empty(0)
+    if array.shape == (1, 2):
+        array = array[0]
+    if array.shape not in {(2,), (*shape, 2)}:
+        raise ValueError(
+            f"{label}_bounds must be 'fixed', a pair, or one pair per element, got {bounds!r}."
+        )
+    lower, upper = array[..., 0], array[..., 1]
+    if not np.all((lower >= 0) & (lower <= upper)):
+        raise ValueError(f"{label}_bounds must satisfy 0 <= lower <= upper, got {bounds!r}.")
+    return _as_tuple(array)
+
+
+def _as_tuple(array: Array) -> Any:
+    """Return a number, or nested tuples of numbers: values that compare and hash."""
+    return tuple(map(_as_tuple, array)) if array.ndim else array.item()

@@ -1,0 +1,240 @@
+"""Kernels of the scaled distance r^2 = sum_i (x_i - x'_i)^2 / l_i^2."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from skvbgp.kernels._base import Array
+from skvbgp.kernels._distance import centred, radial, radial_vjp
+from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
+
+# Points of a Matern-1/2 kernel closer than this many length scales count as equal: at its kink
+# the gradient, which is not defined there, is set to zero.
+_COINCIDENT = 1e-8
+
+
+def squared_exponential(r2: Array) -> Array:
+    """Return exp(-r^2 / 2) in the place of `r2`."""
+    r2 *= -0.5
+    return np.exp(r2, out=r2)
+
+
+def squared_exponential_vjp(r2: Array, dlog: Array) -> tuple[Array, float]:
+    """Pull the cotangent of its logarithm back to r^2."""
+    dlog *= -0.5
+    return dlog, 0.0
+
+
+@dataclass(frozen=True, repr=False)
+class Stationary(ScaledLeaf):
+    """A kernel k(r^2) of unit variance; a subclass supplies k and its slope."""
+
+    @abstractmethod
+    def _radial(self, r2: Array) -> Array:
+        """Return k(r^2) in the place of `r2`."""
+
+    @abstractmethod
+    def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
+        """Pull the cotangent of log k back to r^2 and to log alpha, 0 if there is no alpha."""
+
+    @property
+    def positive(self) -> bool:
+        return True
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        return radial(self._radial, *self._scaled(X, Z))
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+    def vjp(
+        self, X: Array, Z: Array | None, K: Array, dK: Array
+    ) -> tuple[Array, Array, Array | None]:
+        A, B = self._scaled(X, Z)
+        dA, dB, dshape = radial_vjp(self._radial_vjp, A, B, K, dK)
+        # r^2 is quadratic in the scaled inputs a = x / l, hence d/dlog l = -(a d/da + b d/db)
+        dlength_scale = -np.sum(A * dA, axis=0) - np.sum(B * dB, axis=0)  # (d,)
+        dtheta = self._dtheta(length_scale=dlength_scale, alpha=dshape)
+        if Z is None:
+            return dtheta, (dA + dB) / self.length_scale, None
+        return dtheta, dA / self.length_scale, dB / self.length_scale
+
+    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
+        return np.zeros(len(self.hyperparameters)), np.zeros_like(X)
+
+    def _scaled(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+        """Return both inputs centred and in units of the length scales."""
+        length_scale = self._scale("length_scale", X.shape[1])
+        A, B = centred(X, Z)
+        scaled = A / length_scale  # (n, d)
+        return scaled, scaled if Z is None else B / length_scale
+
+
+@dataclass(frozen=True, repr=False)
+class RBF(Stationary):
+    r"""Squared-exponential kernel :math:`k = \exp(-r^2 / 2)`.
+
+    Here :math:`r^2 = \sum_i (x_i - x'_i)^2 / l_i^2`. The variance is one: write
+    ``variance * RBF(...)`` for another.
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (d,), default=1.0
+        Length scale :math:`l`. A number becomes one length scale per input in `bind`.
+    length_scale_bounds : "fixed", pair of floats or d pairs, default=(1e-5, 1e5)
+        Bounds, in natural units. A fixed hyperparameter is not in `theta`.
+    isotropic : bool, default=False
+        Keep one length scale, shared by all the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp.kernels import RBF
+    >>> kernel = 2.0 * RBF().bind(n_features=2)
+    >>> kernel
+    Constant(value=2.0) * RBF(length_scale=(1.0, 1.0))
+    >>> kernel(np.eye(2))
+    array([[2.        , 0.73575888],
+           [0.73575888, 2.        ]])
+    """
+
+    def _radial(self, r2: Array) -> Array:
+        return squared_exponential(r2)
+
+    def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
+        return squared_exponential_vjp(r2, dlog)
+
+
+@dataclass(frozen=True, repr=False)
+class Matern(Stationary):
+    r"""Matern kernel, once or twice differentiable or (:math:`\nu` = 1/2) only continuous.
+
+    With :math:`s = \sqrt{2 \nu}\, r` and :math:`r^2 = \sum_i (x_i - x'_i)^2 / l_i^2`, it is
+    :math:`e^{-s}`, :math:`(1 + s) e^{-s}` or :math:`(1 + s + s^2 / 3) e^{-s}` for
+    :math:`\nu` = 1/2, 3/2 or 5/2.
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (d,), default=1.0
+        Length scale :math:`l`. A number becomes one length scale per input in `bind`.
+    nu : {0.5, 1.5, 2.5}, default=1.5
+        Smoothness.
+    length_scale_bounds : "fixed", pair of floats or d pairs, default=(1e-5, 1e5)
+        Bounds, in natural units. A fixed hyperparameter is not in `theta`.
+    isotropic : bool, default=False
+        Keep one length scale, shared by all the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp.kernels import Matern
+    >>> Matern(nu=0.5)(np.array([[0.0], [1.0]]))
+    array([[1.        , 0.36787944],
+           [0.36787944, 1.        ]])
+    """
+
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"Matern: nu must be 0.5, 1.5 or 2.5, got {self.nu!r}; nu=inf is RBF.")
+        object.__setattr__(self, "nu", float(self.nu))
+
+    def _radial(self, r2: Array) -> Array:
+        s = self._root(r2)
+        polynomial = self._polynomial(s)
+        np.negative(s, out=s)
+        np.exp(s, out=s)
+        s *= polynomial
+        return s
+
+    def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
+        # dlog k/dr^2 = -1/2 / s, -3/2 / (1 + s) or -5/6 (1 + s) / (1 + s + s^2 / 3)
+        s = self._root(r2)
+        if self.nu == 0.5:
+            s[s < _COINCIDENT] = np.inf
+            dlog /= s
+            dlog *= -0.5
+            return dlog, 0.0
+        dlog /= self._polynomial(s)
+        if self.nu == 1.5:
+            dlog *= -1.5
+        else:
+            s += 1.0
+            dlog *= s
+            dlog *= -5.0 / 6.0
+        return dlog, 0.0
+
+    def _root(self, r2: Array) -> Array:
+        """Return s = sqrt(2 nu) r in the place of `r2`."""
+        r2 *= 2.0 * self.nu
+        return np.sqrt(r2, out=r2)
+
+    def _polynomial(self, s: Array) -> Array | float:
+        """Return k e^s: 1, 1 + s or 1 + s + s^2 / 3."""
+        if self.nu == 0.5:
+            return 1.0
+        polynomial = s + 1.0 if self.nu == 1.5 else s / 3.0 + 1.0
+        if self.nu == 2.5:
+            polynomial *= s
+            polynomial += 1.0
+        return polynomial
+
+
+@dataclass(frozen=True, repr=False)
+class RationalQuadratic(Stationary):
+    r"""Rational quadratic kernel :math:`k = (1 + r^2 / (2 \alpha))^{-\alpha}`.
+
+    A mixture of squared-exponential kernels of many length scales, where
+    :math:`r^2 = \sum_i (x_i - x'_i)^2 / l_i^2`; it tends to `RBF` as :math:`\alpha` grows.
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (d,), default=1.0
+        Length scale :math:`l`. A number becomes one length scale per input in `bind`.
+    alpha : float, default=1.0
+        Shape :math:`\alpha`; the smaller, the more spread the mixed length scales.
+    length_scale_bounds, alpha_bounds : "fixed" or pair of floats, default=(1e-5, 1e5)
+        Bounds, in natural units; for the length scale also d pairs. A fixed hyperparameter is
+        not in `theta`.
+    isotropic : bool, default=False
+        Keep one length scale, shared by all the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp.kernels import RationalQuadratic
+    >>> RationalQuadratic(alpha=0.5)(np.array([[0.0], [1.0]]))
+    array([[1.        , 0.70710678],
+           [0.70710678, 1.        ]])
+    """
+
+    _names: ClassVar[tuple[str, ...]] = ("length_scale", "alpha")
+
+    alpha: float = 1.0
+    _: KW_ONLY
+    alpha_bounds: Bounds = DEFAULT_BOUNDS
+
+    def _radial(self, r2: Array) -> Array:
+        r2 *= 0.5 / self.alpha
+        np.log1p(r2, out=r2)
+        r2 *= -self.alpha
+        return np.exp(r2, out=r2)
+
+    def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
+        # With t = log(1 + r^2 / (2 alpha)), log k = -alpha t: dlog k/dr^2 = -exp(-t) / 2 and
+        # dlog k/dlog alpha = alpha (1 - exp(-t) - t)
+        r2 *= 0.5 / self.alpha
+        t = np.log1p(r2, out=r2)
+        dalpha = dlog.sum() - np.vdot(dlog, t)
+        np.negative(t, out=t)
+        np.exp(t, out=t)
+        dlog *= t
+        dalpha -= dlog.sum()
+        dlog *= -0.5
+        return dlog, self.alpha * float(dalpha)

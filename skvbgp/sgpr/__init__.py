@@ -1,0 +1,29 @@
+"""Variational Bayesian sparse Gaussian process regression (paper [Yu2019]_)."""
+
+from skvbgp.sgpr._dtc import VBDTCRegressor
+from skvbgp.sgpr._fitc import VBFITCRegressor
+from skvbgp.sgpr._pic import VBPICRegressor
+from skvbgp.sgpr._pitc import VBPITCRegressor
+from skvbgp.sgpr.expectations import (
+    ExpectationGradients,
+    omega,
+    omega_vjp,
+    psi,
+    psi_vjp,
+    upsilon,
+    upsilon_vjp,
+)
+
+__all__ = [
+    "ExpectationGradients",
+    "VBDTCRegressor",
+    "VBFITCRegressor",
+    "VBPICRegressor",
+    "VBPITCRegressor",
+    "omega",
+    "omega_vjp",
+    "psi",
+    "psi_vjp",
+    "upsilon",
+    "upsilon_vjp",
+]

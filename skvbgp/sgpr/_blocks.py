@@ -1,0 +1,151 @@
+r"""Test conditional of PIC: new rows are correlated with the data of their own block.
+
+For one draw of theta and one block B with noise covariance C_BB, in whitened coordinates
+A = k(Lambda X, Z) L^-T and R = k~ - A A' (unit variance), given u
+
+    cov(y_B) = sigma_f^2 R_BB + C_BB,    cov(y*, y_B) = sigma_f^2 R_*B + C_*B,
+
+so that with H = cov(y*, y_B) cov(y_B)^-1 (Appendix F.2 of [Yu2019]_, with the noise of the
+new observation correlated with that of its block)
+
+    y* | u, y_B ~ N( H y_B + sigma_f (A_* - H A_B) u,  sigma_f^2 R_** + C_** - H cov(y_B, y*) ).
+
+The latent function f alone leaves out C_*B and C_**.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
+from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._data import Rows
+from skvbgp.sgpr._groups import unit_se
+from skvbgp.sgpr._noise import ResidualNoise
+from skvbgp.sgpr._parameters import Parameters
+
+
+class BlockFactors(NamedTuple):
+    """What the conditional of one block needs, for every draw of theta."""
+
+    rotated: list[Array]  # S of (n, d)
+    A: list[Array]  # S of (n, m)
+    inverse: list[Array]  # S of (n, n): cov(y_B)^-1
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(array.nbytes for arrays in self for array in arrays)
+
+
+class FactorCache:
+    """The most recently used blocks' factors, up to a number of bytes."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[int, BlockFactors] = OrderedDict()
+
+    def get(self, block: int) -> BlockFactors | None:
+        if block not in self._entries:
+            return None
+        self._entries.move_to_end(block)
+        return self._entries[block]
+
+    def put(self, block: int, factors: BlockFactors) -> None:
+        self._entries[block] = factors
+        total = sum(entry.n_bytes for entry in self._entries.values())
+        while total > self._max_bytes and len(self._entries) > 1:
+            total -= self._entries.popitem(last=False)[1].n_bytes
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"_max_bytes": self._max_bytes}  # factors are rebuilt, not pickled
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        self.__init__(state["_max_bytes"])  # type: ignore[misc]
+
+
+class BlockPredictor:
+    """Predictive moments of rows of one block, mixed over draws of theta.
+
+    Parameters
+    ----------
+    model : Model
+    parameters : Parameters
+    prior : Prior
+    q : WhitenedGaussian
+    draws : ndarray of shape (S, d + 1)
+        Standard normal points; the last column belongs to sigma_f.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: Parameters,
+        prior: Prior,
+        noise: ResidualNoise,
+        q: WhitenedGaussian,
+        draws: Array,
+    ) -> None:
+        self._model, self._prior, self._noise, self._q = model, prior, noise, q
+        scale = np.sqrt(parameters.xi)
+        self._Lambda = [parameters.nu + scale * e[:-1] for e in draws]  # S of (d,)
+        self._sigma_f = [parameters.alpha + np.sqrt(parameters.beta) * e[-1] for e in draws]
+
+    def factors(self, block: Rows) -> BlockFactors:
+        """Factors of a block of scaled data."""
+        C = self._noise.covariance(self._model.coordinates.original(block.X))
+        rotated = [block.X * lam for lam in self._Lambda]
+        A = [unit_se(x, self._prior.Z) @ self._prior.L_inv.T for x in rotated]
+        inverse = []
+        for x, a, sigma_f in zip(rotated, A, self._sigma_f, strict=True):
+            residual = unit_se(x, x) - a @ a.T
+            L = cholesky(sigma_f**2 * residual + C, "covariance of a block")
+            inverse.append(inverse_from_cholesky(L))
+        return BlockFactors(rotated, A, inverse)
+
+    def moments(
+        self, X: Array, block: Rows, factors: BlockFactors, *, include_noise: bool, full: bool
+    ) -> tuple[Array, Array, list[Array]]:
+        """Moments of scaled rows X of the block, averaged over the draws of theta.
+
+        Returns
+        -------
+        mean : ndarray of shape (S, n)
+            Given each draw.
+        variance : ndarray of shape (n,), or (n, n) if ``full``
+            Average over draws of the (co)variance given the draw.
+        coefficients : list of S ndarrays of shape (n, m)
+            b of each draw: what correlates the rows with those of other blocks.
+        """
+        original = self._model.coordinates.original
+        X_original = original(X)
+        noise_cross: Array | float = 0.0
+        noise_own: Array | float = 0.0
+        if include_noise:
+            noise_cross = self._noise.cross_covariance(X_original, original(block.X))
+            own_of = self._noise.covariance if full else self._noise.marginal_variance
+            noise_own = own_of(X_original)
+        means, total, coefficients = [], 0.0, []
+        for lam, sigma_f, x_block, A_block, inverse in zip(
+            self._Lambda, self._sigma_f, *factors, strict=True
+        ):
+            x = X * lam
+            A = unit_se(x, self._prior.Z) @ self._prior.L_inv.T  # (n, m)
+            second = sigma_f**2
+            cross = second * (unit_se(x, x_block) - A @ A_block.T) + noise_cross  # (n, n_B)
+            H = cross @ inverse
+            b = sigma_f * (A - H @ A_block)
+            means.append(H @ block.y + b @ self._q.mean)
+            coefficients.append(b)
+            root = b @ self._q.precision_factor_inv.T  # b' S b = |root|^2
+            if full:
+                own = second * (unit_se(x, x) - A @ A.T)
+                total = total + (own + noise_own - H @ cross.T + root @ root.T)
+            else:
+                own = second * (1.0 - np.sum(A**2, axis=1))
+                total = total + (own + noise_own - np.sum(H * cross, axis=1))
+                total = total + np.sum(root**2, axis=1)
+        return np.array(means), np.asarray(total) / len(means), coefficients

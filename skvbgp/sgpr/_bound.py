@@ -1,0 +1,211 @@
+r"""The complete variational lower bound L(q) of [Yu2019]_ and its gradient.
+
+In whitened coordinates s = L u, Sigma_ZZ = L L', the bound is
+
+    L(q) = sum over groups of F  -  KL(q(u) || N(0, I))  -  KL(q(theta) || p(theta))
+
+with F of :mod:`skvbgp.sgpr._groups`. It is eq. (6) with every constant and with general
+Gaussian priors on the hyperparameters; at the optimal q(u) it is eq. (11), and by the
+envelope theorem its gradient there is the gradient at fixed q(u). So the exact solver
+and the stochastic one share :func:`Model.gradient`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
+from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp.kernels import Kernel
+from skvbgp.sgpr._data import Coordinates, Rows
+from skvbgp.sgpr._groups import ClosedFormGroup, Group, SampledGroup, unit_se
+from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
+from skvbgp.sgpr._parameters import Parameters
+
+#: ``(prior, q, alpha, second) -> (L' dL, d_alpha, d_second)``
+PastTerm = Callable[["Prior", WhitenedGaussian, float, float], tuple[Array, float, float]]
+
+
+@dataclass(frozen=True)
+class HyperPrior:
+    """Factorised Gaussian prior of (lambda_1, ..., lambda_d, sigma_f), scaled."""
+
+    mean: Array  # (d + 1,)
+    variance: Array  # (d + 1,)
+
+
+class Prior:
+    """Sigma_ZZ of the rotated inducing inputs Z = nu * U, and its factor."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.Z = parameters.nu * parameters.U  # (m, d)
+        self.Sigma = unit_se(self.Z, self.Z)
+        self.L = jittered_cholesky(self.Sigma, "covariance of the inducing inputs")
+        self.L_inv = tril_inverse(self.L)
+
+    def whiten(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
+        """Information about u from that about Sigma^-1 s."""
+        return self.L_inv @ psi @ self.L_inv.T, self.L_inv @ information_y
+
+    def vjp(self, LtdL: Array) -> Array:
+        """Gradient in Z from ``L' dL``."""
+        W = 2.0 * cholesky_vjp(LtdL, self.L_inv) * self.Sigma
+        return np.asarray(W @ self.Z - W.sum(axis=1)[:, None] * self.Z)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A member of the family: coordinates, hyperprior and structure of the noise.
+
+    Attributes
+    ----------
+    noise_kernel : Kernel or None
+        None is DTC.
+    correlated : bool
+        Whether the rows of a group form a block (PITC, PIC) or not (FITC).
+    noise_scale : float
+        Factor between the noise kernel's value and a covariance of the scaled target.
+    """
+
+    coordinates: Coordinates
+    hyperprior: HyperPrior
+    noise_kernel: Kernel | None = None
+    correlated: bool = False
+    noise_scale: float = 1.0
+
+    def noise(self, parameters: Parameters) -> WhiteNoise | ResidualNoise:
+        """The noise covariance at these parameters."""
+        if self.noise_kernel is None:
+            return WhiteNoise(parameters.noise_variance)
+        return ResidualNoise(
+            parameters.noise_variance,
+            self.noise_kernel.with_theta(parameters.noise_theta),
+            self.coordinates.original(parameters.U),
+            correlated=self.correlated,
+            scale=self.noise_scale,
+        )
+
+    def group(
+        self,
+        parameters: Parameters,
+        prior: Prior,
+        noise: WhiteNoise | ResidualNoise,
+        rows: Rows,
+        draws: Array | None,
+    ) -> Group:
+        """The data terms of one group, in closed form or (with draws) sampled."""
+        C = noise.covariance(self.coordinates.original(rows.X))
+        nu, xi = parameters.nu, parameters.xi
+        if draws is None:
+            return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi)
+        return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws)
+
+    def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
+        """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
+        return kl_diagonal(
+            np.append(parameters.nu, parameters.alpha),
+            np.append(parameters.xi, parameters.beta),
+            self.hyperprior.mean,
+            self.hyperprior.variance,
+        )
+
+
+class Evaluation:
+    """The bound's data terms at given parameters, for one batch of groups.
+
+    Parameters
+    ----------
+    model : Model
+    parameters : Parameters
+    batch : sequence of Rows
+    draws : sequence of (ndarray or None)
+        For every group its draws, or None for closed-form expectations.
+
+    Attributes
+    ----------
+    information : ndarray of shape (m, m)
+        The batch's information matrix about u.
+    shift : ndarray of shape (m,)
+        Its information vector.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: Parameters,
+        batch: Sequence[Rows],
+        draws: Sequence[Array | None],
+    ) -> None:
+        self._model, self._parameters, self._batch = model, parameters, batch
+        self.prior = Prior(parameters)
+        self._noise = model.noise(parameters)
+        self._groups = [
+            model.group(parameters, self.prior, self._noise, rows, e)
+            for rows, e in zip(batch, draws, strict=True)
+        ]
+        P, b = self.prior.whiten(
+            sum(g.psi for g in self._groups),
+            sum(g.information(rows.y) for g, rows in zip(self._groups, batch, strict=True)),
+        )
+        self._P, self._b = P, b  # at unit signal
+        self.information = parameters.second_moment * P
+        self.shift = parameters.alpha * b
+
+    def optimal_q(self) -> WhitenedGaussian:
+        """Eq. (7): the maximiser of the bound, if the batch is all the data."""
+        return WhitenedGaussian(np.eye(len(self._b)) + self.information, self.shift)
+
+    def gradient(
+        self, q: WhitenedGaussian, weight: float = 1.0, past: PastTerm | None = None
+    ) -> tuple[float, Parameters]:
+        """The bound and its gradient at fixed q(u).
+
+        Parameters
+        ----------
+        q : WhitenedGaussian
+        weight : float
+            Of the data terms: number of groups in all over that in the batch.
+        past : callable or None
+            Pseudo-likelihood of rows seen before: ``(prior, q, alpha, second)`` to its
+            ``L' dL`` and its gradients in alpha and in alpha^2 + beta.
+        """
+        p, prior = self._parameters, self.prior
+        alpha, second = p.alpha, p.second_moment
+        v = prior.L_inv.T @ q.mean
+        V = prior.L_inv.T @ q.excess_moment @ prior.L_inv
+        value = 0.0
+        d_nu, d_xi, dZ = np.zeros_like(p.nu), np.zeros_like(p.xi), np.zeros_like(p.U)
+        d_alpha, d_second = 0.0, 0.0
+        for group, rows in zip(self._groups, self._batch, strict=True):
+            g = group.backward(v, V, alpha, second)
+            self._noise.accumulate(self._model.coordinates.original(rows.X), g.C)
+            value += g.value
+            d_nu += g.nu
+            d_xi += g.xi
+            dZ += g.Z
+            d_alpha += g.signal[0]
+            d_second += g.signal[1]
+        noise = self._noise.gradients()
+        # through v and V, both functions of L: L'dL = -m (alpha b)' + second W P
+        LtdL = second * q.excess_moment @ self._P - np.outer(q.mean, alpha * self._b)
+        LtdL *= weight
+        d_nu, d_xi, dZ = weight * d_nu, weight * d_xi, weight * dZ
+        d_alpha, d_second = weight * d_alpha, weight * d_second
+        if past is not None:
+            past_LtdL, past_alpha, past_second = past(prior, q, alpha, second)
+            LtdL += past_LtdL
+            d_alpha += past_alpha
+            d_second += past_second
+        dZ += prior.vjp(LtdL)
+        kl, kl_mean, kl_variance = self._model.kl_theta(p)
+        gradient = Parameters(
+            nu=d_nu + np.sum(dZ * p.U, axis=0) - kl_mean[:-1],
+            xi=d_xi - kl_variance[:-1],
+            alpha=d_alpha + 2.0 * alpha * d_second - kl_mean[-1],
+            beta=d_second - kl_variance[-1],
+            noise_variance=weight * noise.noise_variance,
+            noise_theta=weight * noise.theta,
+            U=p.nu * dZ + weight * noise.U * self._model.coordinates.scale,
+        )
+        return weight * value - q.kl_to_prior - kl, gradient

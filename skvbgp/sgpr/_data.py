@@ -1,0 +1,134 @@
+"""Training data: scaled lazily, grouped into rows with independent noise or into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.partition import Partition, balanced_partition, group_rows
+from skvbgp._core.scaling import RunningScale
+
+#: Which rows belong to a group.
+RowIndex = slice | NDArray[np.intp]
+
+#: Rows of one tile of a pass over all the data; memory is tile times inducing inputs.
+_TILE_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One group of data: rows with independent noise, or one block."""
+
+    X: Array  # (n, d) scaled coordinates
+    y: Array  # (n,) scaled
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Scaled coordinates (x - offset) / scale, in which the model is defined."""
+
+    offset: Array  # (d,)
+    scale: Array  # (d,)
+
+    @classmethod
+    def of(cls, X: Array) -> Coordinates:
+        """Origin and units of the rows of X."""
+        summary = RunningScale.of(X)
+        return cls(summary.mean, summary.unit)
+
+    def scaled(self, X: Array) -> Array:
+        return (X - self.offset) / self.scale
+
+    def original(self, X: Array) -> Array:
+        return X * self.scale + self.offset
+
+
+@dataclass(frozen=True)
+class Target:
+    """Affine map between y and the scaled target."""
+
+    mean: float
+    unit: float
+
+    def scaled(self, y: Array) -> Array:
+        return (y - self.mean) / self.unit
+
+    def original(self, y: Array) -> Array:
+        return y * self.unit + self.mean
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows of (X, y), with their groups.
+
+    Attributes
+    ----------
+    blocks : list of ndarray or None
+        Row indices of each block; None where the noise is independent, so that any
+        set of rows is a group.
+    """
+
+    X: Array  # (n, d), the user's own, maybe memory-mapped
+    y: Array  # (n,), the user's own
+    coordinates: Coordinates
+    target: Target
+    blocks: list[NDArray[np.intp]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def grouped(self, blocks: list[NDArray[np.intp]]) -> Data:
+        """The same rows, divided into blocks."""
+        return replace(self, blocks=blocks)
+
+    def rows(self, index: RowIndex) -> Rows:
+        return Rows(self.coordinates.scaled(self.X[index]), self.target.scaled(self.y[index]))
+
+    def groups(self) -> list[RowIndex]:
+        """Every row once, in groups of bounded size."""
+        if self.blocks is not None:
+            return list(self.blocks)
+        return [slice(start, start + _TILE_ROWS) for start in range(0, len(self), _TILE_ROWS)]
+
+    def segments(self, n_segments: int) -> list[list[RowIndex]]:
+        """The groups, divided into at most ``n_segments`` lists of about equal length."""
+        groups = self.groups()
+        ends = np.arange(1, n_segments + 1) * len(groups) // n_segments
+        lists = [groups[a:b] for a, b in zip(np.append(0, ends[:-1]), ends, strict=True)]
+        return [part for part in lists if part]
+
+    def n_batches(self, batch_size: int) -> int:
+        """Mini-batches of about ``batch_size`` rows in one pass."""
+        return max(1, round(len(self) / batch_size)) if self.blocks is None else (
+            -(-len(self.blocks) // self._blocks_per_batch(batch_size))
+        )
+
+    def minibatches(
+        self, batch_size: int, rng: np.random.RandomState
+    ) -> Iterator[tuple[list[Rows], float]]:
+        """One pass in random order: batches with the weight that makes them unbiased.
+
+        The weight is the number of rows (of blocks) in all over that in the batch, so
+        the average over the pass is the full sum (Theorem 2 of [Yu2019]_).
+        """
+        n_batches = self.n_batches(batch_size)
+        if self.blocks is None:
+            for index in np.array_split(rng.permutation(len(self)), n_batches):
+                yield [self.rows(np.sort(index))], len(self) / len(index)
+            return
+        for chosen in np.array_split(rng.permutation(len(self.blocks)), n_batches):
+            yield [self.rows(self.blocks[k]) for k in chosen], len(self.blocks) / len(chosen)
+
+    def _blocks_per_batch(self, batch_size: int) -> int:
+        assert self.blocks is not None
+        return max(1, round(batch_size * len(self.blocks) / len(self)))
+
+
+def divide(X: Array, n_blocks: int) -> tuple[Partition, list[NDArray[np.intp]]]:
+    """Blocks of nearby rows: the partition for later look-ups, and the rows of each."""
+    partition, labels = balanced_partition(X, n_blocks)
+    return partition, group_rows(labels, n_blocks)

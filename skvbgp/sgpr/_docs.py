@@ -1,0 +1,174 @@
+"""Docstrings of the regressors: the parameters that all of them share are written once."""
+
+import inspect
+from collections.abc import Callable
+
+_COMMON = """
+    n_inducing : int, default=500
+        Number of inducing inputs: more are more accurate, at a cost that grows with their
+        square. At most the number of distinct rows is used.
+
+    inducing_inputs : array-like of shape (n_inducing, n_features), default=None
+        Starting inducing inputs, in the space of X. None chooses them by k-means.
+
+    length_scale : float or array-like of shape (n_features,), default=None
+        Starting length scales, 1 / nu, in the units of X. None is the spread of each
+        input times the square root of their number.
+
+    signal_std : float, default=None
+        Starting mean alpha of the signal's standard deviation, on the scale of y. None is
+        the standard deviation of y.
+
+    noise_variance : float, default=None
+        Starting variance sigma_n^2 of the white noise, on the squared scale of y. None is
+        a tenth of the variance of y.
+
+    hyperparameter_variance : float, default=None
+        Starting variances of q: xi of every inverse length scale (squared units of 1 / X)
+        and beta of the signal's standard deviation (squared scale of y). None is a
+        hundredth of the squared starting means.
+
+    prior_mean : float or array-like of shape (n_features + 1,), default=0.0
+        Prior means of the inverse length scales and, last, of the signal's standard
+        deviation, for inputs and targets of unit spread.
+
+    prior_variance : float or array-like of shape (n_features + 1,), default=1.0
+        Prior variances of the same.
+
+    solver : {"auto", "collapsed", "stochastic"}, default="auto"
+        "collapsed" plugs in the optimal q(s) and runs L-BFGS on all rows; "stochastic"
+        takes natural-gradient steps on q(s) and Adam steps on everything else, from
+        mini-batches. "auto" is "collapsed" up to 2,000 rows.
+
+    psi : {"auto", "closed_form", "sampled"}, default="auto"
+        How expectations over the length scales are taken: in closed form, at the cost of
+        n_inducing^2 / 2 exponentials for each row (and as many for each pair of rows of a
+        block), or over draws, unbiased. "auto" picks by that cost.
+
+    learn_hyperparameters : bool, default=True
+        False keeps q(theta), the noise and the inducing inputs at their start and only
+        solves for q(s).
+
+    max_iter : int, default=None
+        Largest number of passes over the data (of L-BFGS iterations for "collapsed").
+        None is 100 iterations, or as many passes as visit about 1.2 million rows, but at
+        least two.
+
+    batch_size : int, default=1024
+        Rows in a mini-batch.
+
+    learning_rate : float, default=0.02
+        First step size of Adam; it falls to zero along a cosine.
+
+    tol : float, default=1e-5
+        Stop when the lower bound rises by less than this share of itself.
+
+    normalize_y : bool, default=True
+        Whether to work with y of zero mean and unit variance. Everything that is returned
+        is on y's own scale.
+
+    warm_start : bool, default=False
+        Whether `fit` starts from the parameters of the fit before.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines k-means, mini-batches and draws.
+
+    n_jobs : int, default=None
+        Workers of the pass over all rows that ends a fit. It changes no result.
+"""
+
+_NOISE_KERNEL = """
+    noise_kernel : kernel, default=None
+        Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
+        over the inputs as they are given; a kernel of unit variance gets a learned
+        amplitude. Its amplitude is on the squared scale of y if `noise_variance` is given,
+        otherwise relative to the variance of y. None is {default}.
+"""
+
+_BLOCKS = """
+    n_blocks : "auto" or int, default="auto"
+        Number of blocks that the rows of one call are divided into, by location.
+        "auto" makes blocks of about 500 rows.
+
+    n_samples : int, default=8
+        Draws of the hyperparameters in prediction (PIC). May be changed after `fit`.
+"""
+
+_ATTRIBUTES = """
+    Attributes
+    ----------
+    inverse_length_scale_mean_ : ndarray of shape (n_features,)
+        Means nu of q(Lambda), in units of 1 / X.
+
+    inverse_length_scale_var_ : ndarray of shape (n_features,)
+        Variances xi of q(Lambda).
+
+    signal_std_mean_, signal_std_var_ : float
+        Mean alpha and variance beta of q(sigma_f); sigma_f is on the scale of y.
+
+    noise_variance_ : float
+        sigma_n^2, on the squared scale of y.
+
+    inducing_inputs_ : ndarray of shape (n_inducing, n_features)
+        Inducing inputs, in the space of X.
+
+    lower_bound_ : float
+        Variational lower bound on log p(y), with every constant.
+
+    lower_bounds_ : list of float
+        The bound after each pass (an average over mini-batches for "stochastic").
+
+    n_iter_ : int
+        Number of passes.
+
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`.
+
+    n_features_in_ : int
+        Number of inputs.
+"""
+
+_REFERENCES = """
+    References
+    ----------
+    .. [Yu2019] H. Yu, T. N. Hoang, B. K. H. Low and P. Jaillet, "Stochastic variational
+       inference for Bayesian sparse Gaussian process regression", IJCNN 2019,
+       arXiv:1711.00221.
+"""
+
+_EXAMPLE = """
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skvbgp import {name}
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = {name}(n_inducing=20, random_state=0).fit(X[:400], y[:400])
+    >>> mean, std = model.predict(X[400:], return_std=True)
+    >>> mean.shape, std.shape
+    ((42,), (42,))
+"""
+
+
+def documented(
+    text: str, *, default_noise_kernel: str | None = None, blocks: bool = False
+) -> Callable[[type], type]:
+    """Class decorator that assembles the docstring around a class's own ``text``."""
+
+    def decorate(cls: type) -> type:
+        parameters = _COMMON
+        if default_noise_kernel is not None:
+            parameters += _NOISE_KERNEL.format(default=default_noise_kernel)
+        if blocks:
+            parameters += _BLOCKS
+        sections = [
+            text,
+            "\n    Parameters\n    ----------",
+            parameters,
+            _ATTRIBUTES,
+            _REFERENCES,
+            _EXAMPLE.format(name=cls.__name__),
+        ]
+        cls.__doc__ = inspect.cleandoc("".join(sections)) + "\n"
+        return cls
+
+    return decorate

@@ -1,0 +1,131 @@
+r"""What a fitted model keeps of its data: the information about the inducing outputs.
+
+The data enter q(u) through the information matrix and vectors of
+:mod:`skvbgp._core.gaussian`, which add over chunks. They are kept at unit signal and for
+two targets at once - the scaled target and the constant 1 - so that the mean and the
+scale of y may be refined as more data arrive without a look at the old rows.
+
+When the hyperparameters or the inducing inputs change, the memory is carried over as a
+Gaussian pseudo-likelihood of the function values f(U) at the old inducing inputs, as in
+Bui, Nguyen & Turner, "Streaming sparse Gaussian process approximations" (NIPS 2017):
+with f_U = sigma_f L u before and after, u_old = T u_new for T = L_old^-1 L_new.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp.sgpr._bound import Prior
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Sufficient statistics of all rows seen, whitened under the prior of ``L``."""
+
+    L: Array  # (m, m) prior factor at the time
+    L_inv: Array  # (m, m)
+    information: Array  # (m, m) E[A' C^-1 A] for A = K L^-T
+    targets_information: Array  # (m, 2) E[A]' C^-1 (y, 1)
+    targets_gram: Array  # (2, 2) (y, 1)' C^-1 (y, 1)
+    log_det: float  # log |C|
+    trace: float  # tr(C^-1 E[K~])
+    n: int
+
+    @classmethod
+    def empty(cls, prior: Prior) -> Memory:
+        m = len(prior.L)
+        return cls(
+            prior.L, prior.L_inv, np.zeros((m, m)), np.zeros((m, 2)), np.zeros((2, 2)), 0.0, 0.0, 0
+        )
+
+    def plus(self, other: Memory) -> Memory:
+        """Both sets of rows; they are whitened under the same prior."""
+        return replace(
+            self,
+            information=self.information + other.information,
+            targets_information=self.targets_information + other.targets_information,
+            targets_gram=self.targets_gram + other.targets_gram,
+            log_det=self.log_det + other.log_det,
+            trace=self.trace + other.trace,
+            n=self.n + other.n,
+        )
+
+    def carried_to(self, prior: Prior) -> Memory:
+        """The same information under another prior whose first inputs are the old ones."""
+        k, m = len(self.L), len(prior.L)
+        information, targets = np.zeros((m, m)), np.zeros((m, 2))
+        if np.array_equal(self.L, prior.L[:k, :k]):  # only grown: T is the identity
+            information[:k, :k], targets[:k] = self.information, self.targets_information
+        else:
+            T = self._transport(prior)
+            information[:k, :k] = T.T @ self.information @ T
+            targets[:k] = T.T @ self.targets_information
+        return replace(
+            self,
+            L=prior.L,
+            L_inv=prior.L_inv,
+            information=information,
+            targets_information=targets,
+        )
+
+    def _transport(self, prior: Prior) -> Array:
+        k = len(self.L)
+        return np.asarray(self.L_inv @ prior.L[:k, :k])
+
+    def with_noise_scaled(self, factor: float) -> Memory:
+        """The memory of the same rows with ``factor`` times their noise covariance."""
+        return replace(
+            self,
+            information=self.information / factor,
+            targets_information=self.targets_information / factor,
+            targets_gram=self.targets_gram / factor,
+            log_det=self.log_det + self.n * float(np.log(factor)),
+            trace=self.trace / factor,
+        )
+
+    def shift(self, target: Array) -> Array:
+        """Information vector for the target ``(y, 1) @ target``, (m,)."""
+        return self.targets_information @ target
+
+    def q(self, alpha: float, second: float, target: Array) -> WhitenedGaussian:
+        """Eq. (7): the optimal q(u)."""
+        precision = second * self.information
+        precision.flat[:: len(precision) + 1] += 1.0
+        return WhitenedGaussian(precision, alpha * self.shift(target))
+
+    def expected_log_likelihood(
+        self, q: WhitenedGaussian, alpha: float, second: float, target: Array
+    ) -> float:
+        """The sum of F (see :mod:`skvbgp.sgpr._groups`) over all groups."""
+        quadratic = float(target @ self.targets_gram @ target)
+        fit = float(q.mean @ self.shift(target))
+        penalty = float(np.sum(q.excess_moment * self.information)) + self.trace
+        constant = self.n * np.log(2.0 * np.pi) + self.log_det
+        return -0.5 * (constant + quadratic - 2.0 * alpha * fit + second * penalty)
+
+    def backward(
+        self, prior: Prior, q: WhitenedGaussian, alpha: float, second: float, target: Array
+    ) -> tuple[Array, float, float]:
+        """Gradient of the pseudo-likelihood after a change of the prior.
+
+        Returns
+        -------
+        LtdL : ndarray of shape (m, m)
+            ``L' dL`` for the new prior's factor.
+        d_alpha, d_second : float
+        """
+        k, m = len(self.L), len(prior.L)
+        T = self._transport(prior)
+        moment = q.covariance + np.outer(q.mean, q.mean)
+        PT = self.information @ T  # (k, k)
+        b = self.shift(target)
+        dT = alpha * np.outer(b, q.mean[:k]) - second * PT @ moment[:k, :k]
+        LtdL = np.zeros((m, m))
+        LtdL[:k, :k] = T.T @ dT
+        d_alpha = float(b @ T @ q.mean[:k])
+        d_second = -0.5 * float(np.sum((T.T @ PT) * moment[:k, :k]))
+        return LtdL, d_alpha, d_second

@@ -1,0 +1,83 @@
+r"""Predictive moments (Appendix F of [Yu2019]_), in scaled units.
+
+Given a draw of theta = (Lambda, sigma_f), a new row's value is linear in u plus an
+independent Gaussian remainder:
+
+    f* = offset + b' u + r,   u ~ q(u),   r ~ N(0, variance),
+
+where b and the remainder come from the test conditional: p(f*|s, theta) for DTC, FITC
+and PITC, and p(y*|y_B, s, theta) of the row's own block B for PIC.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp.sgpr._bound import Prior
+from skvbgp.sgpr._draws import ClosedForm, CommonDraws
+from skvbgp.sgpr._groups import unit_se
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._psi import PsiStatistic
+from skvbgp.sgpr.expectations import omega
+
+
+class GlobalPredictor:
+    """Moments of f* for models whose test rows are independent of the data given s.
+
+    Parameters
+    ----------
+    parameters : Parameters
+    prior : Prior
+    q : WhitenedGaussian
+    rule : ClosedForm or CommonDraws
+        How the expectation over Lambda is taken.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        prior: Prior,
+        q: WhitenedGaussian,
+        rule: ClosedForm | CommonDraws,
+    ) -> None:
+        self._parameters, self._prior, self._q, self._rule = parameters, prior, q, rule
+        L_inv = prior.L_inv
+        self._v = L_inv.T @ q.mean  # (m,)
+        self._V = L_inv.T @ q.excess_moment @ L_inv  # (m, m)
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of the latent function at scaled rows X, each (n,)."""
+        p = self._parameters
+        if isinstance(self._rule, ClosedForm):
+            mean = p.alpha * (omega(X, self._prior.Z, p.nu, p.xi, 1.0) @ self._v)
+            statistic = PsiStatistic(X, self._prior.Z, p.nu, p.xi, np.ones(len(X)))
+            second = statistic.quadratic_forms(self._V)
+        else:
+            first, second = np.zeros(len(X)), np.zeros(len(X))
+            for e in self._rule.draws:
+                K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
+                first += K @ self._v / len(self._rule.draws)
+                second += np.einsum("nm,nm->n", K @ self._V, K) / len(self._rule.draws)
+            mean = p.alpha * first
+        variance = p.second_moment * (1.0 + second) - mean**2
+        return mean, np.maximum(variance, 1e-10 * p.second_moment)
+
+    def joint(self, X: Array, draws: Array) -> tuple[Array, Array]:
+        """Mean (n,) and covariance (n, n); the correlations are averages over draws."""
+        p = self._parameters
+        means, covariance = [], np.zeros((len(X), len(X)))
+        for e in draws:
+            x = X * (p.nu + np.sqrt(p.xi) * e)
+            A = unit_se(x, self._prior.Z) @ self._prior.L_inv.T  # (n, m)
+            means.append(A @ self._q.mean)
+            explained = A @ (self._q.covariance - np.eye(A.shape[1])) @ A.T
+            covariance += p.second_moment * (unit_se(x, x) + explained) / len(draws)
+        spread = np.array(means)  # (S, n)
+        covariance += p.second_moment * spread.T @ spread / len(draws)
+        first = p.alpha * spread.mean(axis=0)
+        covariance -= np.outer(first, first)
+        mean, variance = self.moments(X)
+        correction = np.sqrt(variance / np.maximum(np.diagonal(covariance), 1e-300))
+        return mean, covariance * np.outer(correction, correction)

@@ -1,0 +1,103 @@
+"""Everything a fitted regressor of this family knows; immutable and picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.partition import Partition
+from skvbgp._core.scaling import RunningScale
+from skvbgp._optim.adam import AdamState
+from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._data import Target
+from skvbgp.sgpr._draws import DrawRule
+from skvbgp.sgpr._memory import Memory
+from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
+from skvbgp.sgpr._parameters import Parameters
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The rows of the blocks, kept for predictions that condition on them."""
+
+    partition: Partition
+    unit: Array  # (d,) the partition lives in scaled coordinates times this
+    X: tuple[Array, ...]  # by block, user's coordinates
+    y: tuple[Array, ...]  # by block, user's scale
+
+    def plus(self, other: Blocks) -> Blocks:
+        return Blocks(
+            self.partition.append(other.partition), self.unit, self.X + other.X, self.y + other.y
+        )
+
+
+@dataclass(frozen=True)
+class State:
+    """Parameters and memory, with the frames of reference they are expressed in.
+
+    Attributes
+    ----------
+    reference : Target
+        Frame of the memory's targets; that of the first fit.
+    summary : RunningScale
+        Number, mean and spread of all y seen, in the reference frame.
+    draw_rule : DrawRule
+        Expectations during training.
+    seed : int
+        Root of every later random choice.
+    lower_bounds : tuple of float
+        One per pass, on y's own scale.
+    """
+
+    model: Model
+    parameters: Parameters
+    memory: Memory
+    reference: Target
+    target: Target
+    summary: RunningScale
+    draw_rule: DrawRule
+    seed: int
+    blocks: Blocks | None = None
+    adam: AdamState | None = None
+    lower_bounds: tuple[float, ...] = ()
+    n_iter: int = 1
+
+    @cached_property
+    def prior(self) -> Prior:
+        return Prior(self.parameters)
+
+    @cached_property
+    def local_cache(self) -> dict[int, Any]:
+        """Predictors of the blocks and their factors, by number of draws."""
+        return {}
+
+    @cached_property
+    def noise(self) -> WhiteNoise | ResidualNoise:
+        return self.model.noise(self.parameters)
+
+    @property
+    def target_vector(self) -> Array:
+        """The scaled target as a combination of the memory's two targets, (2,)."""
+        unit = self.target.unit
+        return np.array([self.reference.unit, self.reference.mean - self.target.mean]) / unit
+
+    @cached_property
+    def q(self) -> WhitenedGaussian:
+        """The optimal q(u)."""
+        p = self.parameters
+        return self.memory.q(p.alpha, p.second_moment, self.target_vector)
+
+    @cached_property
+    def lower_bound(self) -> float:
+        """The complete bound on log p(y), y on its own scale."""
+        p = self.parameters
+        fit = self.memory.expected_log_likelihood(
+            self.q, p.alpha, p.second_moment, self.target_vector
+        )
+        kl_theta, _, _ = self.model.kl_theta(p)
+        return fit - self.q.kl_to_prior - kl_theta - self.memory.n * float(np.log(self.target.unit))

@@ -1,0 +1,217 @@
+"""Solvers of the variational problem, and the pass that ends each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import parallel_map, spawn_seeds
+from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp.sgpr._bound import Evaluation, Model, Prior
+from skvbgp.sgpr._data import Coordinates, Data, RowIndex, Target
+from skvbgp.sgpr._draws import DrawRule
+from skvbgp.sgpr._memory import Memory
+from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
+from skvbgp.sgpr._parameters import Parameters
+
+#: Called after each pass with the parameters and the bound; True asks to stop.
+Monitor = Callable[[Parameters, float], bool]
+
+#: Tasks that a pass over all the data is cut into, whatever the number of workers.
+_N_SEGMENTS = 16
+
+
+class Trained(NamedTuple):
+    """End of a solver."""
+
+    parameters: Parameters
+    lower_bounds: list[float]  # one per pass, scaled target
+    converged: bool
+
+
+def solve_collapsed(
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    draw_rule: DrawRule,
+    *,
+    free: Array,
+    max_iter: int,
+    tol: float,
+    monitor: Monitor,
+) -> Trained:
+    """L-BFGS on the bound at the optimal q(u), eq. (11).
+
+    Parameters
+    ----------
+    free : ndarray of shape (p,) of bool
+        Which entries of the flat vector are optimised.
+    """
+    batch = [data.rows(index) for index in data.groups()]
+    start = parameters.pack()
+    rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
+    draws = [draw_rule(rows, rng) for rows in batch]
+    lower_bounds: list[float] = []
+
+    def full(x: Array) -> Array:
+        vector = start.copy()
+        vector[free] = x
+        return vector
+
+    def objective(x: Array) -> tuple[float, Array]:
+        current = parameters.unpack(full(x))
+        evaluation = Evaluation(model, current, batch, draws)
+        value, gradient = evaluation.gradient(evaluation.optimal_q())
+        return value, current.pack_gradient(gradient)[free]
+
+    def after_iteration(x: Array, value: float) -> bool:
+        lower_bounds.append(value)
+        return monitor(parameters.unpack(full(x)), value)
+
+    result = lbfgs_ascent(
+        objective, start[free], max_iter=max_iter, tol=tol, monitor=after_iteration
+    )
+    return Trained(parameters.unpack(full(result.x)), lower_bounds, result.converged)
+
+
+def solve_stochastic(
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    draw_rule: DrawRule,
+    *,
+    free: Array,
+    max_iter: int,
+    batch_size: int,
+    learning_rate: float,
+    natural_rate: float,
+    tol: float,
+    rng: np.random.RandomState,
+    monitor: Monitor,
+) -> Trained:
+    """Theorem 2: natural gradients on q(u), Adam on everything else.
+
+    The step size of Adam falls along a cosine to zero at the last pass. A pass' bound is
+    the average of its mini-batches' estimates; the passes end early when the running
+    average over passes rises by less than ``tol`` of its size.
+    """
+    x = parameters.pack()
+    state = AdamState.zeros(len(x))
+    q = WhitenedGaussian.standard(len(parameters.U))
+    n_steps = max_iter * data.n_batches(batch_size)
+    step = 0
+    lower_bounds: list[float] = []
+    converged = False
+    for _ in range(max_iter):
+        values = []
+        for batch, weight in data.minibatches(batch_size, rng):
+            draws = [draw_rule(rows, rng) for rows in batch]
+            evaluation = Evaluation(model, parameters, batch, draws)
+            if step == 0:
+                q = _first_q(q, evaluation, weight)
+            value, gradient = evaluation.gradient(q, weight)
+            rate = max(natural_rate, 1.0 / (step + 2.0))
+            q = natural_gradient_step(
+                q, weight * evaluation.information, weight * evaluation.shift, rate
+            )
+            size = learning_rate * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)) * free
+            x, state = adam_ascent(x, parameters.pack_gradient(gradient), state, size)
+            parameters = parameters.unpack(x)
+            values.append(value)
+            step += 1
+        lower_bounds.append(float(np.mean(values)))
+        if monitor(parameters, lower_bounds[-1]):
+            break
+        converged = _has_converged(lower_bounds, tol)
+        if converged:
+            break
+    return Trained(parameters, lower_bounds, converged or len(lower_bounds) == max_iter)
+
+
+def _first_q(q: WhitenedGaussian, evaluation: Evaluation, weight: float) -> WhitenedGaussian:
+    return natural_gradient_step(q, weight * evaluation.information, weight * evaluation.shift, 1.0)
+
+
+def _has_converged(lower_bounds: list[float], tol: float, window: int = 10) -> bool:
+    """Whether the mean of the last passes no longer exceeds that of the passes before."""
+    if len(lower_bounds) < 2 * window:
+        return False
+    recent, before = np.mean(lower_bounds[-window:]), np.mean(lower_bounds[-2 * window : -window])
+    return bool(recent - before < tol * (1.0 + abs(recent)))
+
+
+def remember(
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    draw_rule: DrawRule,
+    *,
+    rng: np.random.RandomState,
+    n_jobs: int | None,
+) -> Memory:
+    """One pass over all rows: the memory that gives the optimal q(u) and the bound."""
+    prior = Prior(parameters)
+    noise = model.noise(parameters)
+    segments = data.segments(_N_SEGMENTS)
+    seeds = spawn_seeds(rng, len(segments))
+    tasks = [(segment, int(seed)) for segment, seed in zip(segments, seeds, strict=True)]
+    parts = parallel_map(
+        _remember_segment,
+        tasks,
+        n_jobs=n_jobs,
+        shared=(
+            data.X,
+            data.y,
+            data.coordinates,
+            data.target,
+            model,
+            parameters,
+            prior,
+            noise,
+            draw_rule,
+        ),
+    )
+    memory = Memory.empty(prior)
+    for part in parts:
+        memory = memory.plus(part)
+    return memory
+
+
+def _remember_segment(
+    X: Array,
+    y: Array,
+    coordinates: Coordinates,
+    target: Target,
+    model: Model,
+    parameters: Parameters,
+    prior: Prior,
+    noise: WhiteNoise | ResidualNoise,
+    draw_rule: DrawRule,
+    segment: list[RowIndex],
+    seed: int,
+) -> Memory:
+    """The memory of some groups of rows."""
+    data, rng = Data(X, y, coordinates, target), np.random.RandomState(seed)
+    m = len(prior.L)
+    psi, targets_information = np.zeros((m, m)), np.zeros((m, 2))
+    targets_gram, log_det, trace, n = np.zeros((2, 2)), 0.0, 0.0, 0
+    for index in segment:
+        rows = data.rows(index)
+        group = model.group(parameters, prior, noise, rows, draw_rule(rows, rng))
+        targets = np.column_stack([rows.y, np.ones(len(rows.y))])
+        psi += group.psi
+        targets_information += group.information(targets)
+        targets_gram += targets.T @ group.precision.solve(targets)
+        log_det += group.precision.log_det
+        trace += group.prior_trace
+        n += len(rows.y)
+    information, targets_information = prior.whiten(psi, targets_information)
+    return Memory(
+        prior.L, prior.L_inv, information, targets_information, targets_gram, log_det, trace, n
+    )

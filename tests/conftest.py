@@ -1,0 +1,20 @@
+"""What every test shares: a seeded generator, and one BLAS thread.
+
+One thread makes sums come out in the same order on every machine and keeps `pytest -n` and the
+workers of parallel tests from competing for the same cores.
+"""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _single_threaded():
+    with threadpool_limits(limits=1):
+        yield
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

@@ -1,0 +1,109 @@
+"""Every vector-Jacobian product against central differences of the value."""
+
+import inspect
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import skvbgp.kernels
+from skvbgp.kernels import RBF, Kernel, Matern, RationalQuadratic
+from tests.kernels.cases import CASES, LEAVES, inputs
+
+STEP = 1e-5
+
+
+def numerical_gradient(function, x):
+    """Gradient of a scalar function by central differences."""
+    gradient = np.empty(x.shape)
+    for index in np.ndindex(x.shape):
+        step = np.zeros(x.shape)
+        step[index] = STEP
+        gradient[index] = (function(x + step) - function(x - step)) / (2.0 * STEP)
+    return gradient
+
+
+def check(actual, function, x):
+    expected = numerical_gradient(function, x)
+    assert actual.shape == x.shape
+    assert_allclose(actual, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_the_list_of_cases_is_complete():
+    public = [getattr(skvbgp.kernels, name) for name in skvbgp.kernels.__all__]
+    classes = {c for c in public if inspect.isclass(c) and not inspect.isabstract(c)}
+    assert {type(case) for case in CASES} == classes
+    assert {case.nu for case in LEAVES if isinstance(case, Matern)} == {0.5, 1.5, 2.5}
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_vjp(kernel, rng):
+    X, Z, dK = inputs(6), inputs(4, seed=1), rng.normal(size=(6, 4))
+    dtheta, dX, dZ = kernel.vjp(X, Z, kernel(X, Z), dK)
+    check(dtheta, lambda theta: np.sum(dK * kernel.with_theta(theta)(X, Z)), kernel.theta)
+    check(dX, lambda X: np.sum(dK * kernel(X, Z)), X)
+    check(dZ, lambda Z: np.sum(dK * kernel(X, Z)), Z)
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_vjp_of_the_same_inputs(kernel, rng):
+    X, dK = inputs(5), rng.normal(size=(5, 5))  # dK is not symmetric
+    dtheta, dX, dZ = kernel.vjp(X, None, kernel(X), dK)
+    check(dtheta, lambda theta: np.sum(dK * kernel.with_theta(theta)(X)), kernel.theta)
+    check(dX, lambda X: np.sum(dK * kernel(X)), X)
+    assert dZ is None
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_vjp_diag(kernel, rng):
+    X, ddiag = inputs(5), rng.normal(size=5)
+    dtheta, dX = kernel.vjp_diag(X, ddiag)
+    check(dtheta, lambda theta: np.sum(ddiag * kernel.with_theta(theta).diag(X)), kernel.theta)
+    check(dX, lambda X: np.sum(ddiag * kernel.diag(X)), X)
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_arguments_are_not_modified(kernel):
+    X, Z = inputs(4), inputs(3, seed=1)
+    K, dK = kernel(X, Z), np.ones((4, 3))
+    for array in (K, dK):
+        array.flags.writeable = False
+    kernel.vjp(X, Z, K, dK)
+    kernel.vjp_diag(X, dK[:, 0])
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_gradient_is_finite_between_equal_points(kernel):
+    X = np.repeat(inputs(2), 2, axis=0)
+    with np.errstate(all="raise", under="ignore"):
+        for Z in (None, X.copy()):
+            K = kernel(X, Z)
+            gradients = kernel.vjp(X, Z, K, np.ones_like(K))
+            assert all(np.isfinite(g).all() for g in gradients if g is not None)
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Matern(nu=0.5), RationalQuadratic()], ids=repr)
+def test_vjp_over_several_blocks_of_rows(kernel, rng):
+    """The gradient of many rows is the sum, or the concatenation, of those of two halves."""
+    X, Z = rng.normal(size=(700, 2)), rng.normal(size=(90, 2))
+    K, dK = kernel(X, Z), rng.normal(size=(700, 90))
+    dtheta, dX, dZ = kernel.vjp(X, Z, K, dK)
+    halves = [kernel.vjp(X[h], Z, K[h], dK[h]) for h in (slice(0, 201), slice(201, 700))]
+    assert_allclose(dtheta, sum(half[0] for half in halves), rtol=1e-10)
+    assert_allclose(dX, np.vstack([half[1] for half in halves]), rtol=1e-8, atol=1e-10)
+    assert_allclose(dZ, sum(half[2] for half in halves), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [k for k in CASES if k.positive], ids=repr)
+def test_positive_kernels_read_the_cotangent_of_their_logarithm(kernel, rng):
+    X, Z, dK = inputs(6), inputs(4, seed=1), rng.normal(size=(6, 4))
+    K = kernel(X, Z)
+    assert K.min() > 0.0
+    gradients, same = kernel.vjp(X, Z, K, dK), kernel.vjp(X, Z, np.ones_like(K), dK * K)
+    for gradient, expected in zip(same, gradients, strict=True):
+        assert_allclose(gradient, expected, rtol=1e-12)
+
+
+def test_kernel_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        Kernel()

@@ -1,0 +1,210 @@
+"""The shape of the project: imports point inward, and what is written twice agrees.
+
+    families -> base -> kernels, _optim -> _core
+
+No module below a family knows an estimator, and no family knows another one.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import skvbgp
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_LINES = 500
+
+FAMILIES = {"decoupled", "ep", "kernel_selection", "sgpr", "spectrum"}
+# First component below skvbgp -> the components it may import besides itself.
+ALLOWED = {
+    "_core": set(),
+    "_optim": {"_core"},
+    "kernels": {"_core"},
+    "_callbacks": set(),
+    "base": {"_callbacks", "_core", "_optim", "kernels"},
+    "metrics": {"_core"},
+    "inspection": {"_core", "metrics"},
+    **dict.fromkeys(FAMILIES, {"_callbacks", "_core", "_optim", "base", "kernels", "metrics"}),
+    "": FAMILIES,  # skvbgp/__init__.py
+}
+# What the layers without estimators may take from scikit-learn; elsewhere all of it is open.
+ALLOWED_SKLEARN = {
+    "_core": ("sklearn.utils",),
+    "_optim": ("sklearn.utils", "sklearn.exceptions"),
+    "kernels": ("sklearn.utils", "sklearn.gaussian_process.kernels"),
+}
+RUNTIME = {"joblib", "numpy", "scipy", "sklearn", "skvbgp", "threadpoolctl"}
+
+
+def module_files(root):
+    """Pairs of dotted module name and file for every module of the package."""
+    for path in sorted((root / "skvbgp").rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imported_names(name, path, *, nested=True):
+    """Dotted names imported by a module: `from a import b` counts as a.b.
+
+    Without `nested`, only those that run when the module itself is imported.
+    """
+    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
+    pending = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            prefix = ".".join([*above, *filter(None, [node.module])])
+            yield from (f"{prefix}.{alias.name}" for alias in node.names)
+        elif nested or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending.extend(ast.iter_child_nodes(node))
+
+
+def component(name):
+    """First component below skvbgp, "" for the package itself or a name it defines."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else ""
+
+
+def sklearn_allowed(name, target):
+    """Whether a module may import this name of scikit-learn."""
+    layer = component(name)
+    if layer not in ALLOWED_SKLEARN:
+        return True
+    if within(target, "sklearn.utils.parallel"):
+        return name == "skvbgp._core.parallel"
+    return any(within(target, allowed) for allowed in ALLOWED_SKLEARN[layer])
+
+
+def within(name, package):
+    return name == package or name.startswith(package + ".")
+
+
+def violations(root):
+    """Every import that breaks a rule, as a sentence."""
+    found = []
+    for name, path in module_files(root):
+        layer = component(name)
+        if not layer and name != "skvbgp":
+            found.append(f"{name} belongs to no layer: add it to ALLOWED")
+            continue
+        for target in imported_names(name, path):
+            package = target.split(".")[0]
+            if package == "skvbgp" and component(target) not in ALLOWED[layer] | {layer}:
+                found.append(f"{name} imports {target}")
+            if package == "sklearn" and not sklearn_allowed(name, target):
+                found.append(f"{name} imports {target}")
+        for target in imported_names(name, path, nested=False):
+            if target.split(".")[0] not in RUNTIME | sys.stdlib_module_names:
+                found.append(f"{name} imports {target} at the top: import it where it is used")
+    return found
+
+
+def test_imports_point_inward():
+    assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("_core/linalg.py", "from ..kernels import RBF"),
+        ("_core/linalg.py", "from .. import kernels"),
+        ("_core/linalg.py", "def f():\n    import skvbgp.base"),
+        ("_core/linalg.py", "from sklearn.cluster import KMeans"),
+        ("_core/linalg.py", "from sklearn.utils.parallel import Parallel"),
+        ("_optim/adam.py", "from skvbgp.kernels.rbf import RBF"),
+        ("kernels/__init__.py", "from .._optim import adam"),
+        ("base.py", "from .sgpr import VBDTCRegressor"),
+        ("base.py", "from . import VBDTCRegressor"),
+        ("sgpr/dtc.py", "from ..ep.sites import tilt"),
+        ("inspection.py", "import matplotlib.pyplot as plt"),
+        ("new_layer.py", ""),
+    ],
+)
+def test_a_wrong_import_is_found(tmp_path, module, source):
+    path = tmp_path / "skvbgp" / module
+    path.parent.mkdir(parents=True)
+    path.write_text(source)
+    assert len(violations(tmp_path)) == 1
+
+
+def test_private_parts_of_sklearn_enter_through_one_module():
+    users = {
+        name
+        for name, path in module_files(ROOT)
+        for target in imported_names(name, path)
+        if target.startswith("sklearn.") and "._" in target
+    }
+    assert len(users) <= 1, users
+
+
+def test_modules_stay_small():
+    lengths = {name: len(path.read_text("utf-8").splitlines()) for name, path in module_files(ROOT)}
+    assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
+
+
+def test_import_is_light():
+    """Beside sklearn.gaussian_process: few more modules, and no package it does not load."""
+
+    def loaded(module):
+        code = f"import sys, {module}; print(*sys.modules)"
+        run = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        return set(run.stdout.split())
+
+    def packages(names):
+        return {name.split(".")[0] for name in names}
+
+    reference, ours = loaded("sklearn.gaussian_process"), loaded("skvbgp")
+    assert packages(ours) - packages(reference) <= {"skvbgp"} | sys.stdlib_module_names
+    assert len(ours) <= 1.2 * len(reference)
+
+
+def test_public_names_exist():
+    assert all(hasattr(skvbgp, name) for name in skvbgp.__all__)
+
+
+def test_versions_agree():
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^## \[(.+?)\]", changelog, re.M).group(1) == skvbgp.__version__
+    assert re.search(r"^version: (.+)$", citation, re.M).group(1) == skvbgp.__version__
+
+
+def test_extras_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert {"test", "doc", "plot", "progress", "dask", "lint", "dev"} <= extras.keys()
+    required = {re.match(r"[\w-]+", line).group() for line in project["dependencies"]}
+    assert required == RUNTIME - {"sklearn", "skvbgp"} | {"scikit-learn"}
+
+
+def test_ci_executes_the_commands_of_the_readme():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    written = [
+        re.search(rf"<!-- ci: {name} -->\n```bash\n(.+)\n```\n", readme).group(1)
+        for name in ("tests", "quickstart")
+    ]
+    run = subprocess.run(
+        ["bash", ".ci/run", "--print-commands"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert run.stdout.splitlines() == written
+
+
+def test_example_of_the_readme_runs():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.+?)```", readme, re.S).group(1), names)
+    assert names["mean"].shape == names["std"].shape == names["y_test"].shape
