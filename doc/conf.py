@@ -5,7 +5,7 @@ import os
 # Before scikit-learn or the gallery loads matplotlib: no window.
 os.environ["MPLBACKEND"] = "Agg"
 
-import skvbgp  # noqa: E402
+import skvbgp
 
 project = "skvbgp"
 author = "skvbgp developers"

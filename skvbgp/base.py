@@ -8,13 +8,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions  # noqa: F401
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
 from skvbgp._core.linalg import Array, jittered_cholesky
+from skvbgp._core.parallel import single_blas_thread, thread_map
 
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
-_TILE_ROWS = 4096
+_TILE_ROWS = 1024
 
 
 class DocumentedEstimator(CallbackSupportMixin, BaseEstimator):
@@ -60,7 +62,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         self : object
             The fitted estimator.
         """
-        with _restored_on_error(self):
+        with _restored_on_error(self), single_blas_thread:
             return self._fit_validated(X, y, *self._validate(X, y, reset=True))
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -83,7 +85,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
             The updated estimator.
         """
         first = not hasattr(self, "_state")
-        with _restored_on_error(self):
+        with _restored_on_error(self), single_blas_thread:
             X_in, y_in = X, y
             X, y = self._validate(X, y, reset=first)
             if first:
@@ -105,9 +107,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         progress.close()
 
     def _validate(self, X, y, *, reset: bool):
-        X, y = validate_data(
-            self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True
-        )
+        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
     def predict(self, X, return_std=False, return_cov=False, *, include_noise=True):
@@ -140,10 +140,8 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         if return_cov:
             return self._joint(X, include_noise)
         moments = self._moment_function(include_noise)
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        for start in range(0, len(X), _TILE_ROWS):
-            tile = slice(start, start + _TILE_ROWS)
-            mean[tile], variance[tile] = moments(X[tile])
+        tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
+        mean, variance = map(np.concatenate, zip(*thread_map(moments, tiles), strict=True))
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp.base import VariationalRegressor, as_column_vector
+from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_column_vector
 from skvbgp.kernels import Kernel
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
@@ -37,7 +36,7 @@ _N_DRAWS = 8
 _COLLAPSED_ROWS = 2_000
 #: max_iter=None: iterations of the exact solver; rows that the stochastic one visits.
 _COLLAPSED_ITERATIONS = 100
-_VISITED_ROWS = 1_200_000
+_VISITED_ROWS = 700_000
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.1
 #: Adam steps on new rows in one call of partial_fit.
@@ -425,6 +424,4 @@ class SparseRegressor(VariationalRegressor):
         return state.target.original(mean), covariance * state.target.unit**2
 
     def _predictor(self, state: State) -> GlobalPredictor:
-        return GlobalPredictor(
-            state.parameters, state.prior, state.q, self._prediction_rule(state)
-        )
+        return GlobalPredictor(state.parameters, state.prior, state.q, self._prediction_rule(state))

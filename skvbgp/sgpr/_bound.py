@@ -10,17 +10,21 @@ envelope theorem its gradient there is the gradient at fixed q(u). So the exact 
 and the stochastic one share :func:`Model.gradient`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
 from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp.kernels import Kernel
 from skvbgp.sgpr._data import Coordinates, Rows
-from skvbgp.sgpr._groups import ClosedFormGroup, Group, SampledGroup, unit_se
-from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
+from skvbgp.sgpr._groups import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
+from skvbgp.sgpr._noise import NoiseGradients, ResidualNoise, WhiteNoise
 from skvbgp.sgpr._parameters import Parameters
 
 #: ``(prior, q, alpha, second) -> (L' dL, d_alpha, d_second)``
@@ -140,10 +144,10 @@ class Evaluation:
         self._model, self._parameters, self._batch = model, parameters, batch
         self.prior = Prior(parameters)
         self._noise = model.noise(parameters)
-        self._groups = [
-            model.group(parameters, self.prior, self._noise, rows, e)
-            for rows, e in zip(batch, draws, strict=True)
-        ]
+        self._groups = thread_map(
+            partial(model.group, parameters, self.prior, self._noise),
+            zip(batch, draws, strict=True),
+        )
         P, b = self.prior.whiten(
             sum(g.psi for g in self._groups),
             sum(g.information(rows.y) for g, rows in zip(self._groups, batch, strict=True)),
@@ -170,34 +174,26 @@ class Evaluation:
             Pseudo-likelihood of rows seen before: ``(prior, q, alpha, second)`` to its
             ``L' dL`` and its gradients in alpha and in alpha^2 + beta.
         """
-        p, prior = self._parameters, self.prior
-        alpha, second = p.alpha, p.second_moment
-        v = prior.L_inv.T @ q.mean
-        V = prior.L_inv.T @ q.excess_moment @ prior.L_inv
+        p = self._parameters
+        alpha = p.alpha
         value = 0.0
         d_nu, d_xi, dZ = np.zeros_like(p.nu), np.zeros_like(p.xi), np.zeros_like(p.U)
         d_alpha, d_second = 0.0, 0.0
-        for group, rows in zip(self._groups, self._batch, strict=True):
-            g = group.backward(v, V, alpha, second)
-            self._noise.accumulate(self._model.coordinates.original(rows.X), g.C)
+        # s = L u enters through v and V, and through the factor L itself
+        parts, (dZ_prior, past_alpha, past_second) = concurrently(
+            lambda: self._groups_backward(q), lambda: self._factor_backward(q, weight, past)
+        )
+        noise = self._noise.completed(reduce(NoiseGradients.plus, (part for _, part in parts)))
+        for g, _ in parts:
             value += g.value
             d_nu += g.nu
             d_xi += g.xi
             dZ += g.Z
             d_alpha += g.signal[0]
             d_second += g.signal[1]
-        noise = self._noise.gradients()
-        # through v and V, both functions of L: L'dL = -m (alpha b)' + second W P
-        LtdL = second * q.excess_moment @ self._P - np.outer(q.mean, alpha * self._b)
-        LtdL *= weight
-        d_nu, d_xi, dZ = weight * d_nu, weight * d_xi, weight * dZ
-        d_alpha, d_second = weight * d_alpha, weight * d_second
-        if past is not None:
-            past_LtdL, past_alpha, past_second = past(prior, q, alpha, second)
-            LtdL += past_LtdL
-            d_alpha += past_alpha
-            d_second += past_second
-        dZ += prior.vjp(LtdL)
+        d_nu, d_xi, dZ = weight * d_nu, weight * d_xi, weight * dZ + dZ_prior
+        d_alpha = weight * d_alpha + past_alpha
+        d_second = weight * d_second + past_second
         kl, kl_mean, kl_variance = self._model.kl_theta(p)
         gradient = Parameters(
             nu=d_nu + np.sum(dZ * p.U, axis=0) - kl_mean[:-1],
@@ -209,3 +205,29 @@ class Evaluation:
             U=p.nu * dZ + weight * noise.U * self._model.coordinates.scale,
         )
         return weight * value - q.kl_to_prior - kl, gradient
+
+    def _groups_backward(self, q: WhitenedGaussian) -> list[tuple[GroupGradients, NoiseGradients]]:
+        """Gradients of every group's terms at fixed v and V."""
+        p, L_inv = self._parameters, self.prior.L_inv
+        v = L_inv.T @ q.mean
+        V = L_inv.T @ q.excess_moment @ L_inv
+
+        def backward(group: Group, rows: Rows) -> tuple[GroupGradients, NoiseGradients]:
+            g = group.backward(v, V, p.alpha, p.second_moment)
+            return g, self._noise.vjp(self._model.coordinates.original(rows.X), g.C)
+
+        return thread_map(backward, zip(self._groups, self._batch, strict=True))
+
+    def _factor_backward(
+        self, q: WhitenedGaussian, weight: float, past: PastTerm | None
+    ) -> tuple[Array, float, float]:
+        """Gradient in Z through L, in which v and V are written, and the past's own terms."""
+        alpha, second = self._parameters.alpha, self._parameters.second_moment
+        # v = L^-T m and V = L^-T W L^-1 give L'dL = -m (alpha b)' + second W P
+        LtdL = second * q.excess_moment @ self._P - np.outer(q.mean, alpha * self._b)
+        LtdL *= weight
+        d_alpha = d_second = 0.0
+        if past is not None:
+            past_LtdL, d_alpha, d_second = past(self.prior, q, alpha, second)
+            LtdL += past_LtdL
+        return self.prior.vjp(LtdL), d_alpha, d_second

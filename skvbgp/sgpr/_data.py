@@ -15,8 +15,8 @@ from skvbgp._core.scaling import RunningScale
 #: Which rows belong to a group.
 RowIndex = slice | NDArray[np.intp]
 
-#: Rows of one tile of a pass over all the data; memory is tile times inducing inputs.
-_TILE_ROWS = 2048
+#: Rows of a group with independent noise: what one thread works on at a time.
+_TILE_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,10 @@ class Data:
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
-        return max(1, round(len(self) / batch_size)) if self.blocks is None else (
-            -(-len(self.blocks) // self._blocks_per_batch(batch_size))
+        return (
+            max(1, round(len(self) / batch_size))
+            if self.blocks is None
+            else (-(-len(self.blocks) // self._blocks_per_batch(batch_size)))
         )
 
     def minibatches(
@@ -118,7 +120,8 @@ class Data:
         n_batches = self.n_batches(batch_size)
         if self.blocks is None:
             for index in np.array_split(rng.permutation(len(self)), n_batches):
-                yield [self.rows(np.sort(index))], len(self) / len(index)
+                tiles = np.array_split(np.sort(index), -(-len(index) // _TILE_ROWS))
+                yield [self.rows(tile) for tile in tiles], len(self) / len(index)
             return
         for chosen in np.array_split(rng.permutation(len(self.blocks)), n_batches):
             yield [self.rows(self.blocks[k]) for k in chosen], len(self.blocks) / len(chosen)

@@ -16,7 +16,9 @@ from skvbgp.sgpr._state import State
 class NoiseKernelRegressor(SparseRegressor):
     """A regressor whose noise covariance is built from a noise kernel."""
 
-    _parameter_constraints = SparseRegressor._parameter_constraints | {"noise_kernel": "no_validation"}
+    _parameter_constraints = SparseRegressor._parameter_constraints | {
+        "noise_kernel": "no_validation"
+    }
 
     def __init__(
         self,

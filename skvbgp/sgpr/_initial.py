@@ -1,7 +1,6 @@
 """Starting values "from the data"."""
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from skvbgp._core.linalg import Array
 
@@ -21,6 +20,8 @@ def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Arra
 
     All distinct rows if there are at most m of them, otherwise centres of a short k-means.
     """
+    from sklearn.cluster import KMeans  # a tenth of a second that `import skvbgp` can do without
+
     distinct = np.unique(X, axis=0)
     if len(distinct) <= m:
         return distinct

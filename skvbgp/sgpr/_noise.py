@@ -5,6 +5,8 @@ plus sigma_n^2 I. Which part of the residual is kept is the only difference betw
 models' likelihoods: nothing (DTC), its diagonal (FITC), its blocks (PITC, PIC).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +16,15 @@ from skvbgp.kernels import Constant, Kernel
 
 
 class NoiseGradients(NamedTuple):
-    """Cotangents of the noise's parameters."""
+    """Cotangents of the noise's parameters, from one group of rows or several."""
 
     noise_variance: float
     theta: Array  # (p,)
-    U: Array  # (m, d)
+    U: Array | float  # (m, d)
+    Kuu: Array | float  # (m, m) what flows through k^eps(U, U); added to theta and U last
+
+    def plus(self, other: NoiseGradients) -> NoiseGradients:
+        return NoiseGradients(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class WhiteNoise:
@@ -26,7 +32,6 @@ class WhiteNoise:
 
     def __init__(self, noise_variance: float) -> None:
         self.noise_variance = noise_variance
-        self._d_variance = 0.0
 
     def covariance(self, X: Array) -> Array:
         """Noise variances of the rows, (n,)."""
@@ -36,12 +41,13 @@ class WhiteNoise:
         """Variance of the noise at new inputs, (n,)."""
         return self.covariance(X)
 
-    def accumulate(self, X: Array, dC: Array) -> None:
-        """Add the gradient that flows back through ``covariance(X)``."""
-        self._d_variance += float(dC.sum())
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        """Gradients of ``sum(dC * covariance(X))``, short of :meth:`completed`."""
+        return NoiseGradients(float(dC.sum()), np.empty(0), 0.0, 0.0)
 
-    def gradients(self) -> NoiseGradients:
-        return NoiseGradients(self._d_variance, np.empty(0), np.zeros((1, 1)))
+    def completed(self, gradients: NoiseGradients) -> NoiseGradients:
+        """The sum over groups, with what the groups share."""
+        return gradients
 
 
 class ResidualNoise:
@@ -71,10 +77,6 @@ class ResidualNoise:
         self._Kuu = kernel(U)
         L = jittered_cholesky(self._Kuu, "noise kernel's matrix of the inducing inputs")
         self._L_inv = tril_inverse(L)
-        self._d_variance = 0.0
-        self._d_theta = np.zeros_like(kernel.theta)
-        self._dU = np.zeros_like(U)
-        self._dKuu = np.zeros_like(self._Kuu)
 
     def _whitened_cross(self, X: Array) -> Array:
         return np.asarray(self._kernel(X, self._U) @ self._L_inv.T)  # (n, m)
@@ -98,24 +100,24 @@ class ResidualNoise:
         cross = self._whitened_cross(X) @ self._whitened_cross(X_block).T
         return np.asarray(self._kernel(X, X_block) - cross)
 
-    def accumulate(self, X: Array, dC: Array) -> None:
-        """Add the gradient that flows back through ``covariance(X)``."""
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        """Gradients of ``sum(dC * covariance(X))``, short of :meth:`completed`."""
         Kxu = self._kernel(X, self._U)
         B = Kxu @ self._L_inv.T @ self._L_inv  # k(X, U) k(U, U)^-1, (n, m)
         if self._correlated:
-            self._d_variance += float(np.trace(dC))
+            d_variance = float(np.trace(dC))
             weighted = dC @ B
             d_theta, _, _ = self._kernel.vjp(X, None, self._kernel(X), dC)
         else:
-            self._d_variance += float(dC.sum())
+            d_variance = float(dC.sum())
             weighted = dC[:, None] * B
             d_theta, _ = self._kernel.vjp_diag(X, dC)
-        self._dKuu += B.T @ weighted
         d_cross, _, dU = self._kernel.vjp(X, self._U, Kxu, -2.0 * weighted)
-        self._d_theta += d_theta + d_cross
-        self._dU += dU
+        assert dU is not None
+        return NoiseGradients(d_variance, d_theta + d_cross, dU, B.T @ weighted)
 
-    def gradients(self) -> NoiseGradients:
-        """Everything accumulated since construction."""
-        d_theta, dU, _ = self._kernel.vjp(self._U, None, self._Kuu, self._dKuu)
-        return NoiseGradients(self._d_variance, self._d_theta + d_theta, self._dU + dU)
+    def completed(self, gradients: NoiseGradients) -> NoiseGradients:
+        """The sum over groups, with what the groups share."""
+        dKuu = np.asarray(gradients.Kuu)
+        d_theta, dU, _ = self._kernel.vjp(self._U, None, self._Kuu, dKuu)
+        return gradients._replace(theta=gradients.theta + d_theta, U=gradients.U + dU)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from numbers import Integral
 
-from sklearn.utils._param_validation import Interval, StrOptions
-
 from skvbgp._core.linalg import Array
+from skvbgp.base import Interval, StrOptions
 from skvbgp.sgpr._data import Data, divide
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._fitc import NoiseKernelRegressor

@@ -184,9 +184,7 @@ def _features(Z: Array, pairs: tuple[Array, ...], diagonal: bool) -> Array:
     return np.concatenate([z**2, z_prime**2, z * z_prime, z, z_prime])
 
 
-def _features_vjp(
-    Z: Array, pairs: tuple[Array, ...], diagonal: bool, d_features: Array
-) -> Array:
+def _features_vjp(Z: Array, pairs: tuple[Array, ...], diagonal: bool, d_features: Array) -> Array:
     m, d = Z.shape
     G = np.zeros((len(d_features), m, m))
     G[:, pairs[0], pairs[1]] = d_features

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import parallel_map, spawn_seeds
+from skvbgp._core.parallel import concurrently, parallel_map, spawn_seeds
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
@@ -112,7 +113,10 @@ def solve_stochastic(
         values = []
         for batch, weight in data.minibatches(batch_size, rng):
             draws = [draw_rule(rows, rng) for rows in batch]
-            evaluation = Evaluation(model, parameters, batch, draws)
+            evaluation, _ = concurrently(
+                partial(Evaluation, model, parameters, batch, draws),
+                lambda q=q: q.excess_moment,  # kept by q for the gradient
+            )
             if step == 0:
                 q = _first_q(q, evaluation, weight)
             value, gradient = evaluation.gradient(q, weight)

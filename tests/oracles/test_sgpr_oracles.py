@@ -52,7 +52,7 @@ COLLAPSED = "X y Z nu xi alpha beta C"
 def test_expectations_quadrature(problem):
     X, Z, C = pick(problem, "X Z C")
     C_inv = np.linalg.inv(C)
-    lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 18)
+    lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 16)
     assert_allclose(weights.sum(), 1.0)
     Omega, Psi, Upsilon = 0.0, 0.0, 0.0
     for lam, sigma_f, weight in zip(lams, sigma_fs, weights, strict=True):
@@ -67,11 +67,11 @@ def test_expectations_quadrature(problem):
 
 
 def test_expectations_monte_carlo(problem):
-    """Entry by entry within 5 standard errors of 10^5 draws."""
+    """Entry by entry within 5 standard errors of 50,000 draws."""
     X, Z, C = pick(problem, "X Z C")
     X, C_inv = X[:4], np.linalg.inv(C[:4, :4])
     nu, xi, alpha, beta = pick(problem, Q)
-    n_samples = 100_000
+    n_samples = 50_000
     lams, sigma_fs = sgpr.sample_theta(nu, xi, alpha, beta, np.random.default_rng(1), n_samples)
     rotated = lams[:, None, :] * X  # (t, n, d)
     K_XZ = sigma_fs[:, None, None] * np.exp(-0.5 * ((rotated[:, :, None, :] - Z) ** 2).sum(axis=3))
@@ -187,7 +187,7 @@ def test_conditional_log_likelihood_sampled(problem):
 def test_bound_monte_carlo(problem, prior_mean, prior_variance):
     args = pick(problem, DATA_Q)
     estimate, standard_error = sgpr.bound_monte_carlo(
-        *args, prior_mean, prior_variance, np.random.default_rng(4), 2000
+        *args, prior_mean, prior_variance, np.random.default_rng(4), 1500
     )
     value = sgpr.bound(*args, prior_mean, prior_variance)
     assert abs(estimate - value) < 5.0 * standard_error
@@ -279,7 +279,7 @@ def test_evidence_quadrature_monte_carlo(line, prior_mean, prior_variance):
     coarse = sgpr.evidence_quadrature_1d(X, y, C, prior_mean, prior_variance, n_grid=101)
     assert_allclose(coarse, value, rtol=1e-5)
     rng = np.random.default_rng(7)
-    theta = prior_mean + math.sqrt(prior_variance) * rng.standard_normal((3000, 2))
+    theta = prior_mean + math.sqrt(prior_variance) * rng.standard_normal((2000, 2))
     likelihood = [
         math.exp(sgpr.exact_gp(X, y, X, lambda A, B, t=t: sgpr.k_xx(A, B, t[0], t[1]), C)[2])
         for t in theta
@@ -330,7 +330,7 @@ def test_optimised_bound_near_evidence(line, prior_mean, prior_variance, least, 
 
     log_variance = math.log(min(prior_variance, 0.05))
     start = np.array([1.0, log_variance, 1.0, log_variance])
-    best = optimize.minimize(negative, start, method="Nelder-Mead", options={"maxfev": 120})
+    best = optimize.minimize(negative, start, method="Nelder-Mead", options={"maxfev": 90})
     assert least < evidence + best.fun < most
 
 
@@ -458,7 +458,7 @@ def test_noise_cross_covariance(problem, kernel):
 def test_predict_closed_quadrature(problem, jitter):
     Z, m, S = pick(problem, "Z m S")
     Xs = np.random.default_rng(10).normal(size=(3, 2))
-    lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 18)
+    lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 16)
     means, variances = np.zeros((len(weights), 3)), np.zeros((len(weights), 3))
     for t in range(len(weights)):
         means[t], variances[t] = sgpr.predict_theta(Xs, Z, m, S, lams[t], sigma_fs[t], jitter)
@@ -468,14 +468,14 @@ def test_predict_closed_quadrature(problem, jitter):
 
 
 def test_predict_monte_carlo(problem):
-    """10^4 draws: means within 5 standard errors, variances within 5 %."""
+    """5000 draws: means within 5 standard errors, variances within 5 %."""
     Z, m, S = pick(problem, "Z m S")
     Xs = np.random.default_rng(11).normal(size=(4, 2))
     mean, var = sgpr.predict_closed(Xs, Z, m, S, *pick(problem, Q))
     mean_mc, var_mc = sgpr.predict_monte_carlo(
-        Xs, Z, m, S, *pick(problem, Q), np.random.default_rng(12), 10_000
+        Xs, Z, m, S, *pick(problem, Q), np.random.default_rng(12), 5_000
     )
-    assert np.all(np.abs(mean_mc - mean) < 5.0 * np.sqrt(var / 10_000))
+    assert np.all(np.abs(mean_mc - mean) < 5.0 * np.sqrt(var / 5_000))
     assert_allclose(var_mc, var, rtol=0.05)
 
 
@@ -638,7 +638,7 @@ def test_predict_pic_empty_block(problem, block):
     """No training row in the block: App. F.2 becomes App. F.1, here by quadrature."""
     Z, m, S = pick(problem, "Z m S")
     Xs, C_ss_diag = block[0][:2], block[5][:2]
-    lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 14)
+    lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 12)
     keep = weights > 1e-10
     mean_f, var_f, mean_y, var_y = sgpr.predict_pic_samples(
         Xs,
