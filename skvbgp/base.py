@@ -1,6 +1,6 @@
 """What the estimators share: validation, progress, roll-back and the predict contract."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
     - ``_train(state, X, y, progress)``: the state after training;
     - ``_update(state, X, y, progress)``: the state after new rows;
     - ``_attributes(state)``: public fitted attributes of a state, as a dict;
-    - ``_moment_function(include_noise)``: from rows X to their means and variances;
+    - ``_moments(X, include_noise)``: mean and variance of every row;
     - ``_joint(X, include_noise)``: mean and covariance of all rows.
 
     The state is kept in ``_state`` and replaced, never modified: what fails on its way
@@ -139,9 +139,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
         if return_cov:
             return self._joint(X, include_noise)
-        moments = self._moment_function(include_noise)
-        tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
-        mean, variance = map(np.concatenate, zip(*thread_map(moments, tiles), strict=True))
+        mean, variance = self._moments(X, include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):
@@ -167,6 +165,13 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         rng = check_random_state(random_state)
         L = jittered_cholesky(cov, "predictive covariance")
         return mean[:, None] + L @ rng.standard_normal((len(mean), n_samples))
+
+
+def in_tiles(moments: Callable[[Array], tuple[Array, Array]], X: Array) -> tuple[Array, Array]:
+    """Means and variances of many rows, tile by tile on several threads."""
+    tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
+    means, variances = zip(*thread_map(moments, tiles), strict=True)
+    return np.concatenate(means), np.concatenate(variances)
 
 
 @contextmanager

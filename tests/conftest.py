@@ -18,3 +18,9 @@ def _single_threaded():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def quick_block_start(monkeypatch):
+    """Few steps for the start of the noise kernel, in tests of many small fits."""
+    monkeypatch.setattr("skvbgp.sgpr._initial._BLOCK_STEPS", 10, raising=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_column_vector
+from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_column_vector, in_tiles
 from skvbgp.kernels import Kernel
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
@@ -36,7 +35,8 @@ _N_DRAWS = 8
 _COLLAPSED_ROWS = 2_000
 #: max_iter=None: iterations of the exact solver; rows that the stochastic one visits.
 _COLLAPSED_ITERATIONS = 100
-_VISITED_ROWS = 700_000
+_VISITED_ROWS = 1_000_000
+_VISITED_BLOCK_ROWS = 300_000
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.1
 #: Adam steps on new rows in one call of partial_fit.
@@ -86,7 +86,7 @@ class SparseRegressor(VariationalRegressor):
         psi="auto",
         learn_hyperparameters=True,
         max_iter=None,
-        batch_size=1024,
+        batch_size=2048,
         learning_rate=0.02,
         tol=1e-5,
         normalize_y=True,
@@ -133,6 +133,10 @@ class SparseRegressor(VariationalRegressor):
         """
         return data, None
 
+    def _before_training(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
+        """Starting parameters, improved by what only the groups of rows can tell."""
+        return state.parameters
+
     # -- fit -------------------------------------------------------------------------
 
     def _start(self, X: Array, y: Array) -> State:
@@ -145,7 +149,7 @@ class SparseRegressor(VariationalRegressor):
         target = self._target(summary)
         coordinates, U = self._start_inputs(sample, rng)
         d = X.shape[1]
-        nu = np.full(d, 1.0 / np.sqrt(d))
+        nu = np.full(d, 2.0 / np.sqrt(d))
         if self.length_scale is not None:
             nu = coordinates.scale / as_column_vector(self.length_scale, d, "length_scale")
         rms = float(np.hypot(summary.std[0], summary.mean[0] - target.mean)) / target.unit
@@ -216,7 +220,8 @@ class SparseRegressor(VariationalRegressor):
             return self.max_iter
         if self._is_collapsed(n):
             return _COLLAPSED_ITERATIONS
-        return max(2, -(-_VISITED_ROWS // n))
+        visited = _VISITED_BLOCK_ROWS if self._correlated else _VISITED_ROWS
+        return max(2, -(-visited // n))
 
     def _training_rule(self, data: Data, state: State) -> DrawRule:
         """How the expectations are taken during a fit."""
@@ -265,7 +270,7 @@ class SparseRegressor(VariationalRegressor):
         )
 
     def _solve(self, state: State, data: Data, rng: np.random.RandomState, monitor: Any) -> Trained:
-        parameters = state.parameters
+        parameters = self._before_training(state, data, rng)
         names = parameters.split(np.arange(len(parameters.pack())))
         free = np.ones(len(parameters.pack()), dtype=bool)
         common = dict(max_iter=self._max_passes(len(data)), tol=self.tol, monitor=monitor)
@@ -402,7 +407,7 @@ class SparseRegressor(VariationalRegressor):
             return ClosedForm()
         return CommonDraws(quasi_normal(_N_DRAWS, d, state.seed))
 
-    def _moment_function(self, include_noise: bool) -> Callable[[Array], tuple[Array, Array]]:
+    def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
         predictor = self._predictor(state)
 
@@ -412,7 +417,7 @@ class SparseRegressor(VariationalRegressor):
                 variance = variance + state.noise.marginal_variance(X)
             return state.target.original(mean), variance * state.target.unit**2
 
-        return moments
+        return in_tiles(moments, X)
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state

@@ -15,6 +15,7 @@ The latent function f alone leaves out C_*B and C_**.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import NamedTuple
 
@@ -47,18 +48,21 @@ class FactorCache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._entries: OrderedDict[int, BlockFactors] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, block: int) -> BlockFactors | None:
-        if block not in self._entries:
-            return None
-        self._entries.move_to_end(block)
-        return self._entries[block]
+        with self._lock:
+            if block not in self._entries:
+                return None
+            self._entries.move_to_end(block)
+            return self._entries[block]
 
     def put(self, block: int, factors: BlockFactors) -> None:
-        self._entries[block] = factors
-        total = sum(entry.n_bytes for entry in self._entries.values())
-        while total > self._max_bytes and len(self._entries) > 1:
-            total -= self._entries.popitem(last=False)[1].n_bytes
+        with self._lock:
+            self._entries[block] = factors
+            total = sum(entry.n_bytes for entry in self._entries.values())
+            while total > self._max_bytes and len(self._entries) > 1:
+                total -= self._entries.popitem(last=False)[1].n_bytes
 
     def __getstate__(self) -> dict[str, int]:
         return {"_max_bytes": self._max_bytes}  # factors are rebuilt, not pickled

@@ -25,7 +25,7 @@ from skvbgp.kernels import Kernel
 from skvbgp.sgpr._data import Coordinates, Rows
 from skvbgp.sgpr._groups import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
 from skvbgp.sgpr._noise import NoiseGradients, ResidualNoise, WhiteNoise
-from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
 #: ``(prior, q, alpha, second) -> (L' dL, d_alpha, d_second)``
 PastTerm = Callable[["Prior", WhitenedGaussian, float, float], tuple[Array, float, float]]
@@ -77,6 +77,17 @@ class Model:
     noise_kernel: Kernel | None = None
     correlated: bool = False
     noise_scale: float = 1.0
+
+    def bounds(self, parameters: Parameters) -> Array:
+        """Limits (p, 2) of the flat vector: the noise kernel's own, and those of numerics."""
+        limits = np.tile([-np.inf, np.inf], (len(parameters.pack()), 1))
+        for side in (0, 1):
+            parts = parameters.split(limits[:, side])  # views
+            for name, pair in LOG_LIMITS.items():
+                parts[name][...] = pair[side]
+            if self.noise_kernel is not None:
+                parts["noise_theta"][...] = self.noise_kernel.bounds[:, side]
+        return limits
 
     def noise(self, parameters: Parameters) -> WhiteNoise | ResidualNoise:
         """The noise covariance at these parameters."""

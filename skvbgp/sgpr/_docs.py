@@ -12,8 +12,8 @@ _COMMON = """
         Starting inducing inputs, in the space of X. None chooses them by k-means.
 
     length_scale : float or array-like of shape (n_features,), default=None
-        Starting length scales, 1 / nu, in the units of X. None is the spread of each
-        input times the square root of their number.
+        Starting length scales, 1 / nu, in the units of X. None is half the spread of
+        each input times the square root of their number.
 
     signal_std : float, default=None
         Starting mean alpha of the signal's standard deviation, on the scale of y. None is
@@ -51,10 +51,10 @@ _COMMON = """
 
     max_iter : int, default=None
         Largest number of passes over the data (of L-BFGS iterations for "collapsed").
-        None is 100 iterations, or as many passes as visit about 1.2 million rows, but at
-        least two.
+        None is 100 iterations, or as many passes as visit about 900,000 rows
+        (300,000 for the models with blocks), but at least two.
 
-    batch_size : int, default=1024
+    batch_size : int, default=2048
         Rows in a mini-batch.
 
     learning_rate : float, default=0.02

@@ -36,7 +36,7 @@ class NoiseKernelRegressor(SparseRegressor):
         psi="auto",
         learn_hyperparameters=True,
         max_iter=None,
-        batch_size=1024,
+        batch_size=2048,
         learning_rate=0.02,
         tol=1e-5,
         normalize_y=True,

@@ -1,11 +1,24 @@
 """Starting values "from the data"."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp.kernels import Kernel
+from skvbgp.sgpr._bound import Model
+from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
+from skvbgp.sgpr._precision import DensePrecision
 
 #: Rows that the starting values are computed from.
 SUBSAMPLE = 10_000
+#: Steps of the noise's start on the blocks' evidence, their size, and blocks in each.
+_BLOCK_STEPS = 300
+_BLOCK_STEP_SIZE = 0.05
+_BLOCKS_PER_STEP = 2
 
 
 def subsample(X: Array, rng: np.random.RandomState) -> Array:
@@ -26,3 +39,40 @@ def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Arra
     if len(distinct) <= m:
         return distinct
     return KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng).fit(X).cluster_centers_
+
+
+def fit_noise_to_blocks(
+    model: Model, parameters: Parameters, data: Data, rng: np.random.RandomState
+) -> Parameters:
+    """Noise parameters that explain each block of y on its own, as if there were no f.
+
+    Stochastic ascent on the blocks' evidence, sum_i log N(y_i | 0, k^eps(X_i, X_i) +
+    sigma_n^2 I): a start that has the right roughness, at a small part of the cost of the
+    bound, whose optimum is then reached from there.
+    """
+    kernel, blocks = model.noise_kernel, data.blocks
+    assert kernel is not None and blocks is not None
+    lower, upper = np.append(kernel.bounds, [LOG_LIMITS["noise_variance"]], axis=0).T
+    x = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
+    state = AdamState.zeros(len(x))
+    for step in range(_BLOCK_STEPS):
+        chosen = rng.randint(len(blocks), size=_BLOCKS_PER_STEP)
+        groups = [(x, kernel, model, data.rows(blocks[k])) for k in chosen]
+        gradient = sum(thread_map(_block_evidence_gradient, groups))
+        size = _BLOCK_STEP_SIZE * 0.5 * (1.0 + np.cos(np.pi * step / _BLOCK_STEPS))
+        x, state = adam_ascent(x, gradient, state, size)
+        x = np.clip(x, lower, upper)
+    return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
+
+
+def _block_evidence_gradient(x: Array, kernel: Kernel, model: Model, rows: Rows) -> Array:
+    """Gradient of log N(y | 0, k(X, X) + sigma_n^2 I) in (theta, log sigma_n^2)."""
+    kernel, noise_variance = kernel.with_theta(x[:-1]), float(np.exp(x[-1]))
+    X = model.coordinates.original(rows.X)
+    K = kernel(X)
+    C = model.noise_scale * K
+    C.flat[:: len(C) + 1] += noise_variance
+    precision = DensePrecision(C)
+    dC = precision.covariance_vjp(np.outer(rows.y, rows.y))
+    d_theta, _, _ = kernel.vjp(X, None, K, model.noise_scale * dC)
+    return np.append(d_theta, np.trace(dC) * noise_variance)

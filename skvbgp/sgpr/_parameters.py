@@ -7,8 +7,14 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 
-#: Fields that live on the positive half-line and are optimised as logarithms.
-_POSITIVE = ("nu", "xi", "alpha", "beta", "noise_variance")
+#: Fields on the positive half-line are optimised as logarithms, within these limits.
+LOG_LIMITS = {
+    "nu": (-14.0, 14.0),
+    "xi": (-35.0, 14.0),
+    "alpha": (-14.0, 14.0),
+    "beta": (-35.0, 14.0),
+    "noise_variance": (-18.0, 9.0),
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Parameters:
         """The parameters whose :meth:`pack` is ``x``; shapes are those of self."""
         parts: dict[str, Any] = {}
         for name, part in self.split(x).items():
-            value = np.exp(part) if name in _POSITIVE else part
+            value = np.exp(part) if name in LOG_LIMITS else part
             parts[name] = value if np.ndim(getattr(self, name)) else float(value)
         return replace(self, **parts)
 
@@ -48,7 +54,7 @@ class Parameters:
         parts = []
         for field in fields(self):
             g = np.ravel(getattr(gradient, field.name))
-            if field.name in _POSITIVE:
+            if field.name in LOG_LIMITS:
                 g = g * np.ravel(getattr(self, field.name))
             parts.append(g)
         return np.concatenate(parts)
@@ -63,8 +69,15 @@ class Parameters:
             start = stop
         return parts
 
+    def spread(self, by_name: dict[str, float]) -> Array:
+        """A flat vector that is constant in each field, and 1 where a field is not named."""
+        vector = np.ones(len(self.pack()))
+        for name, value in by_name.items():
+            self.split(vector)[name][...] = value
+        return vector
+
     def _unconstrained(self) -> dict[str, Array]:
         return {
-            f.name: np.log(getattr(self, f.name)) if f.name in _POSITIVE else getattr(self, f.name)
+            f.name: np.log(getattr(self, f.name)) if f.name in LOG_LIMITS else getattr(self, f.name)
             for f in fields(self)
         }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._blocks import BlockFactors, BlockPredictor, FactorCache
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._docs import documented
@@ -36,21 +35,19 @@ _CACHE_BYTES = 2**29
 class VBPICRegressor(BlockRegressor):
     _keeps_data = True
 
-    def _moment_function(self, include_noise: bool) -> Callable[[Array], tuple[Array, Array]]:
+    def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
         local = _Local(state, self.n_samples)
-
-        def moments(X: Array) -> tuple[Array, Array]:
-            mean, variance = np.empty(len(X)), np.empty(len(X))
-            labels = local.labels(X)
-            for block in np.unique(labels):
-                rows = labels == block
-                means, within, _ = local.moments(X[rows], block, include_noise, full=False)
-                mean[rows] = means.mean(axis=0)
-                variance[rows] = np.maximum(within, 0.0) + means.var(axis=0)
-            return state.target.original(mean), variance * state.target.unit**2
-
-        return moments
+        labels = local.labels(X)
+        groups = [(block, np.flatnonzero(labels == block)) for block in np.unique(labels)]
+        parts = thread_map(
+            lambda block, rows: local.moments(X[rows], block, include_noise, full=False), groups
+        )
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for (_, rows), (means, within, _) in zip(groups, parts, strict=True):
+            mean[rows] = means.mean(axis=0)
+            variance[rows] = np.maximum(within, 0.0) + means.var(axis=0)
+        return state.target.original(mean), variance * state.target.unit**2
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
@@ -59,7 +56,6 @@ class VBPICRegressor(BlockRegressor):
         n, m = len(X), len(state.parameters.U)
         means = np.empty((self.n_samples, n))
         coefficients = np.empty((self.n_samples, n, m))
-        own = np.empty((n, n), dtype=bool)
         covariance = np.zeros((n, n))
         for block in np.unique(labels):
             rows = np.flatnonzero(labels == block)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from numbers import Integral
 
+import numpy as np
+
 from skvbgp._core.linalg import Array
 from skvbgp.base import Interval, StrOptions
 from skvbgp.sgpr._data import Data, divide
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._fitc import NoiseKernelRegressor
-from skvbgp.sgpr._state import Blocks
+from skvbgp.sgpr._initial import fit_noise_to_blocks
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._state import Blocks, State
 
 #: Rows of a block for n_blocks="auto".
 _BLOCK_ROWS = 500
@@ -44,7 +48,7 @@ class BlockRegressor(NoiseKernelRegressor):
         psi="auto",
         learn_hyperparameters=True,
         max_iter=None,
-        batch_size=1024,
+        batch_size=2048,
         learning_rate=0.02,
         tol=1e-5,
         normalize_y=True,
@@ -90,6 +94,11 @@ class BlockRegressor(NoiseKernelRegressor):
                 tuple(data.y[rows] for rows in index),
             )
         return data.grouped(index), kept
+
+    def _before_training(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
+        if self._is_collapsed(len(data)) or self.warm_start:
+            return state.parameters
+        return fit_noise_to_blocks(state.model, state.parameters, data, rng)
 
 
 @documented(

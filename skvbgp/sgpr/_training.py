@@ -27,6 +27,16 @@ Monitor = Callable[[Parameters, float], bool]
 #: Tasks that a pass over all the data is cut into, whatever the number of workers.
 _N_SEGMENTS = 16
 
+#: Step sizes of Adam relative to the learning rate, where they are not 1: scaled inputs
+#: may move further than logarithms, and the noise has to find its level first.
+_RELATIVE_STEPS = {"U": 2.0, "noise_variance": 1.5}
+
+#: Step of the natural gradient at the end of training.
+_LAST_NATURAL_RATE = 0.01
+
+#: Steps over which the stochastic bound is averaged to judge its convergence.
+_CONVERGENCE_STEPS = 100
+
 
 class Trained(NamedTuple):
     """End of a solver."""
@@ -76,7 +86,12 @@ def solve_collapsed(
         return monitor(parameters.unpack(full(x)), value)
 
     result = lbfgs_ascent(
-        objective, start[free], max_iter=max_iter, tol=tol, monitor=after_iteration
+        objective,
+        start[free],
+        max_iter=max_iter,
+        tol=tol,
+        bounds=model.bounds(parameters)[free],
+        monitor=after_iteration,
     )
     return Trained(parameters.unpack(full(result.x)), lower_bounds, result.converged)
 
@@ -98,13 +113,16 @@ def solve_stochastic(
 ) -> Trained:
     """Theorem 2: natural gradients on q(u), Adam on everything else.
 
-    The step size of Adam falls along a cosine to zero at the last pass. A pass' bound is
-    the average of its mini-batches' estimates; the passes end early when the running
+    The step sizes fall along a cosine, Adam's to zero at the last pass and the natural
+    gradient's to a hundredth, so that q(u) averages over ever more batches. A pass' bound
+    is the average of its mini-batches' estimates; the passes end early when the running
     average over passes rises by less than ``tol`` of its size.
     """
     x = parameters.pack()
     state = AdamState.zeros(len(x))
     q = WhitenedGaussian.standard(len(parameters.U))
+    bounds = model.bounds(parameters)
+    relative = free * parameters.spread(_RELATIVE_STEPS)
     n_steps = max_iter * data.n_batches(batch_size)
     step = 0
     lower_bounds: list[float] = []
@@ -120,19 +138,21 @@ def solve_stochastic(
             if step == 0:
                 q = _first_q(q, evaluation, weight)
             value, gradient = evaluation.gradient(q, weight)
-            rate = max(natural_rate, 1.0 / (step + 2.0))
+            annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+            rate = max(natural_rate * annealing, _LAST_NATURAL_RATE, 1.0 / (step + 2.0))
             q = natural_gradient_step(
                 q, weight * evaluation.information, weight * evaluation.shift, rate
             )
-            size = learning_rate * 0.5 * (1.0 + np.cos(np.pi * step / n_steps)) * free
+            size = learning_rate * annealing * relative
             x, state = adam_ascent(x, parameters.pack_gradient(gradient), state, size)
+            x = np.clip(x, *bounds.T)
             parameters = parameters.unpack(x)
             values.append(value)
             step += 1
         lower_bounds.append(float(np.mean(values)))
         if monitor(parameters, lower_bounds[-1]):
             break
-        converged = _has_converged(lower_bounds, tol)
+        converged = _has_converged(lower_bounds, tol, len(values))
         if converged:
             break
     return Trained(parameters, lower_bounds, converged or len(lower_bounds) == max_iter)
@@ -142,8 +162,9 @@ def _first_q(q: WhitenedGaussian, evaluation: Evaluation, weight: float) -> Whit
     return natural_gradient_step(q, weight * evaluation.information, weight * evaluation.shift, 1.0)
 
 
-def _has_converged(lower_bounds: list[float], tol: float, window: int = 10) -> bool:
+def _has_converged(lower_bounds: list[float], tol: float, steps_per_pass: int) -> bool:
     """Whether the mean of the last passes no longer exceeds that of the passes before."""
+    window = -(-_CONVERGENCE_STEPS // steps_per_pass)
     if len(lower_bounds) < 2 * window:
         return False
     recent, before = np.mean(lower_bounds[-window:]), np.mean(lower_bounds[-2 * window : -window])

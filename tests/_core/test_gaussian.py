@@ -1,0 +1,84 @@
+"""Whitened q(u) and Kullback-Leibler divergences against dense formulas."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
+from tests.derivatives import numerical_gradient
+from tests.oracles import sgpr as oracles
+
+M = 5
+
+
+@pytest.fixture
+def q(rng):
+    root = rng.normal(size=(M, M))
+    return WhitenedGaussian(np.eye(M) + root @ root.T, rng.normal(size=M))
+
+
+def test_moments(q):
+    """Condition number of the precision below 100: twelve digits remain."""
+    covariance = np.linalg.inv(q.precision)
+    mean = covariance @ q.shift
+    assert_allclose(q.covariance, covariance, rtol=1e-12, atol=1e-13)
+    assert_allclose(q.mean, mean, rtol=1e-12, atol=1e-13)
+    excess = covariance + np.outer(mean, mean) - np.eye(M)
+    assert_allclose(q.excess_moment, excess, rtol=1e-12, atol=1e-13)
+    R = q.precision_factor_inv
+    assert_allclose(R.T @ R, covariance, rtol=1e-12, atol=1e-13)
+    # asking for the excess leaves the covariance as it was
+    assert_allclose(q.covariance, covariance, rtol=1e-12, atol=1e-13)
+
+
+def test_kl_to_prior(q):
+    expected = oracles.kl_gauss(q.mean, np.linalg.inv(q.precision), np.zeros(M), np.eye(M))
+    assert_allclose(q.kl_to_prior, expected, rtol=1e-12)
+    assert q.kl_to_prior > 0.1
+
+
+def test_standard():
+    q = WhitenedGaussian.standard(M)
+    assert_array_equal(q.mean, np.zeros(M))
+    assert_array_equal(q.covariance, np.eye(M))
+    assert_array_equal(q.excess_moment, np.zeros((M, M)))
+    assert q.kl_to_prior == 0.0
+
+
+def test_with_information(q, rng):
+    root, shift = rng.normal(size=(M, 2)), rng.normal(size=M)
+    more = q.with_information(root @ root.T, shift)
+    assert_allclose(more.precision, q.precision + root @ root.T)
+    assert_allclose(more.shift, q.shift + shift)
+
+
+def test_information_adds_over_chunks_of_data(rng):
+    """Bayes' rule for y = A u + noise, in two chunks, against the dense posterior."""
+    A, y = rng.normal(size=(8, M)), rng.normal(size=8)
+    q = WhitenedGaussian.standard(M)
+    for rows in (slice(0, 3), slice(3, 8)):
+        q = q.with_information(A[rows].T @ A[rows] / 0.1, A[rows].T @ y[rows] / 0.1)
+    gain = A.T @ np.linalg.inv(A @ A.T + 0.1 * np.eye(8))
+    assert_allclose(q.mean, gain @ y, rtol=1e-10, atol=1e-11)
+    assert_allclose(q.covariance, np.eye(M) - gain @ A, rtol=1e-10, atol=1e-11)
+
+
+def test_kl_diagonal(rng):
+    mean, prior_mean = rng.normal(size=(2, 4))
+    variance, prior_variance = rng.uniform(0.5, 2.0, size=(2, 4))
+    kl, d_mean, d_variance = kl_diagonal(mean, variance, prior_mean, prior_variance)
+    dense = oracles.kl_gauss(mean, np.diag(variance), prior_mean, np.diag(prior_variance))
+    assert_allclose(kl, dense, rtol=1e-13)
+
+    def of_mean(x):
+        return kl_diagonal(x, variance, prior_mean, prior_variance)[0]
+
+    def of_variance(x):
+        return kl_diagonal(mean, x, prior_mean, prior_variance)[0]
+
+    assert_allclose(d_mean, numerical_gradient(of_mean, mean), rtol=1e-9, atol=1e-10)
+    assert_allclose(d_variance, numerical_gradient(of_variance, variance), rtol=1e-9, atol=1e-9)
+    # q = p: nothing, and a minimum
+    kl, d_mean, d_variance = kl_diagonal(mean, variance, mean, variance)
+    assert abs(kl) < 1e-15
+    assert_allclose([d_mean, d_variance], 0.0, atol=1e-15)

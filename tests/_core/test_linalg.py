@@ -1,0 +1,119 @@
+"""Factorisations against NumPy's, and the jitter policy."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp._core import linalg
+from skvbgp._core.linalg import (
+    NotPositiveDefiniteError,
+    cholesky,
+    cholesky_vjp,
+    inverse_from_cholesky,
+    jittered_cholesky,
+    log_determinant,
+    tril_inverse,
+)
+from tests.derivatives import symmetric_gradient
+
+LEAF = linalg._INVERSE_LEAF
+
+
+def well_conditioned(m, rng):
+    root = rng.normal(size=(m, m))
+    return root @ root.T / m + np.eye(m)
+
+
+def test_first_jitter_is_relative_to_the_mean_diagonal(rng):
+    """The factor squares to K (1 + 1e-8) on the diagonal, at every scale, to rounding."""
+    K = well_conditioned(6, rng)
+    K *= np.outer(np.arange(1, 7), np.arange(1, 7))  # the diagonal varies
+    for scale in (1e-6, 1.0, 1e6):
+        L = jittered_cholesky(scale * K)
+        added = (L @ L.T - scale * K) / scale
+        expected = 1e-8 * np.mean(np.diagonal(K)) * np.eye(6)
+        assert_allclose(added, expected, rtol=0, atol=100 * 2.2e-16 * K.max())
+        assert_array_equal(np.triu(L, 1), 0.0)
+
+
+@pytest.mark.parametrize("defect", [3e-8, 3e-7, 3e-6, 3e-4, 3e-3])
+def test_jitter_grows_only_as_far_as_needed(rng, defect):
+    """One eigenvalue is -defect: the jitter is between it and ten times it (of the mean, 1)."""
+    m = 5
+    basis, _ = np.linalg.qr(rng.normal(size=(m, m)))
+    eigenvalues = np.array([-defect, 1.0, 1.0, 1.0, 2.0 + defect])  # mean 1
+    K = basis @ np.diag(eigenvalues) @ basis.T
+    L = jittered_cholesky(K)
+    added = np.diagonal(L @ L.T - K)
+    assert_allclose(added, added[0], atol=1e-14)
+    assert defect < added[0] <= 10.0 * defect * (1.0 + 1e-6)
+
+
+def test_jitter_of_a_singular_matrix_is_the_first():
+    K = np.ones((4, 4))
+    L = jittered_cholesky(K)
+    assert_allclose(L @ L.T - K, 1e-8 * np.eye(4), atol=1e-15)
+
+
+def test_the_argument_is_not_modified(rng):
+    K = well_conditioned(4, rng)
+    K.flags.writeable = False
+    jittered_cholesky(K)
+    cholesky(K)
+
+
+@pytest.mark.parametrize("entry", [np.nan, np.inf, -np.inf])
+def test_entries_that_are_not_finite(rng, entry):
+    K = well_conditioned(3, rng)
+    K[2, 1] = entry
+    with pytest.raises(NotPositiveDefiniteError, match="The thing has entries that are not finite"):
+        jittered_cholesky(K, "thing")
+
+
+def test_indefinite_matrix():
+    K = np.array([[1.0, 2.0], [2.0, 1.0]])
+    for function in (jittered_cholesky, cholesky):
+        with pytest.raises(NotPositiveDefiniteError, match="The thing is not positive definite"):
+            function(K, "thing")
+
+
+def test_error_is_arithmetic():
+    """Callers tell a numerical failure from a bad argument by its type."""
+    assert issubclass(NotPositiveDefiniteError, ArithmeticError)
+    assert not issubclass(NotPositiveDefiniteError, ValueError)
+
+
+def test_cholesky_adds_nothing_unless_it_has_to(rng):
+    K = well_conditioned(5, rng)
+    assert_array_equal(cholesky(K), np.linalg.cholesky(K))
+    singular = np.ones((3, 3)) - 1e-12 * np.eye(3)
+    assert_array_equal(cholesky(singular), jittered_cholesky(singular))
+
+
+@pytest.mark.parametrize("m", [1, 2, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF + 1, 3 * LEAF])
+def test_tril_inverse(rng, m):
+    """Condition number of L below 10: the product is the identity to m eps."""
+    L = np.linalg.cholesky(well_conditioned(m, rng))
+    inverse = tril_inverse(L)
+    assert_allclose(inverse @ L, np.eye(m), rtol=0, atol=m * 2.2e-15)
+    assert_array_equal(np.triu(inverse, 1), 0.0)
+
+
+@pytest.mark.parametrize("m", [3, LEAF + 5])
+def test_inverse_and_determinant(rng, m):
+    K = well_conditioned(m, rng)
+    L = np.linalg.cholesky(K)
+    assert_allclose(inverse_from_cholesky(L), np.linalg.inv(K), rtol=0, atol=1e-12)
+    assert_allclose(log_determinant(L), np.linalg.slogdet(K)[1], rtol=1e-12)
+
+
+def test_cholesky_vjp(rng):
+    m = 5
+    K, dL = well_conditioned(m, rng), np.tril(rng.normal(size=(m, m)))
+    L = np.linalg.cholesky(K)
+    expected = symmetric_gradient(lambda K: np.sum(dL * np.linalg.cholesky(K)), K)
+    dK = cholesky_vjp(L.T @ dL, tril_inverse(L))
+    assert_allclose(dK, expected, rtol=1e-8, atol=1e-9)
+    # the upper triangle of L' dL does not matter
+    above = np.triu(rng.normal(size=(m, m)), 1)
+    assert_array_equal(cholesky_vjp(np.tril(L.T @ dL) + above, tril_inverse(L)), dK)

@@ -1,0 +1,115 @@
+"""The driver of L-BFGS: optimum, failing regions, limits and early stops."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp._core.linalg import NotPositiveDefiniteError
+from skvbgp._optim.lbfgs import lbfgs_ascent
+
+START = np.array([-1.2, 1.0])
+
+
+def rosenbrock(x):
+    """Minus Rosenbrock's function: maximum 0 at (1, 1)."""
+    a, b = 1.0 - x[0], x[1] - x[0] ** 2
+    gradient = np.array([2.0 * a + 400.0 * x[0] * b, -200.0 * b])
+    return -(a**2) - 100.0 * b**2, gradient
+
+
+def test_rosenbrock():
+    """tol=0 leaves the gradient's 1e-6; the flattest curvature there is 0.4."""
+    result = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.0)
+    assert_allclose(result.x, 1.0, atol=1e-5)
+    assert result.value == rosenbrock(result.x)[0]
+    assert result.converged
+    assert 5 < result.n_iter < 100
+
+
+def test_max_iter():
+    result = lbfgs_ascent(rosenbrock, START, max_iter=3, tol=0.0)
+    assert result.n_iter == 3
+    assert not result.converged
+    assert rosenbrock(START)[0] < result.value < -0.1
+
+
+def test_tol_is_relative_to_the_rise():
+    coarse = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.1)
+    fine = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=1e-12)
+    assert coarse.converged
+    assert coarse.n_iter < fine.n_iter
+    assert coarse.value < fine.value
+
+
+def failing(bad):
+    """A parabola with its top at 0.9 that cannot be evaluated from 1 on."""
+
+    def objective(x):
+        if x[0] >= 1.0:
+            failing.count += 1
+            if bad is NotPositiveDefiniteError:
+                raise NotPositiveDefiniteError("no factor")
+            if bad == "gradient":
+                return 0.0, np.array([np.nan])
+            return bad, np.array([0.0])
+        return -100.0 * (x[0] - 0.9) ** 2, -200.0 * (x - 0.9)
+
+    failing.count = 0
+    return objective
+
+
+@pytest.mark.parametrize("bad", [NotPositiveDefiniteError, "gradient", np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("start", [0.0, -50.0])
+def test_retreats_from_points_that_fail(bad, start):
+    """The first trial step, of length 1, fails from 0: the search has to come back."""
+    result = lbfgs_ascent(failing(bad), np.array([start]), max_iter=100, tol=0.0)
+    assert failing.count > 0 or start != 0.0
+    assert_allclose(result.x, 0.9, atol=1e-6)
+
+
+def test_other_errors_pass():
+    def objective(x):
+        if x[0] != 0.0:
+            raise ZeroDivisionError
+        return 0.0, np.ones(1)
+
+    with pytest.raises(ZeroDivisionError):
+        lbfgs_ascent(objective, np.zeros(1), max_iter=5, tol=0.0)
+
+
+def test_start_has_to_succeed():
+    with pytest.raises(NotPositiveDefiniteError):
+        lbfgs_ascent(failing(NotPositiveDefiniteError), np.array([2.0]), max_iter=5, tol=0.0)
+
+
+def test_monitor_sees_every_iteration_and_stops():
+    seen = []
+
+    def monitor(x, value):
+        assert value == rosenbrock(x)[0]
+        seen.append(value)
+        return len(seen) == 4
+
+    result = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.0, monitor=monitor)
+    assert len(seen) == result.n_iter == 4
+    assert result.value == seen[-1]
+    assert_array_equal(seen, np.sort(seen))  # the best so far
+
+
+def test_bounds():
+    bounds = np.array([[-2.0, 0.5], [-2.0, 2.0]])
+    result = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.0, bounds=bounds)
+    assert_allclose(result.x, [0.5, 0.25], atol=1e-6)
+
+
+def test_start_at_the_optimum():
+    result = lbfgs_ascent(rosenbrock, np.ones(2), max_iter=10, tol=0.0)
+    assert_array_equal(result.x, 1.0)
+    assert result.converged
+    assert result.n_iter == 1
+
+
+def test_start_is_not_modified():
+    start = START.copy()
+    start.flags.writeable = False
+    lbfgs_ascent(rosenbrock, start, max_iter=3, tol=0.0)

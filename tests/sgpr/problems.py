@@ -1,0 +1,215 @@
+"""Problems small enough for the dense twins, and their translation into the twins' arguments.
+
+Every frame differs from the user's: the inputs have an origin and units, y has a mean and a
+unit, and the noise kernel a factor, so that a forgotten conversion shows.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp.kernels import RBF, Constant
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
+from skvbgp.sgpr._data import Coordinates, Data, Target
+from skvbgp.sgpr._draws import ClosedForm
+from skvbgp.sgpr._memory import Memory
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._training import remember
+from tests.oracles import sgpr as oracles
+
+KINDS = ("dtc", "fitc", "pitc")
+
+NOISE_VALUE, NOISE_LENGTHS, NOISE_SCALE = 0.5, (1.6, 0.6), 0.7
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A member of the family at some parameters, with data in groups."""
+
+    kind: str
+    model: Model
+    parameters: Parameters
+    data: Data
+    groups: list
+
+    @property
+    def batch(self):
+        return [self.data.rows(index) for index in self.groups]
+
+    def at(self, parameters):
+        return replace(self, parameters=parameters)
+
+    def evaluation(self, draws=None):
+        """All the data at once; ``draws`` holds one array for every group, None the closed form."""
+        return Evaluation(
+            self.model, self.parameters, self.batch, draws or [None] * len(self.batch)
+        )
+
+    def memory(self, data=None):
+        """What `remember` keeps of the rows, expectations in closed form."""
+        return remember(
+            self.model,
+            self.parameters,
+            self.data if data is None else data,
+            ClosedForm(),
+            rng=np.random.RandomState(0),
+            n_jobs=None,
+        )
+
+    @property
+    def scaled(self):
+        """X and y of all rows as the model sees them."""
+        rows = self.data.rows(slice(None))
+        return rows.X, rows.y
+
+    @property
+    def theta(self):
+        """Arguments nu, xi, alpha, beta of the twins."""
+        p = self.parameters
+        return p.nu, p.xi, p.alpha, p.beta
+
+    @property
+    def Z(self):
+        return self.parameters.nu * self.parameters.U
+
+    @property
+    def labels(self):
+        """Group of each row; every row its own where the noise is independent."""
+        n = len(self.data)
+        if self.kind != "pitc":
+            return np.arange(n)
+        labels = np.empty(n, dtype=int)
+        for k, index in enumerate(self.groups):
+            labels[index] = k
+        return labels
+
+    @property
+    def U_original(self):
+        coordinates = self.model.coordinates
+        return self.parameters.U * coordinates.scale + coordinates.offset
+
+    @property
+    def noise_kernel(self):
+        """k^eps with its factor, written out: (X, Z) in the user's coordinates to (n, m)."""
+        if self.kind == "dtc":
+            return None
+        value, *lengths = np.exp(self.parameters.noise_theta)
+        value *= self.model.noise_scale
+
+        def kernel(X, Z):
+            return value * oracles.se(X / lengths, Z / lengths)
+
+        return kernel
+
+    @property
+    def noise_jitter(self):
+        """The jitter of k^eps(U, U) is relative to its mean diagonal, here the amplitude."""
+        if self.kind == "dtc":
+            return 0.0
+        return JITTER * self.model.noise_scale * np.exp(self.parameters.noise_theta[0])
+
+    @property
+    def C(self):
+        """Dense noise covariance of all rows, by the twin."""
+        return oracles.noise_covariance(
+            self.data.X,
+            self.U_original,
+            self.noise_kernel,
+            self.parameters.noise_variance,
+            self.labels,
+            self.noise_jitter,
+        )
+
+    def moments_of_s(self, q):
+        """Mean and covariance of s = L u."""
+        L = np.linalg.cholesky(oracles.sigma_zz(self.Z, JITTER))
+        return L @ q.mean, L @ np.linalg.inv(q.precision) @ L.T
+
+
+def small_problem(kind, seed=0):
+    """Eleven rows in three interleaved groups, four inducing inputs, d = 2."""
+    rng = np.random.default_rng(seed)
+    n, m, d = 11, 4, 2
+    coordinates = Coordinates(np.array([3.0, -1.0]), np.array([2.0, 0.5]))
+    scaled = rng.normal(size=(n, d))
+    y = 10.0 + 2.5 * (np.sin(2.0 * scaled[:, 0]) + 0.3 * rng.normal(size=n))
+    groups = [np.array([0, 3, 4, 8]), np.array([1, 5, 10]), np.array([2, 6, 7, 9])]
+    kernel = None if kind == "dtc" else Constant(NOISE_VALUE) * RBF(NOISE_LENGTHS)
+    model = Model(
+        coordinates,
+        HyperPrior(np.array([0.5, 1.2, 0.8]), np.array([0.3, 2.0, 0.7])),
+        kernel,
+        kind == "pitc",
+        1.0 if kernel is None else NOISE_SCALE,
+    )
+    parameters = Parameters(
+        nu=np.array([1.1, 0.6]),
+        xi=np.array([0.1, 0.2]),
+        alpha=0.9,
+        beta=0.15,
+        noise_variance=0.2,
+        noise_theta=np.empty(0) if kernel is None else kernel.theta,
+        U=1.5 * rng.normal(size=(m, d)),
+    )
+    data = Data(scaled * coordinates.scale + coordinates.offset, y, coordinates, Target(10.2, 2.3))
+    if kind == "pitc":
+        data = data.grouped(groups)
+    return Problem(kind, model, parameters, data, groups)
+
+
+def row_problem(n, d, m, seed=0, noise_variance=0.1):
+    """Rows of a smooth function with white noise, one group, identity frames (DTC)."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = np.sin(X.sum(axis=1)) + np.sqrt(noise_variance) * rng.normal(size=n)
+    coordinates = Coordinates(np.zeros(d), np.ones(d))
+    model = Model(coordinates, HyperPrior(np.ones(d + 1), np.full(d + 1, 0.1)))
+    parameters = Parameters(
+        nu=np.ones(d),
+        xi=np.full(d, 0.01),
+        alpha=1.0,
+        beta=0.01,
+        noise_variance=noise_variance,
+        noise_theta=np.empty(0),
+        U=X[rng.permutation(n)[:m]] + 0.1,
+    )
+    data = Data(X, y, coordinates, Target(0.0, 1.0))
+    return Problem("dtc", model, parameters, data, [slice(None)])
+
+
+def random_q(m, seed=1):
+    """A generic q(u), far from the prior and from any optimum."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(m, m))
+    return WhitenedGaussian(np.eye(m) + root @ root.T, rng.normal(size=m))
+
+
+def common_draws(problem, n_draws=5, seed=2):
+    """The same draws for every group: one (S, 1, d) array for each."""
+    d = len(problem.parameters.nu)
+    draws = np.random.default_rng(seed).normal(size=(n_draws, 1, d))
+    return [draws] * len(problem.groups)
+
+
+def row_draws(problem, n_draws=3, seed=3):
+    """Draws of their own for every row: one (S, n, d) array for each group."""
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(n_draws, *rows.X.shape)) for rows in problem.batch]
+
+
+def past_of(problem, seed=7):
+    """Memory of other rows under an earlier prior with fewer inducing inputs, and its target."""
+    then = small_problem(problem.kind, seed)
+    p = then.parameters
+    p = replace(p, nu=0.8 * p.nu, alpha=0.7, U=problem.parameters.U[:-1] + 0.1)
+    return then.at(p).memory(), np.array([1.3, -0.4])
+
+
+def pseudo_likelihood(memory: Memory, prior: Prior, q, alpha, second, target):
+    """E_q of the past's Gaussian pseudo-likelihood of sigma_f L u, up to a constant."""
+    carried = memory.carried_to(prior)
+    moment = np.linalg.inv(q.precision) + np.outer(q.mean, q.mean)
+    linear = q.mean @ carried.targets_information @ target
+    return alpha * linear - 0.5 * second * np.sum(carried.information * moment)

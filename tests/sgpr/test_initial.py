@@ -1,0 +1,80 @@
+"""Starting values from the data."""
+
+import numpy as np
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skvbgp.sgpr import _initial
+from skvbgp.sgpr._initial import choose_inducing_inputs, fit_noise_to_blocks, subsample
+from tests.derivatives import numerical_gradient
+from tests.oracles import sgpr as oracles
+from tests.sgpr.problems import NOISE_SCALE, small_problem
+
+
+def test_subsample(monkeypatch):
+    monkeypatch.setattr(_initial, "SUBSAMPLE", 10)
+    X = np.arange(30.0)[:, None]
+    assert_array_equal(subsample(X[:10], None), X[:10])  # few enough: no draw
+    sample = subsample(X, np.random.RandomState(0))
+    assert len(np.unique(sample)) == 10
+    assert np.isin(sample, X).all()
+
+
+def test_inducing_inputs_are_all_rows_if_these_are_few(rng):
+    X = rng.normal(size=(5, 2))
+    U = choose_inducing_inputs(np.concatenate([X, X]), 5, np.random.RandomState(0))
+    assert_array_equal(U, np.unique(X, axis=0))
+
+
+def test_inducing_inputs_cover_the_rows(rng):
+    """Closer to the rows than random rows are, distinct, and reproducible."""
+    X = rng.normal(size=(300, 2))
+    U = choose_inducing_inputs(X, 20, np.random.RandomState(0))
+    assert U.shape == (20, 2)
+    assert len(np.unique(U, axis=0)) == 20
+
+    def distance(U):
+        return np.mean(np.min(((X[:, None, :] - U) ** 2).sum(axis=2), axis=1))
+
+    assert distance(U) < distance(X[:20])
+    assert_array_equal(choose_inducing_inputs(X, 20, np.random.RandomState(0)), U)
+
+
+def block_evidence(problem, x, rows):
+    """log N(y | 0, k^eps(X, X) + sigma_n^2 I) of one block, the kernel written out."""
+    value, *lengths = np.exp(x[:-1])
+    X = problem.model.coordinates.original(rows.X) / lengths
+    C = NOISE_SCALE * value * oracles.se(X, X) + np.exp(x[-1]) * np.eye(len(X))
+    return stats.multivariate_normal(np.zeros(len(X)), C).logpdf(rows.y)
+
+
+def start_of(problem):
+    p = problem.parameters
+    return np.append(p.noise_theta, np.log(p.noise_variance))
+
+
+def test_gradient_of_the_blocks_evidence():
+    """Values of order 10: the stencil's error is below 1e-9."""
+    problem = small_problem("pitc")
+    x, rows = start_of(problem), problem.batch[0]
+    actual = _initial._block_evidence_gradient(x, problem.model.noise_kernel, problem.model, rows)
+    expected = numerical_gradient(lambda x: block_evidence(problem, x, rows), x)
+    assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_fit_noise_to_blocks():
+    """Explains the blocks better, and touches nothing but the noise."""
+    problem = small_problem("pitc")
+    p = problem.parameters
+    after = fit_noise_to_blocks(problem.model, p, problem.data, np.random.RandomState(0))
+    before_value, after_value = (
+        sum(block_evidence(problem, start_of(q), rows) for rows in problem.batch)
+        for q in (problem, problem.at(after))
+    )
+    assert after_value > before_value + 0.5
+    parts, moved = p.split(p.pack()), p.split(after.pack())
+    for name in parts:
+        same = np.array_equal(parts[name], moved[name])
+        assert same == (name not in {"noise_theta", "noise_variance"})
+    again = fit_noise_to_blocks(problem.model, p, problem.data, np.random.RandomState(0))
+    assert_array_equal(again.pack(), after.pack())

@@ -1,0 +1,250 @@
+"""The memory of the data: it adds, is carried to other priors, and stands for the rows."""
+
+from dataclasses import fields, replace
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp.sgpr import _data
+from skvbgp.sgpr._bound import Evaluation, Prior
+from skvbgp.sgpr._draws import FreshDraws
+from skvbgp.sgpr._memory import Memory
+from skvbgp.sgpr._training import remember
+from tests.derivatives import numerical_gradient
+from tests.sgpr.problems import KINDS, past_of, pseudo_likelihood, random_q, small_problem
+
+ALPHA, SECOND, TARGET = 0.9, 0.96, np.array([1.3, -0.4])
+
+
+def assert_same(actual, expected, *, rtol=1e-12, atol=1e-12):
+    for field in fields(Memory):
+        assert_allclose(
+            getattr(actual, field.name),
+            getattr(expected, field.name),
+            rtol=rtol,
+            atol=atol,
+            err_msg=field.name,
+        )
+
+
+@pytest.fixture(params=KINDS)
+def problem(request):
+    return small_problem(request.param)
+
+
+@pytest.fixture
+def moved(problem):
+    """A prior with other length scales and other inducing inputs."""
+    p = problem.parameters
+    return Prior(replace(p, nu=1.2 * p.nu, U=p.U + 0.1))
+
+
+def whitened_about(prior, memory):
+    """Information about s = L u, which does not depend on how s is whitened."""
+    L_inv = np.linalg.inv(prior.L)
+    return L_inv.T @ memory.information @ L_inv, L_inv.T @ memory.targets_information
+
+
+# --- contents ---------------------------------------------------------------------------------
+
+
+def test_stands_for_the_rows(problem):
+    """The optimal q and the bound, for the target a y + b, are those of the rows themselves.
+
+    Two ways to the same sums: equal up to rounding.
+    """
+    p, memory = problem.parameters, problem.memory()
+    a, b = TARGET
+    batch = [replace(rows, y=a * rows.y + b) for rows in problem.batch]
+    evaluation = Evaluation(problem.model, p, batch, [None] * len(batch))
+    expected = evaluation.optimal_q()
+    q = memory.q(p.alpha, p.second_moment, TARGET)
+    assert_allclose(q.precision, expected.precision, rtol=1e-11)
+    assert_allclose(q.shift, expected.shift, rtol=1e-11)
+    assert memory.n == len(problem.data)
+    for other in (q, random_q(4)):
+        fit = memory.expected_log_likelihood(other, p.alpha, p.second_moment, TARGET)
+        value = fit - other.kl_to_prior - problem.model.kl_theta(p)[0]
+        assert_allclose(value, evaluation.gradient(other)[0], rtol=1e-11)
+
+
+def test_chunks_add(problem):
+    """In either order; sums of the same terms, equal up to rounding."""
+    data = problem.data
+    if problem.kind == "pitc":
+        chunks = [data.grouped(problem.groups[:1]), data.grouped(problem.groups[1:])]
+    else:
+        chunks = [
+            replace(data, X=data.X[rows], y=data.y[rows]) for rows in (slice(4), slice(4, 11))
+        ]
+    first, second = (problem.memory(chunk) for chunk in chunks)
+    whole = problem.memory()
+    assert_same(first.plus(second), whole)
+    assert_same(second.plus(first), whole)
+    empty = Memory.empty(Prior(problem.parameters))
+    assert_same(empty.plus(whole), whole, rtol=0, atol=0)
+    assert empty.n == 0
+
+
+def test_segments_change_nothing(problem, monkeypatch):
+    """Many short tiles instead of one."""
+    whole = problem.memory()
+    monkeypatch.setattr(_data, "_TILE_ROWS", 2)
+    assert_same(problem.memory(), whole)
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_workers_change_nothing(problem, monkeypatch, n_jobs):
+    """Bit for bit, also with random draws: every segment has its own seed."""
+    monkeypatch.setattr(_data, "_TILE_ROWS", 2)
+    rule = FreshDraws(problem.kind == "pitc")
+    memories = []
+    with joblib.parallel_config(backend="threading"):
+        for jobs in (1, n_jobs):
+            rng = np.random.RandomState(3)
+            memories.append(
+                remember(
+                    problem.model, problem.parameters, problem.data, rule, rng=rng, n_jobs=jobs
+                )
+            )
+    assert_same(*memories, rtol=0, atol=0)
+    other = remember(
+        problem.model,
+        problem.parameters,
+        problem.data,
+        rule,
+        rng=np.random.RandomState(4),
+        n_jobs=None,
+    )
+    assert np.any(other.information != memories[0].information)
+
+
+def test_information_of_random_draws_is_unbiased():
+    """The mean of 300 passes with fresh draws, within 5 standard errors."""
+    problem = small_problem("dtc")
+    passes = [
+        remember(
+            problem.model,
+            problem.parameters,
+            problem.data,
+            FreshDraws(False),
+            rng=np.random.RandomState(seed),
+            n_jobs=None,
+        )
+        for seed in range(300)
+    ]
+    exact = problem.memory()
+    for name in ("information", "targets_information"):
+        values = np.array([getattr(memory, name) for memory in passes])
+        error = np.abs(values.mean(axis=0) - getattr(exact, name))
+        assert np.all(error < 5.0 * values.std(axis=0) / np.sqrt(len(values)))
+
+
+# --- the noise's and the target's scale ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", [0.3, 5.0])
+def test_with_noise_scaled(problem, factor):
+    """Equals a second look at the rows with all of C times the factor."""
+    p, model = problem.parameters, problem.model
+    scaled = replace(
+        problem,
+        parameters=replace(p, noise_variance=factor * p.noise_variance),
+        model=replace(model, noise_scale=factor * model.noise_scale),
+    )
+    assert_same(problem.memory().with_noise_scaled(factor), scaled.memory(), rtol=1e-11)
+
+
+# --- other priors -------------------------------------------------------------------------------
+
+
+def test_carried_to_the_same_prior_is_the_identity(problem):
+    memory = problem.memory()
+    assert_same(memory.carried_to(Prior(problem.parameters)), memory, rtol=0, atol=0)
+
+
+def test_carried_to_a_grown_prior_is_padding(problem, rng):
+    """Up to rounding: the factor of the old inducing inputs is the leading part of the new one."""
+    p, memory = problem.parameters, problem.memory()
+    prior = Prior(replace(p, U=np.concatenate([p.U, rng.normal(size=(2, 2))])))
+    carried = memory.carried_to(prior)
+    assert_allclose(carried.information[:4, :4], memory.information, rtol=1e-10, atol=1e-11)
+    assert_allclose(
+        carried.targets_information[:4], memory.targets_information, rtol=1e-10, atol=1e-11
+    )
+    assert not carried.information[4:].any()
+    assert not carried.information[:, 4:].any()
+    assert not carried.targets_information[4:].any()
+    assert_array_equal(carried.L, prior.L)
+    assert_array_equal(carried.L_inv, prior.L_inv)
+    # the rows' bound is the same: the new outputs are as in the prior
+    before, after = (
+        m.expected_log_likelihood(m.q(ALPHA, SECOND, TARGET), ALPHA, SECOND, TARGET)
+        - m.q(ALPHA, SECOND, TARGET).kl_to_prior
+        for m in (memory, carried)
+    )
+    assert_allclose(after, before, rtol=1e-11)
+
+
+def test_carried_keeps_the_information_about_the_outputs(problem, moved):
+    """About s = L u, whatever the prior; condition numbers below 1e3."""
+    memory = problem.memory()
+    carried = memory.carried_to(moved)
+    before = whitened_about(Prior(problem.parameters), memory)
+    for actual, expected in zip(whitened_about(moved, carried), before, strict=True):
+        assert_allclose(actual, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
+    assert np.max(np.abs(carried.information - memory.information)) > 1e-2
+    for name in ("targets_gram", "log_det", "n"):
+        assert_array_equal(getattr(carried, name), getattr(memory, name))
+
+
+def test_carried_there_and_back(problem, moved):
+    memory = problem.memory()
+    back = memory.carried_to(moved).carried_to(Prior(problem.parameters))
+    assert_allclose(back.information, memory.information, rtol=1e-9, atol=1e-10)
+    assert_allclose(back.targets_information, memory.targets_information, rtol=1e-9, atol=1e-10)
+
+
+def test_moved_and_grown(problem, rng):
+    """Information about the old outputs, none about the new."""
+    p, memory = problem.parameters, problem.memory()
+    U = np.concatenate([p.U - 0.1, rng.normal(size=(2, 2))])
+    prior = Prior(replace(p, nu=1.1 * p.nu, U=U))
+    about_s, targets = whitened_about(prior, memory.carried_to(prior))
+    expected = whitened_about(Prior(p), memory)
+    assert_allclose(about_s[:4, :4], expected[0], rtol=1e-7, atol=1e-8 * np.abs(expected[0]).max())
+    assert_allclose(about_s[4:], 0.0, atol=1e-8 * np.abs(expected[0]).max())
+    assert_allclose(targets[:4], expected[1], rtol=1e-7, atol=1e-8 * np.abs(expected[1]).max())
+
+
+# --- gradient -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_backward(kind):
+    """Through carried_to, for a prior that has moved and grown; the bound's own test has nu."""
+    problem, q = small_problem(kind), random_q(4)
+    memory, target = past_of(problem)
+    p = problem.parameters
+
+    def value(U=p.U, alpha=ALPHA, second=SECOND):
+        return pseudo_likelihood(memory, Prior(replace(p, U=U)), q, alpha, second, target)
+
+    prior = Prior(p)
+    LtdL, d_alpha, d_second = memory.backward(prior, q, ALPHA, SECOND, target)
+    expected = numerical_gradient(lambda x: value(U=x), p.U)
+    dU = p.nu * prior.vjp(LtdL)
+    assert_allclose(dU, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+    for actual, name, start in [(d_alpha, "alpha", ALPHA), (d_second, "second", SECOND)]:
+        expected = numerical_gradient(lambda x, name=name: value(**{name: float(x)}), start)
+        assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_backward_of_nothing():
+    problem = small_problem("dtc")
+    prior = Prior(problem.parameters)
+    LtdL, *signal = Memory.empty(prior).backward(prior, random_q(4), ALPHA, SECOND, TARGET)
+    assert_array_equal(LtdL, 0.0)
+    assert_array_equal(signal, 0.0)

@@ -1,0 +1,449 @@
+"""partial_fit: new rows, in chunks of any size and order."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+
+from skvbgp import VBDTCRegressor, VBPICRegressor
+from skvbgp.kernels import RBF, Constant
+from tests.sgpr.cases import (
+    BLOCKED,
+    INDEPENDENT,
+    REGRESSORS,
+    SOLVERS,
+    WITH_NOISE_KERNEL,
+    make_data,
+    small,
+)
+
+pytestmark = pytest.mark.usefixtures("quick_block_start")
+
+every = pytest.mark.parametrize("cls", REGRESSORS)
+independent = pytest.mark.parametrize("cls", INDEPENDENT)
+blocked = pytest.mark.parametrize("cls", BLOCKED)
+learning = pytest.mark.parametrize("learn_hyperparameters", [True, False])
+
+N = 42
+GIVEN = {"length_scale": [0.8, 1.5], "signal_std": 2.0, "noise_variance": 0.3}
+
+
+def fixed(cls, **parameters):
+    """Nothing to learn but q(s), so that chunks of data add."""
+    X, _ = make_data(N)
+    options = {"inducing_inputs": X[::5] + 0.1, "learn_hyperparameters": False}
+    return small(cls, **{**options, **parameters})
+
+
+def shuffled_chunks(n, n_chunks, seed=1):
+    return np.array_split(np.random.default_rng(seed).permutation(n), n_chunks)
+
+
+def stream(model, X, y, chunks):
+    for rows in chunks:
+        model.partial_fit(X[rows], y[rows])
+    return model
+
+
+def assert_equal_models(model, expected, X, rtol=1e-8):
+    """Same predictions, bound, counts and hyperparameters."""
+    for include_noise in (True, False):
+        mean, std = model.predict(X, return_std=True, include_noise=include_noise)
+        mean_expected, std_expected = expected.predict(
+            X, return_std=True, include_noise=include_noise
+        )
+        assert_allclose(mean, mean_expected, rtol=rtol, atol=rtol * np.max(std_expected))
+        assert_allclose(std, std_expected, rtol=rtol)
+    assert model.n_samples_seen_ == expected.n_samples_seen_
+    for name in vars(expected):
+        if name.endswith(("_mean_", "_var_", "_variance_")) or name == "inducing_inputs_":
+            assert_allclose(getattr(model, name), getattr(expected, name), rtol=rtol, err_msg=name)
+    assert_allclose(model.lower_bound_, expected.lower_bound_, rtol=rtol)
+
+
+# -- chunks equal the whole --------------------------------------------------------------------
+
+
+@independent
+@pytest.mark.parametrize("n_chunks", [1, 7, N])
+@pytest.mark.parametrize("normalize_y", [True, False])
+@pytest.mark.parametrize(
+    "given",
+    [(), *((name,) for name in GIVEN), tuple(GIVEN), ("hyperparameter_variance",)],
+    ids="-".join,
+)
+def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
+    X, y = make_data(N)
+    values = {**GIVEN, "hyperparameter_variance": 0.05}
+    parameters = {"normalize_y": normalize_y, **{name: values[name] for name in given}}
+    expected = fixed(cls, **parameters).fit(X, y)
+    model = stream(fixed(cls, **parameters), X, y, shuffled_chunks(N, n_chunks))
+    assert_equal_models(model, expected, X)
+
+
+@pytest.mark.parametrize("n_chunks", [7, N])
+@pytest.mark.parametrize("normalize_y", [True, False])
+@pytest.mark.parametrize("noise_variance", [None, 0.3])
+def test_chunks_equal_one_fit_with_a_given_noise_kernel(n_chunks, normalize_y, noise_variance):
+    X, y = make_data(N)
+    parameters = {
+        "noise_kernel": Constant(0.5) * RBF([0.5, 1.0]),
+        "normalize_y": normalize_y,
+        "noise_variance": noise_variance,
+    }
+    cls = WITH_NOISE_KERNEL[0]
+    expected = fixed(cls, **parameters).fit(X, y)
+    model = stream(fixed(cls, **parameters), X, y, shuffled_chunks(N, n_chunks))
+    assert_equal_models(model, expected, X)
+    assert_allclose(model.noise_kernel_(X), expected.noise_kernel_(X), rtol=1e-8)
+
+
+@independent
+def test_order_of_the_chunks_does_not_matter(cls):
+    X, y = make_data(N)
+    y = y * np.where(X[:, 0] > 0.0, 1.0, 30.0)  # chunks of very different scale
+    chunks = np.array_split(np.argsort(X[:, 0]), 6)
+    forward = stream(fixed(cls), X, y, chunks)
+    assert_equal_models(stream(fixed(cls), X, y, chunks[::-1]), forward, X)
+
+
+@independent
+@pytest.mark.parametrize("psi", ["closed_form", "sampled"])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_chunks_equal_one_fit_however_expectations_are_taken(cls, psi, solver):
+    X, y = make_data(N)
+    expected = fixed(cls, psi=psi, solver=solver).fit(X, y)
+    model = stream(fixed(cls, psi=psi, solver=solver), X, y, shuffled_chunks(N, 5))
+    assert_equal_models(model, expected, X)
+
+
+@independent
+def test_chunks_equal_one_fit_where_psi_is_chosen_by_cost(cls):
+    """The whole is too large for the closed form (see psi="auto"), a chunk is not."""
+    X, y = make_data(21_000)
+    parameters = {"inducing_inputs": X[:20], "learn_hyperparameters": False}
+    expected = small(cls, **parameters).fit(X, y)
+    model = stream(small(cls, **parameters), X, y, shuffled_chunks(len(X), 4))
+    assert_equal_models(model, expected, X[:50])
+
+
+@independent
+def test_chunks_equal_one_fit_with_one_inducing_input(cls):
+    """Its columns are constant, and so do not give the inputs a scale."""
+    X, y = make_data(N)
+    options = {"inducing_inputs": X[:1]}
+    expected = fixed(cls, **options).fit(X, y)
+    assert_equal_models(stream(fixed(cls, **options), X, y, shuffled_chunks(N, 7)), expected, X)
+
+
+@independent
+def test_first_fit_then_chunks(cls):
+    X, y = make_data(N)
+    model = fixed(cls).fit(X[:20], y[:20])
+    stream(model, X, y, [np.arange(20, 30), np.arange(30, N)])
+    assert_equal_models(model, fixed(cls).fit(X, y), X)
+
+
+def clusters(n_clusters=4, size=10):
+    """Far apart, so that there is one way to divide them into blocks of equal size."""
+    rng = np.random.default_rng(2)
+    centers = 20.0 * np.array([[0.0, 0.0], [1.0, 0.2], [0.1, 1.5], [1.3, 1.7]])[:n_clusters]
+    X = np.concatenate([center + rng.uniform(-2.0, 2.0, (size, 2)) for center in centers])
+    y = np.sin(X[:, 0]) + np.repeat(np.arange(n_clusters), size) + 0.1 * rng.standard_normal(len(X))
+    return X, y, np.arange(len(X)).reshape(n_clusters, size)
+
+
+@blocked
+@pytest.mark.parametrize("normalize_y", [True, False])
+@pytest.mark.parametrize("noise_variance", [None, 0.1])
+@pytest.mark.parametrize("noise_kernel", [None, Constant(0.5) * RBF(1.0)], ids=["None", "RBF"])
+def test_clusters_as_chunks_equal_one_fit(cls, normalize_y, noise_variance, noise_kernel):
+    X, y, rows = clusters()
+    parameters = {
+        "inducing_inputs": X[::4],
+        "length_scale": 2.0,
+        "signal_std": 1.5,
+        "normalize_y": normalize_y,
+        "noise_variance": noise_variance,
+        "noise_kernel": noise_kernel,
+    }
+    if noise_variance is None and not normalize_y:
+        parameters["noise_variance"] = 0.2  # what the data say depends on the first chunk
+    expected = fixed(cls, n_blocks=4, **parameters).fit(X, y)
+    order = np.random.default_rng(3).permutation(4)
+    model = stream(fixed(cls, n_blocks=1, **parameters), X, y, rows[order])
+    assert_equal_models(model, expected, X + 0.1)
+
+
+@blocked
+def test_several_clusters_in_a_chunk(cls):
+    X, y, rows = clusters()
+    parameters = {"inducing_inputs": X[::4], "n_blocks": 2, **GIVEN}
+    model = stream(fixed(cls, **parameters), X, y, [rows[:2].ravel(), rows[2:].ravel()])
+    expected = fixed(cls, **{**parameters, "n_blocks": 4}).fit(X, y)
+    assert_equal_models(model, expected, X + 0.1)
+
+
+def test_pic_uses_the_data_of_every_chunk():
+    """A new row's block may come from any call."""
+    X, y, rows = clusters()
+    model = stream(fixed(VBPICRegressor, n_blocks=1, inducing_inputs=X[::20], **GIVEN), X, y, rows)
+    others = fixed(VBPICRegressor, n_blocks=1, inducing_inputs=X[::20], **GIVEN)
+    stream(others, X, y, rows[1:])
+    near = X[rows[0]] + 0.05
+    error, error_without = (np.abs(m.predict(near) - y[rows[0]]).mean() for m in (model, others))
+    assert error < 0.5 * error_without
+
+
+# -- single rows and growing sets of inducing inputs -------------------------------------------
+
+
+@every
+@learning
+def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
+    X, y = make_data(12)
+    model = small(cls, learn_hyperparameters=learn_hyperparameters)
+    for i, (x, target) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
+        assert model.partial_fit([x], [target]) is model
+        assert model.n_samples_seen_ == i + 1
+        mean, std = model.predict(X, return_std=True)
+        assert np.isfinite(mean).all()
+        assert np.all(std > 0.0)
+        assert np.isfinite(model.lower_bound_)
+    assert model.n_features_in_ == 2
+
+
+@every
+@learning
+def test_inducing_inputs_are_added_and_never_moved(cls, learn_hyperparameters):
+    X, y = make_data(30)
+    model = small(cls, learn_hyperparameters=learn_hyperparameters, n_inducing=12)
+    model.partial_fit(X[:1], y[:1])
+    assert_allclose(model.inducing_inputs_, X[:1])
+    sizes = [1]
+    for rows in np.split(np.arange(1, 29), 7):
+        before = model.inducing_inputs_
+        model.partial_fit(X[rows], y[rows])
+        assert_allclose(model.inducing_inputs_[: len(before)], before, rtol=1e-12)
+        assert len(np.unique(model.inducing_inputs_, axis=0)) == len(model.inducing_inputs_)
+        sizes.append(len(model.inducing_inputs_))
+    assert sizes == [1, 5, 9, 12, 12, 12, 12, 12]
+
+
+@every
+def test_a_growing_set_of_inducing_inputs_keeps_the_old_rows(cls):
+    """With room for all rows it ends where one fit with the same inducing inputs does."""
+    X, y = make_data(24)
+    parameters = {**GIVEN, "learn_hyperparameters": False, "normalize_y": False}
+    model = stream(small(cls, n_inducing=24, **parameters), X, y, np.split(np.arange(24), 6))
+    first = small(cls, n_inducing=24, **parameters).fit(X[:4], y[:4])
+    assert len(first.inducing_inputs_) == 4
+    # the first chunks have lost only what their few inducing inputs could not carry
+    error_first = np.mean((first.predict(X) - y) ** 2)
+    error_grown = np.mean((model.predict(X) - y) ** 2)
+    assert len(model.inducing_inputs_) == 24
+    assert error_grown < 0.5 * error_first
+
+
+@every
+@learning
+def test_given_inducing_inputs_stay(cls, learn_hyperparameters):
+    X, y = make_data(30)
+    Z = X[:6] + 0.1
+    model = small(cls, inducing_inputs=Z, learn_hyperparameters=False, n_inducing=20)
+    model.partial_fit(X[:10], y[:10])
+    model.set_params(learn_hyperparameters=learn_hyperparameters)
+    stream(model, X, y, np.split(np.arange(10, 30), 4))
+    assert_allclose(model.inducing_inputs_, Z, rtol=1e-12)
+
+
+@every
+def test_repeated_rows_do_not_add_inducing_inputs(cls):
+    X, y = make_data(5)
+    model = stream(small(cls), X, y, [np.arange(5)] * 3)
+    assert len(model.inducing_inputs_) == 5
+    assert model.n_samples_seen_ == 15
+
+
+# -- learning from a stream --------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_stream_improves(cls, solver):
+    X, y = make_data(240, seed=4)
+    X_test, y_test = make_data(200, seed=5)
+
+    def rmse(model):
+        return np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
+
+    parameters = {"n_inducing": 30, "max_iter": 8, "batch_size": 60}
+    if cls in BLOCKED:
+        parameters["n_blocks"] = 1
+    model = small(cls, solver, **parameters)
+    errors = []
+    for rows in np.split(np.arange(240), 12):
+        model.partial_fit(X[rows], y[rows])
+        errors.append(rmse(model))
+    if cls in BLOCKED:
+        parameters["n_blocks"] = 12
+    everything = small(cls, solver, **parameters).fit(X, y)
+    assert errors[-1] < 0.8 * np.mean(errors[:4])
+    # The inducing inputs stay where the first 30 rows were and the old rows are known through
+    # them alone; the noise (sd 0.2) is the same for both.
+    assert errors[-1] < 2.0 * rmse(everything)
+    assert errors[-1] < 0.4 * np.std(y_test)
+
+
+@every
+def test_learning_moves_the_hyperparameters_and_reports_one_bound_per_call(cls):
+    X, y = make_data(N)
+    model = small(cls).fit(X[:20], y[:20])
+    n_bounds, before = len(model.lower_bounds_), model.noise_variance_
+    model.partial_fit(X[20:30], y[20:30]).partial_fit(X[30:], y[30:])
+    assert len(model.lower_bounds_) == n_bounds + 2
+    assert model.lower_bounds_[-1] == model.lower_bound_
+    assert model.noise_variance_ != before
+
+
+@every
+@learning
+def test_streams_are_reproducible(cls, learn_hyperparameters):
+    X, y = make_data(N)
+    chunks = np.split(np.arange(N), 3)
+    models = [
+        stream(small(cls, "stochastic", learn_hyperparameters=learn_hyperparameters), X, y, chunks)
+        for _ in range(2)
+    ]
+    assert_array_equal(models[0].predict(X), models[1].predict(X))
+    assert models[0].lower_bounds_ == models[1].lower_bounds_
+
+
+@every
+def test_first_call_is_fit(cls):
+    X, y = make_data(N)
+    model, expected = small(cls).partial_fit(X, y), small(cls).fit(X, y)
+    assert_array_equal(model.predict(X), expected.predict(X))
+    assert model.lower_bounds_ == expected.lower_bounds_
+
+
+@every
+def test_fit_forgets_the_stream(cls):
+    X, y = make_data(N)
+    model = stream(small(cls), X, y, np.split(np.arange(N), 3)).fit(X, y)
+    assert_array_equal(model.predict(X), small(cls).fit(X, y).predict(X))
+    assert model.n_samples_seen_ == N
+
+
+@independent
+def test_data_on_another_scale_than_the_first_chunk(cls):
+    """The first rows are few and close together; the units must not be theirs for good."""
+    X, y = make_data(300, seed=4)
+    X = 1000.0 * X
+    X_test, y_test = make_data(100, seed=5)
+    model = small(cls, n_inducing=40, max_iter=10)
+    stream(model, X, y, [np.arange(1), *np.split(np.arange(2, 300), 2)])
+    error = np.sqrt(np.mean((model.predict(1000.0 * X_test) - y_test) ** 2))
+    assert error < 0.7 * np.std(y_test)
+
+
+# -- calls that fail ---------------------------------------------------------------------------
+
+
+def bad_calls():
+    X, y = make_data(10)
+    nan = X.copy()
+    nan[3, 1] = np.nan
+    return {
+        "NaN in X": (nan, y),
+        "NaN in y": (X, np.where(np.arange(10) == 4, np.nan, y)),
+        "width": (np.hstack([X, X]), y),
+        "length": (X, y[:-1]),
+        "string in y": (X, ["a"] * 10),
+        "string in X": (np.full((10, 2), "a"), y),
+        "no rows": (X[:0], y[:0]),
+    }
+
+
+def assert_untouched(model, before):
+    now = vars(model)
+    assert now.keys() == before.keys()
+    for name, value in before.items():
+        assert now[name] is value, name
+
+
+@every
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("call", bad_calls())
+def test_a_failing_call_changes_nothing(cls, method, call):
+    if (method, call) == ("fit", "width"):
+        pytest.skip("fit may take another number of columns")
+    X, y = make_data(N)
+    model = small(cls, max_iter=1).partial_fit(X, y)
+    expected, before = model.predict(X, return_std=True), dict(vars(model))
+    lower_bounds = list(model.lower_bounds_)
+    with pytest.raises(ValueError):
+        getattr(model, method)(*bad_calls()[call])
+    assert_untouched(model, before)
+    assert model.lower_bounds_ == lower_bounds
+    for mine, theirs in zip(model.predict(X, return_std=True), expected, strict=True):
+        assert_array_equal(mine, theirs)
+
+
+@every
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_a_failure_at_the_very_end_changes_nothing(cls, method, monkeypatch):
+    X, y = make_data(N)
+    model = small(cls, max_iter=1).partial_fit(X[:20], y[:20])
+    untouched = small(cls, max_iter=1).partial_fit(X[:20], y[:20])
+    before = dict(vars(model))
+    publish = cls._publish
+
+    def failing(self, state, progress):
+        publish(self, state, progress)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cls, "_publish", failing)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(model, method)(X[20:], y[20:])
+    assert_untouched(model, before)
+    for each in (model, untouched):
+        each.partial_fit(X[20:], y[20:])
+    assert_array_equal(model.predict(X), untouched.predict(X))
+
+
+@every
+@pytest.mark.parametrize("call", bad_calls().keys() - {"width"})
+def test_a_failing_first_call_leaves_it_unfitted(cls, call):
+    model = small(cls)
+    before = dict(vars(model))
+    with pytest.raises(ValueError):
+        model.partial_fit(*bad_calls()[call])
+    assert_untouched(model, before)
+    with pytest.raises(NotFittedError):
+        model.predict(make_data(3)[0])
+    X, y = make_data(10, 3)
+    assert model.partial_fit(X, y).n_features_in_ == 3
+
+
+def test_state_of_an_earlier_moment_is_not_modified():
+    """A shallow copy goes on as it was: the state is replaced, never written to."""
+    import copy
+
+    X, y = make_data(N)
+    for cls in REGRESSORS:
+        model = small(cls).partial_fit(X[:20], y[:20])
+        earlier, expected = copy.copy(model), model.predict(X)
+        model.partial_fit(X[20:], y[20:])
+        assert_array_equal(earlier.predict(X), expected)
+        assert np.any(model.predict(X) != expected)
+
+
+def test_one_row_can_be_added_to_a_large_fit():
+    X, y = make_data(300)
+    model = small(VBDTCRegressor, "stochastic", batch_size=64).fit(X, y)
+    before = model.predict(X[:1], return_std=True)[1]
+    model.partial_fit(X[:1], y[:1])
+    assert model.n_samples_seen_ == 301
+    assert model.predict(X[:1], return_std=True)[1] < 1.2 * before

@@ -1,0 +1,321 @@
+"""The solvers: they rise, respect what is fixed, stop when told, and agree with each other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp.kernels import RBF, Constant
+from skvbgp.sgpr import _training
+from skvbgp.sgpr._bound import HyperPrior, Model, Prior
+from skvbgp.sgpr._data import Coordinates, Data, Target, divide
+from skvbgp.sgpr._draws import ClosedForm, CommonDraws, quasi_normal
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._training import remember, solve_collapsed, solve_stochastic
+from tests.oracles import sgpr as oracles
+from tests.sgpr.problems import KINDS, Problem, row_problem, small_problem
+
+
+def go_on(parameters, value):
+    return False
+
+
+def all_but(parameters, *names):
+    """Which entries of the flat vector are free if these fields are held."""
+    free = np.ones(len(parameters.pack()), dtype=bool)
+    parts = parameters.split(free)  # views
+    for name in names:
+        parts[name][...] = False
+    return free
+
+
+def collapsed(problem, **options):
+    options = {
+        "free": all_but(problem.parameters),
+        "max_iter": 100,
+        "tol": 1e-9,
+        "monitor": go_on,
+    } | options
+    return solve_collapsed(
+        problem.model,
+        problem.parameters,
+        problem.data,
+        options.pop("rule", ClosedForm()),
+        **options,
+    )
+
+
+def stochastic(problem, **options):
+    options = {
+        "free": all_but(problem.parameters),
+        "max_iter": 5,
+        "batch_size": 4,
+        "learning_rate": 0.02,
+        "natural_rate": 0.1,
+        "tol": -np.inf,  # never satisfied
+        "rng": np.random.RandomState(0),
+        "monitor": go_on,
+    } | options
+    return solve_stochastic(
+        problem.model,
+        problem.parameters,
+        problem.data,
+        options.pop("rule", ClosedForm()),
+        **options,
+    )
+
+
+def best_bound(problem, rule=None):
+    """The collapsed bound at the problem's parameters."""
+    batch = problem.batch
+    draws = [rule(rows, None) for rows in batch] if rule else [None] * len(batch)
+    evaluation = problem.evaluation(draws)
+    return evaluation.gradient(evaluation.optimal_q())
+
+
+SOLVERS = [collapsed, stochastic]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_collapsed_rises(kind):
+    """Every iteration; the last bound is that of the parameters it returns."""
+    problem = small_problem(kind)
+    trained = collapsed(problem, max_iter=30)
+    assert_array_equal(trained.lower_bounds, np.sort(trained.lower_bounds))
+    start, _ = best_bound(problem)
+    value, _ = best_bound(problem.at(trained.parameters))
+    assert value > start + 1.0
+    assert_allclose(value, trained.lower_bounds[-1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_collapsed_ends_at_an_optimum(sampled):
+    """The gradient, of order 10 at the start, vanishes to what a relative rise of 1e-11 leaves.
+
+    With curvatures of order 10, a rise of 1e-11 of 100 nats belongs to a gradient of 1e-4.
+    """
+    problem = row_problem(40, 2, 6)
+    rule = CommonDraws(quasi_normal(4, 2, seed=0)) if sampled else ClosedForm()
+    trained = collapsed(problem, rule=rule, max_iter=1000, tol=1e-11)
+    assert trained.converged
+    _, gradient = best_bound(problem, rule)
+    assert np.abs(problem.parameters.pack_gradient(gradient)).max() > 5.0
+    _, gradient = best_bound(problem.at(trained.parameters), rule)
+    lower, upper = problem.model.bounds(problem.parameters).T
+    x = trained.parameters.pack()
+    assert np.all((lower < x) & (x < upper))
+    assert np.abs(trained.parameters.pack_gradient(gradient)).max() < 1e-2
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+@pytest.mark.parametrize("held", ["nu", "U", "noise_variance", "noise_theta"])
+def test_held_fields_keep_their_values(solve, held):
+    problem = small_problem("pitc")
+    before = problem.parameters
+    after = solve(problem, free=all_but(before, held), max_iter=2).parameters
+    parts, moved = before.split(before.pack()), before.split(after.pack())
+    for name in parts:
+        if name == held:
+            assert_allclose(moved[name], parts[name], rtol=1e-14)
+        else:
+            assert np.all(moved[name] != parts[name])
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_monitor_sees_every_pass_and_stops(solve):
+    problem = small_problem("dtc")
+    seen = []
+
+    def monitor(parameters, value):
+        seen.append((parameters, value))
+        return len(seen) == 3
+
+    trained = solve(problem, max_iter=50, monitor=monitor)
+    assert [value for _, value in seen] == trained.lower_bounds
+    assert len(seen) == 3
+    assert_array_equal(trained.parameters.pack(), seen[-1][0].pack())
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_number_of_passes(solve):
+    assert len(solve(small_problem("dtc"), max_iter=4).lower_bounds) == 4
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_parameters_stay_within_the_limits(solve):
+    """From a start at the upper limit of the noise kernel, where the bound pulls outwards."""
+    problem = small_problem("pitc")
+    model = problem.model
+    kernel = Constant(0.5, value_bounds=(1e-3, 0.50001)) * RBF((1.6, 0.6))
+    problem = replace(problem, model=replace(model, noise_kernel=kernel))
+    lower, upper = problem.model.bounds(problem.parameters).T
+    options = {"learning_rate": 0.5} if solve is stochastic else {}
+    x = solve(problem, max_iter=20, **options).parameters.pack()
+    assert np.all(x >= lower - 1e-12)
+    assert np.all(x <= upper + 1e-12)
+
+
+def test_stochastic_is_reproducible():
+    problem = small_problem("pitc")
+    first, second, other = (
+        stochastic(problem, rng=np.random.RandomState(seed)).parameters.pack() for seed in (3, 3, 4)
+    )
+    assert_array_equal(first, second)
+    assert np.any(first != other)
+
+
+def test_stochastic_stops_when_the_bound_no_longer_rises():
+    """Hyperparameters (almost) at rest and q(u) at its optimum within some steps."""
+    problem = row_problem(60, 2, 10)
+    trained = stochastic(problem, max_iter=900, batch_size=15, learning_rate=1e-8, tol=1e-2)
+    assert trained.converged
+    assert 10 < len(trained.lower_bounds) < 200
+    slower = stochastic(problem, max_iter=900, batch_size=15, learning_rate=1e-8, tol=1e-4)
+    assert len(slower.lower_bounds) >= len(trained.lower_bounds)
+
+
+def test_stochastic_rises():
+    """Far above the start's collapsed bound, the best that any q(u) could do there."""
+    problem = row_problem(60, 2, 10)
+    start, _ = best_bound(problem)
+    trained = stochastic(problem, max_iter=60, batch_size=20)
+    end, _ = best_bound(problem.at(trained.parameters))
+    best, _ = best_bound(problem.at(collapsed(problem).parameters))
+    assert start < end <= best
+    assert best - end < 0.2 * (best - start)
+
+
+def test_one_step_is_enough_when_nothing_else_is_learned(monkeypatch):
+    """All rows in one batch: the first natural-gradient step ends at eq. (7)."""
+    problem = row_problem(30, 2, 6)
+    steps = recorded_steps(monkeypatch)
+    free = np.zeros(len(problem.parameters.pack()), dtype=bool)
+    trained = stochastic(problem, free=free, batch_size=30, max_iter=3)
+    expected = problem.evaluation().optimal_q()
+    for q in steps:
+        assert_allclose(q.precision, expected.precision, rtol=1e-10, atol=1e-11)
+        assert_allclose(q.shift, expected.shift, rtol=1e-10, atol=1e-11)
+    assert_allclose(trained.lower_bounds, best_bound(problem)[0], rtol=1e-11)
+
+
+# --- Fig. 1: the stochastic solver converges to the collapsed one ------------------------------
+
+
+def recorded_steps(monkeypatch):
+    """List that grows by q(u) after every natural-gradient step."""
+    steps = []
+    step = _training.natural_gradient_step
+
+    def recording(*args):
+        steps.append(step(*args))
+        return steps[-1]
+
+    monkeypatch.setattr(_training, "natural_gradient_step", recording)
+    return steps
+
+
+def fig_1_problem(kind, n, m, n_blocks, seed=0):
+    """Rows of a function of three inputs drawn from the model, with blocks of nearby rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.5, 1.5, size=(n, 3))
+    U = X[rng.permutation(n)[:m]]
+    nu = np.array([1.6, 1.3, 1.0])
+    Sigma = oracles.sigma_zz(nu * U, 1e-6)
+    f = oracles.k_xz(X, nu * U, nu, 1.0) @ np.linalg.solve(
+        np.linalg.cholesky(Sigma).T, rng.normal(size=m)
+    )
+    y = f + np.sqrt(0.2) * rng.normal(size=n)
+    frame = Coordinates(np.zeros(3), np.ones(3))
+    kernel = None if kind == "dtc" else Constant(0.05) * RBF((0.5, 0.5, 0.5))
+    _, blocks = divide(X, n_blocks)
+    parameters = Parameters(
+        nu=np.full(3, 0.7),
+        xi=np.full(3, 0.02),
+        alpha=0.5,
+        beta=0.02,
+        noise_variance=0.5,
+        noise_theta=np.empty(0) if kernel is None else kernel.theta,
+        U=U,
+    )
+    model = Model(frame, HyperPrior(np.ones(4), np.full(4, 0.5)), kernel, kind == "pitc")
+    data = Data(X, y, frame, Target(0.0, 1.0))
+    if kind == "pitc":
+        data = data.grouped(blocks)
+    return Problem(kind, model, parameters, data, blocks)
+
+
+def kl_of_s(parameters, q, optimum, q_optimum):
+    """KL(q(s) || q+(s)): s = L u has another L at other parameters."""
+    moments = []
+    for p, u in ((parameters, q), (optimum, q_optimum)):
+        L = Prior(p).L
+        moments += [L @ u.mean, L @ u.covariance @ L.T]
+    return oracles.kl_gauss(*moments)
+
+
+def kl_of_theta(parameters, optimum):
+    return oracles.kl_theta(
+        parameters.nu,
+        parameters.xi,
+        parameters.alpha,
+        parameters.beta,
+        np.append(optimum.nu, optimum.alpha),
+        np.append(optimum.xi, optimum.beta),
+    )
+
+
+def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size, **options):
+    """KL of q(s) and of q(theta) at the start and at the end, U held in both solvers.
+
+    The start of q(s) is what the first mini-batch suggests: far closer than the prior.
+    """
+    start, free = problem.parameters, all_but(problem.parameters, "U")
+    optimum = collapsed(problem, rule=rule, free=free, max_iter=1000, tol=1e-12).parameters
+    memory = remember(
+        problem.model, optimum, problem.data, rule, rng=np.random.RandomState(0), n_jobs=None
+    )
+    q_optimum = memory.q(optimum.alpha, optimum.second_moment, np.array([1.0, 0.0]))
+    steps = recorded_steps(monkeypatch)
+    end = stochastic(
+        problem, rule=rule, free=free, batch_size=batch_size, learning_rate=0.1, **options
+    ).parameters
+    assert_array_equal(end.U, start.U)
+    return {
+        "q(s)": [
+            kl_of_s(parameters, q, optimum, q_optimum)
+            for parameters, q in [(start, steps[0]), (end, steps[-1])]
+        ],
+        "q(theta)": [kl_of_theta(parameters, optimum) for parameters in (start, end)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "n", "m", "batch_size", "max_iter", "natural_rate"),
+    [
+        ("dtc", 200, 15, 20, 200, 0.02),
+        ("pitc", 200, 15, 20, 150, 0.02),
+        pytest.param("dtc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
+        pytest.param("pitc", 1000, 50, 200, 400, 0.02, marks=pytest.mark.slow),
+    ],
+)
+def test_stochastic_converges_to_collapsed(
+    monkeypatch, kind, n, m, batch_size, max_iter, natural_rate
+):
+    """Fig. 1 on 10 blocks: both divergences fall below 1 % of their start.
+
+    Closed-form expectations for DTC; for PITC both solvers take the same four draws.
+    """
+    problem = fig_1_problem(kind, n, m, n_blocks=10)
+    rule = ClosedForm() if kind == "dtc" else CommonDraws(quasi_normal(4, 3, seed=0))
+    distances = distances_to_the_collapsed_optimum(
+        monkeypatch,
+        problem,
+        rule,
+        batch_size=batch_size,
+        max_iter=max_iter,
+        natural_rate=natural_rate,
+    )
+    for name, (start, end) in distances.items():
+        assert start > 10.0, name
+        assert 0.0 <= end < 0.01 * start, name

@@ -1,0 +1,115 @@
+"""scikit-learn's contract, for every public estimator and with no expected failure."""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import estimator_checks, estimator_html_repr
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skvbgp
+from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
+
+pytestmark = pytest.mark.usefixtures("quick_block_start")
+
+ROOT = Path(__file__).parents[1]
+# Passes and steps enough for the score that `check_regressors_train` asks for.
+INSTANCES = [
+    small(cls, solver, batch_size=32, learning_rate=0.1) for cls in REGRESSORS for solver in SOLVERS
+]
+CLASSES = list(dict.fromkeys(type(instance) for instance in INSTANCES))
+# What scikit-learn runs on its own regressors but does not yield to third parties.
+UNYIELDED = ["check_param_validation", "check_dataframe_column_names_consistency"]
+
+
+def public_estimators():
+    values = [getattr(skvbgp, name) for name in skvbgp.__all__]
+    return {v for v in values if inspect.isclass(v) and issubclass(v, BaseEstimator)}
+
+
+@parametrize_with_checks(INSTANCES, xfail_strict=True)
+def test_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("check", UNYIELDED)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_unyielded_check(cls, check):
+    estimator = next(instance for instance in INSTANCES if type(instance) is cls)
+    getattr(estimator_checks, check)(cls.__name__, clone(estimator))
+
+
+def test_every_public_estimator_is_checked():
+    assert len(INSTANCES) == len(SOLVERS) * len(CLASSES)
+    assert set(CLASSES) == public_estimators()
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_no_check_is_declared_to_fail_or_skipped_by_a_tag(cls):
+    tags = cls().__sklearn_tags__()
+    assert not (tags.non_deterministic or tags.no_validation or tags._skip_test)
+    assert not (tags.regressor_tags.poor_score or tags.input_tags.allow_nan)
+    assert tags.requires_fit
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_html_links_to_the_documentation_of_a_public_name(cls):
+    link = re.search(r'href="(https://skvbgp[^"]+)"', estimator_html_repr(cls())).group(1)
+    module, name = re.search(r"/api/generated/(.+)\.(\w+)\.html$", link).groups()
+    assert "._" not in module
+    assert getattr(importlib.import_module(module), name) is cls
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_html_of_a_fitted_estimator(cls):
+    X, y = make_data(20)
+    assert cls.__name__ in estimator_html_repr(small(cls, max_iter=1).fit(X, y))
+
+
+def documented(cls, section):
+    """Text of a numpydoc section of a class docstring."""
+    text = inspect.cleandoc(cls.__doc__)
+    return re.search(rf"^{section}\n-+\n(.*?)(?=^\w+\n-+\n|\Z)", text, re.M | re.S).group(1)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_docstring_has_every_parameter_with_its_default(cls):
+    entries = re.findall(r"^(\w+) : .*default=(.+)$", documented(cls, "Parameters"), re.M)
+    expected = {p.name: p.default for p in inspect.signature(cls).parameters.values()}
+    assert {name: ast.literal_eval(value) for name, value in entries} == expected
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_docstring_has_every_fitted_attribute(cls):
+    X, y = make_data(20)
+    fitted = {name for name in vars(small(cls, max_iter=1).fit(X, y)) if name.endswith("_")}
+    headings = re.findall(r"^(\S[^:\n]*) : ", documented(cls, "Attributes"), re.M)
+    assert {name for heading in headings for name in heading.split(", ")} == fitted
+
+
+@pytest.mark.slow
+def test_results_do_not_change_under_array_api_dispatch():
+    """The check is skipped unless the variable is set before SciPy is imported."""
+    code = (
+        "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
+        "from tests.test_common import INSTANCES\n"
+        "for estimator in INSTANCES:\n"
+        "    check(type(estimator).__name__, estimator, array_namespace='numpy',\n"
+        "          check_values=True, expect_only_array_outputs=False)\n"
+        "    print('checked')\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "SCIPY_ARRAY_API": "1"},
+    )
+    assert run.stdout.split() == ["checked"] * len(INSTANCES), run.stderr[-2000:]
