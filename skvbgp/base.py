@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions  # noqa: F401
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
-from skvbgp._core.linalg import Array, jittered_cholesky
+from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
@@ -37,6 +37,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
     - ``_start(X, y)``: the state before training, from validated data;
     - ``_max_passes(n)``: the largest number of passes over n rows;
     - ``_train(state, X, y, progress)``: the state after training;
+    - ``_max_update_passes(state, X)``: the same for new rows;
     - ``_update(state, X, y, progress)``: the state after new rows;
     - ``_attributes(state)``: public fitted attributes of a state, as a dict;
     - ``_moments(X, include_noise)``: mean and variance of every row;
@@ -90,7 +91,7 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
             X, y = self._validate(X, y, reset=first)
             if first:
                 return self._fit_validated(X_in, y_in, X, y)
-            progress = FitProgress(self, X_in, y_in, max_passes=1)
+            progress = FitProgress(self, X_in, y_in, self._max_update_passes(self._state, X))
             self._publish(self._update(self._state, X, y, progress), progress)
         return self
 
@@ -137,9 +138,10 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
-        if return_cov:
-            return self._joint(X, include_noise)
-        mean, variance = self._moments(X, include_noise)
+        with single_blas_thread:
+            if return_cov:
+                return self._joint(X, include_noise)
+            mean, variance = self._moments(X, include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):
@@ -163,8 +165,9 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         """
         mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
         rng = check_random_state(random_state)
-        L = jittered_cholesky(cov, "predictive covariance")
-        return mean[:, None] + L @ rng.standard_normal((len(mean), n_samples))
+        variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
+        root = vectors * np.sqrt(np.maximum(variances, 0.0))
+        return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
 
 
 def in_tiles(moments: Callable[[Array], tuple[Array, Array]], X: Array) -> tuple[Array, Array]:
@@ -188,11 +191,15 @@ def _restored_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
-def as_column_vector(value: Any, size: int, name: str) -> Array:
-    """A number, or one per input, as a finite positive vector of a given size."""
-    vector = np.asarray(value, dtype=np.float64)
+def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
+    """A number, or several, as a finite vector of a given size."""
+    try:
+        vector = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers; got {value!r}.") from None
     if vector.ndim > 1 or (vector.ndim == 1 and len(vector) != size):
         raise ValueError(f"{name} must be a number or have shape ({size},); got {vector.shape}.")
-    if not (np.isfinite(vector).all() and (vector > 0.0).all()):
-        raise ValueError(f"{name} must be finite and positive; got {value!r}.")
+    if not np.isfinite(vector).all() or (positive and not (vector > 0.0).all()):
+        kind = "finite and positive" if positive else "finite"
+        raise ValueError(f"{name} must be {kind}; got {value!r}.")
     return np.broadcast_to(vector, (size,)).copy()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
+
+_TILE_ROWS = 2**17
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,10 @@ class RunningScale:
 
     @classmethod
     def of(cls, values: Array) -> RunningScale:
-        """Summary of an (n, k) array."""
+        """Summary of an (n, k) array, read in tiles."""
+        if len(values) > _TILE_ROWS:
+            tiles = (values[i : i + _TILE_ROWS] for i in range(0, len(values), _TILE_ROWS))
+            return reduce(RunningScale.merged, map(cls.of, tiles))
         largest = np.max(np.abs(values), axis=0)
         unit = np.where(largest > 0.0, largest, 1.0)
         mean = np.mean(values / unit, axis=0) * unit

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_column_vector, in_tiles
-from skvbgp.kernels import Kernel
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Coordinates, Data, Target
+from skvbgp.base import in_tiles
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Prior
+from skvbgp.sgpr._data import Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
 from skvbgp.sgpr._initial import choose_inducing_inputs, subsample
-from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._prediction import GlobalPredictor
+from skvbgp.sgpr._start import StartingRegressor
 from skvbgp.sgpr._state import Blocks, State
-from skvbgp.sgpr._training import Trained, remember, solve_collapsed, solve_stochastic
+from skvbgp.sgpr._training import (
+    Trained,
+    remember,
+    solve_collapsed,
+    solve_stochastic,
+)
 
 #: psi="auto" takes the closed form up to so many exponentials in one evaluation.
 _CLOSED_FORM_EXPONENTIALS = 4_000_000
@@ -31,6 +32,8 @@ _CLOSED_FORM_EXPONENTIALS = 4_000_000
 _CLOSED_FORM_INDUCING = 128
 #: Draws of Lambda where they are common to all rows.
 _N_DRAWS = 8
+#: ... or a single antithetic pair past so many rows, whose q(Lambda) is narrow.
+_MANY_ROWS = 20_000
 #: solver="auto" is the exact one up to so many rows.
 _COLLAPSED_ROWS = 2_000
 #: max_iter=None: iterations of the exact solver; rows that the stochastic one visits.
@@ -43,88 +46,10 @@ _NATURAL_RATE = 0.1
 _STREAM_STEPS = 10
 
 
-class SparseRegressor(VariationalRegressor):
+class SparseRegressor(StartingRegressor):
     """Training and prediction of the family; a subclass says how the noise is correlated."""
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        "n_inducing": [Interval(Integral, 1, None, closed="left")],
-        "inducing_inputs": ["array-like", None],
-        "length_scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
-        "signal_std": [Interval(Real, 0, None, closed="neither"), None],
-        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "hyperparameter_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "prior_mean": [Interval(Real, None, None, closed="neither"), "array-like"],
-        "prior_variance": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "solver": [StrOptions({"auto", "collapsed", "stochastic"})],
-        "psi": [StrOptions({"auto", "closed_form", "sampled"})],
-        "learn_hyperparameters": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "normalize_y": ["boolean"],
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-    }
-
-    #: Whether rows of one group have correlated noise.
-    _correlated = False
-
-    def __init__(
-        self,
-        n_inducing=500,
-        *,
-        inducing_inputs=None,
-        length_scale=None,
-        signal_std=None,
-        noise_variance=None,
-        hyperparameter_variance=None,
-        prior_mean=0.0,
-        prior_variance=1.0,
-        solver="auto",
-        psi="auto",
-        learn_hyperparameters=True,
-        max_iter=None,
-        batch_size=2048,
-        learning_rate=0.02,
-        tol=1e-5,
-        normalize_y=True,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-    ):
-        self.n_inducing = n_inducing
-        self.inducing_inputs = inducing_inputs
-        self.length_scale = length_scale
-        self.signal_std = signal_std
-        self.noise_variance = noise_variance
-        self.hyperparameter_variance = hyperparameter_variance
-        self.prior_mean = prior_mean
-        self.prior_variance = prior_variance
-        self.solver = solver
-        self.psi = psi
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.normalize_y = normalize_y
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
     # -- what a subclass may override ------------------------------------------------
-
-    def _start_noise_kernel(
-        self, scale: Array, noise_variance: float
-    ) -> tuple[Kernel | None, bool]:
-        """Noise kernel for inputs of spread ``scale``, or None.
-
-        Also whether it is the user's own, whose amplitude is on y's scale like
-        ``noise_variance`` (if that is given) rather than on the scaled target's.
-        """
-        return None, False
 
     def _group(self, data: Data, unit: Array) -> tuple[Data, Blocks | None]:
         """The data divided into groups, and the blocks if predictions need them.
@@ -139,77 +64,6 @@ class SparseRegressor(VariationalRegressor):
 
     # -- fit -------------------------------------------------------------------------
 
-    def _start(self, X: Array, y: Array) -> State:
-        if self.warm_start and hasattr(self, "_state"):
-            return self._state
-        rng = check_random_state(self.random_state)
-        seed = int(rng.randint(np.iinfo(np.int32).max))
-        sample = subsample(X, rng)
-        summary = RunningScale.of(y[:, None])
-        target = self._target(summary)
-        coordinates, U = self._start_inputs(sample, rng)
-        d = X.shape[1]
-        nu = np.full(d, 2.0 / np.sqrt(d))
-        if self.length_scale is not None:
-            nu = coordinates.scale / as_column_vector(self.length_scale, d, "length_scale")
-        rms = float(np.hypot(summary.std[0], summary.mean[0] - target.mean)) / target.unit
-        alpha = rms if rms > 0.0 else 1.0
-        noise_variance = 0.1 * alpha**2
-        if self.signal_std is not None:
-            alpha = self.signal_std / target.unit
-        if self.noise_variance is not None:
-            noise_variance = self.noise_variance / target.unit**2
-        xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
-        if self.hyperparameter_variance is not None:
-            xi = self.hyperparameter_variance * coordinates.scale**2
-            beta = self.hyperparameter_variance / target.unit**2
-        kernel, given = self._start_noise_kernel(coordinates.scale, noise_variance)
-        on_own_scale = given and self.noise_variance is not None
-        noise_scale = 1.0 / target.unit**2 if on_own_scale else 1.0
-        theta = np.empty(0) if kernel is None else kernel.theta
-        parameters = Parameters(nu, xi, alpha, beta, noise_variance, theta, U)
-        hyperprior = HyperPrior(
-            np.broadcast_to(np.asarray(self.prior_mean, dtype=float), (d + 1,)).copy(),
-            as_column_vector(self.prior_variance, d + 1, "prior_variance"),
-        )
-        model = Model(coordinates, hyperprior, kernel, self._correlated, noise_scale)
-        return State(
-            model=model,
-            parameters=parameters,
-            memory=Memory.empty(Prior(parameters)),
-            reference=target,
-            target=target,
-            summary=summary,
-            draw_rule=ClosedForm(),
-            seed=seed,
-        )
-
-    def _start_inputs(self, sample: Array, rng: np.random.RandomState) -> tuple[Coordinates, Array]:
-        """Coordinates, and inducing inputs in them.
-
-        The frame is that of the given inducing inputs, if there are any: it does not
-        depend on which rows come first in a stream.
-        """
-        coordinates = Coordinates.of(sample)
-        if self.inducing_inputs is None:
-            return coordinates, choose_inducing_inputs(
-                coordinates.scaled(sample), self.n_inducing, rng
-            )
-        given = check_array(self.inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
-        if given.shape[1] != sample.shape[1]:
-            raise ValueError(
-                f"inducing_inputs has {given.shape[1]} columns, but X has {sample.shape[1]}."
-            )
-        own = RunningScale.of(given)
-        unit = np.where(own.std > 0.0, own.unit, coordinates.scale)
-        coordinates = Coordinates(own.mean, unit)
-        return coordinates, coordinates.scaled(given)
-
-    def _target(self, summary: RunningScale) -> Target:
-        if not self.normalize_y:
-            return Target(0.0, 1.0)
-        return Target(float(summary.mean[0]), float(summary.unit[0]))
-
     def _is_collapsed(self, n: int) -> bool:
         return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
 
@@ -221,28 +75,44 @@ class SparseRegressor(VariationalRegressor):
         if self._is_collapsed(n):
             return _COLLAPSED_ITERATIONS
         visited = _VISITED_BLOCK_ROWS if self._correlated else _VISITED_ROWS
-        return max(2, -(-visited // n))
+        return max(2, round(visited / n))
 
-    def _training_rule(self, data: Data, state: State) -> DrawRule:
-        """How the expectations are taken during a fit."""
+    def _final_rule(self, data: Data, state: State) -> ClosedForm | CommonDraws:
+        """How expectations are taken in the pass that ends a fit, and by the exact solver.
+
+        Without learning, the choice must not depend on how the rows come in chunks.
+        """
+        if self.psi != "auto" or not self.learn_hyperparameters:
+            return self._rule_of_chunks(state)
         m, d = state.parameters.U.shape
-        collapsed = self._is_collapsed(len(data)) or not self.learn_hyperparameters
-        if self.psi != "sampled":
-            if self._correlated:
-                pairs = sum(len(block) ** 2 for block in data.blocks) * m**2 / 2
-            else:
-                pairs = min(len(data), len(data) if collapsed else self.batch_size) * m**2 / 2
-            if self.psi == "closed_form" or (collapsed and pairs <= _CLOSED_FORM_EXPONENTIALS):
-                return ClosedForm()
-        if collapsed:
-            return CommonDraws(quasi_normal(_N_DRAWS, d, state.seed))
-        return FreshDraws(self._correlated)
+        if data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
+            return ClosedForm()
+        n_draws = 2 if len(data) > _MANY_ROWS else _N_DRAWS
+        return CommonDraws(quasi_normal(n_draws, d, state.seed))
+
+    def _rule_of_chunks(self, state: State) -> ClosedForm | CommonDraws:
+        """The same for rows that come in chunks of any size."""
+        m, d = state.parameters.U.shape
+        cheap = m <= _CLOSED_FORM_INDUCING and not self._correlated
+        if self.psi == "closed_form" or (self.psi == "auto" and cheap):
+            return ClosedForm()
+        return CommonDraws(quasi_normal(_N_DRAWS, d, state.seed))
+
+    def _stochastic_rule(self) -> DrawRule:
+        return ClosedForm() if self.psi == "closed_form" else FreshDraws(self._correlated)
 
     def _train(self, state: State, X: Array, y: Array, progress: Any) -> State:
         data = Data(X, y, state.model.coordinates, state.target)
         data, blocks = self._group(data, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
-        state = replace(state, draw_rule=self._training_rule(data, state), blocks=blocks)
+        state = replace(
+            state,
+            draw_rule=self._final_rule(data, state),
+            blocks=blocks,
+            first_rows=(X, y) if np.all(X == X[0]) else None,
+        )
+        offset = len(data) * float(np.log(state.target.unit))
+        lower_bounds: list[float] = []
 
         def finished(parameters: Parameters) -> State:
             memory = remember(
@@ -253,21 +123,22 @@ class SparseRegressor(VariationalRegressor):
                 rng=np.random.RandomState(state.seed),
                 n_jobs=self.n_jobs,
             )
-            return replace(state, parameters=parameters, memory=memory)
+            return replace(
+                state,
+                parameters=parameters,
+                memory=memory,
+                lower_bounds=tuple(lower_bounds),
+                n_iter=max(1, len(lower_bounds)),
+            )
 
         if not self.learn_hyperparameters:
             return finished(state.parameters)
 
-        def monitor(parameters: Parameters, _: float) -> bool:
+        def monitor(parameters: Parameters, lower_bound: float) -> bool:
+            lower_bounds.append(lower_bound - offset)
             return progress.end_pass(lambda: self._reconstruction(finished(parameters)))
 
-        trained = self._solve(state, data, rng, monitor)
-        offset = len(data) * float(np.log(state.target.unit))
-        return replace(
-            finished(trained.parameters),
-            lower_bounds=tuple(value - offset for value in trained.lower_bounds),
-            n_iter=max(1, len(trained.lower_bounds)),
-        )
+        return finished(self._solve(state, data, rng, monitor).parameters)
 
     def _solve(self, state: State, data: Data, rng: np.random.RandomState, monitor: Any) -> Trained:
         parameters = self._before_training(state, data, rng)
@@ -284,7 +155,7 @@ class SparseRegressor(VariationalRegressor):
             state.model,
             parameters,
             data,
-            state.draw_rule,
+            self._stochastic_rule(),
             free=free,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
@@ -295,11 +166,21 @@ class SparseRegressor(VariationalRegressor):
 
     # -- partial_fit -----------------------------------------------------------------
 
+    def _max_update_passes(self, state: State, X: Array) -> int:
+        if state.first_rows is None:
+            return 1
+        return self._max_passes(len(state.first_rows[1]) + len(X))
+
     def _update(self, state: State, X: Array, y: Array, progress: Any) -> State:
+        if state.first_rows is not None:  # one place had no spread to take units from
+            X = np.concatenate([state.first_rows[0], X])
+            y = np.concatenate([state.first_rows[1], y])
+            return self._train(self._start(X, y, cold=True), X, y, progress)
         rng = np.random.RandomState((state.seed + state.memory.n) % 2**32)
         summary = state.summary.merged(RunningScale.of(y[:, None]))
         state = self._in_frame(replace(state, summary=summary), self._target(summary))
         state = self._grown(state, X, rng)
+        state = replace(state, draw_rule=self._rule_of_chunks(state))
         data = Data(X, y, state.model.coordinates, state.target)
         data, blocks = self._group(data, self._block_unit(state))
         if blocks is not None:
@@ -330,8 +211,9 @@ class SparseRegressor(VariationalRegressor):
         ratio = state.target.unit / target.unit
         p, memory, model = state.parameters, state.memory, state.model
         if not self.learn_hyperparameters:
-            if self.signal_std is not None:
-                p = replace(p, alpha=p.alpha * ratio, beta=p.beta * ratio**2)
+            alpha_ratio = 1.0 if self.signal_std is None else ratio
+            beta_ratio = alpha_ratio if self.hyperparameter_variance is None else ratio
+            p = replace(p, alpha=p.alpha * alpha_ratio, beta=p.beta * beta_ratio**2)
             if self.noise_variance is not None:
                 p = replace(p, noise_variance=p.noise_variance * ratio**2)
                 memory = memory.with_noise_scaled(ratio**2)
@@ -363,6 +245,7 @@ class SparseRegressor(VariationalRegressor):
         free[p.split(np.arange(len(x)))["U"].ravel()] = False
         adam = state.adam or AdamState.zeros(int(free.sum()))
         memory, target = state.memory, state.target_vector
+        bounds = model.bounds(p)[free]
         step_size = self.learning_rate * np.sqrt(min(1.0, len(data) / self.batch_size))
         rule = state.draw_rule
         for _ in range(_STREAM_STEPS):
@@ -378,6 +261,7 @@ class SparseRegressor(VariationalRegressor):
                 x[free], adam = adam_ascent(
                     x[free], p.pack_gradient(gradient)[free], adam, step_size
                 )
+                x[free] = np.clip(x[free], *bounds.T)
                 p = p.unpack(x)
         return replace(state, parameters=p, adam=adam)
 

@@ -7,7 +7,7 @@ In whitened coordinates s = L u, Sigma_ZZ = L L', the bound is
 with F of :mod:`skvbgp.sgpr._groups`. It is eq. (6) with every constant and with general
 Gaussian priors on the hyperparameters; at the optimal q(u) it is eq. (11), and by the
 envelope theorem its gradient there is the gradient at fixed q(u). So the exact solver
-and the stochastic one share :func:`Model.gradient`.
+and the stochastic one share :meth:`Evaluation.gradient`.
 """
 
 from __future__ import annotations
@@ -166,6 +166,15 @@ class Evaluation:
         self._P, self._b = P, b  # at unit signal
         self.information = parameters.second_moment * P
         self.shift = parameters.alpha * b
+
+    @property
+    def ceiling(self) -> float:
+        """A bound on the bound: the data terms if f fitted y without any error."""
+        n, log_det = (
+            sum(len(r.y) for r in self._batch),
+            sum(g.precision.log_det for g in self._groups),
+        )
+        return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
 
     def optimal_q(self) -> WhitenedGaussian:
         """Eq. (7): the maximiser of the bound, if the batch is all the data."""

@@ -81,6 +81,13 @@ class Data:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of rows whose expectations the bound needs."""
+        if self.blocks is None:
+            return len(self)
+        return sum(len(block) ** 2 for block in self.blocks)
+
     def grouped(self, blocks: list[NDArray[np.intp]]) -> Data:
         """The same rows, divided into blocks."""
         return replace(self, blocks=blocks)
@@ -114,12 +121,13 @@ class Data:
     ) -> Iterator[tuple[list[Rows], float]]:
         """One pass in random order: batches with the weight that makes them unbiased.
 
-        The weight is the number of rows (of blocks) in all over that in the batch, so
-        the average over the pass is the full sum (Theorem 2 of [Yu2019]_).
+        The weight is the number of rows (of blocks) in all over that in the batch: every
+        batch is an unbiased estimate of the full sum (Theorem 2 of [Yu2019]_).
         """
         n_batches = self.n_batches(batch_size)
         if self.blocks is None:
-            for index in np.array_split(rng.permutation(len(self)), n_batches):
+            order = rng.permutation(np.arange(len(self), dtype=np.int32))
+            for index in np.array_split(order, n_batches):
                 tiles = np.array_split(np.sort(index), -(-len(index) // _TILE_ROWS))
                 yield [self.rows(tile) for tile in tiles], len(self) / len(index)
             return

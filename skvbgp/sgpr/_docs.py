@@ -43,7 +43,8 @@ _COMMON = """
     psi : {"auto", "closed_form", "sampled"}, default="auto"
         How expectations over the length scales are taken: in closed form, at the cost of
         n_inducing^2 / 2 exponentials for each row (and as many for each pair of rows of a
-        block), or over draws, unbiased. "auto" picks by that cost.
+        block), or over draws: new ones in every stochastic step, which is unbiased, and
+        fixed ones elsewhere. "auto" picks by cost; its stochastic steps always draw.
 
     learn_hyperparameters : bool, default=True
         False keeps q(theta), the noise and the inducing inputs at their start and only
@@ -51,7 +52,7 @@ _COMMON = """
 
     max_iter : int, default=None
         Largest number of passes over the data (of L-BFGS iterations for "collapsed").
-        None is 100 iterations, or as many passes as visit about 900,000 rows
+        None is 100 iterations, or as many passes as visit about a million rows
         (300,000 for the models with blocks), but at least two.
 
     batch_size : int, default=2048
@@ -61,14 +62,16 @@ _COMMON = """
         First step size of Adam; it falls to zero along a cosine.
 
     tol : float, default=1e-5
-        Stop when the lower bound rises by less than this share of itself.
+        Stop when the lower bound rises by less than this share of itself, from one
+        iteration ("collapsed") or from one average over 100 steps ("stochastic") to the next.
 
     normalize_y : bool, default=True
         Whether to work with y of zero mean and unit variance. Everything that is returned
         is on y's own scale.
 
     warm_start : bool, default=False
-        Whether `fit` starts from the parameters of the fit before.
+        Whether `fit` starts from the parameters of the fit before. Starting values, priors
+        and the noise kernel are then those of that fit, too.
 
     random_state : int, RandomState instance or None, default=None
         Determines k-means, mini-batches and draws.
@@ -96,7 +99,7 @@ _BLOCKS = """
 
 _ATTRIBUTES = """
     Attributes
-    ----------
+    ----------{extra}
     inverse_length_scale_mean_ : ndarray of shape (n_features,)
         Means nu of q(Lambda), in units of 1 / X.
 
@@ -126,6 +129,11 @@ _ATTRIBUTES = """
 
     n_features_in_ : int
         Number of inputs.
+"""
+
+_NOISE_ATTRIBUTE = """
+    noise_kernel_ : kernel
+        Learned noise kernel, on the squared scale of y.
 """
 
 _REFERENCES = """
@@ -164,7 +172,7 @@ def documented(
             text,
             "\n    Parameters\n    ----------",
             parameters,
-            _ATTRIBUTES,
+            _ATTRIBUTES.format(extra="" if default_noise_kernel is None else _NOISE_ATTRIBUTE),
             _REFERENCES,
             _EXAMPLE.format(name=cls.__name__),
         ]

@@ -70,7 +70,8 @@ class NoiseKernelRegressor(SparseRegressor):
     def _start_noise_kernel(self, scale: Array, noise_variance: float) -> tuple[Kernel, bool]:
         if self.noise_kernel is None:
             length_scale = scale * np.sqrt(len(scale))
-            return Constant(noise_variance) * RBF(length_scale), False
+            bounds = np.outer(scale, [1e-3, 1e4])
+            return Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds), False
         kernel = as_kernel(self.noise_kernel).bind(len(scale))
         if np.all(kernel.diag(scale[None, :]) == 1.0):
             kernel = Constant(1.0) * kernel

@@ -56,21 +56,26 @@ class Memory:
 
     def carried_to(self, prior: Prior) -> Memory:
         """The same information under another prior whose first inputs are the old ones."""
+        if np.array_equal(self.L, prior.L):
+            return self
         k, m = len(self.L), len(prior.L)
         information, targets = np.zeros((m, m)), np.zeros((m, 2))
-        if np.array_equal(self.L, prior.L[:k, :k]):  # only grown: T is the identity
-            information[:k, :k], targets[:k] = self.information, self.targets_information
-        else:
-            T = self._transport(prior)
-            information[:k, :k] = T.T @ self.information @ T
-            targets[:k] = T.T @ self.targets_information
+        T = self._transport(prior)
+        information[:k, :k] = T.T @ self.information @ T
+        targets[:k] = T.T @ self.targets_information
         return replace(
             self,
             L=prior.L,
             L_inv=prior.L_inv,
             information=information,
             targets_information=targets,
+            trace=self._residual + float(np.trace(information)),
         )
+
+    @property
+    def _residual(self) -> float:
+        """tr(C^-1 E[K~ - A A']): what the inducing outputs leave open, whatever the prior."""
+        return self.trace - float(np.trace(self.information))
 
     def _transport(self, prior: Prior) -> Array:
         k = len(self.L)
@@ -127,5 +132,5 @@ class Memory:
         LtdL = np.zeros((m, m))
         LtdL[:k, :k] = T.T @ dT
         d_alpha = float(b @ T @ q.mean[:k])
-        d_second = -0.5 * float(np.sum((T.T @ PT) * moment[:k, :k]))
+        d_second = -0.5 * (float(np.sum((T.T @ PT) * moment[:k, :k])) + self._residual)
         return LtdL, d_alpha, d_second

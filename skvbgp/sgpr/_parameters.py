@@ -11,9 +11,9 @@ from skvbgp._core.linalg import Array
 LOG_LIMITS = {
     "nu": (-14.0, 14.0),
     "xi": (-35.0, 14.0),
-    "alpha": (-14.0, 14.0),
+    "alpha": (-14.0, 7.0),
     "beta": (-35.0, 14.0),
-    "noise_variance": (-18.0, 9.0),
+    "noise_variance": (-16.0, 9.0),
 }
 
 

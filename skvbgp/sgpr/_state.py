@@ -47,7 +47,7 @@ class State:
     summary : RunningScale
         Number, mean and spread of all y seen, in the reference frame.
     draw_rule : DrawRule
-        Expectations during training.
+        Expectations of the memory's rows and of new ones.
     seed : int
         Root of every later random choice.
     lower_bounds : tuple of float
@@ -66,6 +66,7 @@ class State:
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1
+    first_rows: tuple[Array, Array] | None = None  # kept while they are all at one place
 
     @cached_property
     def prior(self) -> Prior:

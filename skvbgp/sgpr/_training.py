@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import concurrently, parallel_map, spawn_seeds
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.lbfgs import lbfgs_ascent
@@ -79,6 +79,8 @@ def solve_collapsed(
         current = parameters.unpack(full(x))
         evaluation = Evaluation(model, current, batch, draws)
         value, gradient = evaluation.gradient(evaluation.optimal_q())
+        if value > evaluation.ceiling:
+            raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")
         return value, current.pack_gradient(gradient)[free]
 
     def after_iteration(x: Array, value: float) -> bool:
@@ -155,7 +157,7 @@ def solve_stochastic(
         converged = _has_converged(lower_bounds, tol, len(values))
         if converged:
             break
-    return Trained(parameters, lower_bounds, converged or len(lower_bounds) == max_iter)
+    return Trained(parameters, lower_bounds, converged)
 
 
 def _first_q(q: WhitenedGaussian, evaluation: Evaluation, weight: float) -> WhitenedGaussian:

