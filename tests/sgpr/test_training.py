@@ -296,7 +296,7 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
         ("dtc", 200, 15, 20, 300, 0.02),
         ("pitc", 200, 15, 20, 150, 0.02),
         pytest.param("dtc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
-        pytest.param("pitc", 1000, 50, 200, 400, 0.02, marks=pytest.mark.slow),
+        pytest.param("pitc", 1000, 50, 200, 900, 0.02, marks=pytest.mark.slow),
     ],
 )
 def test_stochastic_converges_to_collapsed(
