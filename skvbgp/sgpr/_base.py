@@ -92,8 +92,12 @@ class SparseRegressor(StartingRegressor):
 
     def _rule_of_chunks(self, state: State) -> ClosedForm | CommonDraws:
         """The same for rows that come in chunks of any size."""
+        return self._rule_by_size(state, pairs_of_rows=self._correlated)
+
+    def _rule_by_size(self, state: State, *, pairs_of_rows: bool) -> ClosedForm | CommonDraws:
+        """A choice that depends on the number of inducing inputs alone."""
         m, d = state.parameters.U.shape
-        cheap = m <= _CLOSED_FORM_INDUCING and not self._correlated
+        cheap = m <= _CLOSED_FORM_INDUCING and not pairs_of_rows
         if self.psi == "closed_form" or (self.psi == "auto" and cheap):
             return ClosedForm()
         return CommonDraws(quasi_normal(_N_DRAWS, d, state.seed))
@@ -142,12 +146,11 @@ class SparseRegressor(StartingRegressor):
 
     def _solve(self, state: State, data: Data, rng: np.random.RandomState, monitor: Any) -> Trained:
         parameters = self._before_training(state, data, rng)
-        names = parameters.split(np.arange(len(parameters.pack())))
         free = np.ones(len(parameters.pack()), dtype=bool)
         common = dict(max_iter=self._max_passes(len(data)), tol=self.tol, monitor=monitor)
         if self._is_collapsed(len(data)):
             if len(parameters.U) >= len(data):  # every row is an inducing input
-                free[names["U"].ravel()] = False
+                free = parameters.spread({"U": 0.0}) > 0.0
             return solve_collapsed(
                 state.model, parameters, data, state.draw_rule, free=free, **common
             )
@@ -241,8 +244,7 @@ class SparseRegressor(StartingRegressor):
         prior_then = HyperPrior(np.append(p.nu, p.alpha), np.append(p.xi, p.beta))
         model = replace(state.model, hyperprior=prior_then)
         x = p.pack()
-        free = np.ones(len(x), dtype=bool)
-        free[p.split(np.arange(len(x)))["U"].ravel()] = False
+        free = p.spread({"U": 0.0}) > 0.0
         adam = state.adam or AdamState.zeros(int(free.sum()))
         memory, target = state.memory, state.target_vector
         bounds = model.bounds(p)[free]
@@ -285,12 +287,6 @@ class SparseRegressor(StartingRegressor):
     def _reconstruction(self, state: State) -> dict[str, Any]:
         return self._attributes(state) | {"_state": state}
 
-    def _prediction_rule(self, state: State) -> ClosedForm | CommonDraws:
-        m, d = state.parameters.U.shape
-        if self.psi == "closed_form" or (self.psi == "auto" and m <= _CLOSED_FORM_INDUCING):
-            return ClosedForm()
-        return CommonDraws(quasi_normal(_N_DRAWS, d, state.seed))
-
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
         predictor = self._predictor(state)
@@ -313,4 +309,6 @@ class SparseRegressor(StartingRegressor):
         return state.target.original(mean), covariance * state.target.unit**2
 
     def _predictor(self, state: State) -> GlobalPredictor:
-        return GlobalPredictor(state.parameters, state.prior, state.q, self._prediction_rule(state))
+        return GlobalPredictor(
+            state.parameters, state.prior, state.q, self._rule_by_size(state, pairs_of_rows=False)
+        )
