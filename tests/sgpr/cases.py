@@ -32,3 +32,9 @@ def make_data(n=40, d=2, seed=0):
     X = rng.uniform(-2.0, 2.0, (n, d)) * np.arange(1, d + 1) + 0.5
     y = 3.0 * np.sin(X @ np.linspace(1.0, 0.5, d)) + 10.0 + 0.2 * rng.standard_normal(n)
     return X, y
+
+
+#: For the common tests: passes and steps enough for the score of `check_regressors_train`.
+INSTANCES = [
+    small(cls, solver, batch_size=32, learning_rate=0.1) for cls in REGRESSORS for solver in SOLVERS
+]
