@@ -284,9 +284,6 @@ class SparseRegressor(StartingRegressor):
             "n_samples_seen_": state.memory.n,
         }
 
-    def _reconstruction(self, state: State) -> dict[str, Any]:
-        return self._attributes(state) | {"_state": state}
-
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
         predictor = self._predictor(state)

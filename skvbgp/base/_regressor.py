@@ -1,35 +1,15 @@
-"""What the estimators share: validation, progress, roll-back and the predict contract."""
-
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+"""The fit, partial_fit and predict contract of the regressors."""
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
-from sklearn.callback import CallbackSupportMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions  # noqa: F401
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
-from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import single_blas_thread, thread_map
-
-#: Rows of one prediction tile, so that memory does not grow with the number of test rows.
-_TILE_ROWS = 1024
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base._estimator import VariationalEstimator, fit_method
 
 
-class DocumentedEstimator(CallbackSupportMixin, BaseEstimator):
-    """Callback support, and a link from the HTML representation to the documentation."""
-
-    _doc_link_module = "skvbgp"
-    _doc_link_template = (
-        "https://skvbgp.readthedocs.io/en/stable/api/generated/"
-        "{estimator_module}.{estimator_name}.html"
-    )
-
-
-class VariationalRegressor(RegressorMixin, DocumentedEstimator):
+class VariationalRegressor(RegressorMixin, VariationalEstimator):
     """Template of the regressors: fit, partial_fit and predict over an immutable state.
 
     A subclass implements
@@ -42,12 +22,9 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
     - ``_attributes(state)``: public fitted attributes of a state, as a dict;
     - ``_moments(X, include_noise)``: mean and variance of every row;
     - ``_joint(X, include_noise)``: mean and covariance of all rows.
-
-    The state is kept in ``_state`` and replaced, never modified: what fails on its way
-    to a new state leaves the estimator as it was.
     """
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_method
     def fit(self, X, y):
         """Fit the model.
 
@@ -63,10 +40,9 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         self : object
             The fitted estimator.
         """
-        with _restored_on_error(self), single_blas_thread:
-            return self._fit_validated(X, y, *self._validate(X, y, reset=True))
+        return self._fit(X, y)
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_method
     def partial_fit(self, X, y):
         """Add new rows to the data the model knows.
 
@@ -85,31 +61,14 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         self : object
             The updated estimator.
         """
-        first = not hasattr(self, "_state")
-        with _restored_on_error(self), single_blas_thread:
-            X_in, y_in = X, y
-            X, y = self._validate(X, y, reset=first)
-            if first:
-                return self._fit_validated(X_in, y_in, X, y)
-            progress = FitProgress(self, X_in, y_in, self._max_update_passes(self._state, X))
-            self._publish(self._update(self._state, X, y, progress), progress)
-        return self
-
-    def _fit_validated(self, X_in, y_in, X, y):
-        start = self._start(X, y)
-        progress = FitProgress(self, X_in, y_in, self._max_passes(len(X)))
-        self._publish(self._train(start, X, y, progress), progress)
-        return self
-
-    def _publish(self, state, progress):
-        for name, value in self._attributes(state).items():
-            setattr(self, name, value)
-        self._state = state
-        progress.close()
+        return self._partial_fit(X, y)
 
     def _validate(self, X, y, *, reset: bool):
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
+
+    def _max_fit_passes(self, y):
+        return self._max_passes(len(y))
 
     def predict(self, X, return_std=False, return_cov=False, *, include_noise=True):
         """Predict the distribution of new observations.
@@ -168,38 +127,3 @@ class VariationalRegressor(RegressorMixin, DocumentedEstimator):
         variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
         root = vectors * np.sqrt(np.maximum(variances, 0.0))
         return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
-
-
-def in_tiles(moments: Callable[[Array], tuple[Array, Array]], X: Array) -> tuple[Array, Array]:
-    """Means and variances of many rows, tile by tile on several threads."""
-    tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
-    means, variances = zip(*thread_map(moments, tiles), strict=True)
-    return np.concatenate(means), np.concatenate(variances)
-
-
-@contextmanager
-def _restored_on_error(estimator: Any) -> Iterator[None]:
-    """Undo every change of the estimator's attributes if the block fails."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        now = vars(estimator)
-        in_use = {name: now[name] for name in TEARDOWN_ATTRIBUTES if name in now}
-        now.clear()
-        now.update(before | in_use)
-        raise
-
-
-def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
-    """A number, or several, as a finite vector of a given size."""
-    try:
-        vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers; got {value!r}.") from None
-    if vector.ndim > 1 or (vector.ndim == 1 and len(vector) != size):
-        raise ValueError(f"{name} must be a number or have shape ({size},); got {vector.shape}.")
-    if not np.isfinite(vector).all() or (positive and not (vector > 0.0).all()):
-        kind = "finite and positive" if positive else "finite"
-        raise ValueError(f"{name} must be {kind}; got {value!r}.")
-    return np.broadcast_to(vector, (size,)).copy()

@@ -1,0 +1,26 @@
+"""What the estimators share; the only package that imports private parts of scikit-learn."""
+
+from skvbgp.base._classifier import BinaryLearner, VariationalClassifier
+from skvbgp.base._estimator import (
+    DocumentedEstimator,
+    Interval,
+    StrOptions,
+    VariationalEstimator,
+    as_vector,
+    fit_method,
+    in_tiles,
+)
+from skvbgp.base._regressor import VariationalRegressor
+
+__all__ = [
+    "BinaryLearner",
+    "DocumentedEstimator",
+    "Interval",
+    "StrOptions",
+    "VariationalClassifier",
+    "VariationalEstimator",
+    "VariationalRegressor",
+    "as_vector",
+    "fit_method",
+    "in_tiles",
+]

@@ -1,0 +1,312 @@
+"""The fit, partial_fit and predict contract of the classifiers, one versus the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, logsumexp
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import parallel_map, single_blas_thread, spawn_seeds
+from skvbgp.base._estimator import VariationalEstimator, fit_method
+
+#: Reports the end of a pass, with a function that makes the state of this moment; True asks
+#: to stop.
+EndPass = Callable[[Callable[[], Any]], bool]
+
+
+class BinaryLearner(Protocol):
+    """Settings of a model of two classes, and what it does with them.
+
+    It may be sent to another process, and keeps nothing: what is learned is the state,
+    whatever that is, which is replaced and never modified. The inputs are what the
+    classifier's ``_inputs`` makes of X, and t (n,) holds -1.0 and 1.0.
+    """
+
+    def max_passes(self, n: int) -> int:
+        """Largest number of passes over n rows."""
+
+    def start(self, inputs: Any, t: Array, seed: int, before: Any) -> Any:
+        """State before training; ``before`` is that of the fit to go on from, or None."""
+
+    def train(self, state: Any, inputs: Any, t: Array, end_pass: EndPass) -> Any:
+        """State after training; ``end_pass`` is called once for each pass."""
+
+    def update(self, state: Any, inputs: Any, t: Array) -> Any:
+        """State after new rows, which may all be of one class."""
+
+    def decision(self, state: Any, inputs: Any) -> Array:
+        """Scores (n,) whose normal distribution function is the probability of t = 1."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Targets as indices into the sorted classes."""
+
+    classes: NDArray[Any]  # (k,)
+    codes: NDArray[np.intp]  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def problems(self) -> list[Array]:
+        """Targets t (n,) of the second class, or of each one versus the rest if there are more."""
+        k = len(self.classes)
+        positives = [1] if k == 2 else range(k)
+        return [np.where(self.codes == code, 1.0, -1.0) for code in positives]
+
+
+@dataclass(frozen=True)
+class ClassifierState:
+    """Classes, and the learner's state for each of ``Labels.problems``."""
+
+    classes: NDArray[Any]  # (k,)
+    problems: tuple[Any, ...]
+
+
+class VariationalClassifier(ClassifierMixin, VariationalEstimator):
+    """Template of the classifiers: probit models of two classes, one versus the rest for more.
+
+    A subclass has the constructor parameters `random_state`, `warm_start` and `n_jobs`
+    and implements
+
+    - ``_learner()``: the `BinaryLearner` of its constructor parameters;
+    - ``_problem_attributes(problems)``: public fitted attributes, from the learner's
+      states, as a dict.
+
+    It may override
+
+    - ``_all_finite``: "allow-nan" admits missing entries of X;
+    - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
+      own `fit`, `partial_fit` or `predict_proba` hand to ``_fit``, ``_partial_fit`` or
+      ``_decisions`` as keywords.
+
+    Two classes train here, and each pass is a subtask for the callbacks. More are trained
+    on the active joblib backend, and the whole fit is one subtask.
+    """
+
+    _all_finite: bool | str = True
+
+    @fit_method
+    def fit(self, X, y):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs.
+        y : array-like of shape (n_samples,)
+            Class labels, of at least two classes.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._fit(X, y)
+
+    @fit_method
+    def partial_fit(self, X, y, classes=None):
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            Class labels, maybe of a single class.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+        """
+        return self._partial_fit(X, y, classes=classes)
+
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Class labels.
+        """
+        return self._labels(self._decisions(X))
+
+    def predict_proba(self, X):
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Those of more than two classes are one-versus-rest
+            probabilities, normalised to a sum of one.
+        """
+        return self._probabilities(self._decisions(X))
+
+    def decision_function(self, X):
+        """Compute the scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Their normal distribution function is the probability of the second class, or
+            of each class versus the rest if there are more than two.
+        """
+        return self._scores(self._decisions(X))
+
+    # -- what a subclass's own predict, predict_proba and decision_function are made of ----------
+
+    def _decisions(self, X, **metadata) -> Array:
+        """Scores of all problems, (n, 1) or (n, k)."""
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite=self._all_finite
+        )
+        inputs, learner = self._inputs(X, **metadata), self._learner()
+        with single_blas_thread:
+            scores = [learner.decision(state, inputs) for state in self._state.problems]
+        return np.column_stack(scores)
+
+    def _labels(self, decisions: Array) -> NDArray[Any]:
+        binary = decisions.shape[1] == 1
+        codes = (decisions[:, 0] > 0.0).astype(int) if binary else np.argmax(decisions, axis=1)
+        return self._state.classes[codes]
+
+    @staticmethod
+    def _probabilities(decisions: Array) -> Array:
+        if decisions.shape[1] == 1:
+            decisions = np.hstack([-decisions, decisions])
+        logs = log_ndtr(decisions)  # a normalisation that survives underflow
+        return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+
+    @staticmethod
+    def _scores(decisions: Array) -> Array:
+        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    # -- training --------------------------------------------------------------------------------
+
+    def _inputs(self, X: Array) -> Any:
+        return X
+
+    def _validate(self, X, y, *, reset: bool, **metadata):
+        """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
+        X, y = validate_data(
+            self, X, y, reset=reset, dtype=np.float64, order="C", ensure_all_finite=self._all_finite
+        )
+        y = column_or_1d(y)
+        check_classification_targets(y)
+        if "classes" in metadata:
+            classes = self._declared_classes(metadata.pop("classes"))
+        else:
+            classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"At least two classes are needed; got one class, {classes[0]!r}.")
+        unknown = sorted(set(np.unique(y).tolist()) - set(classes.tolist()))
+        if unknown:
+            raise ValueError(f"y has labels {unknown}, which are not among the classes.")
+        return self._inputs(X, **metadata), Labels(classes, np.searchsorted(classes, y))
+
+    def _declared_classes(self, classes: Any) -> NDArray[Any]:
+        known = self._state.classes if hasattr(self, "_state") else None
+        if classes is None:
+            if known is None:
+                raise ValueError("classes must be given in the first call of partial_fit.")
+            return known
+        classes = np.unique(column_or_1d(classes))
+        if known is not None and not np.array_equal(classes, known):
+            raise ValueError(f"classes are {known.tolist()} since the first call of partial_fit.")
+        return classes
+
+    def _start(self, inputs: Any, y: Labels) -> ClassifierState:
+        learner, targets = self._learner(), y.problems()
+        before = [None] * len(targets)
+        if self.warm_start and hasattr(self, "_state"):
+            if not np.array_equal(y.classes, self._state.classes):
+                raise ValueError(f"warm_start: the classes were {self._state.classes.tolist()}.")
+            before = self._state.problems
+        seeds = spawn_seeds(self.random_state, len(targets))
+        problems = [
+            learner.start(inputs, t, int(seed), state)
+            for t, seed, state in zip(targets, seeds, before, strict=True)
+        ]
+        return ClassifierState(y.classes, tuple(problems))
+
+    def _max_fit_passes(self, y: Labels) -> int:
+        return self._learner().max_passes(len(y)) if len(y.classes) == 2 else 1
+
+    def _train(self, state: ClassifierState, inputs: Any, y: Labels, progress: Any) -> Any:
+        targets = y.problems()
+        if len(targets) > 1:
+            return self._solve_in_parallel(_train_problem, state, inputs, targets, progress)
+
+        def end_pass(make_state: Callable[[], Any]) -> bool:
+            return progress.end_pass(
+                lambda: self._reconstruction(ClassifierState(y.classes, (make_state(),)))
+            )
+
+        solved = self._learner().train(state.problems[0], inputs, targets[0], end_pass)
+        return ClassifierState(y.classes, (solved,))
+
+    def _max_update_passes(self, state: ClassifierState, inputs: Any) -> int:
+        return 1
+
+    def _update(self, state: ClassifierState, inputs: Any, y: Labels, progress: Any) -> Any:
+        return self._solve_in_parallel(_update_problem, state, inputs, y.problems(), progress)
+
+    def _solve_in_parallel(
+        self,
+        solve: Callable[..., Any],
+        state: ClassifierState,
+        inputs: Any,
+        targets: list[Array],
+        progress: Any,
+    ) -> ClassifierState:
+        """Solve the problems independently of one another, as one pass."""
+        problems = parallel_map(
+            solve,
+            list(zip(state.problems, targets, strict=True)),
+            n_jobs=self.n_jobs,
+            shared=(self._learner(), inputs),
+        )
+        solved = ClassifierState(state.classes, tuple(problems))
+        progress.end_pass(lambda: self._reconstruction(solved))
+        return solved
+
+    def _attributes(self, state: ClassifierState) -> dict[str, Any]:
+        return {"classes_": state.classes, **self._problem_attributes(state.problems)}
+
+
+def _train_problem(learner: BinaryLearner, inputs: Any, state: Any, t: Array) -> Any:
+    return learner.train(state, inputs, t, lambda make_state: False)
+
+
+def _update_problem(learner: BinaryLearner, inputs: Any, state: Any, t: Array) -> Any:
+    return learner.update(state, inputs, t)

@@ -1,0 +1,193 @@
+"""The template of the classifiers, on the smallest model that honours its contract."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import ndtr
+from sklearn import config_context
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skvbgp.base import VariationalClassifier, fit_method
+
+
+@dataclass(frozen=True)
+class RidgeLearner:
+    """Least squares of t on [X, 1]: the state is the Gram matrix and the cross-products."""
+
+    n_passes: int
+
+    def max_passes(self, n):
+        return self.n_passes
+
+    def start(self, inputs, t, seed, before):
+        p = inputs.shape[1] + 1
+        return (np.eye(p), np.zeros(p)) if before is None else before
+
+    def train(self, state, inputs, t, end_pass):
+        solved = self.update(state, inputs, t)
+        for _ in range(self.n_passes):
+            if end_pass(lambda: solved):
+                break
+        return solved
+
+    def update(self, state, inputs, t):
+        A = np.column_stack([inputs, np.ones(len(inputs))])
+        return state[0] + A.T @ A, state[1] + A.T @ t
+
+    def decision(self, state, inputs):
+        weights = np.linalg.solve(*state)
+        return 2.0 * (inputs @ weights[:-1] + weights[-1])
+
+
+class Ridge(VariationalClassifier):
+    _parameter_constraints: dict = {"n_passes": [int]}
+
+    def __init__(self, n_passes=2, *, warm_start=False, random_state=None, n_jobs=None):
+        self.n_passes = n_passes
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _learner(self):
+        return RidgeLearner(self.n_passes)
+
+    def _problem_attributes(self, problems):
+        return {"n_problems_": len(problems)}
+
+
+class Imputing(Ridge):
+    """Admits missing entries and takes a further argument, as a subclass of the package may."""
+
+    _all_finite = "allow-nan"
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _inputs(self, X, fill=None):
+        return np.where(np.isnan(X), 0.0 if fill is None else fill, X)
+
+    @fit_method
+    def fit(self, X, y, fill=None):
+        return self._fit(X, y, fill=fill)
+
+    @fit_method
+    def partial_fit(self, X, y, classes=None, fill=None):
+        return self._partial_fit(X, y, classes=classes, fill=fill)
+
+    def predict_proba(self, X, fill=None):
+        return self._probabilities(self._decisions(X, fill=fill))
+
+
+@pytest.fixture
+def data(rng):
+    y = rng.choice(["a", "b", "c"], 90)
+    centres = {"a": [3.0, 0.0], "b": [0.0, 3.0], "c": [-3.0, -3.0]}
+    return np.array([centres[label] for label in y]) + rng.standard_normal((90, 2)), y
+
+
+@parametrize_with_checks([Ridge(), Imputing()], xfail_strict=True)
+def test_contract(estimator, check):
+    check(estimator)
+
+
+def test_two_classes(data):
+    X, y = data
+    X, y = X[y != "c"], y[y != "c"]
+    model = Ridge().fit(X, y)
+    decision, probabilities = model.decision_function(X), model.predict_proba(X)
+    assert model.n_problems_ == 1
+    assert_array_equal(model.classes_, ["a", "b"])
+    assert_allclose(probabilities, np.column_stack([ndtr(-decision), ndtr(decision)]), rtol=1e-12)
+    assert_array_equal(model.predict(X), np.where(decision > 0.0, "b", "a"))
+    assert model.score(X, y) > 0.95
+
+
+def test_more_classes_are_one_versus_the_rest(data):
+    X, y = data
+    model = Ridge().fit(X, y)
+    decision = model.decision_function(X)
+    assert model.n_problems_ == 3
+    for k, label in enumerate("abc"):
+        one = Ridge().fit(X, y == label)
+        assert_allclose(decision[:, k], one.decision_function(X), rtol=1e-12)
+    expected = ndtr(decision) / ndtr(decision).sum(axis=1, keepdims=True)
+    assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
+    assert_array_equal(model.predict(X), model.classes_[np.argmax(expected, axis=1)])
+
+
+def test_probabilities_far_from_every_class():
+    far = VariationalClassifier._probabilities(np.array([[-60.0, -50.0, -70.0]]))
+    assert_allclose(far, [[0.0, 1.0, 0.0]], atol=1e-200)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_a_stream_equals_one_fit(data, n_jobs):
+    X, y = data
+    model = Ridge(n_jobs=n_jobs)
+    order = np.argsort(y)  # each of the first chunks has one class
+    for rows in np.array_split(order, 9):
+        model.partial_fit(X[rows], y[rows], classes=["b", "a", "c"])
+    expected = Ridge().fit(X, y)
+    assert_allclose(model.decision_function(X), expected.decision_function(X), rtol=1e-10)
+
+
+def test_classes_are_declared_once(data):
+    X, y = data
+    with pytest.raises(ValueError, match="first call of partial_fit"):
+        Ridge().partial_fit(X, y)
+    model = Ridge().partial_fit(X[:5], y[:5], classes=["a", "b", "c"])
+    model.partial_fit(X[5:], y[5:])
+    before, state = dict(vars(model)), model._state
+    with pytest.raises(ValueError, match=r"classes are \['a', 'b', 'c'\]"):
+        model.partial_fit(X, y, classes=["a", "b"])
+    with pytest.raises(ValueError, match=r"labels \['d'\]"):
+        model.partial_fit(X[:1], ["d"])
+    assert vars(model) == before
+    assert model._state is state
+
+
+@pytest.mark.parametrize("labels", [np.ones(4), ["x"] * 4])
+def test_one_class(labels, rng):
+    X, model = rng.standard_normal((4, 2)), Ridge()
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X, labels)
+    with pytest.raises(ValueError, match="one class"):
+        model.partial_fit(X, labels, classes=labels)
+    assert vars(model) == before
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_warm_start_goes_on_with_the_same_classes(data):
+    X, y = data
+    model = Ridge(warm_start=True).fit(X, y).fit(X, y)
+    expected = Ridge().fit(np.concatenate([X, X]), np.concatenate([y, y]))
+    assert_allclose(model.decision_function(X), expected.decision_function(X), rtol=1e-10)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.fit(X, y == "a")
+
+
+def test_further_arguments_and_missing_entries(data):
+    X, y = data
+    X[3, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        Ridge().fit(X, y)
+    with pytest.raises(ValueError, match="infinity"):
+        Imputing().fit(np.where(np.isnan(X), np.inf, X), y)
+    model = Imputing().fit(X, y, fill=5.0).partial_fit(X, y, fill=5.0)
+    filled = Ridge().fit(np.nan_to_num(X, nan=5.0), y).partial_fit(np.nan_to_num(X, nan=5.0), y)
+    assert_allclose(model.decision_function(X[:3]), filled.decision_function(X[:3]), rtol=1e-12)
+    with config_context(enable_metadata_routing=True):
+        routed = Imputing().set_fit_request(fill=True).set_predict_proba_request(fill=True)
+        pipe = make_pipeline(StandardScaler(), routed).fit(X, y, fill=1.0)
+        inner = Imputing().fit(StandardScaler().fit_transform(X), y, fill=1.0)
+        expected = inner.predict_proba(StandardScaler().fit_transform(X), fill=1.0)
+        assert_allclose(pipe.predict_proba(X, fill=1.0), expected, rtol=1e-12)
