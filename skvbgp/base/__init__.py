@@ -10,6 +10,7 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
+from skvbgp.base._inducing import choose_inducing_inputs, subsample
 from skvbgp.base._regressor import VariationalRegressor
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "VariationalEstimator",
     "VariationalRegressor",
     "as_vector",
+    "choose_inducing_inputs",
     "fit_method",
     "in_tiles",
+    "subsample",
 ]

@@ -10,11 +10,10 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp.base import in_tiles
+from skvbgp.base import choose_inducing_inputs, in_tiles, subsample
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Prior
 from skvbgp.sgpr._data import Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
-from skvbgp.sgpr._initial import choose_inducing_inputs, subsample
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._prediction import GlobalPredictor
 from skvbgp.sgpr._start import StartingRegressor

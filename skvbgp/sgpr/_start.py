@@ -12,12 +12,18 @@ from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_vector
+from skvbgp.base import (
+    Interval,
+    StrOptions,
+    VariationalRegressor,
+    as_vector,
+    choose_inducing_inputs,
+    subsample,
+)
 from skvbgp.kernels import Kernel
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Target
 from skvbgp.sgpr._draws import ClosedForm
-from skvbgp.sgpr._initial import choose_inducing_inputs, subsample
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._state import State

@@ -5,39 +5,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp.sgpr import _initial
-from skvbgp.sgpr._initial import choose_inducing_inputs, fit_noise_to_blocks, subsample
+from skvbgp.sgpr._initial import fit_noise_to_blocks
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import NOISE_SCALE, small_problem
-
-
-def test_subsample(monkeypatch):
-    monkeypatch.setattr(_initial, "SUBSAMPLE", 10)
-    X = np.arange(30.0)[:, None]
-    assert_array_equal(subsample(X[:10], None), X[:10])  # few enough: no draw
-    sample = subsample(X, np.random.RandomState(0))
-    assert len(np.unique(sample)) == 10
-    assert np.isin(sample, X).all()
-
-
-def test_inducing_inputs_are_all_rows_if_these_are_few(rng):
-    X = rng.normal(size=(5, 2))
-    U = choose_inducing_inputs(np.concatenate([X, X]), 5, np.random.RandomState(0))
-    assert_array_equal(U, np.unique(X, axis=0))
-
-
-def test_inducing_inputs_cover_the_rows(rng):
-    """Closer to the rows than random rows are, distinct, and reproducible."""
-    X = rng.normal(size=(300, 2))
-    U = choose_inducing_inputs(X, 20, np.random.RandomState(0))
-    assert U.shape == (20, 2)
-    assert len(np.unique(U, axis=0)) == 20
-
-    def distance(U):
-        return np.mean(np.min(((X[:, None, :] - U) ** 2).sum(axis=2), axis=1))
-
-    assert distance(U) < distance(X[:20])
-    assert_array_equal(choose_inducing_inputs(X, 20, np.random.RandomState(0)), U)
 
 
 def block_evidence(problem, x, rows):

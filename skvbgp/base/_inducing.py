@@ -1,0 +1,28 @@
+"""Starting inducing inputs."""
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+
+#: Rows that starting values are computed from.
+SUBSAMPLE = 10_000
+
+
+def subsample(X: Array, rng: np.random.RandomState) -> Array:
+    """At most SUBSAMPLE random rows, as an array in memory."""
+    if len(X) <= SUBSAMPLE:
+        return np.asarray(X)
+    return np.asarray(X[np.sort(rng.choice(len(X), SUBSAMPLE, replace=False))])
+
+
+def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Array:
+    """m distinct inputs that cover the rows of X (scaled), or fewer if X has fewer.
+
+    All distinct rows if there are at most m of them, otherwise centres of a short k-means.
+    """
+    from sklearn.cluster import KMeans  # a tenth of a second that `import skvbgp` can do without
+
+    distinct = np.unique(X, axis=0)
+    if len(distinct) <= m:
+        return distinct
+    return KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng).fit(X).cluster_centers_

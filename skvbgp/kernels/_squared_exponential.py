@@ -1,0 +1,61 @@
+"""The squared-exponential family, whose expectations over Gaussian inputs have closed forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._compose import Product
+from skvbgp.kernels._constant import Constant
+from skvbgp.kernels._stationary import RBF
+
+
+@dataclass(frozen=True)
+class SquaredExponential:
+    """A kernel read as variance * exp(-sum_i (x_i - x'_i)^2 / l_i^2 / 2).
+
+    Attributes
+    ----------
+    variance : float
+    length_scale : ndarray of shape (d,)
+    factors : tuple of RBF and Constant
+        The kernel's own factors, in the order of its `theta`.
+    """
+
+    variance: float
+    length_scale: Array
+    factors: tuple[RBF | Constant, ...]
+
+    @classmethod
+    def of(cls, kernel: Kernel, n_features: int) -> SquaredExponential:
+        """Read a kernel of `n_features` inputs.
+
+        Raises
+        ------
+        ValueError
+            If it is not an `RBF` times, maybe, some `Constant` kernels.
+        """
+        factors = kernel.kernels if isinstance(kernel, Product) else (kernel,)
+        known = tuple(factor for factor in factors if isinstance(factor, RBF | Constant))
+        rbf = [factor for factor in known if isinstance(factor, RBF)]
+        if len(rbf) != 1 or len(known) < len(factors):
+            raise ValueError(
+                "Uncertain or missing inputs need a squared-exponential kernel, RBF() or "
+                f"Constant() * RBF(); got {kernel!r}."
+            )
+        length_scale = np.broadcast_to(np.asarray(rbf[0].length_scale), (n_features,))
+        variance = float(np.prod([c.value for c in known if isinstance(c, Constant)]))
+        return cls(variance, length_scale, known)
+
+    def dtheta(self, dlog_variance: float, dlog_length_scale: Array) -> Array:
+        """Gradient in the kernel's `theta`, from those in log variance and log l (d,)."""
+        return np.concatenate(
+            [
+                factor._dtheta(length_scale=dlog_length_scale)
+                if isinstance(factor, RBF)
+                else factor._dtheta(value=dlog_variance)
+                for factor in self.factors
+            ]
+        )
