@@ -1,4 +1,4 @@
-"""Running location and scale of data that arrive in chunks, safe from overflow."""
+"""Location and scale of data that may arrive in chunks, and the frames they give."""
 
 from __future__ import annotations
 
@@ -64,3 +64,37 @@ class RunningScale:
         """The standard deviation, or 1 where a column is constant up to rounding."""
         rounding = 10.0 * np.finfo(float).eps * np.abs(self.mean)
         return np.where(self.std > rounding, self.std, 1.0)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Scaled coordinates (x - offset) / scale, in which a model is defined."""
+
+    offset: Array  # (d,)
+    scale: Array  # (d,)
+
+    @classmethod
+    def of(cls, X: Array) -> Coordinates:
+        """Origin and units of the rows of X."""
+        summary = RunningScale.of(X)
+        return cls(summary.mean, summary.unit)
+
+    def scaled(self, X: Array) -> Array:
+        return (X - self.offset) / self.scale
+
+    def original(self, X: Array) -> Array:
+        return X * self.scale + self.offset
+
+
+@dataclass(frozen=True)
+class Target:
+    """Affine map between y and the scaled target."""
+
+    mean: float
+    unit: float
+
+    def scaled(self, y: Array) -> Array:
+        return (y - self.mean) / self.unit
+
+    def original(self, y: Array) -> Array:
+        return y * self.unit + self.mean

@@ -28,10 +28,10 @@ def centred(X: Array, Z: Array | None) -> tuple[Array, Array]:
 
 def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
     """Return k(|a_i - b_j|^2), of shape (n, m), where `k` may overwrite its argument."""
-    left, right = _factors(A, B)
+    left, right = factors(A, B)
     K = np.empty((len(A), len(B)))
-    for rows in _row_blocks(*K.shape):
-        K[rows] = k(_squared_distances(left[rows], right))
+    for rows in row_blocks(*K.shape):
+        K[rows] = k(squared_distances(left[rows], right))
     return K
 
 
@@ -48,10 +48,10 @@ def radial_vjp(
     hyperparameter, if it has one; it may overwrite both arguments. With `W` the cotangent of r^2,
     dA_i = 2 sum_j W_ij (a_i - b_j) and dB_j = 2 sum_i W_ij (b_j - a_i), as matrix products.
     """
-    left, right = _factors(A, B)
+    left, right = factors(A, B)
     dA, dB, dshape = np.empty_like(A), np.zeros_like(B), 0.0
-    for rows in _row_blocks(*K.shape):
-        r2 = _squared_distances(left[rows], right)
+    for rows in row_blocks(*K.shape):
+        r2 = squared_distances(left[rows], right)
         W, dshape_rows = log_k_vjp(r2, dK[rows] * K[rows])
         dA[rows] = 2.0 * (W.sum(axis=1)[:, None] * A[rows] - W @ B)
         dB += 2.0 * (W.sum(axis=0)[:, None] * B - W.T @ A[rows])
@@ -59,13 +59,13 @@ def radial_vjp(
     return dA, dB, dshape
 
 
-def _row_blocks(n: int, m: int) -> Iterator[slice]:
+def row_blocks(n: int, m: int) -> Iterator[slice]:
     """Cut the rows of an (n, m) array into blocks small enough for the cache."""
     step = max(_MIN_ROWS, _BLOCK // max(1, m))
     return (slice(start, start + step) for start in range(0, n, step))
 
 
-def _factors(A: Array, B: Array) -> tuple[Array, Array]:
+def factors(A: Array, B: Array) -> tuple[Array, Array]:
     """Return [|a|^2, 1, a], (n, d + 2), and [1, |b|^2, -2 b], (m, d + 2).
 
     Their product is the matrix of |a_i|^2 + |b_j|^2 - 2 a_i . b_j = |a_i - b_j|^2.
@@ -77,7 +77,7 @@ def _factors(A: Array, B: Array) -> tuple[Array, Array]:
     return left, right
 
 
-def _squared_distances(left: Array, right: Array) -> Array:
+def squared_distances(left: Array, right: Array) -> Array:
     """Return the (n, m) matrix of |a_i - b_j|^2 from its two factors.
 
     Where the three terms cancel the distance is computed again from the differences, so that every

@@ -21,8 +21,9 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
 from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
 from skvbgp._core.parallel import concurrently, thread_map
+from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
-from skvbgp.sgpr._data import Coordinates, Rows
+from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._groups import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
 from skvbgp.sgpr._noise import NoiseGradients, ResidualNoise, WhiteNoise
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.partition import Partition, balanced_partition, group_rows
-from skvbgp._core.scaling import RunningScale
+from skvbgp._core.scaling import Coordinates, Target
 
 #: Which rows belong to a group.
 RowIndex = slice | NDArray[np.intp]
@@ -25,40 +25,6 @@ class Rows:
 
     X: Array  # (n, d) scaled coordinates
     y: Array  # (n,) scaled
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """Scaled coordinates (x - offset) / scale, in which the model is defined."""
-
-    offset: Array  # (d,)
-    scale: Array  # (d,)
-
-    @classmethod
-    def of(cls, X: Array) -> Coordinates:
-        """Origin and units of the rows of X."""
-        summary = RunningScale.of(X)
-        return cls(summary.mean, summary.unit)
-
-    def scaled(self, X: Array) -> Array:
-        return (X - self.offset) / self.scale
-
-    def original(self, X: Array) -> Array:
-        return X * self.scale + self.offset
-
-
-@dataclass(frozen=True)
-class Target:
-    """Affine map between y and the scaled target."""
-
-    mean: float
-    unit: float
-
-    def scaled(self, y: Array) -> Array:
-        return (y - self.mean) / self.unit
-
-    def original(self, y: Array) -> Array:
-        return y * self.unit + self.mean
 
 
 @dataclass(frozen=True)

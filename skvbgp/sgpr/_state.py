@@ -11,10 +11,9 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.partition import Partition
-from skvbgp._core.scaling import RunningScale
+from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.sgpr._bound import Model, Prior
-from skvbgp.sgpr._data import Target
 from skvbgp.sgpr._draws import DrawRule
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise

@@ -11,11 +11,12 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import concurrently, parallel_map, spawn_seeds
+from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.sgpr._bound import Evaluation, Model, Prior
-from skvbgp.sgpr._data import Coordinates, Data, RowIndex, Target
+from skvbgp.sgpr._data import Data, RowIndex
 from skvbgp.sgpr._draws import DrawRule
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
