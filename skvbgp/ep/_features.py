@@ -1,0 +1,213 @@
+r"""The sparse prior of f at the rows of the data, and its vector-Jacobian product.
+
+With K_uu = L L' and whitened inducing outputs v, a row's latent value is f_i = a_i' v + e_i plus
+a residual that only the trace correction sees:
+
+    A = E[K_fu] L^-T (n, m),    noise_i = Var(e_i),    residual_i.
+
+For "dtc", noise_i = E[q_ii] - |a_i|^2 is Lambda_ii of (S.35), 0 for a certain input, and the
+residual E[k_ii] - E[q_ii]; for "fitc", all of E[k_ii] - |a_i|^2 is noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.parallel import thread_map
+from skvbgp.ep._inputs import Inputs
+from skvbgp.ep.expectations import Psi2, psi1, psi1_vjp
+from skvbgp.kernels import Kernel, SquaredExponential
+
+#: Rows that one thread works on at a time.
+TILE_ROWS = 1024
+
+
+def tiles(n: int) -> list[slice]:
+    """Every one of n rows once."""
+    return [slice(start, min(start + TILE_ROWS, n)) for start in range(0, n, TILE_ROWS)]
+
+
+class InducingPrior:
+    """Kernel and inducing inputs Z (m, d), with what the rows share."""
+
+    def __init__(self, kernel: Kernel, Z: Array) -> None:
+        self.kernel, self.Z = kernel, Z
+        self.K_uu = kernel(Z)  # (m, m)
+        self.L_inv = tril_inverse(jittered_cholesky(self.K_uu, "covariance of inducing outputs"))
+
+    @cached_property
+    def K_inv(self) -> Array:
+        """(m, m)."""
+        return np.asarray(self.L_inv.T @ self.L_inv)
+
+    @cached_property
+    def se(self) -> SquaredExponential:
+        """The kernel as uncertain inputs need it."""
+        return SquaredExponential.of(self.kernel, self.Z.shape[1])
+
+
+class RowGradients(NamedTuple):
+    """What a tile of rows adds to the gradients."""
+
+    theta: Array  # (p,)
+    Z: Array  # (m, d)
+    mean: Array  # (n, d)
+    variance: Array  # (n, d)
+    LtdL: Array  # (m, m)
+    d_K_inv: Array | float  # (m, m)
+
+
+class RowFeatures:
+    """Features A (n, m), noise (n,) and residual (n,) of some rows."""
+
+    def __init__(self, inducing: InducingPrior, inputs: Inputs, approximation: str) -> None:
+        self._inducing, self._inputs = inducing, inputs
+        self._fitc = approximation == "fitc"
+        self._K_fu = self._cross_covariance()  # (n, m)
+        self.A = self._K_fu @ inducing.L_inv.T
+        explained = np.einsum("nm,nm->n", self.A, self.A)  # |a_i|^2
+        total = inducing.kernel.diag(inputs.mean)  # E[k_ii]
+        if self._fitc:
+            in_model = total
+        else:
+            in_model = explained.copy()  # E[q_ii]
+            if inputs.uncertain.any():
+                in_model[inputs.uncertain] = self._psi2.quadratic_forms(inducing.K_inv)
+        self.noise = np.maximum(in_model - explained, 0.0)
+        self.residual = np.maximum(total - in_model, 0.0)
+
+    @cached_property
+    def _blurred(self) -> Inputs:
+        """The uncertain rows."""
+        return self._inputs.rows(self._inputs.uncertain)
+
+    @cached_property
+    def _psi2(self) -> Psi2:
+        """Psi2 of the uncertain rows."""
+        rows, se = self._blurred, self._inducing.se
+        return Psi2(rows.mean, rows.variance, self._inducing.Z, se.variance, se.length_scale)
+
+    def _cross_covariance(self) -> Array:
+        """E[K_fu]: Psi1 in the uncertain rows."""
+        kernel, Z = self._inducing.kernel, self._inducing.Z
+        mean, uncertain = self._inputs.mean, self._inputs.uncertain
+        if not uncertain.any():
+            return kernel(mean, Z)
+        rows, se = self._blurred, self._inducing.se
+        K_fu = np.empty((len(mean), len(Z)))
+        K_fu[~uncertain] = kernel(mean[~uncertain], Z)
+        K_fu[uncertain] = psi1(rows.mean, rows.variance, Z, se.variance, se.length_scale)
+        return K_fu
+
+    def moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """Mean and variance (n,) of f under v ~ N(mean, covariance), residual included.
+
+        For "dtc", where a new row has the exact conditional given u.
+        """
+        uncertain = self._inputs.uncertain
+        first = self.A @ mean  # (n,)
+        variance = self.residual + np.einsum("nm,nm->n", self.A @ covariance, self.A)
+        if uncertain.any():
+            L_inv = self._inducing.L_inv
+            second = self._psi2.quadratic_forms(
+                L_inv.T @ (covariance + np.outer(mean, mean)) @ L_inv
+            )
+            variance[uncertain] = self.residual[uncertain] + second - first[uncertain] ** 2
+        return first, np.maximum(variance, 0.0)
+
+    def vjp(self, d_A: Array, d_noise: Array, d_residual: Array) -> RowGradients:
+        """Gradients from the cotangents of A (n, m), noise (n,) and residual (n,)."""
+        inducing, uncertain = self._inducing, self._inputs.uncertain
+        kernel, mean = inducing.kernel, self._inputs.mean
+        # total = E[k_ii] and expected = E[q_ii], where that is not |a_i|^2
+        d_total, d_expected = d_residual, d_noise - d_residual
+        if self._fitc:
+            d_total, d_expected = d_noise, np.zeros_like(d_noise)
+        d_explained = np.where(uncertain, 0.0, d_expected) - d_noise
+        d_A = d_A + 2.0 * d_explained[:, None] * self.A
+        d_K_fu = d_A @ inducing.L_inv
+
+        theta, d_mean = kernel.vjp_diag(mean, d_total)
+        d_theta, d_mean[~uncertain], d_Z = kernel.vjp(
+            mean[~uncertain], inducing.Z, self._K_fu[~uncertain], d_K_fu[~uncertain]
+        )
+        theta = theta + d_theta
+        d_variance, d_K_inv = np.zeros_like(d_mean), np.zeros_like(inducing.K_uu)
+        for part in self._expectation_gradients(d_K_fu, d_expected) if uncertain.any() else []:
+            theta += inducing.se.dtheta(part.log_variance, part.log_length_scale)
+            d_mean[uncertain] += part.mu
+            d_variance[uncertain] += part.s
+            d_Z += part.Z
+        if uncertain.any() and not self._fitc:
+            d_K_inv = self._psi2.weighted_sum(d_expected[uncertain])
+        return RowGradients(theta, d_Z, d_mean, d_variance, -(d_A.T @ self.A), d_K_inv)
+
+    def _expectation_gradients(
+        self, d_K_fu: Array, d_expected: Array
+    ) -> list[ExpectationGradients]:
+        """Gradients through Psi1 and Psi2 of the uncertain rows."""
+        rows, uncertain = self._blurred, self._inputs.uncertain
+        Z, length_scale = self._inducing.Z, self._inducing.se.length_scale
+        parts = [
+            psi1_vjp(
+                rows.mean, rows.variance, Z, length_scale, self._K_fu[uncertain], d_K_fu[uncertain]
+            )
+        ]
+        if not self._fitc:
+            parts.append(self._psi2.vjp(d_expected[uncertain], self._inducing.K_inv))
+        return parts
+
+
+class PriorGradients(NamedTuple):
+    """Gradients in the kernel's theta, the inducing inputs and the moments of the inputs."""
+
+    theta: Array  # (p,)
+    Z: Array  # (m, d)
+    mean: Array  # (n, d)
+    variance: Array  # (n, d)
+
+
+class SparsePrior:
+    """Features A (n, m), noise (n,) and residual (n,) of all rows.
+
+    Parameters
+    ----------
+    inducing : InducingPrior
+    inputs : Inputs
+    approximation : {"dtc", "fitc"}
+    """
+
+    def __init__(self, inducing: InducingPrior, inputs: Inputs, approximation: str) -> None:
+        self.inducing = inducing
+        self._slices = tiles(len(inputs))
+        self._tiles = thread_map(
+            lambda rows: RowFeatures(inducing, inputs.rows(rows), approximation),
+            [(rows,) for rows in self._slices],
+        )
+        self.A = np.concatenate([tile.A for tile in self._tiles])
+        self.noise = np.concatenate([tile.noise for tile in self._tiles])
+        self.residual = np.concatenate([tile.residual for tile in self._tiles])
+
+    def vjp(
+        self, d_A: Callable[[slice], Array], d_noise: Array, d_residual: Array
+    ) -> PriorGradients:
+        """Gradients from the cotangents of A, given tile by tile, noise (n,) and residual (n,)."""
+        parts = thread_map(
+            lambda tile, rows: tile.vjp(d_A(rows), d_noise[rows], d_residual[rows]),
+            zip(self._tiles, self._slices, strict=True),
+        )
+        inducing = self.inducing
+        d_K_uu = cholesky_vjp(sum(part.LtdL for part in parts), inducing.L_inv)
+        d_K_uu -= inducing.K_inv @ sum(part.d_K_inv for part in parts) @ inducing.K_inv
+        theta, d_Z, _ = inducing.kernel.vjp(inducing.Z, None, inducing.K_uu, d_K_uu)
+        return PriorGradients(
+            theta + sum(part.theta for part in parts),
+            d_Z + sum(part.Z for part in parts),
+            np.concatenate([part.mean for part in parts]),
+            np.concatenate([part.variance for part in parts]),
+        )

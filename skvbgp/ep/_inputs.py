@@ -1,0 +1,121 @@
+"""Rows of inputs whose entries may be uncertain or missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import RunningScale
+from skvbgp.ep._missing import ColumnGaussian
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """q(x_i) = N(mean_i, diag(variance_i)).
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n, d)
+        NaN where an entry is missing, until `InputModel.completed`.
+    variance : ndarray of shape (n, d)
+        0 where an entry is certain.
+    """
+
+    mean: Array
+    variance: Array
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @cached_property
+    def uncertain(self) -> Array:
+        """Whether a row has an uncertain entry, (n,)."""
+        return np.any(self.variance > 0.0, axis=1)
+
+    def rows(self, index: slice | Array) -> Inputs:
+        return Inputs(self.mean[index], self.variance[index])
+
+    def followed_by(self, other: Inputs) -> Inputs:
+        return Inputs(
+            np.concatenate([self.mean, other.mean]), np.concatenate([self.variance, other.variance])
+        )
+
+
+@dataclass(frozen=True)
+class InputModel:
+    """What a missing entry may be, and in which units.
+
+    A missing entry has the joint Gaussian's conditional mean m and variance v given the seen
+    entries of its row. Training refines them to N(m + shift sqrt(v), exp(log_spread) v), with
+    one shift and one spread for a column, which also hold for new rows.
+
+    Attributes
+    ----------
+    seen : ndarray of shape (n_features,)
+        Columns with at least one entry; the others are left out of the model.
+    offset, unit : ndarray of shape (d,)
+        Location and spread of the columns that are seen.
+    gaussian : ColumnGaussian
+        Of the columns in these units.
+    shift, log_spread : ndarray of shape (d,)
+    """
+
+    seen: Array
+    offset: Array
+    unit: Array
+    gaussian: ColumnGaussian
+    shift: Array
+    log_spread: Array
+
+    @classmethod
+    def of(cls, X: Array) -> InputModel:
+        """Learn from rows (n, n_features) with missing entries."""
+        seen = ~np.isnan(X).all(axis=0)
+        columns = [RunningScale.of(x[~np.isnan(x), None]) for x in X[:, seen].T]
+        offset = np.array([column.mean[0] for column in columns])
+        unit = np.array([column.unit[0] for column in columns])
+        gaussian = ColumnGaussian.fit((X[:, seen] - offset) / unit)
+        return cls(seen, offset, unit, gaussian, np.zeros(len(unit)), np.zeros(len(unit)))
+
+    def conditional(self, inputs: Inputs) -> Inputs:
+        """Rows over the columns seen, missing entries as the joint Gaussian has them."""
+        X, variance = inputs.mean[:, self.seen], inputs.variance[:, self.seen]
+        missing = np.isnan(X)
+        if not missing.any():
+            return Inputs(X, variance)
+        mean, conditional = self.gaussian.moments((X - self.offset) / self.unit)
+        return Inputs(
+            np.where(missing, self.offset + self.unit * mean, X),
+            np.where(missing, self.unit**2 * conditional, variance),
+        )
+
+    def refined(self, conditional: Inputs, missing: Array) -> Inputs:
+        """The same with the shift and the spread that training has found."""
+        v = np.where(missing, conditional.variance, 0.0)
+        return Inputs(
+            conditional.mean + self.shift * np.sqrt(v),
+            conditional.variance + np.expm1(self.log_spread) * v,
+        )
+
+    def completed(self, inputs: Inputs) -> Inputs:
+        """Rows over the columns seen, without missing entries."""
+        return self.refined(self.conditional(inputs), np.isnan(inputs.mean[:, self.seen]))
+
+    def with_refinement(self, shift: Array, log_spread: Array) -> InputModel:
+        return replace(self, shift=shift, log_spread=log_spread)
+
+    def kl(self, n_missing: Array) -> tuple[float, Array, Array]:
+        """KL of the missing entries, counted by column (d,), to their conditional Gaussians.
+
+        Also its gradients in the shift and in the log spread.
+        """
+        spread = np.exp(self.log_spread)
+        terms = spread + self.shift**2 - 1.0 - self.log_spread
+        return (
+            0.5 * float(n_missing @ terms),
+            n_missing * self.shift,
+            0.5 * n_missing * (spread - 1.0),
+        )

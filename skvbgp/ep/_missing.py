@@ -1,0 +1,92 @@
+r"""A joint Gaussian of the columns, which turns missing entries into Gaussian inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+
+#: Passes of EM, and the change of a correlation below which it ends.
+_MAX_ITER = 100
+_TOL = 1e-4
+#: Numbers in the covariances of the rows of a tile.
+_TILE = 2**20
+
+
+@dataclass(frozen=True)
+class ColumnGaussian:
+    """x ~ N(mean, covariance), for columns of about zero mean and unit variance.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (d,)
+    covariance : ndarray of shape (d, d)
+    """
+
+    mean: Array
+    covariance: Array
+
+    @classmethod
+    def fit(cls, X: Array) -> ColumnGaussian:
+        """EM from rows (n, d) whose missing entries are NaN, with a little shrinkage.
+
+        The covariance is the posterior mode under d imagined rows of independent columns
+        with unit variance, so that it is positive definite for any data.
+        """
+        n, d = X.shape
+        prior = d * np.eye(d)
+        gaussian = cls(np.zeros(d), np.eye(d))
+        for _ in range(_MAX_ITER if np.isnan(X).any() else 1):
+            filled, spread = X, np.zeros((d, d))
+            if np.isnan(X).any():
+                filled, spread = gaussian._completed(X)
+            mean = filled.mean(axis=0)
+            centred = filled - mean
+            covariance = (centred.T @ centred + spread + prior) / (n + d)
+            change = np.max(np.abs(covariance - gaussian.covariance))
+            gaussian = cls(mean, covariance)
+            if change < _TOL:
+                break
+        return gaussian
+
+    def conditional(self, X: Array) -> tuple[Array, Array]:
+        """Means and covariances, (n, d) and (n, d, d), of rows given their entries that are seen.
+
+        An entry that is seen has its own value and no variance.
+        """
+        missing = np.isnan(X)
+        seen = ~missing
+        pairs = seen[:, :, None] & seen[:, None, :]  # (n, d, d)
+        padded = np.where(pairs, self.covariance, 0.0)
+        padded[missing[:, :, None] & np.eye(X.shape[1], dtype=bool)] = 1.0
+        inverse = np.linalg.inv(padded) * pairs  # of the block that is seen, 0 elsewhere
+        weights = self.covariance @ inverse  # (n, d, d)
+        deviation = np.where(missing, 0.0, X - self.mean)
+        mean = np.where(missing, self.mean + np.einsum("njk,nk->nj", weights, deviation), X)
+        both = missing[:, :, None] & missing[:, None, :]
+        return mean, (self.covariance - weights @ self.covariance) * both
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Means and variances, each (n, d), of rows given their entries that are seen."""
+        mean, variance = X.copy(), np.zeros_like(X)
+        for rows in _incomplete_tiles(X):
+            mean[rows], covariance = self.conditional(X[rows])
+            variance[rows] = np.einsum("njj->nj", covariance)
+        return mean, np.maximum(variance, 0.0)
+
+    def _completed(self, X: Array) -> tuple[Array, Array]:
+        """Rows with conditional means, and the sum of their conditional covariances."""
+        mean, total = X.copy(), np.zeros_like(self.covariance)
+        for rows in _incomplete_tiles(X):
+            mean[rows], covariance = self.conditional(X[rows])
+            total += covariance.sum(axis=0)
+        return mean, total
+
+
+def _incomplete_tiles(X: Array) -> list[Array]:
+    """Indices of the rows with missing entries, in tiles."""
+    rows = np.flatnonzero(np.isnan(X).any(axis=1))
+    step = max(1, _TILE // X.shape[1] ** 2)
+    return [rows[start : start + step] for start in range(0, len(rows), step)]

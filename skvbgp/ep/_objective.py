@@ -1,0 +1,175 @@
+r"""The log evidence as a function of hyperparameters, inducing inputs and missing entries.
+
+EP's evidence is stationary in the sites, so its gradient is that for fixed sites. The trace
+correction -1/2 sum_i tau_i residual_i is not: the objective has constant weights in the place
+of tau, which the rounds of training bring up to date, see :ref:`ep-training`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.ep._features import InducingPrior, SparsePrior
+from skvbgp.ep._inputs import InputModel, Inputs
+from skvbgp.ep._schedules import Schedule
+from skvbgp.ep._sites import Fixpoint, Sites
+from skvbgp.ep._start import ScalePrior
+from skvbgp.kernels import Kernel
+
+#: Range of the logarithm of the spread of missing entries.
+_LOG_SPREAD_LIMIT = 5.0
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the log evidence is maximised over."""
+
+    kernel: Kernel
+    Z: Array  # (m, d) inducing inputs
+    columns: InputModel
+
+    @property
+    def n_theta(self) -> int:
+        return len(self.kernel.hyperparameters)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data and settings of one training."""
+
+    t: Array  # (n,) labels, -1 or 1
+    conditional: Inputs  # (n, d) missing entries as the joint Gaussian has them
+    missing: Array  # (n, d)
+    approximation: str
+    schedule: Schedule
+    hyperprior: ScalePrior | None
+
+    def prior(self, p: Parameters) -> SparsePrior:
+        """The sparse prior of f at the rows."""
+        inputs = p.columns.refined(self.conditional, self.missing)
+        return SparsePrior(InducingPrior(p.kernel, p.Z), inputs, self.approximation)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Parameters with converged sites."""
+
+    parameters: Parameters
+    prior: SparsePrior
+    fixpoint: Fixpoint
+
+    @property
+    def latent_precision(self) -> Array:
+        """Site precision of f itself, which has the noise on top of g, (n,)."""
+        tau = self.fixpoint.posterior.sites.tau
+        return tau / (1.0 - tau * self.prior.noise)
+
+    @property
+    def log_evidence(self) -> float:
+        """With the trace correction, the corrected (S.21)."""
+        correction = -0.5 * float(self.latent_precision @ self.prior.residual)
+        return self.fixpoint.log_evidence + correction
+
+
+def solve(problem: Problem, p: Parameters, sites: Sites, tol: float) -> Solution:
+    """Run EP from some sites."""
+    prior = problem.prior(p)
+    return Solution(p, prior, problem.schedule.run(problem.t, prior, sites, tol))
+
+
+class Objective:
+    """x -> (value, gradient) for L-BFGS.
+
+    x holds the kernel's theta and, if they are to be learned, the inducing inputs in units
+    of the inputs' spread and the shift and log spread of the missing entries.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Parameters
+    weights : ndarray of shape (n,)
+        Weights of the residuals in the trace correction.
+    sites : Sites
+        Where EP starts; each evaluation goes on from the sites of the one before.
+    learn_inducing : bool
+    tol : float
+        Of EP.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        start: Parameters,
+        weights: Array,
+        sites: Sites,
+        *,
+        learn_inducing: bool,
+        tol: float,
+    ) -> None:
+        self._problem, self._start, self._weights = problem, start, weights
+        self._learn_inducing, self._tol = learn_inducing, tol
+        self._refine = bool(problem.missing.any())
+        self._n_missing = problem.missing.sum(axis=0)  # (d,)
+        self.sites = sites
+
+    @property
+    def x(self) -> Array:
+        """The start as a flat vector."""
+        p = self._start
+        parts = [p.kernel.theta]
+        if self._learn_inducing:
+            parts.append(np.ravel((p.Z - p.columns.offset) / p.columns.unit))
+        if self._refine:
+            parts += [p.columns.shift, p.columns.log_spread]
+        return np.concatenate(parts)
+
+    @property
+    def bounds(self) -> Array:
+        """(len(x), 2)."""
+        p = self._start
+        parts = [p.kernel.bounds]
+        d = len(p.columns.unit)
+        if self._learn_inducing:
+            parts.append(np.full((p.Z.size, 2), [-np.inf, np.inf]))
+        if self._refine:
+            parts.append(np.full((d, 2), [-np.inf, np.inf]))
+            parts.append(np.full((d, 2), [-_LOG_SPREAD_LIMIT, _LOG_SPREAD_LIMIT]))
+        return np.concatenate(parts)
+
+    def parameters(self, x: Array) -> Parameters:
+        p, d = self._start, len(self._start.columns.unit)
+        theta, rest = np.split(x, [p.n_theta])
+        p = replace(p, kernel=p.kernel.with_theta(theta))
+        if self._learn_inducing:
+            U, rest = np.split(rest, [p.Z.size])
+            p = replace(p, Z=p.columns.offset + p.columns.unit * U.reshape(p.Z.shape))
+        if self._refine:
+            p = replace(p, columns=p.columns.with_refinement(rest[:d], rest[d:]))
+        return p
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        problem, p = self._problem, self.parameters(x)
+        solution = solve(problem, p, self.sites, self._tol)
+        prior, fixpoint = solution.prior, solution.fixpoint
+        self.sites = fixpoint.posterior.sites
+        value = fixpoint.log_evidence - 0.5 * float(self._weights @ prior.residual)
+        g = prior.vjp(fixpoint.d_features, fixpoint.d_noise, -0.5 * self._weights)
+        theta = g.theta
+        if problem.hyperprior is not None:
+            log_density, d_theta = problem.hyperprior.log_density(p.kernel.theta)
+            value, theta = value + log_density, theta + d_theta
+        gradient = [theta]
+        if self._learn_inducing:
+            gradient.append(np.ravel(g.Z * p.columns.unit))
+        if self._refine:
+            kl, kl_shift, kl_spread = p.columns.kl(self._n_missing)
+            v = np.where(problem.missing, problem.conditional.variance, 0.0)
+            value -= kl
+            gradient.append(np.sum(g.mean * np.sqrt(v), axis=0) - kl_shift)
+            gradient.append(
+                np.sum(g.variance * v, axis=0) * np.exp(p.columns.log_spread) - kl_spread
+            )
+        return value, np.concatenate(gradient)

@@ -1,0 +1,184 @@
+r"""Expectation propagation over the whitened inducing outputs.
+
+With K_uu = L L' and u = L v, the prior of v is standard normal and a row of the data sees
+
+    g_i = a_i' v,    f_i = g_i + e_i,    e_i ~ N(0, lambda_i),    p(y_i | f_i) = Phi(y_i f_i),
+
+where a_i is the i-th row of A = K_fu L^-T (n, m). Integrating e_i out leaves a probit likelihood
+of g_i with noise 1 + lambda_i; its Gaussian sites exp(nu_i g_i - tau_i g_i^2 / 2) carry the same
+information as the sites of f_i, see :ref:`ep-sites`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.parallel import thread_map
+from skvbgp.ep._features import SparsePrior, tiles
+from skvbgp.ep._probit import ProbitMoments, probit_moments
+
+#: The share of a row's information that its own site may hold, below 1 for rounding's sake.
+_MAX_SHARE = 1.0 - 1e-12
+#: Factor of the step where the sites oscillate.
+_BACK_OFF = 0.7
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Natural parameters of the sites of g, each (n,)."""
+
+    tau: Array
+    nu: Array
+
+    @classmethod
+    def vague(cls, n: int) -> Sites:
+        """Sites that carry no information."""
+        return cls(np.zeros(n), np.zeros(n))
+
+    def towards(self, other: Sites, step: float) -> Sites:
+        """A convex combination: self for step 0, other for step 1."""
+        return Sites(
+            self.tau + step * (other.tau - self.tau), self.nu + step * (other.nu - self.nu)
+        )
+
+    def distance(self, other: Sites) -> float:
+        """Largest change of a parameter, relative to the size of the largest shift."""
+        change = max(np.max(np.abs(self.tau - other.tau)), np.max(np.abs(self.nu - other.nu)))
+        return float(change / (1.0 + np.max(np.abs(self.nu))))
+
+
+class Posterior:
+    """q(v) = N(m, V) and its marginals for features A and sites.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, m)
+    sites : Sites
+    """
+
+    def __init__(self, A: Array, sites: Sites) -> None:
+        self.A, self.sites = A, sites
+        self._tiles = [(rows,) for rows in tiles(len(A))]
+        self.shift = A.T @ sites.nu  # (m,)
+        P = sum(thread_map(self._information, self._tiles))  # (m, m)
+        P.flat[:: len(P) + 1] += 1.0
+        self.factor = cholesky(P, "precision of the inducing outputs")
+        self.factor_inv = tril_inverse(self.factor)
+        self.mean = self.factor_inv.T @ (self.factor_inv @ self.shift)  # (m,)
+
+    def _information(self, rows: slice) -> Array:
+        weighted = np.sqrt(self.sites.tau[rows, None]) * self.A[rows]
+        return np.asarray(weighted.T @ weighted)
+
+    @cached_property
+    def covariance(self) -> Array:
+        """V, (m, m)."""
+        return np.asarray(self.factor_inv.T @ self.factor_inv)
+
+    @cached_property
+    def marginal_mean(self) -> Array:
+        """Mean of g, (n,)."""
+        return np.asarray(self.A @ self.mean)
+
+    @cached_property
+    def marginal_variance(self) -> Array:
+        """Variance of g, (n,)."""
+
+        def variance(rows: slice) -> Array:
+            root = self.A[rows] @ self.factor_inv.T
+            return np.einsum("nm,nm->n", root, root)
+
+        return np.concatenate(thread_map(variance, self._tiles))
+
+    @cached_property
+    def cavity(self) -> tuple[Array, Array]:
+        """Mean and variance of g_i without its own site, each (n,)."""
+        variance = self.marginal_variance
+        rest = 1.0 - np.minimum(self.sites.tau * variance, _MAX_SHARE)
+        return (self.marginal_mean - variance * self.sites.nu) / rest, variance / rest
+
+    @property
+    def log_normaliser(self) -> float:
+        """log of the integral of the prior times exp(nu' g - tau' g^2 / 2)."""
+        return 0.5 * float(self.shift @ self.mean) - 0.5 * log_determinant(self.factor)
+
+
+def matched_sites(
+    t: Array, mean: Array, variance: Array, noise: Array
+) -> tuple[Sites, ProbitMoments]:
+    """Sites that give the tilted distributions' first two moments, from cavities (n,)."""
+    moments = probit_moments(t, mean, 1.0 + noise + variance)
+    rest = 1.0 - variance * moments.curvature
+    tau = moments.curvature / rest
+    nu = (moments.slope + mean * moments.curvature) / rest
+    return Sites(tau, nu), moments
+
+
+def log_evidence(posterior: Posterior, moments: ProbitMoments) -> float:
+    r"""EP's approximation of log p(y), without the trace correction.
+
+    Written in differences of log normalisers, so that nothing diverges where tau_i or
+    a cavity variance tends to 0, see :eq:`ep-evidence`.
+    """
+    (c, v), tau, nu = posterior.cavity, posterior.sites.tau, posterior.sites.nu
+    d = 1.0 + tau * v
+    local = moments.log_z + 0.5 * np.log(d) + (c * (tau * c - 2.0 * nu) - nu**2 * v) / (2.0 * d)
+    return posterior.log_normaliser + float(np.sum(local))
+
+
+@dataclass(frozen=True)
+class Fixpoint:
+    """Where the iteration over the sites has ended."""
+
+    posterior: Posterior
+    moments: ProbitMoments
+    n_iter: int
+    converged: bool
+
+    @property
+    def log_evidence(self) -> float:
+        return log_evidence(self.posterior, self.moments)
+
+    def d_features(self, rows: slice) -> Array:
+        """Gradient of the log evidence in some rows of A; the sites are stationary."""
+        p = self.posterior
+        tau, nu, A = p.sites.tau[rows], p.sites.nu[rows], p.A[rows]
+        d_A = -tau[:, None] * (A @ p.covariance)
+        d_A += np.outer(nu - tau * p.marginal_mean[rows], p.mean)
+        return d_A
+
+    @property
+    def d_noise(self) -> Array:
+        """Gradient of the log evidence in lambda, (n,)."""
+        return self.moments.d_t
+
+
+def parallel_ep(
+    t: Array,
+    prior: SparsePrior,
+    sites: Sites,
+    *,
+    max_iter: int,
+    damping: float,
+    tol: float,
+) -> Fixpoint:
+    """Update all sites at once until none of them moves.
+
+    A step that moves the sites further than the one before is a sign of oscillation: the
+    damping then increases.
+    """
+    step, last = 1.0 - damping, np.inf
+    for n_iter in range(1, max_iter + 1):
+        posterior = Posterior(prior.A, sites)
+        matched, moments = matched_sites(t, *posterior.cavity, prior.noise)
+        distance = sites.distance(matched)
+        if distance < tol or n_iter == max_iter:
+            break
+        if distance > last:
+            step *= _BACK_OFF
+        sites, last = sites.towards(matched, step), distance
+    return Fixpoint(posterior, moments, n_iter, distance < tol)

@@ -1,0 +1,64 @@
+"""Starting values, and the weak prior of the default kernel's hyperparameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.kernels import RBF, Constant, Kernel
+
+#: Prior of the default kernel: median of the variance of f, and standard deviations of the
+#: logarithms of the variance, of the length scales' common level and of each around it.
+_VARIANCE = 2.0
+_LOG_VARIANCE_STD = 2.0
+_LEVEL_STD = 2.0
+_DEVIATION_STD = 0.3
+#: Range of the default kernel's hyperparameters, as a factor of their start.
+_RANGE = 1e3
+
+
+def default_kernel(unit: Array) -> Kernel:
+    """Squared exponential whose length scales are the inputs' spread (d,) times sqrt(d).
+
+    That is the distance of typical rows: half of the squared distance of two independent
+    rows is the sum of the columns' variances.
+    """
+    length_scale = unit * np.sqrt(len(unit))
+    limits = np.array([1.0 / _RANGE, _RANGE])
+    return Constant(_VARIANCE, value_bounds=_VARIANCE * limits) * RBF(
+        length_scale, length_scale_bounds=length_scale[:, None] * limits
+    )
+
+
+@dataclass(frozen=True)
+class ScalePrior:
+    """Log-normal prior of the default kernel's theta = (log variance, log length scales).
+
+    The level, the mean of the log length scales, is nearly free; that they deviate from
+    one another has to be learned against this prior, see :ref:`ep-hyperprior`.
+
+    Attributes
+    ----------
+    start : ndarray of shape (1 + d,)
+        Prior median.
+    """
+
+    start: Array
+
+    def log_density(self, theta: Array) -> tuple[float, Array]:
+        """Logarithm of the density, up to its constant, and its gradient."""
+        deviation = theta - self.start
+        level = deviation[1:].mean()
+        d = len(theta) - 1
+        scaled = np.concatenate(
+            [
+                [deviation[0] / _LOG_VARIANCE_STD, level / _LEVEL_STD],
+                (deviation[1:] - level) / _DEVIATION_STD,
+            ]
+        )
+        gradient = np.empty_like(theta)
+        gradient[0] = -scaled[0] / _LOG_VARIANCE_STD
+        gradient[1:] = -scaled[1] / _LEVEL_STD / d - scaled[2:] / _DEVIATION_STD
+        return -0.5 * float(scaled @ scaled), gradient
