@@ -1,10 +1,12 @@
 """Variational Bayesian sparse Gaussian processes with the scikit-learn interface."""
 
+from skvbgp.ep import EPDTCClassifier
 from skvbgp.sgpr import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "EPDTCClassifier",
     "VBDTCRegressor",
     "VBFITCRegressor",
     "VBPICRegressor",

@@ -14,15 +14,131 @@ from skvbgp.ep._learner import EPLearner
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
+#: Spreads whose squares are finite and normal numbers.
+_SMALLEST_SPREAD, _LARGEST_SPREAD = 1e-150, 1e150
+
 
 class EPDTCClassifier(VariationalClassifier):
-    """Sparse Gaussian process classification by expectation propagation (EP-DTC)."""
+    r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).
+
+    The latent function f has a Gaussian process prior that is carried by `n_inducing`
+    inducing inputs, and y is 1 with probability Phi(f(x)). Expectation propagation
+    approximates each likelihood by a Gaussian site, at a cost linear in the number of rows;
+    hyperparameters and inducing inputs maximise its approximation of the log evidence
+    [Andrade2014]_. Entries of X may be missing (NaN) or uncertain (`X_var`), in training and
+    in prediction. More than two classes are one versus the rest.
+
+    Parameters
+    ----------
+    n_inducing : int, default=100
+        Number of inducing inputs: more are more accurate, at a cost that grows with their
+        square. At most the number of distinct rows is used.
+
+    kernel : kernel, default=None
+        Covariance function of f, of :mod:`skvbgp.kernels` or scikit-learn, over the columns of
+        X that have an entry. Uncertain or missing inputs need a squared exponential one. None
+        is such a kernel with one length scale for each column, starting at its spread times
+        the square root of their number, and a weak prior that the length scales are alike
+        relative to the spreads. A given kernel has no prior but its bounds.
+
+    inducing_inputs : array-like of shape (n_inducing, n_features), default=None
+        Starting inducing inputs, in the space of X. None chooses them by k-means.
+
+    approximation : {"dtc", "fitc"}, default="dtc"
+        What becomes of the part of f that the inducing inputs do not carry: "dtc" leaves it
+        out of the sites and corrects the evidence by a trace term, "fitc" takes it as
+        independent noise of each row.
+
+    schedule : {"parallel", "sequential"}, default="parallel"
+        Whether EP updates all sites at once or one after the other. Both have the same fixed
+        point; a sequential pass is far slower.
+
+    max_ep_iter : int, default=100
+        Largest number of passes over the sites in one run of EP.
+
+    damping : float, default=0.0
+        Share of a site's old parameters in its new ones, below 1. It increases by itself
+        where the sites oscillate.
+
+    learn_hyperparameters : bool, default=True
+        False keeps the kernel and the inducing inputs at their start, and missing entries as
+        the joint Gaussian of the columns has them.
+
+    n_restarts : int, default=0
+        Number of further starts, at random hyperparameters around the first. The one with the
+        largest evidence is kept.
+
+    max_iter : int, default=100
+        Largest number of L-BFGS iterations from one start.
+
+    tol : float, default=1e-5
+        Stop when the log evidence rises by less than this share of itself.
+
+    multi_class : {"one_vs_rest"}, default="one_vs_rest"
+        How more than two classes are modelled: each has its own f, against all the others.
+
+    warm_start : bool, default=False
+        Whether `fit` starts from the kernel, the inducing inputs and the model of missing
+        entries of the fit before.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines k-means and the restarts.
+
+    n_jobs : int, default=None
+        Workers that train the problems of more than two classes. It changes no result.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+
+    kernel_ : kernel, or list of n_classes kernels
+        Learned covariance function of f, over the columns of `observed_features_`; a list,
+        here and below an axis, if there are more than two classes.
+
+    inducing_inputs_ : ndarray of shape (n_inducing, d), or list of n_classes arrays
+        Inducing inputs, in the space of the columns of `observed_features_`.
+
+    observed_features_ : ndarray of shape (n_features,)
+        Whether a column of X had an entry in the first training data. The others are ignored.
+
+    log_marginal_likelihood_value_ : float, or ndarray of shape (n_classes,)
+        EP's approximation of the log evidence log p(y), with the trace correction for "dtc".
+
+    site_precision_, site_mean_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
+        The Gaussian in f that stands for the likelihood of each row. The mean is 0 where the
+        precision has underflown to 0.
+
+    n_iter_ : int
+        Number of L-BFGS iterations, of the longest training if there are several; 1 without
+        learning.
+
+    n_features_in_ : int
+        Number of inputs.
+
+    References
+    ----------
+    .. [Andrade2014] R. Andrade-Pacheco, J. Hensman, M. Zwiessele and N. D. Lawrence, "Hybrid
+       discriminative-generative approach with Gaussian processes", AISTATS 2014, supplement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from skvbgp import EPDTCClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X[::3, 2] = np.nan  # missing entries
+    >>> model = EPDTCClassifier(n_inducing=20, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:2]).round(1)
+    array([[1., 0., 0.],
+           [1., 0., 0.]])
+    """
 
     _all_finite = "allow-nan"
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: dict[str, list[Any] | str] = {
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
-        "kernel": [object],
+        "kernel": "no_validation",  # as_kernel says what it can be
         "inducing_inputs": ["array-like", None],
         "approximation": [StrOptions({"dtc", "fitc"})],
         "schedule": [StrOptions({"parallel", "sequential"})],
@@ -78,6 +194,109 @@ class EPDTCClassifier(VariationalClassifier):
         tags.input_tags.allow_nan = True
         return tags
 
+    @fit_method
+    def fit(self, X, y, X_var=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs; NaN is a missing entry.
+        y : array-like of shape (n_samples,)
+            Class labels, of at least two classes.
+        X_var : array-like of shape (n_samples, n_features), default=None
+            Variance of each entry of X, which is then the mean of an uncertain input. Those of
+            missing entries are ignored. None is zero.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._fit(X, y, X_var=X_var)
+
+    @fit_method
+    def partial_fit(self, X, y, classes=None, X_var=None):
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`. Each later one adds rows with sites of their own, and
+        brings all sites to their new fixed point; the hyperparameters stay, and inducing
+        inputs are added up to `n_inducing`. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough. NaN is a missing entry.
+        y : array-like of shape (n_samples,)
+            Class labels, maybe of a single class.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call.
+        X_var : array-like of shape (n_samples, n_features), default=None
+            Variance of each entry of X, see :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+        """
+        return self._partial_fit(X, y, classes=classes, X_var=X_var)
+
+    def predict(self, X, X_var=None):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at; NaN is a missing entry.
+        X_var : array-like of shape (n_samples, n_features), default=None
+            Variance of each entry of X, see :meth:`fit`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Class labels.
+        """
+        return self._labels(self._decisions(X, X_var=X_var))
+
+    def predict_proba(self, X, X_var=None):
+        """Predict the probability of each class, averaged over f and over uncertain inputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at; NaN is a missing entry.
+        X_var : array-like of shape (n_samples, n_features), default=None
+            Variance of each entry of X, see :meth:`fit`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Those of more than two classes are one-versus-rest
+            probabilities, normalised to a sum of one.
+        """
+        return self._probabilities(self._decisions(X, X_var=X_var))
+
+    def decision_function(self, X, X_var=None):
+        """Compute the scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at; NaN is a missing entry.
+        X_var : array-like of shape (n_samples, n_features), default=None
+            Variance of each entry of X, see :meth:`fit`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Mean of f over the standard deviation of f plus the likelihood's unit noise: their
+            normal distribution function is the probability of the second class, or of each
+            class versus the rest if there are more than two.
+        """
+        return self._scores(self._decisions(X, X_var=X_var))
+
+    # -- hooks of the template -------------------------------------------------------------------
+
     def _learner(self):
         inducing_inputs = self.inducing_inputs
         if inducing_inputs is not None:
@@ -97,7 +316,38 @@ class EPDTCClassifier(VariationalClassifier):
         )
 
     def _inputs(self, X, X_var=None):
-        return Inputs(X, np.zeros_like(X) if X_var is None else X_var)
+        if X_var is None:
+            return Inputs(X, np.zeros_like(X))
+        X_var = check_array(X_var, dtype=np.float64, order="C", input_name="X_var")
+        if X_var.shape != X.shape:
+            raise ValueError(f"X_var has shape {X_var.shape}, but X has {X.shape}.")
+        if np.any(X_var < 0.0):
+            raise ValueError("X_var holds variances: it must not be negative.")
+        return Inputs(X, X_var)
 
     def _problem_attributes(self, problems):
-        return {"n_iter_": problems[0].n_iter}
+        each = [_attributes(problem) for problem in problems]
+        if len(each) == 1:
+            return each[0]
+        joined = {name: [attributes[name] for attributes in each] for name in each[0]}
+        for name in ("log_marginal_likelihood_value_", "site_precision_", "site_mean_"):
+            joined[name] = np.array(joined[name])
+        return joined | {
+            "observed_features_": each[0]["observed_features_"],
+            "n_iter_": max(joined["n_iter_"]),
+        }
+
+
+def _attributes(problem):
+    """Public attributes of one problem."""
+    solved, sites = problem.solved, problem.solved.latent_sites
+    informed = sites.tau > 0.0
+    return {
+        "kernel_": problem.parameters.kernel,
+        "inducing_inputs_": problem.parameters.Z,
+        "observed_features_": problem.parameters.columns.seen,
+        "log_marginal_likelihood_value_": solved.log_evidence,
+        "site_precision_": sites.tau,
+        "site_mean_": np.divide(sites.nu, sites.tau, out=np.zeros_like(sites.nu), where=informed),
+        "n_iter_": max(1, problem.n_iter),
+    }

@@ -20,7 +20,7 @@ import numpy as np
 from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep.expectations import Psi2, psi1, psi1_vjp
+from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
 from skvbgp.kernels import Kernel, SquaredExponential
 
 #: Rows that one thread works on at a time.

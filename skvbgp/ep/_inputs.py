@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale
+from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp.ep._missing import ColumnGaussian
 
 
@@ -56,29 +56,35 @@ class InputModel:
     ----------
     seen : ndarray of shape (n_features,)
         Columns with at least one entry; the others are left out of the model.
-    offset, unit : ndarray of shape (d,)
+    coordinates : Coordinates
         Location and spread of the columns that are seen.
     gaussian : ColumnGaussian
-        Of the columns in these units.
+        Of the columns in these coordinates.
     shift, log_spread : ndarray of shape (d,)
     """
 
     seen: Array
-    offset: Array
-    unit: Array
+    coordinates: Coordinates
     gaussian: ColumnGaussian
     shift: Array
     log_spread: Array
+
+    @property
+    def n_seen(self) -> int:
+        """Number d of columns in the model."""
+        return len(self.shift)
 
     @classmethod
     def of(cls, X: Array) -> InputModel:
         """Learn from rows (n, n_features) with missing entries."""
         seen = ~np.isnan(X).all(axis=0)
         columns = [RunningScale.of(x[~np.isnan(x), None]) for x in X[:, seen].T]
-        offset = np.array([column.mean[0] for column in columns])
-        unit = np.array([column.unit[0] for column in columns])
-        gaussian = ColumnGaussian.fit((X[:, seen] - offset) / unit)
-        return cls(seen, offset, unit, gaussian, np.zeros(len(unit)), np.zeros(len(unit)))
+        coordinates = Coordinates(
+            np.concatenate([column.mean for column in columns]),
+            np.concatenate([column.unit for column in columns]),
+        )
+        gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
+        return cls(seen, coordinates, gaussian, *np.zeros((2, len(columns))))
 
     def conditional(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, missing entries as the joint Gaussian has them."""
@@ -86,10 +92,10 @@ class InputModel:
         missing = np.isnan(X)
         if not missing.any():
             return Inputs(X, variance)
-        mean, conditional = self.gaussian.moments((X - self.offset) / self.unit)
+        mean, conditional = self.gaussian.moments(self.coordinates.scaled(X))
         return Inputs(
-            np.where(missing, self.offset + self.unit * mean, X),
-            np.where(missing, self.unit**2 * conditional, variance),
+            np.where(missing, self.coordinates.original(mean), X),
+            np.where(missing, self.coordinates.scale**2 * conditional, variance),
         )
 
     def refined(self, conditional: Inputs, missing: Array) -> Inputs:

@@ -11,51 +11,41 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
 from skvbgp.base import choose_inducing_inputs, subsample
-from skvbgp.ep._features import InducingPrior, RowFeatures, tiles
 from skvbgp.ep._inputs import InputModel, Inputs
-from skvbgp.ep._objective import Parameters, Problem, solve
+from skvbgp.ep._objective import Parameters, Problem, Solution, solve
+from skvbgp.ep._prediction import Predictor
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites
 from skvbgp.ep._start import ScalePrior, default_kernel
-from skvbgp.ep._training import FINAL_EP_TOL, maximise
+from skvbgp.ep._training import maximise
 from skvbgp.kernels import Kernel
 
-
-@dataclass(frozen=True)
-class Predictor:
-    """Latent moments of new rows."""
-
-    inducing: InducingPrior
-    mean: Array  # (m,) of the whitened inducing outputs
-    covariance: Array  # (m, m)
-
-    def moments(self, inputs: Inputs) -> tuple[Array, Array]:
-        """Mean and variance of f at completed inputs, each (n,)."""
-
-        def tile(rows: slice) -> tuple[Array, Array]:
-            features = RowFeatures(self.inducing, inputs.rows(rows), "dtc")
-            return features.moments(self.mean, self.covariance)
-
-        means, variances = zip(*thread_map(tile, [(r,) for r in tiles(len(inputs))]), strict=True)
-        return np.concatenate(means), np.concatenate(variances)
+#: Convergence of the sites that a fit ends with.
+_FINAL_EP_TOL = 1e-9
 
 
 @dataclass(frozen=True)
 class State:
-    """What is known of one problem; the fields after `hyperprior` come with training."""
+    """What is known of one problem: `solved` is None until it has been trained."""
 
     parameters: Parameters
-    seed: int
     hyperprior: ScalePrior | None
-    inputs: Inputs | None = None  # (n, n_features) the rows as they were given
-    t: Array | None = None  # (n,)
-    sites: Sites | None = None  # of g
-    latent_sites: Sites | None = None  # of f
-    predictor: Predictor | None = None
-    log_evidence: float = np.nan
+    seed: int
     n_iter: int = 0
+    solved: Solved | None = None
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The rows, their sites and the posterior."""
+
+    inputs: Inputs  # (n, n_features) as they were given
+    t: Array  # (n,)
+    sites: Sites  # of g
+    latent_sites: Sites  # of f
+    log_evidence: float
+    predictor: Predictor
 
 
 @dataclass(frozen=True)
@@ -75,31 +65,38 @@ class EPLearner:
     def max_passes(self, n: int) -> int:
         return self.max_iter * (1 + self.n_restarts) if self.learn_hyperparameters else 1
 
-    # -- training --------------------------------------------------------------------------------
+    # -- start -----------------------------------------------------------------------------------
 
     def start(self, inputs: Inputs, t: Array, seed: int, before: State | None) -> State:
         if before is not None:
             return replace(before, seed=seed)
         columns = InputModel.of(inputs.mean)
-        hyperprior = None
         if self.kernel is None:
-            kernel = default_kernel(columns.unit)
+            kernel = default_kernel(columns.coordinates.scale)
             hyperprior = ScalePrior(kernel.theta)
         else:
-            kernel = self.kernel.bind(len(columns.unit))
-        rng = np.random.RandomState(seed)
-        if self.inducing_inputs is None:
-            Z = self._places(columns, inputs, self.n_inducing, rng)
-        else:
+            kernel, hyperprior = self.kernel.bind(columns.n_seen), None
+        Z = np.empty((0, columns.n_seen))
+        if self.inducing_inputs is not None:
             Z = self.inducing_inputs[:, columns.seen]
-        return State(Parameters(kernel, Z, columns), seed, hyperprior)
+        return self._grown(State(Parameters(kernel, Z, columns), hyperprior, seed), inputs)
 
-    @staticmethod
-    def _places(columns: InputModel, inputs: Inputs, m: int, rng: np.random.RandomState) -> Array:
-        """At most m places (m, d) that cover the rows."""
-        X = columns.conditional(inputs).mean
-        U = choose_inducing_inputs(subsample((X - columns.offset) / columns.unit, rng), m, rng)
-        return columns.offset + columns.unit * U
+    def _grown(self, state: State, inputs: Inputs) -> State:
+        """The state with inducing inputs at new places, while there is room for them."""
+        p = state.parameters
+        room = self.n_inducing - len(p.Z)
+        if self.inducing_inputs is not None or room <= 0:
+            return state
+        rng = np.random.RandomState(state.seed)
+        frame = p.columns.coordinates
+        U = frame.scaled(p.Z)
+        X = frame.scaled(p.columns.conditional(inputs).mean)
+        new = choose_inducing_inputs(subsample(X, rng), room, rng)
+        new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
+        Z = np.concatenate([p.Z, frame.original(new)])
+        return replace(state, parameters=replace(p, Z=Z))
+
+    # -- training --------------------------------------------------------------------------------
 
     def _problem(self, state: State, inputs: Inputs, t: Array) -> Problem:
         columns = state.parameters.columns
@@ -116,68 +113,88 @@ class EPLearner:
         self, state: State, inputs: Inputs, t: Array, end_pass: Callable[[Callable[[], Any]], bool]
     ) -> State:
         problem = self._problem(state, inputs, t)
-        state = replace(state, inputs=inputs, t=t)
-        sites, n_iter = Sites.vague(len(t)), 0
+        sites = Sites.vague(len(t))
         if self.learn_hyperparameters:
-            best, rng = -np.inf, np.random.RandomState(state.seed)
+            solution, n_iter = self._learn(
+                problem,
+                state,
+                lambda p, sites: end_pass(lambda: self._solved(state, p, problem, inputs, sites)),
+            )
+            sites = solution.fixpoint.posterior.sites
+            state = replace(state, parameters=solution.parameters, n_iter=n_iter)
+        solved = self._solved(state, state.parameters, problem, inputs, sites)
+        if not self.learn_hyperparameters:
+            end_pass(lambda: solved)
+        return solved
+
+    def _learn(
+        self, problem: Problem, state: State, end_pass: Callable[[Parameters, Sites], bool]
+    ) -> tuple[Solution, int]:
+        """The best solution of all starts, and the iterations that were spent."""
+        rng = np.random.RandomState(state.seed)
+        kernel = state.parameters.kernel
+        results = []
+        for restart in range(1 + self.n_restarts):
             start = state.parameters
-            for restart in range(1 + self.n_restarts):
-                if restart:
-                    lower, upper = start.kernel.bounds.T
-                    theta = start.kernel.theta + rng.standard_normal(start.n_theta)
-                    start = replace(
-                        start, kernel=start.kernel.with_theta(np.clip(theta, lower, upper))
-                    )
-                solution, value, used = maximise(
+            if restart:
+                theta = kernel.theta + rng.standard_normal(start.n_theta)
+                start = replace(start, kernel=kernel.with_theta(np.clip(theta, *kernel.bounds.T)))
+            results.append(
+                maximise(
                     problem,
                     start,
                     max_iter=self.max_iter,
                     tol=self.tol,
-                    learn_inducing=len(start.Z) < len(t),
-                    end_pass=lambda p, sites: end_pass(
-                        lambda: self._finished(replace(state, parameters=p), problem, sites)
-                    ),
+                    learn_inducing=len(start.Z) < len(problem.t),
+                    end_pass=end_pass,
                 )
-                n_iter += used
-                if value > best:
-                    best, state = value, replace(state, parameters=solution.parameters)
-                    sites = solution.fixpoint.posterior.sites
-        state = self._finished(replace(state, n_iter=max(1, n_iter)), problem, sites)
-        if not self.learn_hyperparameters:
-            end_pass(lambda: state)
-        return state
+            )
+        best = max(results, key=lambda result: result.value)
+        return best.solution, sum(result.n_iter for result in results)
 
-    def _finished(self, state: State, problem: Problem, sites: Sites) -> State:
-        """The state with converged sites, ready to predict."""
-        solution = solve(problem, state.parameters, sites, FINAL_EP_TOL)
+    def _solved(
+        self, state: State, p: Parameters, problem: Problem, inputs: Inputs, sites: Sites
+    ) -> State:
+        """The state at some parameters, with converged sites."""
+        solution = solve(problem, p, sites, _FINAL_EP_TOL)
         if not solution.fixpoint.converged:
             warnings.warn(
-                f"EP did not converge in {self.schedule.max_iter} passes over the sites: increase "
-                "max_ep_iter or damping.",
+                f"EP has not converged after {self.schedule.max_iter} passes over the sites: "
+                "increase max_ep_iter or damping.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         q = solution.fixpoint.posterior
-        return replace(
-            state,
-            sites=q.sites,
-            predictor=Predictor(solution.prior.inducing, q.mean, q.covariance),
-            log_evidence=solution.log_evidence,
+        solved = Solved(
+            inputs,
+            problem.t,
+            q.sites,
+            solution.latent_sites,
+            solution.log_evidence,
+            Predictor(solution.prior.inducing, q.mean, q.covariance),
         )
+        return replace(state, parameters=p, solved=solved)
 
     def update(self, state: State, inputs: Inputs, t: Array) -> State:
-        old = len(state.t)
-        inputs, t = state.inputs.followed_by(inputs), np.concatenate([state.t, t])
-        problem = self._problem(state, inputs, t)
-        n_new = len(t) - old
-        vague = Sites.vague(n_new)
-        sites = Sites(
-            np.concatenate([state.sites.tau, vague.tau]), np.concatenate([state.sites.nu, vague.nu])
-        )
-        return self._finished(replace(state, inputs=inputs, t=t), problem, sites)
+        known = state.solved
+        n_new, new = len(t), inputs
+        inputs = known.inputs.followed_by(inputs)
+        t = np.concatenate([known.t, t])
+        if _one_place(known.inputs.mean):  # it had no spread to take units from
+            start = self.start(inputs, t, state.seed, None)
+            return self.train(start, inputs, t, lambda _: False)
+        state = self._grown(state, new)
+        sites = known.sites.followed_by(Sites.vague(n_new))
+        return self._solved(state, state.parameters, self._problem(state, inputs, t), inputs, sites)
 
     # -- prediction ------------------------------------------------------------------------------
 
     def decision(self, state: State, inputs: Inputs) -> Array:
-        mean, variance = state.predictor.moments(state.parameters.columns.completed(inputs))
+        completed = state.parameters.columns.completed(inputs)
+        mean, variance = state.solved.predictor.moments(completed)
         return mean / np.sqrt(1.0 + variance)
+
+
+def _one_place(X: Array) -> bool:
+    """Whether all rows are the same, missing entries included."""
+    return bool(np.all((X == X[0]) | (np.isnan(X) & np.isnan(X[0]))))

@@ -62,15 +62,14 @@ class Solution:
     fixpoint: Fixpoint
 
     @property
-    def latent_precision(self) -> Array:
-        """Site precision of f itself, which has the noise on top of g, (n,)."""
-        tau = self.fixpoint.posterior.sites.tau
-        return tau / (1.0 - tau * self.prior.noise)
+    def latent_sites(self) -> Sites:
+        """Sites of f itself, which has the noise on top of g."""
+        return self.fixpoint.posterior.sites.without_noise(self.prior.noise)
 
     @property
     def log_evidence(self) -> float:
         """With the trace correction, the corrected (S.21)."""
-        correction = -0.5 * float(self.latent_precision @ self.prior.residual)
+        correction = -0.5 * float(self.latent_sites.tau @ self.prior.residual)
         return self.fixpoint.log_evidence + correction
 
 
@@ -121,7 +120,7 @@ class Objective:
         p = self._start
         parts = [p.kernel.theta]
         if self._learn_inducing:
-            parts.append(np.ravel((p.Z - p.columns.offset) / p.columns.unit))
+            parts.append(np.ravel(p.columns.coordinates.scaled(p.Z)))
         if self._refine:
             parts += [p.columns.shift, p.columns.log_spread]
         return np.concatenate(parts)
@@ -131,7 +130,7 @@ class Objective:
         """(len(x), 2)."""
         p = self._start
         parts = [p.kernel.bounds]
-        d = len(p.columns.unit)
+        d = p.Z.shape[1]
         if self._learn_inducing:
             parts.append(np.full((p.Z.size, 2), [-np.inf, np.inf]))
         if self._refine:
@@ -140,12 +139,12 @@ class Objective:
         return np.concatenate(parts)
 
     def parameters(self, x: Array) -> Parameters:
-        p, d = self._start, len(self._start.columns.unit)
+        p, d = self._start, self._start.Z.shape[1]
         theta, rest = np.split(x, [p.n_theta])
         p = replace(p, kernel=p.kernel.with_theta(theta))
         if self._learn_inducing:
             U, rest = np.split(rest, [p.Z.size])
-            p = replace(p, Z=p.columns.offset + p.columns.unit * U.reshape(p.Z.shape))
+            p = replace(p, Z=p.columns.coordinates.original(U.reshape(p.Z.shape)))
         if self._refine:
             p = replace(p, columns=p.columns.with_refinement(rest[:d], rest[d:]))
         return p
@@ -163,7 +162,7 @@ class Objective:
             value, theta = value + log_density, theta + d_theta
         gradient = [theta]
         if self._learn_inducing:
-            gradient.append(np.ravel(g.Z * p.columns.unit))
+            gradient.append(np.ravel(g.Z * p.columns.coordinates.scale))
         if self._refine:
             kl, kl_shift, kl_spread = p.columns.kl(self._n_missing)
             v = np.where(problem.missing, problem.conditional.variance, 0.0)

@@ -18,18 +18,16 @@ import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
-from skvbgp.ep._features import SparsePrior, tiles
+from skvbgp.ep._features import tiles
 from skvbgp.ep._probit import ProbitMoments, probit_moments
 
 #: The share of a row's information that its own site may hold, below 1 for rounding's sake.
 _MAX_SHARE = 1.0 - 1e-12
-#: Factor of the step where the sites oscillate.
-_BACK_OFF = 0.7
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Natural parameters of the sites of g, each (n,)."""
+    """Natural parameters of sites, each (n,): of g, unless said otherwise."""
 
     tau: Array
     nu: Array
@@ -44,6 +42,20 @@ class Sites:
         return Sites(
             self.tau + step * (other.tau - self.tau), self.nu + step * (other.nu - self.nu)
         )
+
+    def followed_by(self, other: Sites) -> Sites:
+        """Sites of more rows."""
+        return Sites(np.append(self.tau, other.tau), np.append(self.nu, other.nu))
+
+    def with_noise(self, noise: Array) -> Sites:
+        """Sites of g, from those of f = g + e with the variance of e."""
+        rest = 1.0 + noise * self.tau
+        return Sites(self.tau / rest, self.nu / rest)
+
+    def without_noise(self, noise: Array) -> Sites:
+        """Sites of f, from those of g."""
+        rest = 1.0 - noise * self.tau
+        return Sites(self.tau / rest, self.nu / rest)
 
     def distance(self, other: Sites) -> float:
         """Largest change of a parameter, relative to the size of the largest shift."""
@@ -155,30 +167,3 @@ class Fixpoint:
     def d_noise(self) -> Array:
         """Gradient of the log evidence in lambda, (n,)."""
         return self.moments.d_t
-
-
-def parallel_ep(
-    t: Array,
-    prior: SparsePrior,
-    sites: Sites,
-    *,
-    max_iter: int,
-    damping: float,
-    tol: float,
-) -> Fixpoint:
-    """Update all sites at once until none of them moves.
-
-    A step that moves the sites further than the one before is a sign of oscillation: the
-    damping then increases.
-    """
-    step, last = 1.0 - damping, np.inf
-    for n_iter in range(1, max_iter + 1):
-        posterior = Posterior(prior.A, sites)
-        matched, moments = matched_sites(t, *posterior.cavity, prior.noise)
-        distance = sites.distance(matched)
-        if distance < tol or n_iter == max_iter:
-            break
-        if distance > last:
-            step *= _BACK_OFF
-        sites, last = sites.towards(matched, step), distance
-    return Fixpoint(posterior, moments, n_iter, distance < tol)

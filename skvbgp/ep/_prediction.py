@@ -1,0 +1,38 @@
+"""Predictive moments of the latent function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+from skvbgp.ep._features import InducingPrior, RowFeatures, tiles
+from skvbgp.ep._inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """N(mean, covariance) of the whitened inducing outputs, carried to new rows.
+
+    Attributes
+    ----------
+    inducing : InducingPrior
+    mean : ndarray of shape (m,)
+    covariance : ndarray of shape (m, m)
+    """
+
+    inducing: InducingPrior
+    mean: Array
+    covariance: Array
+
+    def moments(self, inputs: Inputs) -> tuple[Array, Array]:
+        """Mean and variance of f, each (n,), averaged over uncertain inputs."""
+        parts = thread_map(self._tile, [(inputs.rows(rows),) for rows in tiles(len(inputs))])
+        means, variances = zip(*parts, strict=True)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def _tile(self, inputs: Inputs) -> tuple[Array, Array]:
+        # a new row has the exact conditional given u, whatever training approximates
+        return RowFeatures(self.inducing, inputs, "dtc").moments(self.mean, self.covariance)

@@ -1,0 +1,23 @@
+"""Small data and quick instances of the classifier."""
+
+import numpy as np
+from scipy.special import ndtr
+
+from skvbgp import EPDTCClassifier
+
+
+def make_labels(n=60, d=2, seed=0, missing=0.0):
+    """Inputs of unequal spread, and labels 0 and 1 with overlap."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) * np.arange(1, d + 1) + 0.5
+    f = 2.0 * np.sin(X @ np.linspace(1.5, 0.5, d))
+    y = (rng.uniform(size=n) < ndtr(f)).astype(int)
+    X[rng.uniform(size=X.shape) < missing] = np.nan
+    return X, y
+
+
+#: For the common tests.
+INSTANCES = [
+    EPDTCClassifier(n_inducing=10, max_iter=10, random_state=0),
+    EPDTCClassifier(n_inducing=10, max_iter=10, approximation="fitc", random_state=0),
+]
