@@ -1,0 +1,261 @@
+r"""Variational bases, and the covariances of their features.
+
+A point of a basis is a location :math:`z` and, in a generalised basis, a multiplier
+:math:`c` of the prior's length scales: its feature is a Gaussian average (or, for c < 1, a
+sharpening) of the function around z. Data rows are points of the function itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates
+from skvbgp.kernels import Kernel
+from skvbgp.kernels._distance import factors, row_blocks, squared_distances
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Points, with logarithms of their length-scale multipliers.
+
+    Attributes
+    ----------
+    Z : ndarray of shape (m, d)
+        Locations, in scaled coordinates.
+    log_c : ndarray of shape (m,) or None
+        None stands for c = 1: points of the function itself.
+    """
+
+    Z: Array
+    log_c: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.Z)
+
+    def __getitem__(self, index: object) -> Basis:
+        return Basis(self.Z[index], None if self.log_c is None else self.log_c[index])
+
+    def __add__(self, other: Basis) -> Basis:
+        """Sum of two gradients."""
+        log_c = None if self.log_c is None else self.log_c + other.log_c
+        return Basis(self.Z + other.Z, log_c)
+
+
+class BasisKernel(Protocol):
+    """Covariances of features, with vector-Jacobian products as those of a `Kernel`."""
+
+    @property
+    def theta(self) -> Array:
+        """Logarithms of the free hyperparameters, (p,)."""
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of ``theta``, (p, 2)."""
+
+    def with_theta(self, theta: Array) -> Self:
+        """The kernel with other hyperparameters."""
+
+    def __call__(self, X: Basis, Z: Basis) -> Array:
+        """Covariances (n, m)."""
+
+    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+        """Gradients in theta and in the two bases."""
+
+    def vjp_outer(
+        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
+    ) -> tuple[Array, Basis, Basis]:
+        """The same for dK = u v', which has short cuts."""
+
+    def diag(self, X: Basis) -> Array:
+        """Variances (n,)."""
+
+    def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
+        """Gradients of the variances."""
+
+    def original(self, coordinates: Coordinates, unit: float) -> Kernel:
+        """The prior kernel on X and y as the user has them."""
+
+
+@dataclass(frozen=True)
+class GeneralizedSE:
+    r"""The generalised SE-ARD kernel, eq. (19) of [Cheng2017]_, with one multiplier per point.
+
+    .. math:: \rho^2 \left(\frac{2 c c'}{c^2 + c'^2}\right)^{d/2}
+              \exp\left(-\frac{r^2}{c^2 + c'^2}\right),
+              \quad r^2 = \sum_i (x_i - x'_i)^2 / s_i^2.
+    """
+
+    log_variance: float  # log rho^2
+    log_length_scale: Array  # (d,) log s
+
+    @property
+    def theta(self) -> Array:
+        return np.append(self.log_variance, self.log_length_scale)
+
+    @property
+    def bounds(self) -> Array:
+        limits = [(-14.0, 14.0)] + [(-7.0, 12.0)] * len(self.log_length_scale)
+        return np.array(limits)
+
+    def with_theta(self, theta: Array) -> GeneralizedSE:
+        return GeneralizedSE(float(theta[0]), theta[1:])
+
+    def __call__(self, X: Basis, Z: Basis) -> Array:
+        left, right = self._factors(X, Z)
+        e, log_scale = self._row_of_pairs(X, Z)
+        if e is not None:  # the exponent is one matrix product
+            right = right / -e[:, None]
+            right[:, 1] += log_scale
+            K = left @ right.T
+            np.minimum(K, log_scale, out=K)  # against rounding
+            return np.exp(K, out=K)
+        square_X, square_Z = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
+        half_d = 0.5 * Z.Z.shape[1]
+        constant = self.log_variance + half_d * np.log(2.0)
+        by_row, by_column = constant + half_d * X.log_c, half_d * Z.log_c
+        K = np.empty((len(X), len(Z)))
+        for rows in row_blocks(*K.shape):
+            e = square_X[rows, None] + square_Z
+            exponent = squared_distances(left[rows], right)
+            exponent /= -e
+            exponent -= half_d * np.log(e)
+            exponent += by_row[rows, None] + by_column
+            np.exp(exponent, out=K[rows])
+        return K
+
+    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+        # With W the cotangent of log K and e = c^2 + c'^2:
+        # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e
+        half_d = 0.5 * Z.Z.shape[1]
+        left, right = self._factors(X, Z)
+        A, B = left[:, 2:], -0.5 * right[:, 2:]
+        square_X = np.ones(len(X)) if X.log_c is None else np.exp(2.0 * X.log_c)
+        square_Z = np.ones(len(Z)) if Z.log_c is None else np.exp(2.0 * Z.log_c)
+        dA, dB = np.empty_like(A), np.zeros_like(B)
+        de_X, de_Z = np.empty(len(X)), np.zeros(len(Z))
+        total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
+        for rows in row_blocks(*K.shape):
+            W, e = dK[rows] * K[rows], square_X[rows, None] + square_Z
+            total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
+            W /= e
+            dA[rows] = 2.0 * (W @ B - W.sum(axis=1)[:, None] * A[rows])
+            dB += 2.0 * (W.T @ A[rows] - W.sum(axis=0)[:, None] * B)
+            de = squared_distances(left[rows], right)
+            de /= e
+            de -= half_d
+            de *= W
+            de_X[rows], de_Z = de.sum(axis=1), de_Z + de.sum(axis=0)
+        return self._gathered(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
+
+    def vjp_outer(
+        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
+    ) -> tuple[Array, Basis, Basis]:
+        e, _ = self._row_of_pairs(X, Z)
+        if e is None:
+            return self.vjp(X, Z, K, np.outer(u, v))
+        # W = u_i K_ij v_j and e = e_j: every sum over pairs is a matrix product with K, as
+        # r^2 = |a|^2 + |b|^2 - 2 a.b
+        half_d = 0.5 * Z.Z.shape[1]
+        left, right = self._factors(X, Z)
+        A, B = left[:, 2:], -0.5 * right[:, 2:]
+        from_X = v[:, None] * (K.T @ (u[:, None] * left))  # (m, d + 2): sums of W [|a|^2, 1, a]
+        weighted = (v / e)[:, None] * np.column_stack([B, np.ones(len(Z))])
+        from_Z = u[:, None] * (K @ np.column_stack([weighted, v]))  # sums of W [b / e, 1 / e, 1]
+        total_Z = from_X[:, 1]
+        dA = 2.0 * (from_Z[:, :-2] - from_Z[:, -2:-1] * A)
+        dB = 2.0 * (from_X[:, 2:] - total_Z[:, None] * B) / e[:, None]
+        r2 = from_X[:, 0] + total_Z * right[:, 1] - 2.0 * np.sum(from_X[:, 2:] * B, axis=1)
+        de_Z = (r2 / e - half_d * total_Z) / e
+        totals = (from_Z[:, -1], total_Z)
+        return self._gathered(X, Z, (A, B), (dA, dB), totals, (np.zeros(len(X)), de_Z))
+
+    def _gathered(self, X, Z, inputs, gradients, totals, de) -> tuple[Array, Basis, Basis]:
+        """Gradients in theta and the bases, from sums of W and its products by row and column."""
+        s, half_d = np.exp(self.log_length_scale), 0.5 * Z.Z.shape[1]
+        products = [np.sum(P * dP, axis=0) for P, dP in zip(inputs, gradients, strict=True)]
+        bases = [
+            Basis(
+                dP / s,
+                None if P.log_c is None else half_d * total + 2.0 * np.exp(2.0 * P.log_c) * change,
+            )
+            for P, dP, total, change in zip((X, Z), gradients, totals, de, strict=True)
+        ]
+        return np.append(totals[0].sum(), -sum(products)), bases[0], bases[1]
+
+    def diag(self, X: Basis) -> Array:
+        return np.full(len(X), np.exp(self.log_variance))
+
+    def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
+        dtheta = np.zeros(1 + len(self.log_length_scale))
+        dtheta[0] = np.exp(self.log_variance) * ddiag.sum()
+        return dtheta, Basis(np.zeros_like(X.Z), None if X.log_c is None else np.zeros(len(X)))
+
+    def original(self, coordinates: Coordinates, unit: float) -> Kernel:
+        from skvbgp.kernels import RBF, Constant
+
+        variance = np.exp(self.log_variance) * unit**2
+        return Constant(variance) * RBF(np.exp(self.log_length_scale) * coordinates.scale)
+
+    def _factors(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
+        """[|a|^2, 1, a] and [1, |b|^2, -2 b], whose products are r^2."""
+        s, origin = np.exp(self.log_length_scale), Z.Z.mean(axis=0)
+        return factors((X.Z - origin) / s, (Z.Z - origin) / s)
+
+    def _row_of_pairs(self, X: Basis, Z: Basis) -> tuple[Array | None, Array]:
+        """c^2 + c'^2 and the logarithm of K at r = 0, (m,) both, where c = 1 for all rows of X."""
+        if X.log_c is not None:
+            return None, np.empty(0)
+        if Z.log_c is None:
+            return np.full(len(Z), 2.0), np.full(len(Z), self.log_variance)
+        e = 1.0 + np.exp(2.0 * Z.log_c)
+        half_d = 0.5 * Z.Z.shape[1]
+        return e, self.log_variance + half_d * (np.log(2.0) + Z.log_c - np.log(e))
+
+
+@dataclass(frozen=True)
+class PlainKernel:
+    """Any kernel over the user's own inputs, with points of the function as its bases."""
+
+    kernel: Kernel
+    coordinates: Coordinates
+
+    @property
+    def theta(self) -> Array:
+        return self.kernel.theta
+
+    @property
+    def bounds(self) -> Array:
+        return self.kernel.bounds
+
+    def with_theta(self, theta: Array) -> PlainKernel:
+        return replace(self, kernel=self.kernel.with_theta(theta))
+
+    def __call__(self, X: Basis, Z: Basis) -> Array:
+        return self.kernel(*map(self._inputs, (X, Z)))
+
+    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+        dtheta, dX, dZ = self.kernel.vjp(self._inputs(X), self._inputs(Z), K, dK)
+        scale = self.coordinates.scale
+        return dtheta, Basis(dX * scale), Basis(dZ * scale)
+
+    def vjp_outer(
+        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
+    ) -> tuple[Array, Basis, Basis]:
+        return self.vjp(X, Z, K, np.outer(u, v))
+
+    def diag(self, X: Basis) -> Array:
+        return self.kernel.diag(self._inputs(X))
+
+    def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
+        dtheta, dX = self.kernel.vjp_diag(self._inputs(X), ddiag)
+        return dtheta, Basis(dX * self.coordinates.scale)
+
+    def original(self, coordinates: Coordinates, unit: float) -> Kernel:
+        return unit**2 * self.kernel
+
+    def _inputs(self, X: Basis) -> Array:
+        return self.coordinates.original(X.Z)

@@ -1,0 +1,113 @@
+"""The lower bound of the evidence at a mini-batch, with its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
+from typing import Any
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+from skvbgp.decoupled._basis import BasisKernel
+from skvbgp.decoupled._coupled import CoupledCovariance
+from skvbgp.decoupled._direct import DirectCovariance
+from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._posterior import Cotangents, Posterior, collected, total
+
+#: Rows that one thread works on at a time: of data, and of the residual's matrix.
+_TILE_ROWS = 512
+_RESIDUAL_TILE_ROWS = 128
+
+
+@dataclass(frozen=True)
+class Model:
+    """What training does not change."""
+
+    kernel: BasisKernel  # with hyperparameters at their start
+    likelihood: Any
+    parametrization: str
+    generalized: bool  # whether the points of the bases have multipliers
+
+    @property
+    def is_direct(self) -> bool:
+        return self.parametrization == "decoupled"
+
+
+class Evaluation:
+    """Bound = E_q[log p(y|f)] - KL at some rows, as an estimate of that at all of them.
+
+    Parameters
+    ----------
+    model : Model
+    parameters : Parameters
+    q : WhitenedGaussian or None
+        None for the directly parametrised covariance.
+    """
+
+    def __init__(self, model: Model, parameters: Parameters, q: WhitenedGaussian | None) -> None:
+        self._model, self._parameters = model, parameters
+        kernel = model.kernel.with_theta(parameters.theta)
+        alpha = parameters.mean_basis
+        self._kernel, self._diag = kernel, kernel.diag(alpha)
+        a = parameters.a0 / self._diag  # the Jacobi preconditioner of A.1
+        self._covariance: Any
+        if q is None:
+            self._covariance = DirectCovariance(kernel, alpha, a, parameters)
+        else:
+            orthogonal = model.parametrization == "orthogonal"
+            self._covariance = CoupledCovariance(
+                kernel, alpha, a, parameters, q, orthogonal=orthogonal
+            )
+
+    @property
+    def posterior(self) -> Posterior:
+        return self._covariance.posterior
+
+    def evaluate(
+        self, X: Array, y: Array, weight: float, sample: Array
+    ) -> tuple[float, Parameters, Cotangents]:
+        """The bound, its gradient and what a natural-gradient step needs.
+
+        Parameters
+        ----------
+        X, y : ndarray of shape (n, d) and (n,)
+            Scaled rows.
+        weight : float
+            Number of rows in all over n.
+        sample : ndarray of int
+            Points of the mean basis that stand for all of them in a' K~ a.
+        """
+        zeros, posterior = self._parameters.zeros(), self.posterior
+        m = len(posterior.alpha)
+        tasks = [
+            (
+                partial(posterior.data_term, zeros, self._model.likelihood, self._parameters.noise),
+                (X[tile], y[tile], weight),
+            )
+            for tile in _tiles(len(X), _TILE_ROWS)
+        ]
+        if m:
+            share = m / len(sample)
+            tasks += [
+                (posterior.residual_term, (zeros, sample[tile], self._covariance.v, share))
+                for tile in _tiles(len(sample), _RESIDUAL_TILE_ROWS)
+            ]
+        parts = thread_map(lambda function, arguments: function(*arguments), tasks)
+        c = reduce(add, parts)
+        gradient, da = self._covariance.backward(zeros, c)
+        da = da + c.a
+        ddiag = -da * posterior.a / self._diag
+        dtheta, dalpha = self._kernel.vjp_diag(posterior.alpha, ddiag)
+        gradient = total([gradient, c.gradient, collected(zeros, theta=dtheta, alpha=dalpha)])
+        gradient.a0[:] = da / self._diag
+        return c.value + self._covariance.negative_kl, gradient, c
+
+    def natural_step(self, c: Cotangents, rate: float) -> WhitenedGaussian | None:
+        """q(u) after a natural-gradient step; None if the covariance is parametrised directly."""
+        return None if self._model.is_direct else self._covariance.natural_step(c, rate)
+
+
+def _tiles(n: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, n, size)]

@@ -1,0 +1,96 @@
+r"""A conventional part on the covariance basis: q(u) of whitened inducing variables.
+
+With K_beta = L L', the variables u = L^-1 f(beta) have the prior N(0, I) and q(u) = N(m, S).
+The residual mean basis adds k_xa a to the mean, in one of two frames. With v = A_alpha' a, for
+the whitened cross-covariances A_alpha = K_alpha,beta L^-T:
+
+- hybrid (A.3 of [Cheng2017]_): the mean is A m + k_xa a;
+- orthogonal [Salimbeni2018]_: the mean is A m + (k_xa - A v'), so that a only acts on what the
+  covariance basis cannot express, and m is the mean of u.
+
+They are the same family, as the m of the second is m + v of the first, and both have
+
+    KL = KL(N(m_orthogonal, S) || N(0, I)) + a' K~ a / 2,   K~ = K_alpha - A_alpha A_alpha'.
+
+They differ in what stays fixed while the bases and the hyperparameters move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.parallel import concurrently
+from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp.decoupled._basis import Basis, BasisKernel
+from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._posterior import Cotangents, Posterior, collected, total
+
+
+class CoupledCovariance:
+    """The part of the bound that lives on the covariance basis alone.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    v : ndarray of shape (m_b,)
+        A_alpha' a.
+    negative_kl : float
+        Minus the first term of the KL divergence.
+    """
+
+    def __init__(
+        self,
+        kernel: BasisKernel,
+        alpha: Basis,
+        a: Array,
+        parameters: Parameters,
+        q: WhitenedGaussian,
+        *,
+        orthogonal: bool,
+    ) -> None:
+        beta = parameters.cov_basis
+        self._kernel, self._alpha, self._beta, self._a = kernel, alpha, beta, a
+        self._q, self._orthogonal = q, orthogonal
+        self._Kbb = kernel(beta, beta)  # (m_b, m_b)
+        self._L_inv, self._Kba, S = concurrently(
+            lambda: tril_inverse(jittered_cholesky(self._Kbb, "covariance of the basis")),
+            lambda: kernel(beta, alpha),  # (m_b, m_a)
+            lambda: q.covariance,
+        )
+        self.v = self._L_inv @ (self._Kba @ a)
+        self._mean = q.mean if orthogonal else q.mean + self.v
+        shift = float(self._mean @ self._mean - q.mean @ q.mean)
+        self.negative_kl = -q.kl_to_prior - 0.5 * shift
+        M = S - np.eye(len(beta))
+        self.posterior = Posterior(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
+
+    def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
+        """Gradient through L, v and the KL divergence: in the parameters, and in a."""
+        dv = c.v - c.w
+        if not self._orthogonal:
+            dv = dv + c.w - self._mean
+        LtdL = -c.T.T @ self.posterior.T - np.outer(dv, self.v)  # T = L^-T, v = L^-1 K_ba a
+        du = self._L_inv.T @ dv
+
+        def through_Kba() -> Parameters:
+            dtheta, dbeta, dalpha = self._kernel.vjp_outer(
+                self._beta, self._alpha, self._Kba, du, self._a
+            )
+            return collected(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
+
+        def through_Kbb() -> Parameters:
+            dKbb = cholesky_vjp(LtdL, self._L_inv)
+            dtheta, left, right = self._kernel.vjp(self._beta, self._beta, self._Kbb, dKbb)
+            return collected(zeros, theta=dtheta, beta=left + right)
+
+        return total(concurrently(through_Kba, through_Kbb)), self._Kba.T @ du
+
+    def natural_step(self, c: Cotangents, rate: float) -> WhitenedGaussian:
+        """q(u) after a natural-gradient step, for any likelihood [Khan2017]_."""
+        mean = self._mean
+        information, shift = c.curvature, c.w + c.curvature @ mean
+        if not self._orthogonal:  # the optimum is the other frame's, less v
+            shift = shift - self.v - information @ self.v
+        return natural_gradient_step(self._q, information, shift, rate)

@@ -1,0 +1,223 @@
+"""Settings of a model and what it does with data; the estimators are thin shells around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp._optim.adam import AdamState
+from skvbgp.base import in_tiles
+from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
+from skvbgp.decoupled._bound import Model
+from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._state import Replay, State
+from skvbgp.decoupled._training import Ascent
+from skvbgp.kernels import as_kernel
+
+#: max_iter=None: visits of a row; rows that are visited in all, at least and at most.
+_VISITS = 30
+_VISITED_ROWS = 1_080_000
+#: Fewer rows than this do not set the hyperparameters: later calls start again with all.
+_START_ROWS = 32
+#: Steps over which the stochastic bound is averaged to judge its convergence.
+_CONVERGENCE_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Constructor parameters that training needs; see the estimators for their meaning."""
+
+    likelihood: str
+    n_mean_basis: int
+    n_cov_basis: int
+    parametrization: str
+    kernel: Any
+    generalized_length_scales: bool
+    basis_growth: int
+    learn_hyperparameters: bool
+    max_iter: int | None
+    batch_size: int
+    learning_rate: float
+    tol: float
+    normalize_y: bool = False
+
+    def max_passes(self, n: int) -> int:
+        if self.max_iter is not None:
+            return self.max_iter
+        return max(2, round(_VISITED_ROWS / max(n, self.batch_size)))
+
+    @property
+    def _is_generalized(self) -> bool:
+        return self.generalized_length_scales and self.kernel is None
+
+    # -- the start -------------------------------------------------------------------------------
+
+    def start(self, X: Array, y: Array, seed: int, before: State | None) -> State:
+        rng = np.random.RandomState(seed)
+        summary = RunningScale.of(y[:, None])
+        target = self._target(summary)
+        replay = Replay.of(X, y, rng)
+        if before is not None:
+            if before.parameters.alpha.shape[1] != X.shape[1]:
+                raise ValueError(
+                    f"warm_start: X has {X.shape[1]} features, but the fit before had "
+                    f"{before.parameters.alpha.shape[1]}."
+                )
+            return replace(
+                before.in_frame(target),
+                adam=AdamState.zeros(len(before.adam.first)),
+                summary=summary,
+                replay=replay,
+                seed=seed,
+                lower_bounds=(),
+            )
+        first = X[rng.permutation(len(X))[: self.batch_size]]
+        coordinates = Coordinates.of(first)
+        kernel = self._start_kernel(coordinates, coordinates.scaled(first))
+        likelihood = self._start_likelihood(y)
+        d, none = X.shape[1], np.zeros(0)
+        parameters = Parameters(
+            theta=kernel.theta,
+            noise=np.array(likelihood.start, dtype=float),
+            alpha=np.zeros((0, d)),
+            alpha_log_c=none,
+            a0=none,
+            beta=np.zeros((0, d)),
+            beta_log_c=none,
+            L0=np.zeros((0, 0)),
+        )
+        model = Model(kernel, likelihood, self.parametrization, self._is_generalized)
+        return State(
+            model=model,
+            parameters=parameters,
+            q=None if model.is_direct else WhitenedGaussian.standard(0),
+            adam=AdamState.zeros(len(parameters.pack())),
+            coordinates=coordinates,
+            target=target,
+            summary=summary,
+            replay=replay,
+            seed=seed,
+        )
+
+    def _start_kernel(self, coordinates: Coordinates, rows: Array) -> BasisKernel:
+        """The given kernel, or SE-ARD by the median trick."""
+        d = rows.shape[1]
+        if self.kernel is not None:
+            return PlainKernel(as_kernel(self.kernel).bind(d), coordinates)
+        k = len(rows) // 2
+        distances = np.linalg.norm(rows[:k] - rows[k : 2 * k], axis=1)
+        median = float(np.median(distances)) if k else 0.0
+        return GeneralizedSE(0.0, np.full(d, np.log(median if median > 0.0 else 1.0)))
+
+    def _start_likelihood(self, y: Array) -> Any:
+        if self.likelihood == "poisson":
+            return Poisson(float(np.log(max(np.mean(y), 0.5 / len(y)))))
+        return {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}[self.likelihood]()
+
+    def _target(self, summary: RunningScale) -> Target:
+        if not self.normalize_y:
+            return Target(0.0, 1.0)
+        return Target(float(summary.mean[0]), float(summary.unit[0]))
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def train(self, state: State, X: Array, y: Array, end_pass: Callable[..., bool]) -> State:
+        rng = np.random.RandomState(state.seed)
+        ascent, n = self._ascent(state, rng), len(y)
+        n_batches = -(-n // self.batch_size)
+        n_steps = self.max_passes(n) * n_batches
+        lower_bounds: list[float] = []
+        unused = np.ones(n, dtype=bool)
+
+        def finished() -> State:
+            return replace(
+                state,
+                parameters=ascent.parameters,
+                q=ascent.q,
+                adam=ascent.adam,
+                lower_bounds=tuple(lower_bounds),
+                n_iter=len(lower_bounds),
+            )
+
+        step = 0
+        for _ in range(self.max_passes(n)):
+            values = []
+            for rows in np.array_split(rng.permutation(n), n_batches):
+                X_batch = state.coordinates.scaled(X[rows])
+                if ascent.room > 0:
+                    candidates = np.flatnonzero(unused[rows])
+                    used = ascent.grow(X_batch[candidates])
+                    unused[rows[candidates[:used]]] = False
+                annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+                y_batch = state.target.scaled(y[rows])
+                values.append(ascent.step(X_batch, y_batch, n / len(rows), annealing))
+                step += 1
+            lower_bounds.append(float(np.mean(values)) - n * float(np.log(state.target.unit)))
+            if end_pass(finished) or self._has_converged(lower_bounds, len(values)):
+                break
+        return finished()
+
+    def update(self, state: State, X: Array, y: Array) -> State:
+        rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
+        replay = state.replay.plus(X, y, rng)
+        if state.replay.n_seen < _START_ROWS or np.all(state.replay.X == state.replay.X[0]):
+            again = self.start(replay.X, replay.y, state.seed, None)
+            return self.train(again, replay.X, replay.y, lambda make_state: False)
+        summary = state.summary.merged(RunningScale.of(y[:, None]))
+        state = replace(state, summary=summary, replay=replay).in_frame(self._target(summary))
+        ascent = self._ascent(state, rng)
+        ascent.grow(state.coordinates.scaled(X[rng.permutation(len(X))]))
+        size = min(self.batch_size, len(replay.y))
+        visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
+        n_steps = max(1, round(min(visits, _VISITED_ROWS) / size))
+        values = []
+        for step in range(n_steps):
+            rows = rng.choice(len(replay.y), size, replace=False)
+            X_batch = state.coordinates.scaled(replay.X[rows])
+            y_batch = state.target.scaled(replay.y[rows])
+            annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+            values.append(ascent.step(X_batch, y_batch, replay.n_seen / size, annealing))
+        lower_bound = float(np.mean(values)) - replay.n_seen * float(np.log(state.target.unit))
+        return replace(
+            state,
+            parameters=ascent.parameters,
+            q=ascent.q,
+            adam=ascent.adam,
+            lower_bounds=(*state.lower_bounds, lower_bound),
+        )
+
+    def _ascent(self, state: State, rng: np.random.RandomState) -> Ascent:
+        return Ascent(
+            state.model,
+            state.parameters,
+            state.q,
+            state.adam,
+            sizes=(self.n_mean_basis, self.n_cov_basis),
+            growth=self.basis_growth,
+            learning_rate=self.learning_rate,
+            learn_hyperparameters=self.learn_hyperparameters,
+            rng=rng,
+        )
+
+    def _has_converged(self, lower_bounds: list[float], steps_per_pass: int) -> bool:
+        window = -(-_CONVERGENCE_STEPS // steps_per_pass)
+        if len(lower_bounds) < 2 * window:
+            return False
+        recent = np.mean(lower_bounds[-window:])
+        before = np.mean(lower_bounds[-2 * window : -window])
+        return bool(recent - before < self.tol * (1.0 + abs(recent)))
+
+    # -- prediction ------------------------------------------------------------------------------
+
+    def decision(self, state: State, X: Array) -> Array:
+        """Scores whose normal distribution function is P(y = 1), for the probit likelihood."""
+        posterior, coordinates = state.posterior, state.coordinates
+        mean, variance = in_tiles(lambda X: posterior.moments(coordinates.scaled(X)), X)
+        return mean / np.sqrt(1.0 + variance)

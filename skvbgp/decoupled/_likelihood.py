@@ -1,0 +1,160 @@
+r"""Likelihoods: their expectations under f ~ N(m, s), and the predictions they make.
+
+Every one has a vector ``theta`` of logarithms of free parameters and
+
+- ``expected(theta, y, m, s)``: E[log p(y|f)] of every row and its gradients in m, s and
+  theta;
+- ``moments(theta, m, s)``: mean and variance of y;
+- ``joint(theta, m, S)``: mean and covariance of the y of several rows;
+- ``sample(theta, f, rng)``: draws of y given f.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, log_ndtr
+
+from skvbgp._core.linalg import Array
+
+#: Nodes of the Gauss-Hermite rule.
+_N_NODES = 20
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(_N_NODES)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+#: Logarithm of a Poisson rate beyond which it is cut off.
+_MAX_LOG_RATE = 50.0
+
+
+class Expected(NamedTuple):
+    """Expected log-likelihoods, by row, and their gradients."""
+
+    value: Array  # (n,)
+    dm: Array  # (n,)
+    ds: Array  # (n,)
+    dtheta: Array  # (n, p)
+
+
+def gauss_hermite(log_p, m: Array, s: Array) -> Expected:
+    """Expectations of a log density, which returns value and slopes in f and theta.
+
+    The gradients are those of the quadrature sum: f = m + sqrt(s) t at its nodes t.
+    """
+    root = np.sqrt(s)[:, None]
+    value, slope, dtheta = log_p(m[:, None] + root * _NODES)  # (n, k), (n, k), list of (n, k)
+    ds = (slope * _NODES) @ _WEIGHTS / (2.0 * root[:, 0])
+    columns = [part @ _WEIGHTS for part in dtheta]
+    return Expected(
+        value @ _WEIGHTS, slope @ _WEIGHTS, ds, np.array(columns).reshape(len(columns), len(m)).T
+    )
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """y = f + N(0, exp(theta))."""
+
+    conjugate = True
+    start = (np.log(0.1),)
+    bounds = ((-16.0, 9.0),)
+
+    def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
+        precision = np.exp(-theta[0])
+        square = precision * ((y - m) ** 2 + s)
+        value = -0.5 * (np.log(2.0 * np.pi) + theta[0] + square)
+        ds = np.full(len(y), -0.5 * precision)
+        return Expected(value, precision * (y - m), ds, 0.5 * (square - 1.0)[:, None])
+
+    def noise_variance(self, theta: Array) -> float:
+        return float(np.exp(theta[0]))
+
+    def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
+        return m, s + self.noise_variance(theta)
+
+    def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
+        return m, S + self.noise_variance(theta) * np.eye(len(m))
+
+    def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
+        return f + np.sqrt(self.noise_variance(theta)) * rng.standard_normal(f.shape)
+
+
+@dataclass(frozen=True)
+class StudentT:
+    """y = f + exp(theta / 2) t, t of Student's distribution with four degrees of freedom."""
+
+    conjugate = False
+    start = (np.log(0.05),)
+    bounds = ((-16.0, 9.0),)
+    dof = 4.0
+
+    def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
+        nu, scale2 = self.dof, np.exp(theta[0])
+        constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
+
+        def log_p(f: Array):
+            error = y[:, None] - f
+            ratio = error**2 / (nu * scale2)
+            value = constant - 0.5 * theta[0] - 0.5 * (nu + 1.0) * np.log1p(ratio)
+            slope = (nu + 1.0) * error / (nu * scale2 * (1.0 + ratio))
+            return value, slope, [-0.5 + 0.5 * (nu + 1.0) * ratio / (1.0 + ratio)]
+
+        return gauss_hermite(log_p, m, s)
+
+    def noise_variance(self, theta: Array) -> float:
+        return float(np.exp(theta[0])) * self.dof / (self.dof - 2.0)
+
+    def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
+        return m, s + self.noise_variance(theta)
+
+    def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
+        return m, S + self.noise_variance(theta) * np.eye(len(m))
+
+    def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
+        return f + np.exp(0.5 * theta[0]) * rng.standard_t(self.dof, f.shape)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """y ~ Poisson(exp(offset + f)): the expectations have a closed form."""
+
+    offset: float
+
+    conjugate = False
+    start = ()
+    bounds = ()
+
+    def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
+        rate = np.exp(np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE))
+        value = y * (self.offset + m) - rate - gammaln(y + 1.0)
+        return Expected(value, y - rate, -0.5 * rate, np.zeros((len(y), 0)))
+
+    def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
+        mean = np.exp(np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE))
+        return mean, mean + np.expm1(np.minimum(s, _MAX_LOG_RATE)) * mean**2
+
+    def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
+        mean, variance = self.moments(theta, m, np.diagonal(S))
+        covariance = np.outer(mean, mean) * np.expm1(np.minimum(S, _MAX_LOG_RATE))
+        covariance.flat[:: len(m) + 1] = variance
+        return mean, covariance
+
+    def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
+        return rng.poisson(np.exp(np.minimum(self.offset + f, 40.0))).astype(float)
+
+
+@dataclass(frozen=True)
+class Probit:
+    """P(y = 1) = Phi(f) for y in {-1, 1}."""
+
+    conjugate = False
+    start = ()
+    bounds = ()
+
+    def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
+        def log_p(f: Array):
+            z = y[:, None] * f
+            value = log_ndtr(z)
+            slope = np.exp(-0.5 * z**2 - value) * y[:, None] / np.sqrt(2.0 * np.pi)
+            return value, slope, []
+
+        return gauss_hermite(log_p, m, s)

@@ -1,0 +1,90 @@
+"""Everything the bound is maximised over, except a q(u) with natural gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.decoupled._basis import Basis
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Hyperparameters and bases, in scaled coordinates.
+
+    The same class holds the gradient in each field, and Adam's moments.
+    """
+
+    theta: Array  # (p,) log hyperparameters of the prior kernel
+    noise: Array  # (q,) log parameters of the likelihood
+    alpha: Array  # (m_a, d) mean basis
+    alpha_log_c: Array  # (m_a,) its log multipliers, or (0,) for a plain basis
+    a0: Array  # (m_a,) coefficients times diag(K_alpha)
+    beta: Array  # (m_b, d) covariance basis
+    beta_log_c: Array  # (m_b,) or (0,)
+    L0: Array  # (m_b, m_b) lower, diag(K_beta) L with B = L L'; (0, 0) where q(u) stands for B
+
+    @property
+    def mean_basis(self) -> Basis:
+        return _basis(self.alpha, self.alpha_log_c)
+
+    @property
+    def cov_basis(self) -> Basis:
+        return _basis(self.beta, self.beta_log_c)
+
+    def pack(self) -> Array:
+        """One flat vector."""
+        return np.concatenate([np.ravel(getattr(self, f.name)) for f in fields(self)])
+
+    def unpack(self, x: Array) -> Parameters:
+        """The parameters whose :meth:`pack` is ``x``; shapes are those of self."""
+        parts, start = {}, 0
+        for f in fields(self):
+            shape = getattr(self, f.name).shape
+            stop = start + int(np.prod(shape))
+            parts[f.name] = x[start:stop].reshape(shape)
+            start = stop
+        return Parameters(**parts)
+
+    def spread(self, by_name: dict[str, float], default: float = 1.0) -> Array:
+        """A flat vector that is constant in each field."""
+        return np.concatenate(
+            [
+                np.full(getattr(self, f.name).size, by_name.get(f.name, default))
+                for f in fields(self)
+            ]
+        )
+
+    def zeros(self) -> Parameters:
+        return self.unpack(np.zeros(len(self.pack())))
+
+    def plus_points(
+        self, alpha: Array, beta: Array, *, generalized: bool, new_L0: float | None
+    ) -> Parameters:
+        """More points of both bases, with zero coefficients.
+
+        Those of a ``generalized`` basis have the multiplier 1. ``new_L0`` is the diagonal of
+        L0 at the new points, None if there is no L0.
+        """
+        k, m = len(self.L0), len(beta)
+        L0 = self.L0
+        if new_L0 is not None:
+            L0 = np.zeros((k + m, k + m))
+            L0[:k, :k] = self.L0
+            L0[range(k, k + m), range(k, k + m)] = new_L0
+        return Parameters(
+            self.theta,
+            self.noise,
+            np.concatenate([self.alpha, alpha]),
+            np.append(self.alpha_log_c, np.zeros(len(alpha) if generalized else 0)),
+            np.append(self.a0, np.zeros(len(alpha))),
+            np.concatenate([self.beta, beta]),
+            np.append(self.beta_log_c, np.zeros(len(beta) if generalized else 0)),
+            L0,
+        )
+
+
+def _basis(Z: Array, log_c: Array) -> Basis:
+    return Basis(Z, log_c if len(log_c) == len(Z) else None)

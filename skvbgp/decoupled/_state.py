@@ -1,0 +1,93 @@
+"""Everything a fitted model of this family knows; immutable and picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp._optim.adam import AdamState
+from skvbgp.decoupled._bound import Evaluation, Model
+from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._posterior import Posterior
+
+#: Rows that are kept for later updates.
+_REPLAY_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A uniform sample of all rows seen, in the user's units; all of them as long as they fit."""
+
+    X: Array  # (k, d)
+    y: Array  # (k,)
+    n_seen: int
+
+    @classmethod
+    def of(cls, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
+        if len(y) <= _REPLAY_ROWS:
+            return cls(np.array(X), np.array(y), len(y))
+        kept = np.sort(rng.choice(len(y), _REPLAY_ROWS, replace=False))
+        return cls(np.array(X[kept]), np.array(y[kept]), len(y))
+
+    def plus(self, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
+        """The sample after more rows (Vitter's reservoir sampling)."""
+        n = self.n_seen + len(y)
+        room = max(0, _REPLAY_ROWS - len(self.y))
+        X_kept = np.concatenate([self.X, X[:room]])
+        y_kept = np.concatenate([self.y, y[:room]])
+        later = np.arange(room, len(y))
+        place = (rng.random_sample(len(later)) * (self.n_seen + later + 1)).astype(np.intp)
+        enters = place < _REPLAY_ROWS
+        X_kept[place[enters]] = X[later[enters]]
+        y_kept[place[enters]] = y[later[enters]]
+        return Replay(X_kept, y_kept, n)
+
+
+@dataclass(frozen=True)
+class State:
+    """Parameters, q(u) and the frames of reference they are expressed in.
+
+    Attributes
+    ----------
+    summary : RunningScale
+        Number, mean and spread of all y seen.
+    seed : int
+        Root of every later random choice.
+    lower_bounds : tuple of float
+        One per pass of the last fit and one per update, on y's own scale.
+    n_iter : int
+        Passes of the last fit.
+    """
+
+    model: Model
+    parameters: Parameters
+    q: WhitenedGaussian | None
+    adam: AdamState
+    coordinates: Coordinates
+    target: Target
+    summary: RunningScale
+    replay: Replay
+    seed: int
+    lower_bounds: tuple[float, ...] = ()
+    n_iter: int = 0
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """q(f) in scaled units."""
+        return Evaluation(self.model, self.parameters, self.q).posterior
+
+    def in_frame(self, target: Target) -> State:
+        """The state after the mean and the unit of y have been refined.
+
+        Hyperparameters are relative to the unit and move with it; the function found so
+        far keeps its size, and its level up to the change of the mean.
+        """
+        ratio = self.target.unit / target.unit
+        parameters = replace(self.parameters, a0=self.parameters.a0 * ratio)
+        q = self.q if self.q is None else WhitenedGaussian(self.q.precision, self.q.shift * ratio)
+        return replace(self, target=target, parameters=parameters, q=q)

@@ -1,0 +1,18 @@
+"""Quick instances of the two estimators."""
+
+from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
+from tests.decoupled.problems import PARAMETRIZATIONS
+
+
+def small(cls, **parameters):
+    """An instance that trains in milliseconds, with a few passes of several mini-batches."""
+    quick = {"n_mean_basis": 20, "n_cov_basis": 8, "max_iter": 4, "batch_size": 32}
+    return cls(**{**quick, "learning_rate": 0.1, "random_state": 0, **parameters})
+
+
+#: For the common tests: steps enough for the scores that scikit-learn asks for.
+INSTANCES = [
+    small(cls, parametrization=parametrization, max_iter=30)
+    for cls in (DecoupledGPRegressor, DecoupledGPClassifier)
+    for parametrization in PARAMETRIZATIONS
+]

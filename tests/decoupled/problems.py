@@ -1,0 +1,58 @@
+"""Small problems at arbitrary parameters, for the tests of the mathematics."""
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.scaling import Coordinates
+from skvbgp.decoupled._basis import GeneralizedSE, PlainKernel
+from skvbgp.decoupled._bound import Model
+from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._parameters import Parameters
+from skvbgp.kernels import RBF, Constant, Matern
+
+PARAMETRIZATIONS = ["orthogonal", "hybrid", "decoupled"]
+LIKELIHOODS = [Gaussian(), StudentT(), Poisson(0.3), Probit()]
+N, D, M_ALPHA, M_BETA = 9, 2, 6, 4
+
+
+def kernels(rng):
+    """A kernel of each kind."""
+    frame = Coordinates(rng.standard_normal(D), rng.uniform(0.5, 2.0, D))
+    plain = Constant(1.3) * Matern(0.8, nu=2.5) + Constant(0.4) * RBF(1.7)
+    return {
+        "generalized": GeneralizedSE(0.2, rng.uniform(-0.3, 0.4, D)),
+        "plain": PlainKernel(plain.bind(D), frame),
+    }
+
+
+def make_problem(parametrization="orthogonal", kind="generalized", likelihood=None, seed=0):
+    """Model, parameters, q, X and y."""
+    rng = np.random.default_rng(seed)
+    kernel = kernels(rng)[kind]
+    likelihood = likelihood or Gaussian()
+    generalized = kind == "generalized"
+    parameters = Parameters(
+        theta=kernel.theta,
+        noise=np.array(likelihood.start, dtype=float) + 0.1,
+        alpha=rng.standard_normal((M_ALPHA, D)),
+        alpha_log_c=rng.uniform(-0.5, 0.5, M_ALPHA if generalized else 0),
+        a0=0.5 * rng.standard_normal(M_ALPHA),
+        beta=rng.standard_normal((M_BETA, D)),
+        beta_log_c=rng.uniform(-0.5, 0.5, M_BETA if generalized else 0),
+        L0=np.zeros((0, 0)),
+    )
+    q = None
+    if parametrization == "decoupled":
+        parameters = Parameters(
+            **{**vars(parameters), "L0": np.tril(rng.standard_normal((M_BETA, M_BETA)))}
+        )
+    else:
+        root = rng.standard_normal((M_BETA, M_BETA))
+        q = WhitenedGaussian(root @ root.T + np.eye(M_BETA), rng.standard_normal(M_BETA))
+    X = rng.standard_normal((N, D))
+    y = rng.standard_normal(N)
+    if isinstance(likelihood, Poisson):
+        y = rng.poisson(2.0, N).astype(float)
+    elif isinstance(likelihood, Probit):
+        y = np.where(y > 0.0, 1.0, -1.0)
+    return Model(kernel, likelihood, parametrization, generalized), parameters, q, X, y
