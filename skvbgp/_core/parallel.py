@@ -21,6 +21,7 @@ def parallel_map(
     *,
     n_jobs: int | None = None,
     shared: tuple[Any, ...] = (),
+    monitor: Callable[[Any], None] | None = None,
 ) -> list[Any]:
     """Call ``function(*shared, *task)`` for each task, on the active joblib backend.
 
@@ -42,6 +43,9 @@ def parallel_map(
     shared : tuple, default=()
         First arguments of all calls. Large arrays belong here, each as an item of its own:
         process-based backends then share them in memory and Dask sends them once.
+    monitor : callable or None, default=None
+        Called in the calling thread with each result, in the order of the tasks, as soon as
+        it and all before it are there.
 
     Returns
     -------
@@ -54,9 +58,14 @@ def parallel_map(
         Whatever `function` raises, with its type.
     """
     with single_blas_thread:  # as long as the last task: threads of a process share one limit
-        return list(
-            Parallel(n_jobs=n_jobs)(delayed(_run_task)(function, *shared, *task) for task in tasks)
-        )
+        calls = (delayed(_run_task)(function, *shared, *task) for task in tasks)
+        if monitor is None:
+            return list(Parallel(n_jobs=n_jobs)(calls))
+        results = []
+        for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+            monitor(result)
+            results.append(result)
+        return results
 
 
 def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:

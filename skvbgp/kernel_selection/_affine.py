@@ -1,0 +1,87 @@
+r"""Gaussians N(m, C C') as affine maps of standard normal draws, over one flat vector.
+
+Both q(g) and q(theta_i) of [Teng2020]_ have this form. The flat vector holds m and the lower
+triangle of C, with the logarithm of its diagonal, so that every vector is a Gaussian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+
+
+@dataclass(frozen=True)
+class AffineGaussian:
+    """Flat vectors of N(m, C C') in k dimensions, and the KL divergence to their prior.
+
+    Attributes
+    ----------
+    prior_mean, prior_variance : ndarray of shape (k,)
+        Moments of the factorised prior.
+    """
+
+    prior_mean: Array
+    prior_variance: Array
+
+    @cached_property
+    def _tril(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return np.tril_indices(len(self.prior_mean))
+
+    @cached_property
+    def _diagonal(self) -> NDArray[np.intp]:
+        """Where the diagonal of C is in the flat vector."""
+        rows, columns = self._tril
+        return len(self.prior_mean) + np.flatnonzero(rows == columns)
+
+    def pack(self, m: Array, std: Array) -> Array:
+        """The vector of N(m, diag(std)^2)."""
+        x = np.concatenate([m, np.zeros(len(self._tril[0]))])
+        x[self._diagonal] = np.log(std)
+        return x
+
+    def unpack(self, x: Array) -> tuple[Array, Array]:
+        """m (k,) and C (k, k)."""
+        k = len(self.prior_mean)
+        entries = x.copy()
+        entries[self._diagonal] = np.exp(x[self._diagonal])
+        C = np.zeros((k, k))
+        C[self._tril] = entries[k:]
+        return x[:k], C
+
+    def points(self, x: Array, draws: Array) -> Array:
+        """m + C e for every draw e, (S, k)."""
+        m, C = self.unpack(x)
+        return np.asarray(m + draws @ C.T)
+
+    def pull_back(self, x: Array, dvalues: Array, draws: Array) -> Array:
+        """Gradient in x from those of a mean over draws in its points m + C e, both (S, k)."""
+        gradient = np.concatenate([dvalues.sum(axis=0), (dvalues.T @ draws)[self._tril]])
+        gradient[self._diagonal] *= np.exp(x[self._diagonal])
+        return gradient
+
+    def kl(self, x: Array) -> tuple[float, Array]:
+        """KL(N(m, C C') || prior) and its gradient."""
+        m, C = self.unpack(x)
+        shift = (m - self.prior_mean) / self.prior_variance
+        scaled = C / self.prior_variance[:, None]
+        value = 0.5 * (
+            float(shift @ (m - self.prior_mean))
+            + float(np.vdot(scaled, C))
+            - len(m)
+            + float(np.log(self.prior_variance).sum())
+        ) - float(x[self._diagonal].sum())
+        gradient = np.concatenate([shift, scaled[self._tril]])
+        gradient[self._diagonal] *= np.exp(x[self._diagonal])
+        gradient[self._diagonal] -= 1.0
+        return value, gradient
+
+
+def standard_draws(n: int, k: int, rng: np.random.RandomState) -> Array:
+    """About n draws of N(0, I_k) in antithetic pairs, whose mean is exact, (n, k)."""
+    half = rng.standard_normal((max(1, n // 2), k))
+    return np.concatenate([half, -half])

@@ -1,0 +1,106 @@
+r"""The belief about the kernel: q(g) = N(m, C C') maximised on eq. (8) of [Teng2020]_.
+
+With p(k_i | g) = softmax(g)_i and the prior g ~ N(0, v I), the bound in q(g) is
+
+    L(m, C) = E[ sum_i softmax(m + C e)_i L_i ] - KL(N(m, C C') || N(0, v I)),   e ~ N(0, I).
+
+The expectation is taken over draws of e fixed beforehand, which makes the bound an ordinary
+function of m and C. Adding a number to every L_i changes nothing but the value, so differences
+to the best L_i are used.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.kernel_selection._affine import AffineGaussian, standard_draws
+
+#: Prior variance v of each g_i. The wider the prior, the closer the belief comes to p(k | y)
+#: at uniform p(k); from here on it changes little (see the theory page).
+PRIOR_VARIANCE = 100.0
+_MAX_ITER = 200
+_TOL = 1e-7
+
+
+class KernelBelief(NamedTuple):
+    """Optimal q(g), and the kernel's posterior by eq. (13)."""
+
+    mean: Array  # (K,)
+    covariance: Array  # (K, K)
+    posterior: Array  # (K,)
+    lower_bound: float  # L(q) of eq. (8)
+
+
+def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBelief:
+    """Maximise eq. (8).
+
+    Parameters
+    ----------
+    local_bounds : ndarray of shape (K,)
+        L_i. A kernel whose bound is -inf has failed and gets no belief; one has not.
+    n_samples : int
+        Draws of g.
+    seed : int
+        Determines the draws.
+    """
+    valid = np.isfinite(local_bounds)
+    best = float(np.max(local_bounds))
+    L = local_bounds[valid] - best  # (k,) <= 0
+    k = len(L)
+    draws = standard_draws(n_samples, k, np.random.RandomState(seed))
+    family = AffineGaussian(np.zeros(k), np.full(k, PRIOR_VARIANCE))
+
+    def objective(x: Array) -> tuple[float, Array]:
+        return belief_bound(x, family, L, draws)
+
+    results = [lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL) for x in _starts(L, family)]
+    result = max(results, key=lambda r: r.value)
+    m, C = family.unpack(result.x)
+    posterior = softmax(m + draws @ C.T).mean(axis=0)
+    moments = _exchanged(L, m, C @ C.T, posterior)
+    K = len(local_bounds)
+    belief = KernelBelief(np.zeros(K), PRIOR_VARIANCE * np.eye(K), np.zeros(K), best + result.value)
+    belief.mean[valid], belief.covariance[np.ix_(valid, valid)], belief.posterior[valid] = moments
+    return belief
+
+
+def belief_bound(x: Array, family: AffineGaussian, L: Array, draws: Array) -> tuple[float, Array]:
+    """L(q) of eq. (8) and its gradient in the flat vector x."""
+    m, C = family.unpack(x)
+    p = softmax(m + draws @ C.T)  # (S, k)
+    expected = p @ L  # (S,)
+    dg = p * (L - expected[:, None]) / len(draws)
+    kl, dkl = family.kl(x)
+    return float(expected.mean()) - kl, family.pull_back(x, dg, draws) - dkl
+
+
+def softmax(g: Array) -> Array:
+    """Rows of probabilities, (S, K)."""
+    p = np.exp(g - g.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return np.asarray(p)
+
+
+def _starts(L: Array, family: AffineGaussian) -> list[Array]:
+    """The prior, and means that follow the L_i as far as the prior allows."""
+    std = np.sqrt(family.prior_variance)
+    informed = np.maximum(L, -3.0 * std)
+    return [family.pack(m, std) for m in (np.zeros_like(L), informed - informed.mean())]
+
+
+def _exchanged(L: Array, m: Array, covariance: Array, posterior: Array) -> tuple[Array, ...]:
+    """Average over the exchanges of kernels with one and the same L_i.
+
+    Eq. (8) does not tell them apart: every exchange of theirs turns an optimum into another.
+    """
+    same = L[:, None] == L
+    size = same.sum(axis=1)
+    P = same / size  # (k, k) projection
+    mean_covariance = P @ covariance @ P
+    excess = P @ np.diagonal(covariance) - np.diagonal(mean_covariance)
+    own = excess * size / np.maximum(size - 1, 1)
+    return P @ m, mean_covariance + own[:, None] * (np.eye(len(L)) - P), P @ posterior

@@ -1,0 +1,145 @@
+"""Kernels composed by + and * from a few base kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from skvbgp.kernels import (
+    RBF,
+    Constant,
+    Kernel,
+    Linear,
+    Periodic,
+    Product,
+    RationalQuadratic,
+    Sum,
+    as_kernel,
+)
+
+BASE_KERNELS: dict[str, Kernel] = {
+    "SE": RBF(),
+    "RQ": RationalQuadratic(),
+    "LIN": Linear(),
+    "PER": Periodic(),
+}
+
+
+class Expression(NamedTuple):
+    """A sum or product in canonical form: sorted, and flat (no sum in a sum)."""
+
+    operation: str  # "+", "*" or "" of a base kernel
+    parts: tuple[Any, ...]  # Expressions, or the one index of a base kernel
+
+    def under(self, operation: str) -> tuple[Any, ...]:
+        """What this expression contributes to a sum or product."""
+        return self.parts if self.operation == operation else (self,)
+
+
+def expressions(n_base: int, depth: int) -> list[Expression]:
+    """All expressions of at most `depth` base kernels, distinct up to order, by depth."""
+    levels = [[Expression("", (i,)) for i in range(n_base)]]
+    for size in range(2, depth + 1):
+        found = {}  # an ordered set
+        for left_size in range(1, size // 2 + 1):
+            pairs = product(levels[left_size - 1], levels[size - left_size - 1])
+            for operation, (left, right) in product("+*", pairs):
+                parts = (*left.under(operation), *right.under(operation))
+                found[Expression(operation, tuple(sorted(parts)))] = None
+        levels.append(list(found))
+    return [expression for level in levels for expression in level]
+
+
+def kernel_grammar(
+    depth: int = 3, base: Sequence[Any] = ("SE", "RQ", "LIN", "PER")
+) -> list[tuple[str, Kernel]]:
+    """Kernels built by + and * from at most `depth` base kernels each.
+
+    Every combination appears once, whatever the order and the brackets of its sums and
+    products. A base kernel may be repeated.
+
+    Parameters
+    ----------
+    depth : int, default=3
+        Largest number of base kernels in one kernel.
+    base : sequence of str or (str, kernel), default=("SE", "RQ", "LIN", "PER")
+        The base kernels: "SE" (squared exponential), "RQ" (rational quadratic), "LIN"
+        (linear), "PER" (periodic), or pairs of a name and a kernel, of
+        :mod:`skvbgp.kernels` or scikit-learn.
+
+    Returns
+    -------
+    kernels : list of (str, Kernel)
+        Names such as ``"PER * (SE + LIN)"`` and kernels, by growing number of base kernels.
+        Every term of a sum has an amplitude of its own.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import Matern
+    >>> from skvbgp.kernel_selection import kernel_grammar
+    >>> len(kernel_grammar())
+    144
+    >>> kernels = dict(kernel_grammar(2, base=("LIN", ("M32", Matern(nu=1.5)))))
+    >>> list(kernels)
+    ['LIN', 'M32', 'LIN + LIN', 'LIN * LIN', 'LIN + M32', 'LIN * M32', 'M32 + M32', 'M32 * M32']
+    """
+    if depth < 1:
+        raise ValueError(f"depth must be at least 1, got {depth!r}.")
+    pairs = [_base_kernel(entry) for entry in base]
+    names = [name for name, _ in pairs]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"base must hold different base kernels, got {names!r}.")
+    return [
+        (_name(expression, names), _with_amplitude(*_kernel(expression, pairs)))
+        for expression in expressions(len(pairs), depth)
+    ]
+
+
+def _base_kernel(entry: Any) -> tuple[str, Kernel]:
+    """Name and kernel of an entry of `base`."""
+    if isinstance(entry, str):
+        if entry not in BASE_KERNELS:
+            raise ValueError(f"Base kernels are {', '.join(BASE_KERNELS)}; got {entry!r}.")
+        return entry, BASE_KERNELS[entry]
+    name, kernel = entry
+    return name, as_kernel(kernel)
+
+
+def _name(expression: Expression, names: list[str]) -> str:
+    if not expression.operation:
+        return names[expression.parts[0]]
+    parts = (
+        f"({_name(part, names)})"
+        if (part.operation, expression.operation) == ("+", "*")
+        else _name(part, names)
+        for part in expression.parts
+    )
+    return f" {expression.operation} ".join(parts)
+
+
+def _kernel(expression: Expression, base: list[tuple[str, Kernel]]) -> tuple[Kernel, bool]:
+    """The kernel of an expression, and whether it can take any amplitude by itself."""
+    if not expression.operation:
+        _, kernel = base[expression.parts[0]]
+        return kernel, _has_amplitude(kernel)
+    parts = [_kernel(part, base) for part in expression.parts]
+    if expression.operation == "*":
+        kernels, amplitudes = zip(*parts, strict=True)
+        return Product(*kernels), any(amplitudes)
+    return Sum(*(_with_amplitude(*part) for part in parts)), True
+
+
+def _with_amplitude(kernel: Kernel, has_amplitude: bool) -> Kernel:
+    return kernel if has_amplitude else Constant() * kernel
+
+
+def _has_amplitude(kernel: Kernel) -> bool:
+    """Whether a kernel of the user's, or a linear one, has a free variance of its own."""
+    if isinstance(kernel, Sum):
+        return all(map(_has_amplitude, kernel.kernels))
+    if isinstance(kernel, Product):
+        return any(map(_has_amplitude, kernel.kernels))
+    if isinstance(kernel, Linear):
+        return kernel.length_scale_bounds != "fixed"
+    return isinstance(kernel, Constant) and kernel.value_bounds != "fixed"

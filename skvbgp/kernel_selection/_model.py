@@ -1,0 +1,132 @@
+"""A fitted kernel: what is needed to predict, and to take in more rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp.base import in_tiles
+from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
+from skvbgp.kernel_selection._frame import Frame
+from skvbgp.kernels import Kernel
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """Sparse Gaussian process with one of the kernels, as `VBKSRegressor` has fitted it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the kernel.
+    kernel : Kernel
+        With its learned hyperparameters (their means exp(E[log]) if q(theta) is Gaussian), in
+        units of the inputs, and of the variance of y if `normalize_y`.
+    noise_variance : float
+        On the squared scale of y.
+    inducing_inputs : ndarray of shape (n_inducing, n_features)
+        In the space of X.
+    """
+
+    name: str
+    kernel: Kernel
+    noise_variance: float
+    inducing_inputs: Array
+    _points: Array  # (S, p + 1) draws of (theta, log s2), or the one point
+    _statistics: Statistics
+    _frame: Frame
+
+    @cached_property
+    def _q(self) -> WhitenedGaussian:
+        return self._statistics.optimal_q()
+
+    @cached_property
+    def _priors(self) -> list[Prior]:
+        Z = self.inducing_inputs - self._frame.origin
+        return [Prior(self.kernel, x, Z) for x in self._points]
+
+    def predict(
+        self, X: Array, return_std: bool = False, *, include_noise: bool = True
+    ) -> Array | tuple[Array, Array]:
+        """Predict with this kernel alone.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+            Inputs to predict at.
+        return_std : bool, default=False
+            Whether to return the standard deviation, too.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+            On the scale of y.
+        std : ndarray of shape (n_samples,)
+            Only returned if `return_std` is True.
+        """
+        mean, variance = self._moments(np.asarray(X, dtype=np.float64), include_noise)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
+
+        def tile(X: Array) -> tuple[Array, Array]:
+            return mixture_moments([self._of_draw(p, X, include_noise) for p in self._priors])
+
+        self._priors, self._q  # noqa: B018  before the threads of the tiles need them
+        mean, variance = in_tiles(tile, X - self._frame.origin)
+        return self._frame.target.original(mean), variance * self._frame.target.unit**2
+
+    def _of_draw(self, prior: Prior, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        A = prior.kernel(X, prior.Z) @ prior.L_inv.T  # (n, m)
+        reduction = self._q.covariance.copy()
+        reduction.flat[:: len(reduction) + 1] -= 1.0
+        variance = prior.kernel.diag(X) + np.einsum("ij,ij->i", A @ reduction, A)
+        noise = prior.noise if include_noise else 0.0
+        return A @ self._q.mean, np.maximum(variance, 0.0) + noise
+
+    def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and covariance of all rows, on the scale of y."""
+        X = X - self._frame.origin
+        parts = []
+        for prior in self._priors:
+            A = prior.kernel(X, prior.Z) @ prior.L_inv.T
+            cov = prior.kernel(X) - A @ A.T + A @ self._q.covariance @ A.T
+            if include_noise:
+                cov.flat[:: len(cov) + 1] += prior.noise
+            parts.append((A @ self._q.mean, cov))
+        mean, covariance = mixture_joint(parts)
+        return self._frame.target.original(mean), covariance * self._frame.target.unit**2
+
+    def _with_rows(self, X: Array, y: Array) -> tuple[KernelModel, float]:
+        """The model after more rows, and its bound without KL(q(theta) || p(theta))."""
+        Z = self.inducing_inputs - self._frame.origin
+        rows = total_statistics(X, y, self._frame, Z, self.kernel, self._points)
+        statistics = self._statistics.plus(rows)
+        return replace(self, _statistics=statistics), statistics.bound(statistics.optimal_q())
+
+
+def mixture_moments(
+    parts: list[tuple[Array, Array]], weights: Array | None = None
+) -> tuple[Array, Array]:
+    """Eq. (15): mean and variance of a mixture of Gaussians, row by row."""
+    means, variances = (np.stack(p) for p in zip(*parts, strict=True))  # (S, n)
+    mean = np.average(means, axis=0, weights=weights)
+    return mean, np.average(variances + (means - mean) ** 2, axis=0, weights=weights)
+
+
+def mixture_joint(
+    parts: list[tuple[Array, Array]], weights: Array | None = None
+) -> tuple[Array, Array]:
+    """Mean and covariance of a mixture of joint Gaussians."""
+    means, covariances = (np.stack(p) for p in zip(*parts, strict=True))
+    mean = np.average(means, axis=0, weights=weights)
+    shifts = means - mean  # (S, n)
+    covariances += shifts[:, :, None] * shifts[:, None, :]
+    return mean, np.average(covariances, axis=0, weights=weights)
