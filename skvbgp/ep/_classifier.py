@@ -14,9 +14,6 @@ from skvbgp.ep._learner import EPLearner
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
-#: Spreads whose squares are finite and normal numbers.
-_SMALLEST_SPREAD, _LARGEST_SPREAD = 1e-150, 1e150
-
 
 class EPDTCClassifier(VariationalClassifier):
     r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).

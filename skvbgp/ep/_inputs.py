@@ -11,6 +11,9 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp.ep._missing import ColumnGaussian
 
+#: Spreads between this and its inverse have a square in double precision.
+_SMALLEST = 1e-153
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -78,11 +81,17 @@ class InputModel:
     def of(cls, X: Array) -> InputModel:
         """Learn from rows (n, n_features) with missing entries."""
         seen = ~np.isnan(X).all(axis=0)
+        if not seen.any():
+            raise ValueError("All entries of X are missing.")
         columns = [RunningScale.of(x[~np.isnan(x), None]) for x in X[:, seen].T]
         coordinates = Coordinates(
             np.concatenate([column.mean for column in columns]),
             np.concatenate([column.unit for column in columns]),
         )
+        if np.any(coordinates.scale > 1.0 / _SMALLEST) or np.any(coordinates.scale < _SMALLEST):
+            raise ValueError(
+                f"The spread of X is beyond {1.0 / _SMALLEST:g} or below {_SMALLEST:g}: rescale it."
+            )
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
         return cls(seen, coordinates, gaussian, *np.zeros((2, len(columns))))
 

@@ -23,6 +23,8 @@ from skvbgp.kernels import Kernel
 
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-9
+#: Distance, in units of the inputs' spread, below which two inducing inputs are one.
+_SAME_PLACE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ class EPLearner:
     # -- start -----------------------------------------------------------------------------------
 
     def start(self, inputs: Inputs, t: Array, seed: int, before: State | None) -> State:
+        n_features = inputs.mean.shape[1]
         if before is not None:
+            _check_width(before.parameters.columns.seen, n_features, "warm_start: the fit before")
             return replace(before, seed=seed)
         columns = InputModel.of(inputs.mean)
         if self.kernel is None:
@@ -78,6 +82,7 @@ class EPLearner:
             kernel, hyperprior = self.kernel.bind(columns.n_seen), None
         Z = np.empty((0, columns.n_seen))
         if self.inducing_inputs is not None:
+            _check_width(self.inducing_inputs.T, n_features, "inducing_inputs")
             Z = self.inducing_inputs[:, columns.seen]
         return self._grown(State(Parameters(kernel, Z, columns), hyperprior, seed), inputs)
 
@@ -92,7 +97,7 @@ class EPLearner:
         U = frame.scaled(p.Z)
         X = frame.scaled(p.columns.conditional(inputs).mean)
         new = choose_inducing_inputs(subsample(X, rng), room, rng)
-        new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
+        new = new[[not np.any(np.all(np.abs(u - U) < _SAME_PLACE, axis=1)) for u in new]]
         Z = np.concatenate([p.Z, frame.original(new)])
         return replace(state, parameters=replace(p, Z=Z))
 
@@ -149,6 +154,8 @@ class EPLearner:
                     end_pass=end_pass,
                 )
             )
+            if results[-1].stopped:
+                break
         best = max(results, key=lambda result: result.value)
         return best.solution, sum(result.n_iter for result in results)
 
@@ -193,6 +200,11 @@ class EPLearner:
         completed = state.parameters.columns.completed(inputs)
         mean, variance = state.solved.predictor.moments(completed)
         return mean / np.sqrt(1.0 + variance)
+
+
+def _check_width(features: Array, n_features: int, name: str) -> None:
+    if len(features) != n_features:
+        raise ValueError(f"{name} has {len(features)} columns, but X has {n_features}.")
 
 
 def _one_place(X: Array) -> bool:

@@ -25,6 +25,7 @@ class Optimum(NamedTuple):
     solution: Solution
     value: float  # log evidence plus log prior, less the KL of the missing entries
     n_iter: int
+    stopped: bool  # by a callback
 
 
 def maximise(
@@ -56,7 +57,7 @@ def maximise(
         n_iter += used
         settled = value - before < _ROUND_TOL * tol * abs(value)
         if stopped or n_iter >= max_iter or (joint and settled):
-            return Optimum(solution, value, n_iter)
+            return Optimum(solution, value, n_iter, stopped)
         joint = True
 
 
@@ -78,10 +79,11 @@ def _one_round(
         learn_inducing=learn_inducing,
         tol=_EP_TOL,
     )
-    stopped = False
+    n_iter, stopped = 0, False
 
     def monitor(x: np.ndarray, _: float) -> bool:
-        nonlocal stopped
+        nonlocal n_iter, stopped
+        n_iter += 1
         stopped = end_pass(objective.parameters(x), objective.sites)
         return stopped
 
@@ -94,4 +96,4 @@ def _one_round(
         monitor=monitor,
     )
     solution = solve(problem, objective.parameters(result.x), objective.sites, _EP_TOL)
-    return solution, result.value, result.n_iter, stopped
+    return solution, result.value, n_iter, stopped
