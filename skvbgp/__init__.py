@@ -1,6 +1,7 @@
 """Variational Bayesian sparse Gaussian processes with the scikit-learn interface."""
 
 from skvbgp.ep import EPDTCClassifier
+from skvbgp.kernel_selection import VBKSRegressor, kernel_grammar
 from skvbgp.sgpr import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 
 __version__ = "0.1.0"
@@ -9,7 +10,9 @@ __all__ = [
     "EPDTCClassifier",
     "VBDTCRegressor",
     "VBFITCRegressor",
+    "VBKSRegressor",
     "VBPICRegressor",
     "VBPITCRegressor",
     "__version__",
+    "kernel_grammar",
 ]

@@ -34,6 +34,8 @@ from skvbgp.kernel_selection._frame import Frame
 from skvbgp.kernels import Kernel
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
+#: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).
+_LARGEST_LOG = 500.0
 #: Rows that are in memory at once.
 _CHUNK_ROWS = 4096
 
@@ -50,6 +52,8 @@ class Prior:
 
 def parameters(kernel: Kernel, x: Array) -> tuple[Kernel, float]:
     """Kernel and noise variance of the vector x = (theta, log s2)."""
+    if not np.all(np.abs(x) < _LARGEST_LOG):
+        raise NotPositiveDefiniteError("A hyperparameter has left the range of double precision.")
     return kernel.with_theta(x[:-1]), float(np.exp(x[-1]))
 
 

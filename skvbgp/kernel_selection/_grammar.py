@@ -82,7 +82,7 @@ def kernel_grammar(
     144
     >>> kernels = dict(kernel_grammar(2, base=("LIN", ("M32", Matern(nu=1.5)))))
     >>> list(kernels)
-    ['LIN', 'M32', 'LIN + LIN', 'LIN * LIN', 'LIN + M32', 'LIN * M32', 'M32 + M32', 'M32 * M32']
+    ['LIN', 'M32', 'LIN + LIN', 'LIN + M32', 'M32 + M32', 'LIN * LIN', 'LIN * M32', 'M32 * M32']
     """
     if depth < 1:
         raise ValueError(f"depth must be at least 1, got {depth!r}.")

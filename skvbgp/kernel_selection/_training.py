@@ -30,7 +30,7 @@ COLLAPSED_ROWS = 2_000
 _BATCH_ROWS = 1_024
 #: max_iter=None: L-BFGS iterations on all rows; rows that mini-batches visit.
 _COLLAPSED_ITERATIONS = 60
-_VISITED_ROWS = 400_000
+_VISITED_ROWS = 300_000
 #: Rows that starting values are searched with, and inducing inputs of the two steps of it.
 _SCREENING_ROWS = 1_000
 _COARSE_INDUCING = 48

@@ -29,6 +29,7 @@ from skvbgp.kernel_selection._model import mixture_joint, mixture_moments
 from skvbgp.kernel_selection._start import DataScales
 from skvbgp.kernel_selection._state import State
 from skvbgp.kernel_selection._training import COLLAPSED_ROWS, Monitor, Trainer
+from skvbgp.kernel_selection._words import describe
 from skvbgp.kernels import Kernel, as_kernel
 
 #: n_inducing=None is every row up to so many rows, and else fewer.
@@ -37,7 +38,141 @@ _SPARSE_INDUCING = 500
 
 
 class VBKSRegressor(VariationalRegressor):
-    """Variational Bayesian kernel selection."""
+    """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
+
+    Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
+    bound L_i on the log evidence tells how well it explains the data; from the bounds follows
+    a posterior belief about the kernels, by which the predictions of the best ones are
+    averaged [Teng2020]_. By default the list holds the 144 kernels that sums and products of
+    three base kernels make. The kernels are fitted in parallel.
+
+    Kernels see the inputs about their mean and in their own units, so that length scales and
+    periods are in the units of X. Starting values, and bounds that are left at their default,
+    come from the data: periods from the spectrum of y.
+
+    Parameters
+    ----------
+    kernels : "grammar" or list, default="grammar"
+        "grammar" is ``kernel_grammar(depth)``. Otherwise (name, kernel) pairs or kernels, of
+        :mod:`skvbgp.kernels` or scikit-learn. Free hyperparameters are searched for anew,
+        within their bounds.
+
+    depth : int, default=3
+        Largest number of base kernels in one kernel of the grammar.
+
+    n_inducing : int, default=None
+        Number of inducing inputs. None is every row up to 1,000 rows (exact Gaussian
+        processes), and 500 above.
+
+    hyperparameter_posterior : {"point", "gaussian"}, default="point"
+        "point" estimates the hyperparameters by the maximum of L_i; "gaussian" learns a
+        Gaussian q(theta) of their logarithms with a full covariance, at about sixteen times
+        the cost.
+
+    top_k : int, default=10
+        Number of kernels that predictions average over.
+
+    n_samples : int, default=2000
+        Draws of q(g) that the belief is computed from.
+
+    n_restarts : int, default=3
+        Searches for the hyperparameters of each kernel. Each starts from the best of sixteen
+        random values.
+
+    max_iter : int, default=None
+        Largest number of L-BFGS iterations that train a kernel, or of passes over the data
+        with mini-batches. None is 60 iterations, or as many passes as visit about 300,000
+        rows, but at least two.
+
+    batch_size : int, default=None
+        Rows in a mini-batch. None takes all rows at once up to 2,000 rows, and mini-batches
+        of 1,024 rows above.
+
+    learning_rate : float, default=0.03
+        First step size of Adam on the logarithms of the hyperparameters, with mini-batches;
+        it falls to zero along a cosine.
+
+    tol : float, default=1e-07
+        L-BFGS stops when the bound rises by less than this share of itself.
+
+    normalize_y : bool, default=True
+        Whether to work with y of zero mean and unit variance. Predictions and bounds are on
+        y's own scale; variances in kernels are then relative to the variance of y.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines starting values, inducing inputs, mini-batches and draws. All kernels share
+        the same ones, so that they differ by what they explain alone.
+
+    n_jobs : int, default=None
+        Number of kernels fitted at the same time. It changes no result.
+
+    Attributes
+    ----------
+    kernels_ : list of (str, Kernel)
+        Names and kernels with their learned hyperparameters.
+
+    kernel_posterior_ : ndarray of shape (n_kernels,)
+        Belief about the kernels, eq. (13). A kernel that could not be fitted has none.
+
+    g_mean_, g_cov_ : ndarray of shape (n_kernels,) and (n_kernels, n_kernels)
+        Mean and covariance of q(g), whose softmax is the belief.
+
+    local_lower_bounds_ : ndarray of shape (n_kernels,)
+        L_i on all rows, with every constant.
+
+    lower_bound_ : float
+        Variational lower bound on log p(y) with the kernel unknown, eq. (8).
+
+    best_kernel_ : tuple of (str, Kernel)
+        The entry of `kernels_` with the highest bound.
+
+    estimators_ : list of KernelModel
+        Models of the kernels that predictions average over, by falling bound.
+
+    estimator_weights_ : ndarray of shape (n_estimators,)
+        Belief recomputed on these kernels alone: their weights in predictions.
+
+    n_iter_ : int
+        Largest number of iterations or passes of a kernel's training.
+
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`.
+
+    n_features_in_ : int
+        Number of inputs.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a kernel could not be fitted; it names the kernel.
+
+    Notes
+    -----
+    `partial_fit` keeps the rows while they are at most 2,000 and trains all kernels further
+    on all of them, from the start again whenever their number has doubled. With more rows,
+    new ones are added to what the averaged kernels know, exactly and in any order, at the
+    hyperparameters and inducing inputs of the fit; the other kernels are dropped.
+
+    References
+    ----------
+    .. [Teng2020] T. Teng, J. Chen, Y. Zhang and B. K. H. Low, "Scalable variational Bayesian
+       kernel selection for sparse Gaussian process regression", AAAI 2020, arXiv:1912.02641.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp import VBKSRegressor, kernel_grammar
+    >>> rng = np.random.default_rng(0)
+    >>> t = np.linspace(0.0, 8.0, 80)
+    >>> y = np.sin(2.0 * np.pi * t) + 0.5 * t + 0.1 * rng.standard_normal(80)
+    >>> kernels = kernel_grammar(2, base=("LIN", "PER"))
+    >>> model = VBKSRegressor(kernels, random_state=0).fit(t[:, None], y)
+    >>> model.best_kernel_[0]
+    'LIN + PER'
+    >>> model.summary().splitlines()[2]
+    '- a periodic part of period 1'
+    >>> mean, std = model.predict([[8.25]], return_std=True)
+    """
 
     _parameter_constraints = {
         "kernels": [StrOptions({"grammar"}), "array-like"],
@@ -205,6 +340,22 @@ class VBKSRegressor(VariationalRegressor):
         for name, value in self._attributes(self._state).items():
             setattr(self, name, value)
         return self
+
+    def summary(self):
+        """Describe the best kernel in words.
+
+        Returns
+        -------
+        text : str
+            Its name and belief, and one line for each component of its functions.
+        """
+        check_is_fitted(self)
+        name, kernel = self.best_kernel_
+        best = self._state.kept[0]
+        lines = [f"{name}, with belief {self.kernel_posterior_[best]:.2f}, is the sum of"]
+        lines += [f"- {phrase}" for phrase in describe(kernel, self._state.scales.extent)]
+        noise = np.sqrt(self.estimators_[0].noise_variance)
+        return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])
 
     # -- fitted attributes and prediction ----------------------------------------------
 

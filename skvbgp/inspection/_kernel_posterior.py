@@ -1,0 +1,94 @@
+"""Bar chart of the belief about the kernel."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+
+class KernelPosteriorDisplay:
+    """Bar chart of the posterior probabilities of kernels.
+
+    Use :meth:`from_estimator` to make one.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the kernels.
+    posterior : array-like of shape (n_kernels,)
+        Their probabilities.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the chart, after :meth:`plot`.
+    figure_ : matplotlib Figure
+        Figure of the chart.
+    bars_ : matplotlib BarContainer
+        The bars, from the top.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt  # doctest: +SKIP
+    >>> from skvbgp.inspection import KernelPosteriorDisplay
+    >>> display = KernelPosteriorDisplay(["SE", "LIN"], [0.9, 0.1])
+    >>> display.plot()  # doctest: +SKIP
+    >>> plt.show()  # doctest: +SKIP
+    """
+
+    def __init__(self, names: Any, posterior: Any) -> None:
+        self.names = names
+        self.posterior = posterior
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, max_kernels: int | None = 10, ax: Any = None, **kwargs: Any
+    ) -> "KernelPosteriorDisplay":
+        """Chart of a fitted :class:`~skvbgp.VBKSRegressor`.
+
+        Parameters
+        ----------
+        estimator : VBKSRegressor
+            Fitted.
+        max_kernels : int or None, default=10
+            Show at most so many kernels, those of the highest belief. None shows all.
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a figure.
+        **kwargs : dict
+            Passed to `matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        display : KernelPosteriorDisplay
+        """
+        check_is_fitted(estimator, "kernel_posterior_")
+        posterior = np.asarray(estimator.kernel_posterior_)
+        order = np.argsort(-posterior, kind="stable")[:max_kernels]
+        names = [estimator.kernels_[i][0] for i in order]
+        return cls(names, posterior[order]).plot(ax=ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> "KernelPosteriorDisplay":
+        """Draw the chart.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a figure.
+        **kwargs : dict
+            Passed to `matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        display : KernelPosteriorDisplay
+        """
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        places = np.arange(len(self.names))
+        self.bars_ = ax.barh(places, self.posterior, **kwargs)
+        ax.set(yticks=places, yticklabels=list(self.names), xlim=(0.0, 1.0))
+        ax.set_xlabel("Belief")
+        ax.invert_yaxis()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

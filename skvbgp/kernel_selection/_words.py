@@ -1,0 +1,105 @@
+"""A kernel in words: the additive components of its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from skvbgp.kernel_selection._start import leaves
+from skvbgp.kernels import (
+    RBF,
+    Constant,
+    Kernel,
+    Linear,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+)
+from skvbgp.kernels._compose import Product, Sum
+
+#: Length scales beyond this share of the range of the inputs make a trend.
+_TREND_SHARE = 0.5
+#: Periods beyond this share of it are not seen to repeat.
+_REPEAT_SHARE = 0.75
+
+
+def terms(kernel: Kernel) -> Iterator[list[Any]]:
+    """Terms of the sum that a kernel is once its products are multiplied out."""
+    if isinstance(kernel, Sum):
+        for part in kernel.kernels:
+            yield from terms(part)
+    elif isinstance(kernel, Product):
+        for factors in product(*(list(terms(part)) for part in kernel.kernels)):
+            yield [leaf for factor in factors for leaf in factor]
+    else:
+        yield list(leaves(kernel))
+
+
+def describe(kernel: Kernel, extent: np.ndarray) -> list[str]:
+    """One phrase for each additive component.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    extent : ndarray of shape (d,)
+        Range of each input.
+    """
+    return [_phrase(term, extent) for term in terms(kernel)]
+
+
+def _phrase(term: list[Any], extent: np.ndarray) -> str:
+    periodic = [leaf for leaf in term if isinstance(leaf, Periodic)]
+    smooth = [leaf for leaf in term if isinstance(leaf, RBF | RationalQuadratic | Matern)]
+    n_linear = sum(isinstance(leaf, Linear) for leaf in term)
+    if any(isinstance(leaf, White) for leaf in term):
+        return "noise"
+    if all(isinstance(leaf, Constant) for leaf in term):
+        return "a constant"
+    local = [leaf for leaf in smooth if not _is_long(leaf.length_scale, extent, _TREND_SHARE)]
+    if periodic:
+        text = "a periodic part of " + " and ".join(_period(leaf, extent) for leaf in periodic)
+        if local:
+            text += f" whose shape changes over {_lengths(local)}"
+        elif smooth:
+            text += f" whose shape changes slowly, over {_lengths(smooth)}"
+        return text + _growth(n_linear)
+    if local:
+        return f"a short-term smooth part of {_lengths(local)}" + _growth(n_linear)
+    if smooth:
+        return f"a smooth trend of {_lengths(smooth)}" + _growth(n_linear)
+    if n_linear:
+        return "a linear trend" if n_linear == 1 else f"a polynomial trend of degree {n_linear}"
+    return "a component " + " * ".join(map(repr, term))
+
+
+def _growth(n_linear: int) -> str:
+    if n_linear == 0:
+        return ""
+    return (
+        ", with linearly changing amplitude"
+        if n_linear == 1
+        else (f", with an amplitude that is a polynomial of degree {n_linear}")
+    )
+
+
+def _period(leaf: Periodic, extent: np.ndarray) -> str:
+    text = f"period {_numbers(leaf.period)}"
+    return text + (" (barely repeated)" if _is_long(leaf.period, extent, _REPEAT_SHARE) else "")
+
+
+def _lengths(group: list[Any]) -> str:
+    return "length scale " + " and ".join(_numbers(leaf.length_scale) for leaf in group)
+
+
+def _is_long(lengths: Any, extent: np.ndarray, share: float) -> bool:
+    return bool(np.all(np.asarray(lengths) > share * extent))
+
+
+def _numbers(values: Any) -> str:
+    values = np.atleast_1d(values)
+    text = ", ".join(f"{value:.3g}" for value in values)
+    return text if len(values) == 1 else f"({text})"
