@@ -39,7 +39,8 @@ class EPDTCClassifier(VariationalClassifier):
         relative to the spreads. A given kernel has no prior but its bounds.
 
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
-        Starting inducing inputs, in the space of X. None chooses them by k-means.
+        Inducing inputs to start with, in the space of X. None chooses them by k-means. "dtc"
+        learns them, "fitc", which would overfit, does not.
 
     approximation : {"dtc", "fitc"}, default="dtc"
         What becomes of the part of f that the inducing inputs do not carry: "dtc" leaves it

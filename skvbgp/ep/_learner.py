@@ -150,7 +150,7 @@ class EPLearner:
                     start,
                     max_iter=self.max_iter,
                     tol=self.tol,
-                    learn_inducing=len(start.Z) < len(problem.t),
+                    learn_inducing=self._learns_inducing(start, len(problem.t)),
                     end_pass=end_pass,
                 )
             )
@@ -158,6 +158,10 @@ class EPLearner:
                 break
         best = max(results, key=lambda result: result.value)
         return best.solution, sum(result.n_iter for result in results)
+
+    def _learns_inducing(self, start: Parameters, n: int) -> bool:
+        """Unless every row is one; for "fitc" they would overfit, see :ref:`ep-training`."""
+        return self.approximation == "dtc" and len(start.Z) < n
 
     def _solved(
         self, state: State, p: Parameters, problem: Problem, inputs: Inputs, sites: Sites
