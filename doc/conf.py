@@ -52,8 +52,8 @@ html_title = f"skvbgp {release}"
 
 
 def _plain_text(app, env, node, contnode):
-    """Leave a label that scikit-learn's inherited docstrings refer to unlinked."""
-    return contnode if node.get("reftarget") == "r2_score" else None
+    """Leave labels that scikit-learn's inherited docstrings refer to unlinked."""
+    return contnode if node.get("reftarget") in {"accuracy_score", "r2_score"} else None
 
 
 def setup(app):
