@@ -1,0 +1,122 @@
+"""The data, kept block by block in scaled coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.partition import Partition, balanced_partition, group_rows
+
+Rows = tuple[Array, Array]  # X (n, d) and y (n,), scaled
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Rows divided into blocks by location; rows that come later join their block.
+
+    A block that has outgrown its capacity is divided in its turn, so that neither adding a row
+    nor a prediction depends on the number of rows.
+
+    Attributes
+    ----------
+    partition : Partition
+        The blocks of the first rows.
+    X, y : ndarray of shape (n, d) and (n,)
+        First rows, sorted by block.
+    ends : ndarray of shape (n_blocks + 1,)
+        Block k has the rows ``ends[k]`` to ``ends[k + 1]``.
+    capacity : int
+        Most rows of a block.
+    changed : dict
+        Rows of the blocks that are not as in X and y any more.
+    divided : dict
+        Blocks divided since: a partition of the block for each division, and the names of
+        its parts; the first part keeps the name of the block.
+    n_blocks : int
+    """
+
+    partition: Partition
+    X: Array
+    y: Array
+    ends: NDArray[np.intp]
+    capacity: int
+    changed: dict[int, Rows]
+    divided: dict[int, tuple[tuple[Partition, NDArray[np.intp]], ...]]
+    n_blocks: int
+
+    @classmethod
+    def of(cls, X: Array, y: Array, n_blocks: int) -> Blocks:
+        """Blocks of rows (scaled), whose sizes differ by one at most."""
+        partition, labels = balanced_partition(X, n_blocks)
+        order = np.argsort(labels, kind="stable")
+        ends = np.append(0, np.cumsum(partition.sizes))
+        capacity = 2 * int(partition.sizes.max())
+        return cls(partition, X[order], y[order], ends, capacity, {}, {}, n_blocks)
+
+    def rows(self, block: int) -> Rows:
+        """X and y of a block."""
+        if block in self.changed:
+            return self.changed[block]
+        rows = slice(self.ends[block], self.ends[block + 1])
+        return self.X[rows], self.y[rows]
+
+    def all_rows(self) -> Rows:
+        """X and y of all blocks."""
+        X, y = zip(*(self.rows(k) for k in range(self.n_blocks)), strict=True)
+        return np.concatenate(X), np.concatenate(y)
+
+    def lookup(self, X: Array) -> NDArray[np.intp]:
+        """Block of each row."""
+        labels = self.partition.lookup(X)
+        pending = [(block, 0) for block in np.unique(labels) if block in self.divided]
+        while pending:
+            block, level = pending.pop()
+            rows = np.flatnonzero(labels == block)
+            partition, names = self.divided[block][level]
+            labels[rows] = names[partition.lookup(X[rows])]
+            if level + 1 < len(self.divided[block]):
+                pending.append((block, level + 1))
+            new = np.unique(labels[rows])
+            pending.extend((k, 0) for k in new if k != block and k in self.divided)
+        return labels
+
+    def plus(self, X: Array, y: Array) -> Blocks:
+        """The blocks after more rows."""
+        changed, divided, n_blocks = dict(self.changed), dict(self.divided), self.n_blocks
+        labels = self.lookup(X)
+        for block in np.unique(labels):
+            own, (X_old, y_old) = labels == block, self.rows(block)
+            X_all, y_all = np.concatenate([X_old, X[own]]), np.concatenate([y_old, y[own]])
+            n_parts = -(-2 * len(y_all) // self.capacity) if len(y_all) > self.capacity else 1
+            parts = [np.arange(len(y_all))]
+            names = np.append(block, np.arange(n_blocks, n_blocks + n_parts - 1))
+            if n_parts > 1:
+                partition, part_labels = balanced_partition(X_all, n_parts)
+                parts = group_rows(part_labels, n_parts)
+                divided[block] = (*divided.get(block, ()), (partition, names))
+                n_blocks += n_parts - 1
+            changed |= {
+                int(name): (X_all[part], y_all[part])
+                for name, part in zip(names, parts, strict=True)
+            }
+        return replace(self, changed=changed, divided=divided, n_blocks=n_blocks)
+
+    def n_batches(self, batch_size: int) -> int:
+        """Mini-batches of about ``batch_size`` rows in one pass."""
+        return max(1, min(self.n_blocks, round(len(self.y) / batch_size)))
+
+    def minibatches(
+        self, batch_size: int, rng: np.random.RandomState
+    ) -> Iterator[tuple[list[Rows], float]]:
+        """One pass in random order: blocks, with the weight that makes a batch unbiased.
+
+        The weight is the number of blocks over that of the batch (Theorem 1 and App. G of
+        [Hoang2017]_, there for draws with replacement).
+        """
+        order = rng.permutation(self.n_blocks)
+        for chosen in np.array_split(order, self.n_batches(batch_size)):
+            yield [self.rows(k) for k in chosen], self.n_blocks / len(chosen)

@@ -1,0 +1,107 @@
+r"""The paper's bound L(q) = E_q[log p(y | alpha)] - KL(q || p) and what its steps are made of.
+
+Expectations are averages over draws alpha = M z + b, sums over data are sums over blocks:
+the doubly stochastic estimates of App. G of [Hoang2017]_. The divergence is in closed form.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.spectrum._blocks import Rows
+from skvbgp.spectrum._features import features, function_jacobian
+from skvbgp.spectrum._posterior import Gaussian, Structure
+
+#: Rows of which Jacobians are held at a time.
+_TILE_ROWS = 256
+
+
+class Statistics(NamedTuple):
+    """Averages over draws of sums over rows, all for sigma_n^2 = 1."""
+
+    squared_error: float  # |v|^2, v = y - Phi' s (Lemma 2)
+    shift: Array  # (D,): J' v, the gradient of log p(y | alpha) in alpha (App. F)
+    curvatures: list[Array]  # by group: J' J
+
+    def scaled(self, factor: float) -> Statistics:
+        return Statistics(
+            factor * self.squared_error, factor * self.shift, [factor * C for C in self.curvatures]
+        )
+
+
+def antithetic(n_draws: int, size: int, rng: np.random.RandomState) -> Array:
+    """Standard normal points in pairs z, -z, (n_draws, size)."""
+    half = rng.standard_normal((n_draws // 2, size))
+    return np.concatenate([half, -half])
+
+
+def statistics(structure: Structure, alphas: Array, rows: list[Rows]) -> Statistics:
+    """Sums over the rows of some blocks, averaged over the draws ``alphas`` (S, D)."""
+    X, y = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    squared_error, shift = 0.0, np.zeros(structure.size)
+    curvatures = [np.zeros((g.stop - g.start,) * 2) for g in structure.groups]
+    for alpha in alphas:
+        R, s = structure.frequencies(alpha), alpha[structure.weights]
+        for start in range(0, len(y), _TILE_ROWS):
+            tile = slice(start, start + _TILE_ROWS)
+            Phi = features(X[tile], R)
+            v = y[tile] - Phi @ s
+            J = function_jacobian(X[tile], Phi, s)
+            squared_error += float(v @ v)
+            shift += J.T @ v
+            for total, C in zip(curvatures, structure.curvatures(J), strict=True):
+                total += C
+    return Statistics(squared_error, shift, curvatures).scaled(1.0 / len(alphas))
+
+
+def expected_squared_error(structure: Structure, alphas: Array, X: Array, y: Array) -> float:
+    """Average over draws of |y - Phi' s|^2."""
+    total = 0.0
+    for alpha in alphas:
+        v = y - features(X, structure.frequencies(alpha)) @ alpha[structure.weights]
+        total += float(v @ v)
+    return total / len(alphas)
+
+
+def expected_log_likelihood(n: int, squared_error: float, noise_variance: float) -> float:
+    """E_q[log p(y | alpha)] (Lemma 2)."""
+    return -0.5 * (n * np.log(2.0 * np.pi * noise_variance) + squared_error / noise_variance)
+
+
+def newton_step(
+    q: Gaussian,
+    prior: Gaussian,
+    information: Statistics,
+    noise_variance: float,
+    rate: float,
+    *,
+    moves_frequencies: bool = True,
+) -> Gaussian:
+    """Natural-gradient step on q, with the Gauss-Newton matrix for the expected Hessian.
+
+    ``information`` belongs to all data (or estimates it). A ``rate`` of 1 forgets the past
+    precision, and is exact for a q(s) given certain frequencies.
+    """
+    precisions = tuple(
+        (1.0 - rate) * P + rate * (P_0 + C / noise_variance)
+        for P, P_0, C in zip(q.precisions, prior.precisions, information.curvatures, strict=True)
+    )
+    moved = Gaussian(q.structure, q.mean, precisions)
+    gradient = information.shift / noise_variance - prior.times_precision(q.mean - prior.mean)
+    if moves_frequencies:
+        step = moved.solve(gradient)
+    else:  # the step of s with the frequencies held
+        s = q.structure.weights
+        precision = _weights_block(moved)
+        step = np.zeros_like(gradient)
+        step[s] = np.linalg.solve(precision, gradient[s])
+    return Gaussian(q.structure, q.mean + rate * step, precisions)
+
+
+def _weights_block(q: Gaussian) -> Array:
+    """Precision of s given theta, (2 m, 2 m)."""
+    n_weights = 2 * q.structure.m
+    return q.precisions[-1][-n_weights:, -n_weights:]
