@@ -108,8 +108,8 @@ class EPDTCClassifier(VariationalClassifier):
         precision has underflown to 0.
 
     n_iter_ : int
-        Number of L-BFGS iterations, of the longest training if there are several; 1 without
-        learning.
+        Number of L-BFGS iterations from all starts, of the longest training if there are
+        several; 1 without learning.
 
     n_features_in_ : int
         Number of inputs.
@@ -347,5 +347,5 @@ def _attributes(problem):
         "log_marginal_likelihood_value_": solved.log_evidence,
         "site_precision_": sites.tau,
         "site_mean_": np.divide(sites.nu, sites.tau, out=np.zeros_like(sites.nu), where=informed),
-        "n_iter_": max(1, problem.n_iter),
+        "n_iter_": problem.n_iter,
     }

@@ -20,7 +20,13 @@ import numpy as np
 from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
+from skvbgp.ep.expectations import (
+    KEPT_EXPONENTIALS,
+    ExpectationGradients,
+    Psi2,
+    psi1,
+    psi1_vjp,
+)
 from skvbgp.kernels import Kernel, SquaredExponential
 
 #: Rows that one thread works on at a time.
@@ -59,14 +65,23 @@ class RowGradients(NamedTuple):
     mean: Array  # (n, d)
     variance: Array  # (n, d)
     LtdL: Array  # (m, m)
-    d_K_inv: Array | float  # (m, m)
+    d_K_inv: Array | None  # (m, m), for uncertain rows
 
 
 class RowFeatures:
-    """Features A (n, m), noise (n,) and residual (n,) of some rows."""
+    """Features A (n, m), noise (n,) and residual (n,) of some rows.
 
-    def __init__(self, inducing: InducingPrior, inputs: Inputs, approximation: str) -> None:
-        self._inducing, self._inputs = inducing, inputs
+    Parameters are those of `SparsePrior`, and how many exponentials of Psi2 may be kept.
+    """
+
+    def __init__(
+        self,
+        inducing: InducingPrior,
+        inputs: Inputs,
+        approximation: str,
+        n_kept: int = KEPT_EXPONENTIALS,
+    ) -> None:
+        self._inducing, self._inputs, self._n_kept = inducing, inputs, n_kept
         self._fitc = approximation == "fitc"
         self._K_fu = self._cross_covariance()  # (n, m)
         self.A = self._K_fu @ inducing.L_inv.T
@@ -90,7 +105,8 @@ class RowFeatures:
     def _psi2(self) -> Psi2:
         """Psi2 of the uncertain rows."""
         rows, se = self._blurred, self._inducing.se
-        return Psi2(rows.mean, rows.variance, self._inducing.Z, se.variance, se.length_scale)
+        arguments = (self._inducing.Z, se.variance, se.length_scale)
+        return Psi2(rows.mean, rows.variance, *arguments, n_kept=self._n_kept)
 
     def _cross_covariance(self) -> Array:
         """E[K_fu]: Psi1 in the uncertain rows."""
@@ -137,7 +153,7 @@ class RowFeatures:
             mean[~uncertain], inducing.Z, self._K_fu[~uncertain], d_K_fu[~uncertain]
         )
         theta = theta + d_theta
-        d_variance, d_K_inv = np.zeros_like(d_mean), np.zeros_like(inducing.K_uu)
+        d_variance, d_K_inv = np.zeros_like(d_mean), None
         for part in self._expectation_gradients(d_K_fu, d_expected) if uncertain.any() else []:
             theta += inducing.se.dtheta(part.log_variance, part.log_length_scale)
             d_mean[uncertain] += part.mu
@@ -186,7 +202,12 @@ class SparsePrior:
         self.inducing = inducing
         self._slices = tiles(len(inputs))
         self._tiles = thread_map(
-            lambda rows: RowFeatures(inducing, inputs.rows(rows), approximation),
+            lambda rows: RowFeatures(
+                inducing,
+                inputs.rows(rows),
+                approximation,
+                KEPT_EXPONENTIALS // len(self._slices),
+            ),
             [(rows,) for rows in self._slices],
         )
         self.A = np.concatenate([tile.A for tile in self._tiles])
@@ -203,7 +224,9 @@ class SparsePrior:
         )
         inducing = self.inducing
         d_K_uu = cholesky_vjp(sum(part.LtdL for part in parts), inducing.L_inv)
-        d_K_uu -= inducing.K_inv @ sum(part.d_K_inv for part in parts) @ inducing.K_inv
+        d_K_inv = [part.d_K_inv for part in parts if part.d_K_inv is not None]
+        if d_K_inv:
+            d_K_uu -= inducing.K_inv @ sum(d_K_inv) @ inducing.K_inv
         theta, d_Z, _ = inducing.kernel.vjp(inducing.Z, None, inducing.K_uu, d_K_uu)
         return PriorGradients(
             theta + sum(part.theta for part in parts),

@@ -115,6 +115,14 @@ class InputModel:
             conditional.variance + np.expm1(self.log_spread) * v,
         )
 
+    def refined_vjp(
+        self, conditional: Inputs, missing: Array, d_mean: Array, d_variance: Array
+    ) -> tuple[Array, Array]:
+        """Gradients in shift and log spread (d,) from those in the refined moments (n, d)."""
+        v = np.where(missing, conditional.variance, 0.0)
+        d_log_spread = np.exp(self.log_spread) * np.sum(d_variance * v, axis=0)
+        return np.sum(d_mean * np.sqrt(v), axis=0), d_log_spread
+
     def completed(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, without missing entries."""
         return self.refined(self.conditional(inputs), np.isnan(inputs.mean[:, self.seen]))

@@ -117,25 +117,33 @@ class EPLearner:
     def train(
         self, state: State, inputs: Inputs, t: Array, end_pass: Callable[[Callable[[], Any]], bool]
     ) -> State:
-        problem = self._problem(state, inputs, t)
-        sites = Sites.vague(len(t))
-        if self.learn_hyperparameters:
-            solution, n_iter = self._learn(
-                problem,
-                state,
-                lambda p, sites: end_pass(lambda: self._solved(state, p, problem, inputs, sites)),
-            )
-            sites = solution.fixpoint.posterior.sites
-            state = replace(state, parameters=solution.parameters, n_iter=n_iter)
-        solved = self._solved(state, state.parameters, problem, inputs, sites)
+        problem, n_iter = self._problem(state, inputs, t), 0
         if not self.learn_hyperparameters:
+            solved = self._solved(
+                replace(state, n_iter=1), state.parameters, problem, inputs, Sites.vague(len(t))
+            )
             end_pass(lambda: solved)
-        return solved
+            return solved
+
+        def end_iteration(p: Parameters, sites: Sites) -> bool:
+            nonlocal n_iter
+            n_iter += 1
+            now = replace(state, n_iter=n_iter)
+            return end_pass(lambda: self._solved(now, p, problem, inputs, sites))
+
+        best = self._learn(problem, state, end_iteration)
+        return self._solved(
+            replace(state, n_iter=max(1, n_iter)),
+            best.parameters,
+            problem,
+            inputs,
+            best.fixpoint.posterior.sites,
+        )
 
     def _learn(
         self, problem: Problem, state: State, end_pass: Callable[[Parameters, Sites], bool]
-    ) -> tuple[Solution, int]:
-        """The best solution of all starts, and the iterations that were spent."""
+    ) -> Solution:
+        """The best solution of all starts."""
         rng = np.random.RandomState(state.seed)
         kernel = state.parameters.kernel
         results = []
@@ -156,8 +164,7 @@ class EPLearner:
             )
             if results[-1].stopped:
                 break
-        best = max(results, key=lambda result: result.value)
-        return best.solution, sum(result.n_iter for result in results)
+        return max(results, key=lambda result: result.value).solution
 
     def _learns_inducing(self, start: Parameters, n: int) -> bool:
         """Unless every row is one; for "fitc" they would overfit, see :ref:`ep-training`."""

@@ -165,10 +165,9 @@ class Objective:
             gradient.append(np.ravel(g.Z * p.columns.coordinates.scale))
         if self._refine:
             kl, kl_shift, kl_spread = p.columns.kl(self._n_missing)
-            v = np.where(problem.missing, problem.conditional.variance, 0.0)
-            value -= kl
-            gradient.append(np.sum(g.mean * np.sqrt(v), axis=0) - kl_shift)
-            gradient.append(
-                np.sum(g.variance * v, axis=0) * np.exp(p.columns.log_spread) - kl_spread
+            d_shift, d_spread = p.columns.refined_vjp(
+                problem.conditional, problem.missing, g.mean, g.variance
             )
+            value -= kl
+            gradient += [d_shift - kl_shift, d_spread - kl_spread]
         return value, np.concatenate(gradient)

@@ -1,6 +1,6 @@
-r"""The probit likelihood seen through a Gaussian: log Z = log Phi(z), z = y c / sqrt(t).
+r"""The probit likelihood seen through a Gaussian: log Z = log Phi(z), z = t c / sqrt(r).
 
-Here c is the mean of a Gaussian over the latent value and t one plus its variance.
+Here t is the label, c the mean of a Gaussian over the latent value and r one plus its variance.
 """
 
 from typing import NamedTuple
@@ -19,19 +19,19 @@ class ProbitMoments(NamedTuple):
 
     log_z: Array
     slope: Array  # d log Z / dc
-    curvature: Array  # -d^2 log Z / dc^2, from 0 to 1 / t
-    d_t: Array  # d log Z / dt
+    curvature: Array  # -d^2 log Z / dc^2, from 0 to 1 / r
+    d_r: Array  # d log Z / dr
 
 
-def probit_moments(y: Array, c: Array, t: Array) -> ProbitMoments:
-    """Moments for labels y of -1 or 1, each argument (n,); finite for margins of any size."""
-    root = np.sqrt(t)
-    z = y * c / root
+def probit_moments(t: Array, c: Array, r: Array) -> ProbitMoments:
+    """Moments for labels t of -1 or 1, each argument (n,); finite for margins of any size."""
+    root = np.sqrt(r)
+    z = t * c / root
     # phi(z) / Phi(z); the scaled error function overflows to inf where the ratio is 0
     ratio = np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0))
     far = z < _FAR_MARGIN
     expansion = 1.0 - 1.0 / np.where(far, z, 1.0) ** 2
     curvature = np.where(far, expansion, ratio * (z + ratio))
     return ProbitMoments(
-        log_ndtr(z), y * ratio / root, np.maximum(curvature, 0.0) / t, -0.5 * ratio * z / t
+        log_ndtr(z), t * ratio / root, np.maximum(curvature, 0.0) / r, -0.5 * ratio * z / r
     )

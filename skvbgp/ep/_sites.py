@@ -2,7 +2,7 @@ r"""Expectation propagation over the whitened inducing outputs.
 
 With K_uu = L L' and u = L v, the prior of v is standard normal and a row of the data sees
 
-    g_i = a_i' v,    f_i = g_i + e_i,    e_i ~ N(0, lambda_i),    p(y_i | f_i) = Phi(y_i f_i),
+    g_i = a_i' v,    f_i = g_i + e_i,    e_i ~ N(0, lambda_i),    p(t_i | f_i) = Phi(t_i f_i),
 
 where a_i is the i-th row of A = K_fu L^-T (n, m). Integrating e_i out leaves a probit likelihood
 of g_i with noise 1 + lambda_i; its Gaussian sites exp(nu_i g_i - tau_i g_i^2 / 2) carry the same
@@ -131,7 +131,7 @@ def matched_sites(
 
 
 def log_evidence(posterior: Posterior, moments: ProbitMoments) -> float:
-    r"""EP's approximation of log p(y), without the trace correction.
+    r"""EP's approximation of log p(t), without the trace correction.
 
     Written in differences of log normalisers, so that nothing diverges where tau_i or
     a cavity variance tends to 0, see :eq:`ep-evidence`.
@@ -166,4 +166,4 @@ class Fixpoint:
     @property
     def d_noise(self) -> Array:
         """Gradient of the log evidence in lambda, (n,)."""
-        return self.moments.d_t
+        return self.moments.d_r

@@ -25,9 +25,9 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 
-#: Exponentials of a tile of Psi2, and of all the tiles that are kept for the gradient.
+#: Exponentials of a tile of Psi2, and those that may be kept for later calls (64 MiB).
 _TILE = 2**18
-_KEPT = 2**23
+KEPT_EXPONENTIALS = 2**23
 
 
 class ExpectationGradients(NamedTuple):
@@ -113,6 +113,8 @@ class Psi2:
         Variance of the kernel.
     length_scale : ndarray of shape (d,)
         Length scales of the kernel.
+    n_kept : int, default=2**23
+        The exponentials are kept for later calls if there are no more than this.
 
     Examples
     --------
@@ -125,7 +127,16 @@ class Psi2:
     array([6., 6.])
     """
 
-    def __init__(self, mu: Array, s: Array, Z: Array, variance: float, length_scale: Array) -> None:
+    def __init__(
+        self,
+        mu: Array,
+        s: Array,
+        Z: Array,
+        variance: float,
+        length_scale: Array,
+        *,
+        n_kept: int = KEPT_EXPONENTIALS,
+    ) -> None:
         self._mu, self._s, self._Z = _unit(mu, s, Z, length_scale)
         self._length_scale, self._second_moment = length_scale, variance**2
         m = len(Z)
@@ -138,7 +149,8 @@ class Psi2:
         step = max(1, _TILE // len(self._a))
         self._tiles = [slice(i, i + step) for i in range(0, len(mu), step)]
         self._multiplicity = np.where(self._a == self._b, 1.0, 2.0)  # (M,)
-        self._kept: dict[int, Array] = {}
+        self._tile_values: dict[int, Array] = {}
+        self._keeps = len(mu) * len(self._a) <= n_kept
 
     def weighted_sum(self, w: Array) -> Array:
         """Return sum_i w_i Psi2_i, (m, m), for weights (n,)."""
@@ -180,15 +192,15 @@ class Psi2:
 
     def _exponentials(self, k: int, rows: slice) -> Array:
         """Psi2 of a tile for unit variance, (rows, M)."""
-        if k in self._kept:
-            return self._kept[k]
+        if k in self._tile_values:
+            return self._tile_values[k]
         mu, E = self._mu[rows], 1.0 + 2.0 * self._s[rows]
         constant = -np.sum(mu**2 / E + 0.5 * np.log(E), axis=1, keepdims=True)
         row_features = np.hstack([2.0 * mu / E, -1.0 / E, np.ones_like(constant), constant])
         exponent = row_features @ self._pair_features
         values: Array = np.exp(exponent, out=exponent)
-        if len(self._mu) * len(self._a) <= _KEPT:
-            self._kept[k] = values
+        if self._keeps:
+            self._tile_values[k] = values
         return values
 
     def _tile_vjp(self, rows: slice, Q: Array) -> tuple[Array, Array, Array, Array]:

@@ -327,3 +327,46 @@ def test_a_failed_partial_fit_leaves_the_model_as_it_was():
             model.partial_fit(bad_X, bad_y)
     assert vars(model).keys() == before.keys()
     assert_array_equal(model.predict_proba(X), expected)
+
+
+# -- callbacks -----------------------------------------------------------------------------------
+
+
+class Stopper:
+    """Keeps the estimators of half way, and stops after some passes."""
+
+    def __init__(self, stop_after):
+        self.stop_after, self.models = stop_after, []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, *, X=None, y=None):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        if context.task_name != "pass" or fitted_estimator is None:
+            return False
+        self.models.append(fitted_estimator)
+        return len(self.models) == self.stop_after
+
+
+@pytest.mark.parametrize("n_restarts", [0, 2])
+def test_callbacks_see_every_iteration_and_may_stop(n_restarts):
+    X, y = make_labels(60)
+    stopper = Stopper(3)
+    model = small(n_restarts=n_restarts).set_callbacks(stopper).fit(X, y)
+    assert [m.n_iter_ for m in stopper.models] == [1, 2, 3]
+    assert model.n_iter_ == 3
+    assert stopper.models[0].kernel_ != stopper.models[-1].kernel_ == model.kernel_
+    assert_allclose(stopper.models[-1].predict_proba(X), model.predict_proba(X), atol=1e-6)
+
+
+def test_callbacks_without_learning():
+    X, y = make_labels(60)
+    stopper = Stopper(9)
+    small(learn_hyperparameters=False).set_callbacks(stopper).fit(X, y)
+    assert len(stopper.models) == 1

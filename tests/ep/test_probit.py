@@ -30,7 +30,7 @@ def test_derivatives():
 
     assert_allclose(moments.slope, numerical_gradient(lambda c: log_z(c, V), C), atol=1e-10)
     assert_allclose(moments.curvature, -numerical_gradient(slope, C), atol=1e-10)
-    assert_allclose(moments.d_t, numerical_gradient(lambda v: log_z(C, v), V), atol=1e-10)
+    assert_allclose(moments.d_r, numerical_gradient(lambda v: log_z(C, v), V), atol=1e-10)
 
 
 def test_tilted_moments():
