@@ -44,5 +44,5 @@ for ax, (name, p) in zip(axes, probabilities.items(), strict=True):
         ax.plot(n_missing[rows] + jitter, p[rows, 1], marker, alpha=0.5)
     ax.set(title=name, xlabel="missing entries of the row")
 axes[0].set_ylabel("probability of benign")
-axes[0].legend(["malignant", "benign"])
+axes[0].legend(["malignant", "benign"], loc="center left")
 plt.show()
