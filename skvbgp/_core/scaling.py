@@ -98,3 +98,9 @@ class Target:
 
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
+
+
+def check_unit(unit: float | Array, name: str) -> None:
+    """Refuse data whose spread has no square in double precision."""
+    if np.any(np.asarray(unit) > 1e153) or np.any(np.asarray(unit) < 1e-153):
+        raise ValueError(f"The spread of {name} is beyond 1e153 or below 1e-153: rescale it.")

@@ -15,7 +15,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._distance import factors, row_blocks, squared_distances
+from skvbgp.kernels._distance import centred, factors, row_blocks, squared_distances
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ class GeneralizedSE:
         return GeneralizedSE(float(theta[0]), theta[1:])
 
     def __call__(self, X: Basis, Z: Basis) -> Array:
+        if X.log_c is not None and Z.log_c is None:
+            return self(Z, X).T
         left, right = self._factors(X, Z)
         e, log_scale = self._row_of_pairs(X, Z)
         if e is not None:  # the exponent is one matrix product
@@ -202,8 +204,8 @@ class GeneralizedSE:
 
     def _factors(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
         """[|a|^2, 1, a] and [1, |b|^2, -2 b], whose products are r^2."""
-        s, origin = np.exp(self.log_length_scale), Z.Z.mean(axis=0)
-        return factors((X.Z - origin) / s, (Z.Z - origin) / s)
+        s = np.exp(self.log_length_scale)
+        return factors(*(inputs / s for inputs in centred(X.Z, Z.Z)))
 
     def _row_of_pairs(self, X: Basis, Z: Basis) -> tuple[Array | None, Array]:
         """c^2 + c'^2 and the logarithm of K at r = 0, (m,) both, where c = 1 for all rows of X."""

@@ -29,6 +29,11 @@ class Model:
     likelihood: Any
     parametrization: str
     generalized: bool  # whether the points of the bases have multipliers
+    prior_variance: float  # of N(start, .) on the kernel's log hyperparameters; inf for none
+
+    def log_prior_gradient(self, theta: Array) -> Array:
+        """Gradient of the log hyperparameters' prior, which training adds to the bound's."""
+        return (self.kernel.theta - theta) / self.prior_variance
 
     @property
     def is_direct(self) -> bool:

@@ -10,8 +10,9 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.adam import AdamState
+from skvbgp._optim.convergence import has_converged
 from skvbgp.base import in_tiles
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
@@ -21,13 +22,14 @@ from skvbgp.decoupled._state import Replay, State
 from skvbgp.decoupled._training import Ascent
 from skvbgp.kernels import as_kernel
 
-#: max_iter=None: visits of a row; rows that are visited in all, at least and at most.
-_VISITS = 30
+#: max_iter=None: visits of a row in an update; rows that are visited in all; most passes of a fit.
+_VISITS = 120
 _VISITED_ROWS = 1_080_000
+_MAX_PASSES = 200
+#: Variance of the prior of the default kernel's log hyperparameters, around their start.
+_PRIOR_VARIANCE = 0.5
 #: Fewer rows than this do not set the hyperparameters: later calls start again with all.
 _START_ROWS = 32
-#: Steps over which the stochastic bound is averaged to judge its convergence.
-_CONVERGENCE_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,13 @@ class Learner:
     def max_passes(self, n: int) -> int:
         if self.max_iter is not None:
             return self.max_iter
-        return max(2, round(_VISITED_ROWS / max(n, self.batch_size)))
-
-    @property
-    def _is_generalized(self) -> bool:
-        return self.generalized_length_scales and self.kernel is None
+        return int(np.clip(round(_VISITED_ROWS / n), 2, _MAX_PASSES))
 
     # -- the start -------------------------------------------------------------------------------
 
     def start(self, X: Array, y: Array, seed: int, before: State | None) -> State:
+        if self.parametrization == "decoupled" and self.n_mean_basis == 0:
+            raise ValueError('parametrization="decoupled" needs n_mean_basis >= 1.')
         rng = np.random.RandomState(seed)
         summary = RunningScale.of(y[:, None])
         target = self._target(summary)
@@ -80,6 +80,7 @@ class Learner:
             )
         first = X[rng.permutation(len(X))[: self.batch_size]]
         coordinates = Coordinates.of(first)
+        check_unit(coordinates.scale, "X")
         kernel = self._start_kernel(coordinates, coordinates.scaled(first))
         likelihood = self._start_likelihood(y)
         d, none = X.shape[1], np.zeros(0)
@@ -93,7 +94,13 @@ class Learner:
             beta_log_c=none,
             L0=np.zeros((0, 0)),
         )
-        model = Model(kernel, likelihood, self.parametrization, self._is_generalized)
+        model = Model(
+            kernel,
+            likelihood,
+            self.parametrization,
+            self.generalized_length_scales and self.kernel is None,
+            _PRIOR_VARIANCE if self.kernel is None else np.inf,
+        )
         return State(
             model=model,
             parameters=parameters,
@@ -124,7 +131,9 @@ class Learner:
     def _target(self, summary: RunningScale) -> Target:
         if not self.normalize_y:
             return Target(0.0, 1.0)
-        return Target(float(summary.mean[0]), float(summary.unit[0]))
+        unit = float(summary.unit[0])
+        check_unit(unit, "y")
+        return Target(float(summary.mean[0]), unit)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -160,7 +169,7 @@ class Learner:
                 values.append(ascent.step(X_batch, y_batch, n / len(rows), annealing))
                 step += 1
             lower_bounds.append(float(np.mean(values)) - n * float(np.log(state.target.unit)))
-            if end_pass(finished) or self._has_converged(lower_bounds, len(values)):
+            if end_pass(finished) or has_converged(lower_bounds, self.tol, len(values)):
                 break
         return finished()
 
@@ -205,14 +214,6 @@ class Learner:
             learn_hyperparameters=self.learn_hyperparameters,
             rng=rng,
         )
-
-    def _has_converged(self, lower_bounds: list[float], steps_per_pass: int) -> bool:
-        window = -(-_CONVERGENCE_STEPS // steps_per_pass)
-        if len(lower_bounds) < 2 * window:
-            return False
-        recent = np.mean(lower_bounds[-window:])
-        before = np.mean(lower_bounds[-2 * window : -window])
-        return bool(recent - before < self.tol * (1.0 + abs(recent)))
 
     # -- prediction ------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ _RESIDUAL_SAMPLE = 256
 #: Steps of the natural gradient on q(u): the first, and the last.
 _NATURAL_RATES = (0.1, 0.01)
 #: Step sizes of Adam relative to the learning rate.
-_RELATIVE_STEPS = {"a0": 2.0, "alpha": 2.0, "beta": 2.0, "noise": 1.5}
+_RELATIVE_STEPS = {"alpha": 2.0, "alpha_log_c": 0.5, "beta": 2.0, "beta_log_c": 0.5, "noise": 1.5}
 #: What learn_hyperparameters=False keeps.
 _HYPERPARAMETERS = ("theta", "noise", "alpha", "alpha_log_c", "beta", "beta_log_c")
 #: Diagonal of L0 at a new point.
@@ -105,6 +105,7 @@ class Ascent:
             sample = self._rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
         evaluation = Evaluation(self.model, p, self.q)
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
+        gradient.theta[:] += self.model.log_prior_gradient(p.theta)
         rate = max(_NATURAL_RATES[0] * annealing, _NATURAL_RATES[1])
         if self.model.likelihood.conjugate:  # averages the first batches
             rate = max(rate, 1.0 / (self.adam.n_steps + 2.0))

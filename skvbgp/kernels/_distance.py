@@ -21,7 +21,7 @@ def centred(X: Array, Z: Array | None) -> tuple[Array, Array]:
 
     Distances do not change, but their rounding error, which grows with the squared norms, does.
     """
-    origin = (X if Z is None else Z).mean(axis=0)  # (d,)
+    origin = (X if Z is None or not len(Z) else Z).mean(axis=0)  # (d,)
     A = X - origin  # (n, d)
     return A, A if Z is None else Z - origin
 

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale
+from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp.base import (
     Interval,
     StrOptions,
@@ -187,7 +187,7 @@ class StartingRegressor(VariationalRegressor):
         """
         if self.inducing_inputs is None:
             coordinates = Coordinates.of(sample)
-            _check_unit(coordinates.scale, "X")
+            check_unit(coordinates.scale, "X")
             return coordinates, choose_inducing_inputs(
                 coordinates.scaled(sample), self.n_inducing, rng
             )
@@ -197,21 +197,15 @@ class StartingRegressor(VariationalRegressor):
                 f"inducing_inputs has {given.shape[1]} columns, but X has {sample.shape[1]}."
             )
         coordinates = Coordinates.of(given)
-        _check_unit(coordinates.scale, "inducing_inputs")
+        check_unit(coordinates.scale, "inducing_inputs")
         return coordinates, coordinates.scaled(given)
 
     def _target(self, summary: RunningScale) -> Target:
         """The frame of y: its unit is the spread, its origin the mean or zero."""
         unit = float(summary.unit[0])
         mean = float(summary.mean[0]) if self.normalize_y else 0.0
-        _check_unit(unit, "y")
+        check_unit(unit, "y")
         return Target(mean, unit)
-
-
-def _check_unit(unit: float | Array, name: str) -> None:
-    """Refuse data whose spread has no square in double precision."""
-    if np.any(np.asarray(unit) > 1e153) or np.any(np.asarray(unit) < 1e-153):
-        raise ValueError(f"The spread of {name} is beyond 1e153 or below 1e-153: rescale it.")
 
 
 def _check_range(parameters: Parameters) -> None:

@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import concurrently, parallel_map, spawn_seeds
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.convergence import has_converged
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.sgpr._bound import Evaluation, Model, Prior
@@ -34,9 +35,6 @@ _RELATIVE_STEPS = {"U": 2.0, "noise_variance": 1.5}
 
 #: Step of the natural gradient at the end of training.
 _LAST_NATURAL_RATE = 0.01
-
-#: Steps over which the stochastic bound is averaged to judge its convergence.
-_CONVERGENCE_STEPS = 100
 
 
 class Trained(NamedTuple):
@@ -155,7 +153,7 @@ def solve_stochastic(
         lower_bounds.append(float(np.mean(values)))
         if monitor(parameters, lower_bounds[-1]):
             break
-        converged = _has_converged(lower_bounds, tol, len(values))
+        converged = has_converged(lower_bounds, tol, len(values))
         if converged:
             break
     return Trained(parameters, lower_bounds, converged)
@@ -163,15 +161,6 @@ def solve_stochastic(
 
 def _first_q(q: WhitenedGaussian, evaluation: Evaluation, weight: float) -> WhitenedGaussian:
     return natural_gradient_step(q, weight * evaluation.information, weight * evaluation.shift, 1.0)
-
-
-def _has_converged(lower_bounds: list[float], tol: float, steps_per_pass: int) -> bool:
-    """Whether the mean of the last passes no longer exceeds that of the passes before."""
-    window = -(-_CONVERGENCE_STEPS // steps_per_pass)
-    if len(lower_bounds) < 2 * window:
-        return False
-    recent, before = np.mean(lower_bounds[-window:]), np.mean(lower_bounds[-2 * window : -window])
-    return bool(recent - before < tol * (1.0 + abs(recent)))
 
 
 def remember(

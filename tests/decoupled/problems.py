@@ -55,4 +55,4 @@ def make_problem(parametrization="orthogonal", kind="generalized", likelihood=No
         y = rng.poisson(2.0, N).astype(float)
     elif isinstance(likelihood, Probit):
         y = np.where(y > 0.0, 1.0, -1.0)
-    return Model(kernel, likelihood, parametrization, generalized), parameters, q, X, y
+    return Model(kernel, likelihood, parametrization, generalized, np.inf), parameters, q, X, y

@@ -1,37 +1,264 @@
 """The bound: gradients, literal twins, limits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import jittered_cholesky
+from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
+from skvbgp.decoupled._likelihood import Gaussian, StudentT
 from tests.decoupled.problems import (
     LIKELIHOODS,
     M_ALPHA,
+    M_BETA,
     PARAMETRIZATIONS,
     make_problem,
 )
 from tests.derivatives import numerical_gradient
+from tests.oracles.decoupled import (
+    gaussian_expectation,
+    generalized_se,
+    kl_dense,
+    kl_theorem_1,
+    sparse_gp,
+)
 
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
-every_point = np.arange(M_ALPHA)
+kinds = pytest.mark.parametrize("kind", ["generalized", "plain"])
+EVERY_POINT = np.arange(M_ALPHA)
+SOME_POINTS = np.array([4, 1, 3])
+
+
+def bound_of(model, parameters, q, X, y, *, weight=1.0, sample=EVERY_POINT):
+    return Evaluation(model, parameters, q).evaluate(X, y, weight, sample)[0]
+
+
+def assert_gradient(parametrization, kind, likelihood, sample):
+    model, parameters, q, X, y = make_problem(parametrization, kind, likelihood)
+    _, gradient, _ = Evaluation(model, parameters, q).evaluate(X, y, 1.7, sample)
+    expected = numerical_gradient(
+        lambda x: bound_of(model, parameters.unpack(x), q, X, y, weight=1.7, sample=sample),
+        parameters.pack(),
+    )
+    expected = parameters.unpack(expected)
+    expected.L0[:] = np.tril(expected.L0)  # its upper triangle is not there
+    assert_allclose(gradient.pack(), expected.pack(), rtol=1e-6, atol=1e-6)
 
 
 @each
-@pytest.mark.parametrize("kind", ["generalized", "plain"])
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda one: type(one).__name__)
-@pytest.mark.parametrize("sample", [every_point, np.array([4, 1, 3])], ids=["all", "some"])
-def test_gradient(parametrization, kind, likelihood, sample):
-    model, parameters, q, X, y = make_problem(parametrization, kind, likelihood)
-    x = parameters.pack()
+@kinds
+@pytest.mark.parametrize("sample", [EVERY_POINT, SOME_POINTS], ids=["all", "some"])
+def test_gradient(parametrization, kind, sample):
+    """Propositions 2 and 3, in every hyperparameter, location, multiplier and coefficient."""
+    assert_gradient(parametrization, kind, Gaussian(), sample)
 
-    def bound(x):
-        evaluation = Evaluation(model, parameters.unpack(x), q)
-        return evaluation.evaluate(X, y, 1.7, sample)[0]
 
-    _, gradient, _ = Evaluation(model, parameters, q).evaluate(X, y, 1.7, sample)
-    expected = numerical_gradient(bound, x)
-    if parametrization == "decoupled":  # the upper triangle of L0 is not there
-        lower = parameters.unpack(expected)
-        lower.L0[:] = np.tril(lower.L0)
-    assert_allclose(gradient.pack(), expected, rtol=1e-6, atol=1e-6)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS[1:], ids=lambda one: type(one).__name__)
+def test_gradient_of_other_likelihoods(likelihood):
+    assert_gradient("orthogonal", "generalized", likelihood, SOME_POINTS)
+
+
+# -- literal twins -----------------------------------------------------------------------------
+
+
+def dense(model, parameters, X):
+    """Gram matrices among the rows, the mean basis and the covariance basis, by name."""
+    kernel = model.kernel.with_theta(parameters.theta)
+    bases = {"x": Basis(X), "a": parameters.mean_basis, "b": parameters.cov_basis}
+    return lambda s, t: kernel(bases[s], bases[t])
+
+
+def test_generalized_kernel():
+    model, p, _, X, _ = make_problem()
+    K = dense(model, p, X)
+    ones, variance, s = np.ones(len(X)), np.exp(p.theta[0]), np.exp(p.theta[1:])
+    c_a, c_b = np.exp(p.alpha_log_c), np.exp(p.beta_log_c)
+    for name, Z, c in (("a", p.alpha, c_a), ("b", p.beta, c_b), ("x", X, ones)):
+        expected = generalized_se(X, ones, Z, c, variance, s)
+        assert_allclose(K("x", name), expected, rtol=1e-10)
+    assert_allclose(K("b", "a"), generalized_se(p.beta, c_b, p.alpha, c_a, variance, s), rtol=1e-10)
+
+
+@kinds
+def test_decoupled_is_theorem_1(kind):
+    model, p, _, X, y = make_problem("decoupled", kind)
+    K, kernel = dense(model, p, X), model.kernel.with_theta(p.theta)
+    L = p.L0 / kernel.diag(p.cov_basis)[:, None]
+    a, B = p.a0 / kernel.diag(p.mean_basis), L @ L.T + 1e-12 * np.eye(M_BETA)
+    nothing = np.zeros((0, 0))
+
+    def gram(s, t):
+        return (
+            K(s, t) if "A" not in s + t and "B" not in s + t else np.zeros((len_of(s), len_of(t)))
+        )
+
+    def len_of(name):
+        return {"a": M_ALPHA, "b": M_BETA}.get(name, 0)
+
+    kl = kl_theorem_1(gram, a, B, np.zeros(0), nothing)
+    R = np.linalg.inv(np.linalg.inv(B) + K("b", "b"))
+    mean = K("x", "a") @ a
+    variance = np.diag(K("x", "x") - K("x", "b") @ R @ K("b", "x"))
+    posterior = Evaluation(model, p, None).posterior
+    for found, expected in zip(posterior.moments(X), (mean, variance), strict=True):
+        assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    expected = gaussian_expectation(y, mean, variance, np.exp(p.noise[0])) - kl
+    assert_allclose(bound_of(model, p, None, X, y), expected, rtol=1e-7)
+
+
+@kinds
+@pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
+def test_coupled_part_and_residual_basis(parametrization, kind):
+    """Eqs. (12)-(14), with the mean as a point of the reproducing kernel space."""
+    model, p, q, X, y = make_problem(parametrization, kind)
+    K, kernel = dense(model, p, X), model.kernel.with_theta(p.theta)
+    a = p.a0 / kernel.diag(p.mean_basis)
+    L = jittered_cholesky(K("b", "b"))
+    m, S = L @ q.mean, L @ q.covariance @ L.T
+    Kbb = L @ L.T
+    if parametrization == "orthogonal":
+        m = m - K("b", "a") @ a
+    mean, covariance, _ = sparse_gp(K("x", "x"), K("x", "b"), Kbb, m, S)
+    mean = mean + K("x", "a") @ a
+    b = np.linalg.solve(Kbb, m)  # the mean function is k_b b + k_a a
+    norm = b @ Kbb @ b + 2.0 * b @ K("b", "a") @ a + a @ K("a", "a") @ a
+    kl = kl_dense(np.zeros(M_BETA), S, np.zeros(M_BETA), Kbb) + 0.5 * norm
+    found_mean, found_covariance = Evaluation(model, p, q).posterior.joint(X)
+    assert_allclose(found_mean, mean, rtol=1e-7)
+    assert_allclose(found_covariance, covariance, atol=1e-7)
+    noise = np.exp(p.noise[0])
+    expected = gaussian_expectation(y, mean, np.diag(covariance), noise) - kl
+    assert_allclose(bound_of(model, p, q, X, y), expected, rtol=1e-6)
+
+
+@kinds
+def test_no_residual_basis_is_the_conventional_model(kind):
+    """Eq. (14) with a_r = 0, and with no residual points at all."""
+    for parametrization in ("orthogonal", "hybrid"):
+        model, p, q, X, y = make_problem(parametrization, kind)
+        none = np.zeros(0)
+        without = replace(p, alpha=p.alpha[:0], alpha_log_c=none, a0=none)
+        K = dense(model, p, X)
+        L = jittered_cholesky(K("b", "b"))
+        mean, covariance, kl = sparse_gp(
+            K("x", "x"), K("x", "b"), L @ L.T, L @ q.mean, L @ q.covariance @ L.T
+        )
+        expected = gaussian_expectation(y, mean, np.diag(covariance), np.exp(p.noise[0])) - kl
+        for parameters in (without, replace(p, a0=0.0 * p.a0)):
+            sample = np.arange(len(parameters.alpha))
+            found = bound_of(model, parameters, q, X, y, sample=sample)
+            assert_allclose(found, expected, rtol=1e-8)
+            assert_allclose(Evaluation(model, parameters, q).posterior.moments(X)[0], mean)
+
+
+@kinds
+def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
+    """alpha = beta, a = K^-1 m and B with (B^-1 + K)^-1 = K^-1 (K - S) K^-1."""
+    monkeypatch.setattr("skvbgp._core.linalg._FIRST_JITTER", 1e-14)
+    model, p, q, X, y = make_problem("orthogonal", kind)
+    kernel = model.kernel.with_theta(p.theta)
+    q = WhitenedGaussian(q.precision + 0.5 * np.eye(M_BETA), q.shift)  # S below the prior
+    K = dense(model, p, X)
+    Kbb = K("b", "b")
+    L = jittered_cholesky(Kbb)
+    a = np.linalg.solve(L.T, q.mean)
+    R = np.linalg.solve(L.T, np.linalg.solve(L.T, np.eye(M_BETA) - q.covariance).T)
+    root = np.linalg.cholesky(np.linalg.inv(np.linalg.inv(R) - Kbb))
+    diag = kernel.diag(p.cov_basis)
+    direct = replace(
+        p, alpha=p.beta, alpha_log_c=p.beta_log_c, a0=a * diag, L0=root * diag[:, None]
+    )
+    coupled = replace(p, alpha=p.alpha[:0], alpha_log_c=np.zeros(0), a0=np.zeros(0))
+    decoupled_model = replace(model, parametrization="decoupled")
+    some = np.arange(M_BETA)
+    found = bound_of(decoupled_model, direct, None, X, y, sample=some)
+    expected = bound_of(model, coupled, q, X, y, sample=some[:0])
+    assert_allclose(found, expected, rtol=1e-6)
+    moments = Evaluation(decoupled_model, direct, None).posterior.moments(X)
+    for mine, theirs in zip(
+        moments, Evaluation(model, coupled, q).posterior.moments(X), strict=True
+    ):
+        assert_allclose(mine, theirs, rtol=1e-6, atol=1e-8)
+
+
+@each
+def test_nothing_learned_is_the_prior(parametrization):
+    model, p, q, X, y = make_problem(parametrization)
+    q = None if q is None else WhitenedGaussian.standard(M_BETA)
+    p = replace(p, a0=0.0 * p.a0, L0=0.0 * p.L0)
+    prior = np.full(len(X), np.exp(p.theta[0]))
+    mean, variance = Evaluation(model, p, q).posterior.moments(X)
+    assert_allclose(mean, 0.0, atol=1e-12)
+    assert_allclose(variance, prior, rtol=1e-8)
+    expected = gaussian_expectation(y, np.zeros(len(y)), prior, np.exp(p.noise[0]))
+    assert_allclose(bound_of(model, p, q, X, y), expected, rtol=1e-8)
+
+
+# -- estimates and steps -----------------------------------------------------------------------
+
+
+@each
+def test_batches_and_samples_are_unbiased(parametrization):
+    """Over a partition of rows and points, values and gradients average to the exact ones."""
+    model, p, q, X, y = make_problem(parametrization)
+    exact = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
+    parts = [
+        Evaluation(model, p, q).evaluate(X[i : i + 3], y[i : i + 3], 3.0, EVERY_POINT[j : j + 2])
+        for i in (0, 3, 6)
+        for j in (0, 2, 4)
+    ]
+    assert_allclose(np.mean([part[0] for part in parts]), exact[0], rtol=1e-10)
+    gradients = np.mean([part[1].pack() for part in parts], axis=0)
+    assert_allclose(gradients, exact[1].pack(), rtol=1e-8, atol=1e-10)
+
+
+def test_tiles_change_nothing(monkeypatch):
+    model, p, q, X, y = make_problem()
+    expected = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
+    monkeypatch.setattr("skvbgp.decoupled._bound._TILE_ROWS", 2)
+    monkeypatch.setattr("skvbgp.decoupled._bound._RESIDUAL_TILE_ROWS", 4)
+    found = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
+    assert_allclose(found[0], expected[0], rtol=1e-12)
+    assert_allclose(found[1].pack(), expected[1].pack(), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
+def test_a_full_natural_step_is_the_optimum_of_a_gaussian_likelihood(parametrization):
+    model, p, q, X, y = make_problem(parametrization)
+    evaluation = Evaluation(model, p, q)
+    best = evaluation.natural_step(evaluation.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
+    value = bound_of(model, p, best, X, y)
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        delta = 0.01 * rng.standard_normal((M_BETA, M_BETA))
+        other = WhitenedGaussian(
+            best.precision + delta @ delta.T, best.shift + 0.01 * rng.standard_normal(M_BETA)
+        )
+        assert bound_of(model, p, other, X, y) < value
+    again = Evaluation(model, p, best)
+    same = again.natural_step(again.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
+    assert_allclose(same.shift, best.shift, rtol=1e-8, atol=1e-8)
+
+
+def test_hybrid_and_orthogonal_steps_agree():
+    """The same q(f) in both frames stays the same after a step."""
+    model, p, q, X, y = make_problem("orthogonal")
+    first = Evaluation(model, p, q)
+    v = first._covariance.v
+    hybrid_q = WhitenedGaussian(q.precision, q.shift - q.precision @ v)
+    second = Evaluation(replace(model, parametrization="hybrid"), p, hybrid_q)
+    assert_allclose(second.posterior.moments(X)[0], first.posterior.moments(X)[0], rtol=1e-9)
+    after = [e.natural_step(e.evaluate(X, y, 1.0, EVERY_POINT)[2], 0.3) for e in (first, second)]
+    assert_allclose(after[1].mean + v, after[0].mean, rtol=1e-8)
+
+
+def test_precision_stays_positive_for_a_likelihood_that_is_not_log_concave():
+    model, p, q, X, y = make_problem(likelihood=StudentT())
+    evaluation = Evaluation(model, p, q)
+    cotangents = evaluation.evaluate(X, 100.0 * y, 50.0, EVERY_POINT)[2]
+    assert np.linalg.eigvalsh(cotangents.curvature)[0] >= -1e-10
+    assert np.linalg.eigvalsh(evaluation.natural_step(cotangents, 1.0).precision)[0] > 0.0

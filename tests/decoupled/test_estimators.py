@@ -1,0 +1,332 @@
+"""The two estimators: what they learn, streams, bad input, state."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.callback import ScoringMonitor
+
+from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
+from skvbgp.kernels import RBF, Matern
+from tests.decoupled.cases import small
+from tests.decoupled.problems import PARAMETRIZATIONS
+
+each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
+both = pytest.mark.parametrize("cls", [DecoupledGPRegressor, DecoupledGPClassifier])
+
+
+def make_data(n=120, seed=0, noise=0.2):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2)) * [1.0, 30.0] + 5.0
+    f = np.sin(1.5 * X[:, 0]) + 0.02 * X[:, 1]
+    return X, 7.0 + 10.0 * (f + noise * rng.standard_normal(n))
+
+
+def for_class(cls, y):
+    return y if cls is DecoupledGPRegressor else np.where(y > np.median(y), "high", "low")
+
+
+# -- regression --------------------------------------------------------------------------------
+
+
+@each
+@pytest.mark.parametrize("options", [{}, {"generalized_length_scales": False}])
+def test_it_learns(parametrization, options):
+    X, y = make_data(300)
+    model = small(
+        DecoupledGPRegressor, parametrization=parametrization, max_iter=60, **options
+    ).fit(X[:200], y[:200])
+    mean, std = model.predict(X[200:], return_std=True)
+    error = (y[200:] - mean) / np.std(y)
+    assert np.sqrt(np.mean(error**2)) < 0.5
+    assert 0.85 < np.mean(np.abs(y[200:] - mean) < 1.96 * std) <= 1.0
+    assert np.mean(model.lower_bounds_[-5:]) > model.lower_bounds_[0]
+    assert len(model.mean_basis_) == 20
+    assert len(model.cov_basis_) == 8
+
+
+def test_user_kernel_is_over_the_inputs_as_given():
+    X, y = make_data()
+    kernel = 1.0 * Matern([1.0, 60.0], nu=2.5)
+    model = small(DecoupledGPRegressor, kernel=kernel, learn_hyperparameters=False).fit(X, y)
+    unit = np.std(y)
+    assert_allclose(model.kernel_(X[:3]), unit**2 * kernel(X[:3]), rtol=1e-10)
+    learned = small(DecoupledGPRegressor, kernel=kernel).fit(X, y)
+    assert np.any(learned.kernel_(X[:3]) != model.kernel_(X[:3]))
+
+
+def test_fixed_hyperparameters_and_points():
+    X, y = make_data(20)
+    model = small(DecoupledGPRegressor, learn_hyperparameters=False).fit(X, y)
+    assert all(np.min(np.abs(X - z).sum(axis=1)) < 1e-9 for z in model.mean_basis_)
+    assert_allclose(model.noise_variance_, 0.1 * np.var(y), rtol=1e-12)
+
+
+def test_student_t_resists_outliers():
+    X, y = make_data(200, noise=0.05)
+    y_bad = y.copy()
+    y_bad[::10] += 200.0
+    errors = {}
+    for likelihood in ("gaussian", "student_t"):
+        model = small(DecoupledGPRegressor, likelihood=likelihood, max_iter=60).fit(X, y_bad)
+        errors[likelihood] = np.mean((model.predict(X) - y) ** 2)
+    assert errors["student_t"] < 0.5 * errors["gaussian"]
+
+
+def test_poisson_counts():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (300, 1))
+    rate = np.exp(1.0 + np.sin(2.0 * X[:, 0]))
+    y = rng.poisson(rate)
+    model = small(DecoupledGPRegressor, likelihood="poisson", max_iter=60).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.mean((mean - rate) ** 2) < 0.2 * np.var(rate)
+    assert np.all(std**2 >= mean)
+    f, f_std = model.predict(X, return_std=True, include_noise=False)
+    assert_allclose(mean[:, None] > 0.0, True)
+    assert np.std(f) < np.std(mean)
+    draws = model.sample_y(X[:4], 5000, random_state=1)
+    assert_array_equal(draws, np.round(draws))
+    assert_allclose(draws.mean(axis=1), mean[:4], rtol=0.1)
+    assert not hasattr(model, "noise_variance_")
+    assert np.all(f_std < 2.0)
+
+
+@pytest.mark.parametrize("bad", [-1.0, 0.5])
+def test_poisson_needs_counts(bad):
+    X, _ = make_data(10)
+    model = small(DecoupledGPRegressor, likelihood="poisson")
+    with pytest.raises(ValueError, match="non-negative whole numbers"):
+        model.fit(X, np.append(np.ones(9), bad))
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_counts_that_are_all_zero():
+    X, y = make_data(40)
+    model = small(DecoupledGPRegressor, likelihood="poisson").fit(X, 0.0 * y)
+    assert np.all(model.predict(X) < 0.5)
+
+
+def test_scale_of_y_does_not_matter():
+    X, y = make_data()
+    reference = small(DecoupledGPRegressor).fit(X, y).predict(X, return_std=True)
+    for scale in (1e-120, 1e100):
+        mean, std = small(DecoupledGPRegressor).fit(X, scale * y).predict(X, return_std=True)
+        assert_allclose(mean / scale, reference[0], rtol=1e-6)
+        assert_allclose(std / scale, reference[1], rtol=1e-6)
+    with pytest.raises(ValueError, match="rescale"):
+        small(DecoupledGPRegressor).fit(X, 1e160 * y)
+
+
+@each
+def test_joint_predictions_agree_with_marginal_ones(parametrization):
+    X, y = make_data()
+    model = small(DecoupledGPRegressor, parametrization=parametrization).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    joint_mean, covariance = model.predict(X, return_cov=True)
+    assert_allclose(joint_mean, mean, rtol=1e-10)
+    assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=1e-8)
+    draws = model.sample_y(X[:2], 20_000, random_state=0)
+    assert_allclose(np.cov(draws), covariance[:2, :2], rtol=0.05, atol=0.02 * std[0] ** 2)
+
+
+# -- growth and streams ------------------------------------------------------------------------
+
+
+def test_bases_grow_with_the_data():
+    X, y = make_data(200)
+    model = small(DecoupledGPRegressor, n_mean_basis=90, n_cov_basis=60, basis_growth=25)
+    sizes = []
+    for start in range(0, 200, 40):
+        model.partial_fit(X[start : start + 40], y[start : start + 40])
+        sizes.append((len(model.mean_basis_), len(model.cov_basis_)))
+    assert sizes == [(40, 40), (65, 60), (90, 60), (90, 60), (90, 60)]
+    assert model.n_samples_seen_ == 200
+
+
+def test_fewer_rows_than_points():
+    X, y = make_data(10)
+    model = small(DecoupledGPRegressor).fit(X, y)
+    assert len(model.mean_basis_) == 10
+    assert len(model.cov_basis_) == 8
+
+
+@each
+def test_a_stream_is_nearly_as_good_as_a_fit(parametrization):
+    X, y = make_data(600)
+    options = {"parametrization": parametrization, "max_iter": 30, "n_mean_basis": 40}
+    fitted = small(DecoupledGPRegressor, **options).fit(X[:400], y[:400])
+    streamed = small(DecoupledGPRegressor, **options)
+    for start in range(0, 400, 40):
+        streamed.partial_fit(X[start : start + 40], y[start : start + 40])
+    errors = [np.std(y[400:] - model.predict(X[400:])) for model in (fitted, streamed)]
+    assert errors[1] < 1.15 * errors[0]
+
+
+def test_single_rows():
+    X, y = make_data(40)
+    model = small(DecoupledGPRegressor)
+    for i in range(40):
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+        assert np.isfinite(model.predict(X)).all()
+    assert model.n_samples_seen_ == 40
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.5
+
+
+def test_rows_beyond_the_replay_are_a_uniform_sample(monkeypatch):
+    from skvbgp.decoupled._state import Replay
+
+    monkeypatch.setattr("skvbgp.decoupled._state._REPLAY_ROWS", 50)
+    rng, rows = np.random.RandomState(0), np.arange(400.0)
+    counts = np.zeros(400)
+    for _ in range(300):
+        replay = Replay.of(rows[:30, None], rows[:30], rng)
+        for start in range(30, 400, 37):
+            chunk = rows[start : start + 37]
+            replay = replay.plus(chunk[:, None], chunk, rng)
+        assert len(replay.y) == 50
+        assert replay.n_seen == 400
+        assert_array_equal(replay.X[:, 0], replay.y)
+        counts[replay.y.astype(int)] += 1
+    parts = counts.reshape(8, 50).mean(axis=1) * 400 / 50 / 300
+    assert_allclose(parts, 1.0, atol=0.15)
+
+
+@both
+def test_a_call_that_fails_changes_nothing(cls):
+    X, y = make_data()
+    model = small(cls).fit(X, for_class(cls, y))
+    before = dict(vars(model))
+    for bad in (np.full_like(X, np.nan), X[:, :1], X[:0]):
+        with pytest.raises(ValueError):
+            model.partial_fit(bad, for_class(cls, y)[: len(bad)])
+    assert vars(model) == before
+
+
+# -- classification ----------------------------------------------------------------------------
+
+
+@each
+def test_two_classes(parametrization):
+    X, y = make_data(300)
+    labels = for_class(DecoupledGPClassifier, y)
+    model = small(DecoupledGPClassifier, parametrization=parametrization, max_iter=40)
+    assert model.fit(X[:200], labels[:200]).score(X[200:], labels[200:]) > 0.85
+
+
+def test_more_classes_for_any_number_of_workers():
+    X, y = make_data(150)
+    labels = np.digitize(y, np.quantile(y, [0.33, 0.67]))
+    model = small(DecoupledGPClassifier, max_iter=20).fit(X, labels)
+    parallel = small(DecoupledGPClassifier, max_iter=20, n_jobs=2).fit(X, labels)
+    assert_array_equal(parallel.predict_proba(X), model.predict_proba(X))
+    assert model.score(X, labels) > 0.75
+    assert len(model.kernel_) == len(model.lower_bound_) == 3
+
+
+def test_streaming_classifier():
+    X, y = make_data(300)
+    labels = for_class(DecoupledGPClassifier, y)
+    model = small(DecoupledGPClassifier, max_iter=20)
+    for start in range(0, 200, 40):
+        rows = slice(start, start + 40)
+        model.partial_fit(X[rows], labels[rows], classes=["high", "low"])
+    assert model.score(X[200:], labels[200:]) > 0.8
+
+
+# -- state -------------------------------------------------------------------------------------
+
+
+@both
+def test_pickle_goes_on_bit_for_bit(cls):
+    X, y = make_data()
+    y = for_class(cls, y)
+    model = small(cls).fit(X[:60], y[:60])
+    copy = pickle.loads(pickle.dumps(model))
+    for one in (model, copy):
+        one.partial_fit(X[60:], y[60:])
+    assert_array_equal(copy.predict(X), model.predict(X))
+    assert_array_equal(copy._state.problems[0].adam.first, model._state.problems[0].adam.first) if (
+        cls is DecoupledGPClassifier
+    ) else assert_array_equal(copy._state.adam.first, model._state.adam.first)
+
+
+@both
+def test_warm_start_goes_on(cls):
+    X, y = make_data()
+    y = for_class(cls, y)
+    model = small(cls, warm_start=True, max_iter=10).fit(X, y)
+    before = np.mean(model.lower_bounds_[0])
+    assert np.mean(model.fit(X, y).lower_bounds_[0]) > before
+    with pytest.raises(ValueError, match="features"):
+        model.fit(X[:, :1], y)
+
+
+def test_callbacks_see_every_pass():
+    X, y = make_data()
+    monitor = ScoringMonitor(scoring="r2")
+    model = small(DecoupledGPRegressor).set_callbacks(monitor).fit(X, y)
+    rows = monitor.get_logs().data
+    assert [row["task_name"] for row in rows] == ["fit"] + ["pass"] * 4
+    assert_allclose(rows[-1]["r2"], model.score(X, y))
+    scores = ScoringMonitor(scoring="accuracy")
+    classifier = small(DecoupledGPClassifier).set_callbacks(scores)
+    classifier.fit(X, for_class(DecoupledGPClassifier, y))
+    assert len(scores.get_logs().data) == 5
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+HARD = {
+    "one row": (np.ones((1, 2)), np.ones(1)),
+    "constant target": (np.arange(20.0).reshape(10, 2), np.full(10, 3.0)),
+    "constant inputs": (np.ones((10, 2)), np.arange(10.0)),
+    "duplicates": (np.repeat(np.arange(5.0), 8)[:, None], np.repeat(np.arange(5.0), 8)),
+    "collinear": (np.outer(np.arange(30.0), [1.0, 2.0, 0.0]), np.sin(np.arange(30.0))),
+    "tiny": (1e-140 * np.arange(30.0)[:, None], 1e-140 * np.sin(np.arange(30.0))),
+    "huge": (1e140 * np.arange(30.0)[:, None], 1e140 * np.sin(np.arange(30.0))),
+    "outlier": (np.append(np.arange(29.0), 1e8)[:, None], np.append(np.arange(29.0), 1e8)),
+}
+
+
+@each
+@pytest.mark.parametrize("name", HARD)
+def test_hard_data(name, parametrization):
+    X, y = HARD[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = small(DecoupledGPRegressor, parametrization=parametrization).fit(X, y)
+        mean, std = model.predict(X, return_std=True)
+        model.partial_fit(X[:1], y[:1])
+    assert np.isfinite(mean).all()
+    assert np.all(std > 0.0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"parametrization": "decoupled", "n_mean_basis": 0}, "n_mean_basis"),
+        ({"parametrization": "canonical"}, "parametrization"),
+        ({"n_cov_basis": 0}, "n_cov_basis"),
+        ({"likelihood": "cauchy"}, "likelihood"),
+    ],
+)
+def test_wrong_parameters(parameters, message):
+    X, y = make_data(10)
+    with pytest.raises(ValueError, match=message):
+        small(DecoupledGPRegressor, **parameters).fit(X, y)
+    with pytest.raises(TypeError, match="kernel"):
+        small(DecoupledGPRegressor, kernel="rbf").fit(X, y)
+    with pytest.raises(ValueError, match="features"):
+        small(DecoupledGPRegressor, kernel=RBF([1.0, 2.0, 3.0])).fit(X, y)
+
+
+@both
+def test_clones_are_reproducible(cls):
+    X, y = make_data()
+    y = for_class(cls, y)
+    model = small(cls)
+    assert_array_equal(clone(model).fit(X, y).predict(X), model.fit(X, y).predict(X))
