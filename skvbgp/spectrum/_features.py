@@ -21,7 +21,7 @@ def _turn_series() -> tuple[list[float], list[float]]:
     Interpolated at Chebyshev points: the error is at rounding level.
     """
 
-    def coefficients(function, degree):  # noqa: ANN001
+    def coefficients(function, degree):
         fit = Chebyshev.interpolate(function, degree, domain=[0.0, 0.0625])
         return list(fit.convert(kind=Polynomial).coef[::-1])
 

@@ -68,9 +68,7 @@ class LocalConditional:
         sigma_s^2, and the noise of the local conditional.
     """
 
-    def __init__(
-        self, Phi: Array, y: Array, signal_variance: float, noise_variance: float
-    ) -> None:
+    def __init__(self, Phi: Array, y: Array, signal_variance: float, noise_variance: float) -> None:
         n, n_features = Phi.shape
         self._scale = 2.0 * signal_variance / n_features
         self._noise_variance = noise_variance

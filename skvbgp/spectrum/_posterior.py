@@ -73,9 +73,7 @@ class Gaussian:
     precisions: tuple[Array, ...]  # by group
 
     @classmethod
-    def prior(
-        cls, structure: Structure, length_scale: Array, signal_variance: float
-    ) -> Gaussian:
+    def prior(cls, structure: Structure, length_scale: Array, signal_variance: float) -> Gaussian:
         """p(alpha): r_i ~ N(0, 1 / (2 pi l)^2), s ~ N(0, signal_variance / m)."""
         diagonal = np.empty(structure.size)
         structure.frequencies(diagonal)[:] = (2.0 * np.pi * length_scale) ** 2

@@ -48,8 +48,7 @@ class Predictor:
         structure = state.q.structure
         z = np.random.RandomState(state.seed).standard_normal((n_samples, structure.size))
         self._draws = [
-            (structure.frequencies(alpha), alpha[structure.weights])
-            for alpha in state.q.sample(z)
+            (structure.frequencies(alpha), alpha[structure.weights]) for alpha in state.q.sample(z)
         ]
 
     @property

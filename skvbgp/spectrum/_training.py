@@ -10,6 +10,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.convergence import has_converged
 from skvbgp.spectrum._blocks import Blocks, Rows
 from skvbgp.spectrum._bound import (
     Statistics,
@@ -25,6 +26,8 @@ from skvbgp.spectrum._state import Hyperparameters
 
 #: Limits of the variances of a scaled target.
 _VARIANCE_LIMITS = (1e-6, 1e4)
+#: Limits of the prior's length scales for scaled inputs: beyond, an input does not matter.
+_LENGTH_SCALE_LIMITS = (1e-4, 1e4)
 #: Adam's steps of the logarithms, relative to those of the frequencies.
 _LOG_STEP = 2.0
 #: Least size, in units of 1 / (2 pi l), to which the steps of a frequency are relative.
@@ -37,8 +40,6 @@ _STEP_DRAWS, _FINAL_DRAWS, _UPDATE_DRAWS = 2, 8, 4
 _BOUND_ROWS = 100_000
 #: Rates of the steps on new rows, where q is uncertain about the frequencies.
 _UPDATE_RATES = (1.0, 0.5, 1.0 / 3.0, 0.25, 0.2)
-#: Steps over which an objective is averaged to judge its convergence.
-_CONVERGENCE_STEPS = 200
 
 #: Called at the end of a pass; True asks to stop.
 Monitor = Callable[..., bool]
@@ -94,8 +95,7 @@ def fit_blocks(
         )
         return x[: m * d].reshape(m, d) * np.exp(x[m * d : -2]), learned
 
-    n_passes = 0
-    for n_passes in range(1, max_iter + 1):
+    for _ in range(max_iter):
         in_pass = []
         for batch, weight in blocks.minibatches(batch_size, rng):
             R, learned = unpacked()
@@ -113,18 +113,16 @@ def fit_blocks(
                 ]
             )
             annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
-            x, state = adam_ascent(
-                x, weight * gradient, state, learning_rate * annealing * sizes
-            )
+            x, state = adam_ascent(x, weight * gradient, state, learning_rate * annealing * sizes)
             x[-2:] = np.clip(x[-2:], *limits)
             in_pass.append(weight * sum(part.value for part in parts))
             step += 1
         values.append(float(np.mean(in_pass)))
         if monitor is not None and monitor(*unpacked()):
             break
-        if _has_converged(values, tol, len(in_pass)):
+        if tol > 0.0 and has_converged(values, tol, len(in_pass)):
             break
-    return BlockFit(*unpacked(), n_passes)
+    return BlockFit(*unpacked(), len(values))
 
 
 class BoundFit(NamedTuple):
@@ -160,7 +158,7 @@ def fit_bound(
     """
     n = len(blocks.y)
     if learns:
-        hyper = replace(hyper, length_scale=_length_scale(R**2, hyper.length_scale))
+        hyper = replace(hyper, length_scale=_length_scale(R**2))
     q = None
     n_steps = max_iter * blocks.n_batches(batch_size)
     step, lower_bounds = 0, []
@@ -190,7 +188,7 @@ def fit_bound(
         lower_bounds.append(float(np.mean(in_pass)))
         if monitor is not None and monitor(q, hyper, lower_bounds[-1]):
             break
-        if _has_converged(lower_bounds, tol, len(in_pass)):
+        if tol > 0.0 and has_converged(lower_bounds, tol, len(in_pass)):
             break
     return BoundFit(q, hyper, lower_bounds)
 
@@ -229,25 +227,17 @@ def _learned(
         signal_variance = structure.m * float(np.mean(moment[structure.weights]))
     return replace(
         hyper,
-        length_scale=_length_scale(structure.frequencies(moment), hyper.length_scale),
+        length_scale=_length_scale(structure.frequencies(moment)),
         signal_variance=float(np.clip(signal_variance, *_VARIANCE_LIMITS)),
         noise_variance=float(np.clip(noise, *_VARIANCE_LIMITS)),
     )
 
 
-def _length_scale(squared_frequencies: Array, before: Array) -> Array:
+def _length_scale(squared_frequencies: Array) -> Array:
     """The maximiser of E_q[log p(theta)]: (2 pi l)^-2 is the average of r^2."""
     average = np.mean(squared_frequencies, axis=0)
-    return np.where(average > 0.0, 1.0 / (2.0 * np.pi * np.sqrt(average)), before)
-
-
-def _has_converged(values: list[float], tol: float, steps_per_pass: int) -> bool:
-    """Whether the average of the last passes no longer exceeds that of the passes before."""
-    window = -(-_CONVERGENCE_STEPS // steps_per_pass)
-    if len(values) < 2 * window:
-        return False
-    recent, before = np.mean(values[-window:]), np.mean(values[-2 * window : -window])
-    return bool(recent - before < tol * (1.0 + abs(recent)))
+    shortest, longest = _LENGTH_SCALE_LIMITS
+    return np.clip(0.5 / np.pi / np.sqrt(np.maximum(average, 1e-300)), shortest, longest)
 
 
 def final_bound(
@@ -283,9 +273,7 @@ def updated(
         z = antithetic(_UPDATE_DRAWS, structure.size, rng)
         alphas = q.mean[None] if certain else new.sample(z)
         information = statistics(structure, alphas, [(X, y)])
-        new = newton_step(
-            new, q, information, noise_variance, rate, moves_frequencies=not certain
-        )
+        new = newton_step(new, q, information, noise_variance, rate, moves_frequencies=not certain)
     alphas = new.sample(antithetic(_FINAL_DRAWS, structure.size, rng))
     squared_error = expected_squared_error(structure, alphas, X, y)
     likelihood = expected_log_likelihood(len(y), squared_error, noise_variance)

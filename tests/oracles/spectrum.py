@@ -1,0 +1,109 @@
+"""Literal dense twins of the sparse spectrum formulas ([Hoang2017]_), one loop per sum."""
+
+import numpy as np
+from scipy.stats import multivariate_normal
+
+
+def phi(x, R):
+    """Eq. (2): cos(2 pi r_1' x), sin(2 pi r_1' x), cos(2 pi r_2' x), ..."""
+    values = []
+    for r in R:
+        values += [np.cos(2.0 * np.pi * (r @ x)), np.sin(2.0 * np.pi * (r @ x))]
+    return np.array(values)
+
+
+def design(X, R):
+    """Phi_theta(X) of the paper, (2 m, n)."""
+    return np.column_stack([phi(x, R) for x in X])
+
+
+def split(alpha, m, d):
+    return alpha[: m * d].reshape(m, d), alpha[m * d :]
+
+
+def log_likelihood(alpha, X, y, m, noise_variance):
+    """Lemma 2."""
+    R, s = split(alpha, m, X.shape[1])
+    v = y - design(X, R).T @ s
+    return -0.5 * v @ v / noise_variance - 0.5 * len(y) * np.log(2.0 * np.pi * noise_variance)
+
+
+def prior_covariance(m, length_scale, signal_variance):
+    """blkdiag(Theta, Lambda)."""
+    theta = np.tile(1.0 / (2.0 * np.pi * length_scale) ** 2, m)
+    return np.diag(np.append(theta, np.full(2 * m, signal_variance / m)))
+
+
+def kl(mean, covariance, prior_mean, prior_covariance):
+    """KL between two Gaussians."""
+    precision, shift = np.linalg.inv(prior_covariance), mean - prior_mean
+    log_ratio = np.linalg.slogdet(prior_covariance)[1] - np.linalg.slogdet(covariance)[1]
+    trace = np.trace(precision @ covariance)
+    return 0.5 * (trace + shift @ precision @ shift - len(mean) + log_ratio)
+
+
+def expected_squared_error(mean, covariance, X, y, m):
+    """E_q |y - Phi' s|^2 in closed form, for any Gaussian q(alpha).
+
+    f(x) = Re sum_i (s_2i - i s_2i+1) exp(i omega_i), omega_i = 2 pi r_i' x, and for jointly
+    Gaussian a, b, w: E[a b e^iw] = (cov(a, b) + (E a + i cov(a, w)) (E b + i cov(b, w)))
+    exp(i E w - var(w) / 2).
+    """
+    d, total = X.shape[1], 0.0
+    for x, target in zip(X, y, strict=True):
+        A = np.zeros((m, len(mean)))  # omega = A alpha
+        for i in range(m):
+            A[i, i * d : (i + 1) * d] = 2.0 * np.pi * x
+        first, second = 0.0, 0.0
+        for i in range(m):
+            for p, kind in enumerate((1.0, -1.0j)):
+                a = m * d + 2 * i + p
+                first += (kind * _moment(mean, covariance, [a], A[i])).real
+                for j in range(m):
+                    for q, other in enumerate((1.0, -1.0j)):
+                        b = m * d + 2 * j + q
+                        # Re(u) Re(v) = Re(u v + u conj(v)) / 2
+                        plus = kind * other * _moment(mean, covariance, [a, b], A[i] + A[j])
+                        minus = (
+                            kind * np.conj(other) * _moment(mean, covariance, [a, b], A[i] - A[j])
+                        )
+                        second += 0.5 * (plus + minus).real
+        total += target**2 - 2.0 * target * first + second
+    return total
+
+
+def _moment(mean, covariance, entries, w):
+    """E[prod alpha_entries exp(i w' alpha)]."""
+    shifted = mean + 1j * (covariance @ w)
+    value = np.exp(1j * (w @ mean) - 0.5 * w @ covariance @ w)
+    if len(entries) == 1:
+        return shifted[entries[0]] * value
+    a, b = entries
+    return (covariance[a, b] + shifted[a] * shifted[b]) * value
+
+
+def lower_bound(mean, covariance, X, y, m, length_scale, signal_variance, noise_variance):
+    """L(q), without any sampling."""
+    error = expected_squared_error(mean, covariance, X, y, m)
+    fit = -0.5 * error / noise_variance - 0.5 * len(y) * np.log(2.0 * np.pi * noise_variance)
+    prior = prior_covariance(m, length_scale, signal_variance)
+    return fit - kl(mean, covariance, np.zeros(len(mean)), prior)
+
+
+def log_evidence(X, y, R, signal_variance, noise_variance):
+    """log N(y | 0, Phi' Lambda Phi + noise I)."""
+    Phi = design(X, R)
+    K = signal_variance / len(R) * Phi.T @ Phi + noise_variance * np.eye(len(y))
+    return multivariate_normal(np.zeros(len(y)), K).logpdf(y)
+
+
+def test_conditional(x, X_k, y_k, R, s, gamma, signal_variance, noise_variance):
+    """Proposition 1: mean and variance of f(x) given alpha = (R, s) and the block's rows."""
+    Phi, p = design(X_k, R), phi(x, R)
+    Lambda_inv = len(R) / signal_variance * np.eye(2 * len(R))
+    Gamma_inv = np.linalg.inv(Phi @ Phi.T + noise_variance * Lambda_inv)
+    mean = gamma * p @ s + (1.0 - gamma) * p @ Gamma_inv @ Phi @ y_k
+    return mean, (1.0 - gamma**2) * noise_variance * p @ Gamma_inv @ p
+
+
+test_conditional.__test__ = False

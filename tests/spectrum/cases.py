@@ -1,0 +1,32 @@
+"""Small data and quick instances of the sparse spectrum regressor."""
+
+import numpy as np
+
+from skvbgp.spectrum import SVBSSGPRegressor
+
+POSTERIORS = ["joint", "factorised", "point"]
+
+
+def small(n_frequencies=8, **parameters):
+    """An instance that trains in a fraction of a second, on several blocks."""
+    quick = {"n_blocks": 4, "n_samples": 4, "max_iter": 10, "batch_size": 16, "random_state": 0}
+    return SVBSSGPRegressor(n_frequencies, **{**quick, **parameters})
+
+
+def make_data(n=60, d=2, seed=0):
+    """Inputs of unequal spread, and a wavy function of them with a little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, d)) * np.arange(1, d + 1) + 0.5
+    y = 3.0 * np.sin(X @ np.linspace(1.0, 0.5, d)) + 10.0 + 0.2 * rng.standard_normal(n)
+    return X, y
+
+
+#: For the common tests: passes enough for the score of `check_regressors_train`.
+INSTANCES = [
+    small(16, **options, max_iter=20, n_blocks=8, batch_size=64, learning_rate=0.1)
+    for options in (
+        {},
+        {"posterior": "factorised", "objective": "bound"},
+        {"posterior": "point"},
+    )
+]

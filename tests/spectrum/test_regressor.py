@@ -1,0 +1,331 @@
+"""The estimator: predictions, posteriors, streams, phases of training, bad input."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skvbgp.spectrum import SVBSSGPRegressor
+from tests.oracles import spectrum as oracle
+from tests.spectrum.cases import POSTERIORS, make_data, small
+
+KNOWN = {
+    "posterior": "point",
+    "learn_hyperparameters": False,
+    "length_scale": 1.5,
+    "signal_variance": 4.0,
+    "noise_variance": 0.3,
+    "normalize_y": False,
+}
+
+
+def parts(model):
+    """Frequencies, weights and hyperparameters in the user's units."""
+    m, d = model.frequencies_.shape
+    R, s = oracle.split(model.q_mean_, m, d)
+    return R, s, model.signal_variance_, model.local_noise_variance_
+
+
+# -- predictions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [-1.0, -0.3, 0.0, 0.4, 1.0])
+def test_point_posterior_at_gamma_is_the_literal_conditional(gamma):
+    """At gamma = 0 this is the local SSGP predictor."""
+    X, y = make_data()
+    model = small(posterior="point", gamma=gamma, n_samples=1).fit(X, y)
+    R, _, signal, noise = parts(model)
+    state, structure = model._state, model._state.q.structure
+    z = np.random.RandomState(state.seed).standard_normal((1, structure.size))
+    s = state.q.sample(z)[0, structure.weights] * state.target.unit
+    mean, std = model.predict(X[:6] + 0.1, return_std=True, include_noise=False)
+    offset, center = y.mean(), model.input_mean_
+    labels = state.blocks.lookup(state.coordinates.scaled(X[:6] + 0.1))
+    for k, x in enumerate(X[:6] + 0.1 - center):
+        X_k, y_k = state.blocks.rows(labels[k])
+        X_k, y_k = state.coordinates.original(X_k) - center, y_k * state.target.unit
+        expected = oracle.test_conditional(x, X_k, y_k, R, s, gamma, signal, noise)
+        assert mean[k] == pytest.approx(expected[0] + offset, rel=1e-7)
+        assert std[k] ** 2 == pytest.approx(max(expected[1], 0.0), rel=1e-5, abs=1e-9)
+
+
+def test_gamma_1_is_the_bayesian_linear_model_of_its_features():
+    X, y = make_data()
+    model = small(gamma=1.0, n_samples=4000, n_blocks=1, max_iter=1, **KNOWN).fit(X, y)
+    Phi = oracle.design(X - X.mean(axis=0), model.frequencies_)
+    Gamma = Phi @ Phi.T + 0.3 * 8 / 4.0 * np.eye(16)
+    _, s, _, _ = parts(model)
+    np.testing.assert_allclose(s, np.linalg.solve(Gamma, Phi @ y), rtol=1e-7)
+    covariance = model.q_chol_[16:, 16:] @ model.q_chol_[16:, 16:].T
+    np.testing.assert_allclose(covariance, 0.3 * np.linalg.inv(Gamma), rtol=1e-6)
+    mean, std = model.predict(X[:5], return_std=True)
+    np.testing.assert_allclose(mean, Phi.T[:5] @ s, atol=0.05)
+    variance = np.diag(Phi.T[:5] @ covariance @ Phi[:, :5]) + 0.3
+    np.testing.assert_allclose(std**2, variance, rtol=0.05)
+
+
+def test_bound_of_the_linear_model_is_its_evidence():
+    """With certain frequencies and the optimal q(s) the bound is tight, up to its draws."""
+    X, y = make_data()
+    gaps = []
+    for seed in range(20):
+        model = small(n_blocks=1, max_iter=1, **KNOWN).set_params(random_state=seed).fit(X, y)
+        evidence = oracle.log_evidence(X - X.mean(axis=0), y, model.frequencies_, 4.0, 0.3)
+        gaps.append(model.lower_bound_ - evidence)
+    assert np.std(gaps) < 5.0
+    assert np.mean(gaps) == pytest.approx(0.0, abs=3.0 * np.std(gaps) / np.sqrt(len(gaps)))
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+def test_rows_are_predicted_alone_as_in_a_batch(posterior, gamma):
+    X, y = make_data()
+    model = small(posterior=posterior, gamma=gamma).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    alone = [model.predict(x[None], return_std=True) for x in X[:7]]
+    np.testing.assert_allclose(np.concatenate([a[0] for a in alone]), mean[:7], rtol=1e-9)
+    np.testing.assert_allclose(np.concatenate([a[1] for a in alone]), std[:7], rtol=1e-7)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+def test_joint_covariance_has_the_variances_and_is_positive_semidefinite(gamma):
+    X, y = make_data()
+    model = small(gamma=gamma).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    mean_joint, cov = model.predict(X, return_cov=True)
+    np.testing.assert_allclose(mean_joint, mean)
+    np.testing.assert_allclose(np.diag(cov), std**2, rtol=1e-8)
+    assert np.linalg.eigvalsh(cov).min() > 0.0
+
+
+def test_gamma_and_n_samples_are_read_at_prediction():
+    X, y = make_data()
+    model = small().fit(X, y)
+    local = model.predict(X)
+    assert not np.allclose(model.set_params(gamma=1.0).predict(X), local)
+    assert not np.array_equal(model.set_params(gamma=0.0, n_samples=2).predict(X), local)
+    np.testing.assert_array_equal(model.set_params(n_samples=4).predict(X), local)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_intervals_are_calibrated_at_both_ends_of_gamma(gamma):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (1200, 2))
+    y = np.sin(3.0 * X[:, 0]) * X[:, 1] + 0.3 * rng.standard_normal(1200)
+    model = SVBSSGPRegressor(30, gamma=gamma, max_iter=20, random_state=0).fit(X[:800], y[:800])
+    mean, std = model.predict(X[800:], return_std=True)
+    assert np.sqrt(np.mean((mean - y[800:]) ** 2)) < 0.4
+    assert 0.9 < np.mean(np.abs(mean - y[800:]) < 1.96 * std) < 0.99
+
+
+# -- posteriors ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["blocks", "bound"])
+def test_joint_posterior_correlates_frequencies_and_has_the_higher_bound(objective):
+    X, y = make_data()
+    common = {"objective": objective, "max_iter": 60, "batch_size": 64}
+    joint = small(4, posterior="joint", **common).fit(X, y)
+    factorised = small(4, posterior="factorised", **common).fit(X, y)
+    covariance = joint.q_chol_ @ joint.q_chol_.T
+    assert np.abs(covariance[0:2, 2:4]).max() > 1e-5  # r_1 with r_2
+    assert np.abs(covariance[:8, 8:]).max() > 1e-3  # theta with s
+    covariance = factorised.q_chol_ @ factorised.q_chol_.T
+    assert not covariance[0:2, 2:].any() and not covariance[:8, 8:].any()
+    assert joint.lower_bound_ > factorised.lower_bound_
+
+
+def test_point_posterior_has_certain_frequencies():
+    model = small(posterior="point").fit(*make_data())
+    assert not model.q_chol_[:16].any() and model.q_chol_[16:, 16:].any()
+
+
+def test_bound_rises_while_it_is_maximised():
+    X, y = make_data(200)
+    model = small(objective="bound", max_iter=40, batch_size=50).fit(X, y)
+    assert np.mean(model.lower_bounds_[-5:]) > np.mean(model.lower_bounds_[2:7])
+    assert len(model.lower_bounds_) == model.n_iter_ == 40
+
+
+def test_objective_bound_has_the_higher_bound():
+    X, y = make_data(200)
+    bounds = [
+        small(objective=objective, max_iter=40, batch_size=50).fit(X, y).lower_bound_
+        for objective in ("bound", "blocks")
+    ]
+    assert bounds[0] > bounds[1]
+
+
+def test_fixed_hyperparameters_stay():
+    options = {"length_scale": [1.0, 3.0], "signal_variance": 4.0, "noise_variance": 0.3}
+    for posterior in POSTERIORS:
+        model = small(posterior=posterior, learn_hyperparameters=False, **options)
+        model.fit(*make_data())
+        np.testing.assert_allclose(model.length_scale_, [1.0, 3.0])
+        found = model.signal_variance_, model.noise_variance_, model.local_noise_variance_
+        np.testing.assert_allclose(found, [4.0, 0.3, 0.3])
+
+
+# -- partial_fit -----------------------------------------------------------------------------
+
+
+def test_chunks_in_any_order_equal_one_fit():
+    X, y = make_data(50)
+    y = y - 10.0
+    whole = small(gamma=1.0, max_iter=1, n_blocks=1, **KNOWN).fit(X, y)
+    streamed = small(gamma=1.0, max_iter=1, n_blocks=1, **KNOWN)
+    streamed.partial_fit(X[30:], y[30:])
+    for rows in (slice(20, 30), slice(0, 1), slice(1, 8), slice(8, 20)):
+        streamed.partial_fit(X[rows], y[rows])
+    assert streamed.n_samples_seen_ == 50
+    np.testing.assert_allclose(streamed.predict(X), whole.predict(X), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_new_rows_join_their_block_and_change_its_predictions(posterior):
+    X, y = make_data(100)
+    model = small(posterior=posterior).fit(X[:60], y[:60])
+    before, bound = model.predict(X), model.lower_bound_
+    x = X[:1] + 0.01
+    model.partial_fit(x, y[:1] + 2.0)
+    labels = model._state.blocks.lookup(model._state.coordinates.scaled(X))
+    own = labels == model._state.blocks.lookup(model._state.coordinates.scaled(x))
+    change = np.abs(model.predict(X) - before)
+    assert change[own].max() > 1e-3
+    assert model.n_samples_seen_ == 61 and model.lower_bound_ != bound
+    if posterior == "point":
+        assert change[~own].max() < 1e-10
+
+
+def test_information_of_a_stream_improves_the_model():
+    X, y = make_data(400, seed=1)
+    model = small(gamma=1.0, max_iter=40).fit(X[:80], y[:80])
+    for start in range(80, 300, 20):
+        model.partial_fit(X[start : start + 20], y[start : start + 20])
+    assert model.n_samples_seen_ == 300
+    assert model.score(X[300:], y[300:]) > 0.8
+    assert model.set_params(gamma=0.0).score(X[300:], y[300:]) > 0.9
+
+
+def test_crowded_blocks_are_divided():
+    X, y = make_data(1200)
+    model = small(max_iter=2).fit(X[:40], y[:40])  # blocks of ten rows
+    state = model._state
+    blocks = state.blocks
+    for start in range(40, 1200, 29):
+        rows = slice(start, start + 29)
+        blocks = blocks.plus(state.coordinates.scaled(X[rows]), state.target.scaled(y[rows]))
+    sizes = [len(blocks.rows(k)[1]) for k in range(blocks.n_blocks)]
+    assert sum(sizes) == 1200 and max(sizes) <= blocks.capacity and min(sizes) > 0
+    for k in range(0, blocks.n_blocks, 7):
+        np.testing.assert_array_equal(blocks.lookup(blocks.rows(k)[0]), k)
+
+
+def test_a_stream_from_a_single_row():
+    X, y = make_data(64)
+    model = small(n_blocks="auto", max_iter=40)
+    for k in range(64):
+        model.partial_fit(X[k : k + 1], y[k : k + 1])
+    assert model.n_samples_seen_ == 64
+    assert model.score(X, y) > 0.7
+
+
+def test_a_failed_call_changes_nothing():
+    X, y = make_data()
+    model = small().fit(X, y)
+    before = pickle.dumps(vars(model))
+    for bad in (np.full((1, 2), np.nan), np.zeros((1, 3)), np.full((1, 2), np.inf)):
+        with pytest.raises(ValueError):
+            model.partial_fit(bad, [1.0])
+    assert pickle.dumps(vars(model)) == before
+
+
+# -- invariances and input -------------------------------------------------------------------
+
+
+def test_same_seed_same_model_whatever_n_jobs():
+    X, y = make_data()
+    first, second = small().fit(X, y), small(n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
+    third = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(first.predict(X), third.predict(X))
+    assert not np.array_equal(small(random_state=1).fit(X, y).predict(X), first.predict(X))
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
+def test_units_of_y_and_x_do_not_matter(scale):
+    X, y = make_data()
+    mean, std = small().fit(X, y).predict(X, return_std=True)
+    mean_y, std_y = small().fit(X, scale * y).predict(X, return_std=True)
+    np.testing.assert_allclose(mean_y / scale, mean, rtol=1e-5)
+    np.testing.assert_allclose(std_y / scale, std, rtol=1e-5)
+    mean_x = small().fit(scale * X, y).predict(scale * X)
+    np.testing.assert_allclose(mean_x, mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.parametrize("objective", ["blocks", "bound"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X, y: (X[:1], y[:1]),
+        lambda X, y: (X, np.ones_like(y)),
+        lambda X, y: (np.ones_like(X), y),
+        lambda X, y: (np.repeat(X[:6], 10, axis=0), y),
+        lambda X, y: (np.column_stack([X, X[:, 0], np.ones(len(X))]), y),
+        lambda X, y: (X[:3], y[:3]),
+        lambda X, y: (X, 1e-3 * y + 1e6),
+    ],
+)
+def test_degenerate_data_have_finite_answers(posterior, objective, change):
+    X, y = change(*make_data())
+    model = small(posterior=posterior, objective=objective, n_blocks="auto")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for gamma in (0.0, 0.5, 1.0):
+            mean, std = model.set_params(gamma=gamma).fit(X, y).predict(X, return_std=True)
+            assert np.isfinite(mean).all() and np.isfinite(std).all() and (std >= 0.0).all()
+        model.partial_fit(X[:1], y[:1]).predict(X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"gamma": 1.1}, "gamma"),
+        ({"length_scale": [1.0, 2.0, 3.0]}, "length_scale"),
+        ({"length_scale": -1.0}, "length_scale"),
+        ({"signal_variance": 1e300, "noise_variance": 1e-300}, "out of range"),
+        ({"posterior": "both"}, "posterior"),
+        ({"n_frequencies": 0}, "n_frequencies"),
+    ],
+)
+def test_wrong_parameters_have_clear_errors(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        small(**parameters).fit(*make_data())
+
+
+def test_spread_out_of_range_has_a_clear_error():
+    X, y = make_data()
+    with pytest.raises(ValueError, match="spread of y"):
+        small().fit(X, 1e200 * y)
+    with pytest.raises(ValueError, match="spread of X"):
+        small().fit(1e200 * X, y)
+
+
+def test_warm_start_goes_on_from_the_fit_before():
+    X, y = make_data()
+    model = small(warm_start=True, max_iter=30).fit(X, y)
+    cold = clone(model).set_params(max_iter=1).fit(X, y)
+    warm = model.set_params(max_iter=1).fit(X, y)
+    assert warm.score(X, y) > cold.score(X, y)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.set_params(n_frequencies=5).fit(X, y)
+
+
+def test_memory_mapped_data(tmp_path):
+    X, y = make_data()
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    np.testing.assert_array_equal(small().fit(mapped, y).predict(X), small().fit(X, y).predict(X))
