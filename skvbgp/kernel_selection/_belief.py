@@ -57,8 +57,11 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
     def objective(x: Array) -> tuple[float, Array]:
         return belief_bound(x, family, L, draws)
 
-    results = [lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL) for x in _starts(L, family)]
-    result = max(results, key=lambda r: r.value)
+    with np.errstate(over="ignore", invalid="ignore"):  # a step too far: the search retreats
+        searches = (
+            lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL) for x in _starts(L, family)
+        )
+        result = max(searches, key=lambda r: r.value)
     m, C = family.unpack(result.x)
     posterior = softmax(m + draws @ C.T).mean(axis=0)
     moments = _exchanged(L, m, C @ C.T, posterior)

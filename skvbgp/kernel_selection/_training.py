@@ -102,11 +102,13 @@ class Trainer:
             index = np.sort(rng.choice(len(X), _SCREENING_ROWS, replace=False))
             X, y = X[index], y[index]
         X, y = state.frame.scaled(X, y)
+        m = len(X) if state.Z is None else len(state.Z)
         coarse, climb = (
-            choose_inducing_inputs(X / state.scales.spread, m, rng) * state.scales.spread
-            for m in (_COARSE_INDUCING, _SCREENING_INDUCING)
+            choose_inducing_inputs(X / state.scales.spread, min(limit, m), rng)
+            * state.scales.spread
+            for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
         )
-        Z_climb = None if len(X) <= _SCREENING_DENSE_ROWS else climb
+        Z_climb = None if m >= len(X) and len(X) <= _SCREENING_DENSE_ROWS else climb
         shared = (
             X, y, state.Z if exact else Z_climb, coarse, Z_climb, state.scales,
             self.n_restarts, self.tol, state.seed,

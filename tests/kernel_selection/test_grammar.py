@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.gaussian_process.kernels import Matern
+
+from skvbgp.kernel_selection import kernel_grammar
+from skvbgp.kernel_selection._words import describe, terms
+from skvbgp.kernels import RBF, Constant, Linear, Periodic, RationalQuadratic
+
+
+@pytest.mark.parametrize(("depth", "n"), [(1, 4), (2, 24), (3, 144)])
+def test_number_of_kernels(depth, n):
+    kernels = kernel_grammar(depth)
+    assert len(kernels) == len({name for name, _ in kernels}) == n
+
+
+def test_depth_four_closes_the_grammar_under_both_operations():
+    names = {name for name, _ in kernel_grammar(4, base=("LIN", "PER"))}
+    assert "LIN * PER + LIN * PER" in names  # no kernel of depth 3 extended by a base kernel
+    assert "(LIN + PER) * (LIN + PER)" in names
+
+
+def test_names_say_what_the_kernels_compute():
+    base = {"SE": RBF(), "RQ": RationalQuadratic(), "LIN": Linear(), "PER": Periodic()}
+    X = np.array([[0.0], [0.3], [2.0]])
+    for name, kernel in kernel_grammar():  # all amplitudes are 1
+        values = {key: k(X) for key, k in base.items()}
+        assert_allclose(kernel(X), eval(name, {}, values))
+
+
+def test_kernels_of_scikit_learn_compose():
+    kernels = dict(kernel_grammar(2, base=("LIN", ("M32", Matern(nu=1.5)))))
+    assert repr(kernels["LIN * M32"]) == (
+        "Linear(length_scale=1.0, offset=1.0) * Matern(length_scale=1.0, isotropic=True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0,), "depth"),
+        ((2, ("SE", "SE")), "different"),
+        ((2, ()), "different"),
+        ((1, ("XX",)), "XX"),
+    ],
+)
+def test_wrong_grammar(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        kernel_grammar(*arguments)
+
+
+def test_products_are_multiplied_out():
+    kernel = Linear() * (Constant() * RBF() + Periodic())
+    names = [[type(leaf).__name__ for leaf in term] for term in terms(kernel)]
+    assert names == [["Linear", "Constant", "RBF"], ["Linear", "Periodic"]]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (Linear(), "a linear trend"),
+        (Linear() * Linear(), "a polynomial trend of degree 2"),
+        (RBF(20.0), "a smooth trend of length scale 20"),
+        (RBF(0.5), "a short-term smooth part of length scale 0.5"),
+        (Periodic(period=1.5), "a periodic part of period 1.5"),
+        (Periodic(period=9.0), "a periodic part of period 9 (barely repeated)"),
+        (
+            RBF(2.0) * Periodic(period=1.5) * Linear(),
+            "a periodic part of period 1.5 whose shape changes over length scale 2, "
+            "with linearly changing amplitude",
+        ),
+        (Constant(2.0), "a constant"),
+    ],
+)
+def test_words(kernel, words):
+    assert describe(kernel, np.array([10.0])) == [words]

@@ -1,0 +1,248 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+from skvbgp import VBKSRegressor, kernel_grammar
+from skvbgp.kernel_selection._bound import parameters, total_statistics
+from skvbgp.kernel_selection._start import DataScales, spectral_periods
+from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
+from tests.kernel_selection.cases import make_series, small
+from tests.oracles import kernel_selection as oracle
+
+SEASONAL = kernel_grammar(2, base=("LIN", "PER"))
+
+
+@pytest.fixture(scope="module")
+def seasonal():
+    X, y = make_series()
+    return VBKSRegressor(SEASONAL, random_state=0, n_restarts=2).fit(X, y)
+
+
+def test_finds_trend_and_season_and_extrapolates(seasonal):
+    assert seasonal.best_kernel_[0] == "LIN + PER"
+    t = np.linspace(12.0, 15.0, 20)
+    mean, std = seasonal.predict(t[:, None], return_std=True)
+    truth = 3.0 + 0.5 * t + np.sin(2.0 * np.pi * t / 1.5)
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.15
+    assert np.all(std > 0.05)
+    words = seasonal.summary()
+    assert "a linear trend" in words and "a periodic part of period 1.5" in words
+
+
+def test_attributes_agree(seasonal):
+    assert_allclose(seasonal.kernel_posterior_.sum(), 1.0)
+    assert_allclose(seasonal.estimator_weights_.sum(), 1.0)
+    best = np.argmax(seasonal.local_lower_bounds_)
+    assert seasonal.kernels_[best] == seasonal.best_kernel_
+    assert seasonal.estimators_[0].name == seasonal.best_kernel_[0]
+    assert seasonal.lower_bound_ < seasonal.local_lower_bounds_.max()
+    assert seasonal.g_cov_.shape == (len(SEASONAL),) * 2
+
+
+def test_bound_at_all_rows_is_the_evidence_on_the_scale_of_y(seasonal):
+    X, y = make_series()
+    kernel = seasonal.best_kernel_[1]
+    noise = seasonal.estimators_[0].noise_variance
+    K = y.var() * kernel(X - X.mean())
+    expected = oracle.log_evidence(K, noise, y - y.mean())
+    assert_allclose(seasonal.local_lower_bounds_.max(), expected, atol=1e-3)
+
+
+def test_prediction_of_each_kernel_is_that_of_an_exact_process(seasonal):
+    X, y = make_series()
+    model, new = seasonal.estimators_[0], np.linspace(0.0, 14.0, 9)[:, None]
+    K = y.var() * model.kernel(X - X.mean()) + model.noise_variance * np.eye(len(y))
+    cross = y.var() * model.kernel(new - X.mean(), X - X.mean())
+    expected = y.mean() + cross @ np.linalg.solve(K, y - y.mean())
+    assert_allclose(model.predict(new), expected, atol=1e-3)
+
+
+def test_average_is_eq_15(seasonal):
+    new = np.linspace(0.0, 14.0, 9)[:, None]
+    moments = [model.predict(new, return_std=True) for model in seasonal.estimators_]
+    means, stds = map(np.array, zip(*moments, strict=True))
+    w = seasonal.estimator_weights_
+    mean, std = seasonal.predict(new, return_std=True)
+    assert_allclose(mean, w @ means)
+    assert_allclose(std**2, w @ (stds**2 + means**2) - mean**2, rtol=1e-6)
+    _, cov = seasonal.predict(new, return_cov=True)
+    assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-6)
+
+
+def test_prune_recomputes_the_belief():
+    X, y = make_series()
+    model = VBKSRegressor(SEASONAL, random_state=0, n_restarts=1, top_k=4).fit(X, y)
+    bounds = np.sort(model.local_lower_bounds_)[::-1]
+    assert model.prune(2) is model
+    assert len(model.kernels_) == len(model.estimators_) == 2
+    assert_allclose(model.local_lower_bounds_, bounds[:2])
+    assert_allclose(model.kernel_posterior_, model.estimator_weights_)
+    assert_allclose(model.kernel_posterior_.sum(), 1.0)
+    with pytest.raises(ValueError, match="top_k"):
+        model.prune(0)
+
+
+def test_copies_of_a_kernel_share_their_belief():
+    X, y = make_series()
+    copies = [("a", RBF()), ("line", Linear()), ("b", RBF())]
+    model = small(kernels=copies).fit(X, y)
+    assert model.local_lower_bounds_[0] == model.local_lower_bounds_[2]
+    assert_allclose(model.kernel_posterior_[0], model.kernel_posterior_[2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading", "loky", "dask"])
+@pytest.mark.parametrize("n_jobs", [2])
+def test_results_do_not_depend_on_the_backend(backend, n_jobs):
+    X, y = make_series(40)
+    parameters = {"kernels": kernel_grammar(1), "max_iter": 3}
+    expected = small(**parameters).fit(X, y)
+    if backend == "dask":
+        distributed = pytest.importorskip("distributed")
+        with (
+            distributed.LocalCluster(
+                n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster),
+            parallel_config(backend="dask"),
+        ):
+            model = small(**parameters).fit(X, y)
+    else:
+        with parallel_config(backend=backend):
+            model = small(**parameters, n_jobs=n_jobs).fit(X, y)
+    assert_array_equal(model.local_lower_bounds_, expected.local_lower_bounds_)
+    assert_array_equal(model.predict(X), expected.predict(X))
+
+
+class FailingKernel(RBF):
+    def __call__(self, X, Z=None):
+        raise FloatingPointError("overflow in a user's kernel")
+
+
+def test_a_failing_kernel_gets_no_belief_and_a_warning_that_names_it():
+    X, y = make_series()
+    kernels = [("good", RBF()), ("bad", FailingKernel())]
+    with pytest.warns(RuntimeWarning, match="'bad'.*overflow in a user's kernel"):
+        model = small(kernels=kernels).fit(X, y)
+    assert_array_equal(model.kernel_posterior_, [1.0, 0.0])
+    assert model.local_lower_bounds_[1] == -np.inf
+    with pytest.raises(ArithmeticError, match="No kernel could be fitted"):
+        small(kernels=kernels[1:]).fit(X, y)
+
+
+def test_kernels_of_scikit_learn_and_fixed_hyperparameters():
+    X, y = make_series()
+    fixed = sklearn_kernels.RBF(0.7, length_scale_bounds="fixed")
+    model = small(kernels=[2.0 * fixed, ("white", RBF() + White())]).fit(X, y)
+    name, kernel = model.kernels_[0]
+    assert name == repr(2.0 * fixed)
+    assert kernel.kernels[1].length_scale == 0.7
+
+
+def test_evidence_is_not_below_that_of_scikit_learn():
+    X, y = make_series()
+    target = (y - y.mean()) / y.std()
+    reference = GaussianProcessRegressor(1.0 * sklearn_kernels.RBF(), alpha=0.3).fit(X, target)
+    model = small(kernels=[("SE", Constant() * RBF())], n_inducing=None, n_restarts=3).fit(X, y)
+    best = model.local_lower_bounds_[0] + len(y) * np.log(y.std())
+    assert best > reference.log_marginal_likelihood_value_
+
+
+@pytest.mark.parametrize("options", [{}, {"hyperparameter_posterior": "gaussian"}])
+def test_chunks_beyond_the_kept_rows_equal_all_rows(options, monkeypatch):
+    monkeypatch.setattr("skvbgp.kernel_selection._vbks.COLLAPSED_ROWS", 40)
+    X, y = make_series(90)
+    order = np.random.default_rng(0).permutation(90)
+    first, second, third = np.split(order, [50, 70])
+    model = small(batch_size=16, max_iter=2, **options).fit(X[first], y[first])
+    states = []
+    for chunks in ((second, third), (third, second)):
+        other = pickle.loads(pickle.dumps(model))
+        for chunk in chunks:
+            other.partial_fit(X[chunk], y[chunk])
+        states.append(other)
+    assert_allclose(states[0].local_lower_bounds_, states[1].local_lower_bounds_, rtol=1e-9)
+    assert_allclose(states[0].predict(X), states[1].predict(X), rtol=1e-8)
+    assert states[0].n_samples_seen_ == 90
+    if not options:  # the sums over all rows at once
+        single = states[0].estimators_[0]
+        whole = total_statistics(
+            X, y, single._frame, single.inducing_inputs - single._frame.origin,
+            single.kernel, single._points,
+        )  # fmt: skip
+        assert_allclose(single._statistics.information, whole.information, rtol=1e-8, atol=1e-7)
+
+
+def test_partial_fit_with_few_rows_goes_on_from_all_of_them():
+    X, y = make_series(60)
+    model = small(kernels=SEASONAL, n_inducing=None)
+    for chunk in np.split(np.arange(60), [1, 20, 50]):
+        model.partial_fit(X[chunk], y[chunk])
+    assert model.n_samples_seen_ == 60
+    assert model.best_kernel_[0] == "LIN + PER"
+
+
+def test_gaussian_hyperparameters_are_penalised_for_their_number():
+    X, y = make_series(30)
+    kernels = [("SE", Constant() * RBF()), ("both", Constant() * RBF() + Constant() * RBF())]
+    options = {"kernels": kernels, "n_inducing": 15, "max_iter": 40}
+    point = small(**options).fit(X, y)
+    gaussian = small(**options, hyperparameter_posterior="gaussian").fit(X, y)
+    assert np.all(gaussian.local_lower_bounds_ < point.local_lower_bounds_)
+    assert len(gaussian.estimators_[0]._points) == 16
+
+
+def test_period_comes_from_the_spectrum_of_irregular_times():
+    X, y = make_series(80)
+    assert_allclose(spectral_periods(X[:, 0], y)[0], 1.5, rtol=0.05)
+    assert_allclose(DataScales.of(X, y).periods[0, 0], 1.5, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.ones((5, 1)), np.arange(5.0)),
+        (np.arange(5.0)[:, None], np.ones(5)),
+        (np.repeat(np.arange(4.0), 3)[:, None], np.arange(12.0)),
+        (np.column_stack([np.arange(9.0), np.zeros(9)]), np.arange(9.0) ** 2),
+        (1e-150 * np.arange(9.0)[:, None], 1e-150 * np.arange(9.0) ** 2),
+        (1e150 * np.arange(9.0)[:, None], 1e150 * np.arange(9.0) ** 2),
+        (np.zeros((1, 2)), np.ones(1)),
+    ],
+    ids=["one place", "constant y", "repeated", "constant column", "tiny", "huge", "one row"],
+)
+def test_unusual_data(X, y):
+    kernels = [(name, k) for name, k in kernel_grammar(2) if name in ("SE", "LIN * PER", "RQ")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = small(kernels=kernels).fit(X, y)
+        mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.all(std > 0.0) and np.isfinite(std).all()
+
+
+def test_empty_list_of_kernels():
+    with pytest.raises(ValueError, match="empty"):
+        small(kernels=[]).fit(*make_series())
+
+
+def test_something_else_than_a_kernel():
+    with pytest.raises(TypeError, match="kernel"):
+        small(kernels=[("name", "no kernel")]).fit(*make_series())
+
+
+def test_starting_values_respect_the_bounds_of_the_user():
+    X, y = make_series()
+    kernel = Periodic(period_bounds=(1.2, 1.8)) + Linear()
+    model = small(kernels=[("P", kernel)]).fit(X, y)
+    assert 1.2 <= model.kernels_[0][1].kernels[0].period[0] <= 1.8
+
+
+def test_parameters_of_a_vector():
+    kernel, noise = parameters(RBF(), np.log([2.0, 0.5]))
+    assert_allclose([kernel.length_scale, noise], [2.0, 0.5])
