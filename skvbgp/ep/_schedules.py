@@ -36,6 +36,8 @@ class Schedule:
     def run(self, t: Array, prior: SparsePrior, sites: Sites, tol: float) -> Fixpoint:
         """Update the sites until matching moves none of them by more than ``tol``.
 
+        The measure is `Sites.distance`, which knows no scale of f.
+
         A pass that would move the sites further than the one before is a sign of
         oscillation: the damping then increases.
         """
@@ -44,7 +46,7 @@ class Schedule:
         for n_iter in range(1, self.max_iter + 1):
             posterior = Posterior(prior.A, sites)
             matched, moments = matched_sites(t, *posterior.cavity, prior.noise)
-            distance = sites.distance(matched)
+            distance = sites.distance(matched, posterior.marginal_variance)
             if distance < tol or n_iter == self.max_iter:
                 break
             if distance > last:

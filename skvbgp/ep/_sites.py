@@ -57,10 +57,10 @@ class Sites:
         rest = 1.0 - noise * self.tau
         return Sites(self.tau / rest, self.nu / rest)
 
-    def distance(self, other: Sites) -> float:
-        """Largest change of a parameter, relative to the size of the largest shift."""
-        change = max(np.max(np.abs(self.tau - other.tau)), np.max(np.abs(self.nu - other.nu)))
-        return float(change / (1.0 + np.max(np.abs(self.nu))))
+    def distance(self, other: Sites, variance: Array) -> float:
+        """Largest change of a parameter, in units of the marginal variances (n,) it acts on."""
+        d_tau, d_nu = np.abs(self.tau - other.tau), np.abs(self.nu - other.nu)
+        return float(max(np.max(d_tau * variance), np.max(d_nu * np.sqrt(variance))))
 
 
 class Posterior:

@@ -291,6 +291,23 @@ def test_inducing_inputs_grow_up_to_their_number():
     assert_array_equal(model.inducing_inputs_[:4], first)
 
 
+def test_rows_seen_before_are_no_new_inducing_inputs():
+    X, y = make_labels(6)
+    model = small(learn_hyperparameters=False, n_inducing=20)
+    model.partial_fit(X, y, classes=[0, 1]).partial_fit(X, y)
+    assert model.inducing_inputs_.shape == (6, 2)
+    assert model.site_precision_.shape == (12,)
+
+
+def test_inducing_inputs_are_learned_by_dtc_alone():
+    X, y = make_labels(60)
+    for approximation, learned in [("dtc", True), ("fitc", False)]:
+        model = small(approximation=approximation, inducing_inputs=X[:8]).fit(X, y)
+        distance = np.max(np.abs(model.inducing_inputs_ - X[:8]))
+        assert (distance > 0.01) == learned, approximation
+        assert learned or distance == 0.0
+
+
 def test_rows_one_by_one():
     X, y = make_labels(15, missing=0.2)
     model = small()

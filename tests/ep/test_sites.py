@@ -138,16 +138,25 @@ def test_a_row_that_carries_no_information():
     assert_allclose(both.posterior.marginal_mean[1], 0.0)
 
 
-@pytest.mark.parametrize("variance", [1e-12, 1e8])
+@pytest.mark.parametrize("variance", [1e-12, 1e4, 1e8, 1e18])
 def test_extreme_variances_of_f(variance):
     X = np.linspace(-1.0, 1.0, 9)[:, None]
     t = np.where(np.arange(9) % 4 < 2, 1.0, -1.0)
     prior = SparsePrior(InducingPrior(Constant(variance) * RBF(0.5), X), certain(X), "dtc")
     fixpoint = PARALLEL.run(t, prior, Sites.vague(9), 1e-8)
     q = fixpoint.posterior
+    assert fixpoint.converged
     assert np.isfinite(fixpoint.log_evidence) and np.all(q.marginal_variance > 0.0)
     assert np.all(q.sites.tau >= 0.0)
     if variance < 1.0:
         assert_allclose(fixpoint.log_evidence, 9.0 * np.log(0.5), rtol=1e-6)
     else:
         assert np.all(np.sign(q.marginal_mean) == t)
+
+
+def test_distance_knows_no_scale():
+    a, b = Sites(np.array([1.0, 2.0]), np.array([3.0, 4.0])), Sites.vague(2)
+    variance = np.array([0.1, 0.2])
+    assert_allclose(a.distance(b, variance), 4.0 * np.sqrt(0.2))
+    scaled = Sites(1e-6 * a.tau, 1e-3 * a.nu)
+    assert_allclose(scaled.distance(b, 1e6 * variance), a.distance(b, variance))
