@@ -8,11 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, RunningScale
+from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
 from skvbgp.ep._missing import ColumnGaussian
-
-#: Spreads between this and its inverse have a square in double precision.
-_SMALLEST = 1e-153
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,7 @@ class InputModel:
             np.concatenate([column.mean for column in columns]),
             np.concatenate([column.unit for column in columns]),
         )
-        if np.any(coordinates.scale > 1.0 / _SMALLEST) or np.any(coordinates.scale < _SMALLEST):
-            raise ValueError(
-                f"The spread of X is beyond {1.0 / _SMALLEST:g} or below {_SMALLEST:g}: rescale it."
-            )
+        check_unit(coordinates.scale, "X")
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
         return cls(seen, coordinates, gaussian, *np.zeros((2, len(columns))))
 
