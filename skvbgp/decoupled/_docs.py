@@ -21,7 +21,7 @@ _COMMON = """
         Prior kernel, of :mod:`skvbgp.kernels` or scikit-learn, over the inputs as they are
         given{kernel_scale}. None is a squared
         exponential with one length scale per input, which start at the median distance
-        of the first rows.
+        of the first rows and have a weak prior around it.
 
     generalized_length_scales : bool, default=True
         Whether each basis point has a learned multiplier of the length scales. Only for
@@ -50,7 +50,8 @@ _COMMON = """
         over 100 steps to the next.
 {normalize_y}
     warm_start : bool, default=False
-        Whether `fit` starts from the result of the fit before.
+        Whether `fit` starts from the result of the fit before, whose kernel, likelihood
+        and parametrization it then keeps.
 
     random_state : int, RandomState instance or None, default=None
         Determines mini-batches and basis points.

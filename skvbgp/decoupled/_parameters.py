@@ -48,13 +48,10 @@ class Parameters:
             start = stop
         return Parameters(**parts)
 
-    def spread(self, by_name: dict[str, float], default: float = 1.0) -> Array:
-        """A flat vector that is constant in each field."""
+    def spread(self, by_name: dict[str, float]) -> Array:
+        """A flat vector that is constant in each field, and 1 where a field is not named."""
         return np.concatenate(
-            [
-                np.full(getattr(self, f.name).size, by_name.get(f.name, default))
-                for f in fields(self)
-            ]
+            [np.full(getattr(self, f.name).size, by_name.get(f.name, 1.0)) for f in fields(self)]
         )
 
     def zeros(self) -> Parameters:

@@ -127,7 +127,7 @@ def test_probabilities_far_from_every_class():
     assert_allclose(far, [[0.0, 1.0, 0.0]], atol=1e-200)
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_stream_equals_one_fit(data, n_jobs):
     X, y = data
     model = Ridge(n_jobs=n_jobs)

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
@@ -221,7 +222,8 @@ def test_more_classes_for_any_number_of_workers():
     X, y = make_data(150)
     labels = np.digitize(y, np.quantile(y, [0.33, 0.67]))
     model = small(DecoupledGPClassifier, max_iter=20).fit(X, labels)
-    parallel = small(DecoupledGPClassifier, max_iter=20, n_jobs=2).fit(X, labels)
+    with parallel_config("threading"):
+        parallel = small(DecoupledGPClassifier, max_iter=20, n_jobs=2).fit(X, labels)
     assert_array_equal(parallel.predict_proba(X), model.predict_proba(X))
     assert model.score(X, labels) > 0.75
     assert len(model.kernel_) == len(model.lower_bound_) == 3
@@ -249,9 +251,7 @@ def test_pickle_goes_on_bit_for_bit(cls):
     for one in (model, copy):
         one.partial_fit(X[60:], y[60:])
     assert_array_equal(copy.predict(X), model.predict(X))
-    assert_array_equal(copy._state.problems[0].adam.first, model._state.problems[0].adam.first) if (
-        cls is DecoupledGPClassifier
-    ) else assert_array_equal(copy._state.adam.first, model._state.adam.first)
+    assert_array_equal(copy.lower_bound_, model.lower_bound_)
 
 
 @both
