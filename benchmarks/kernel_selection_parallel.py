@@ -16,7 +16,7 @@ def seconds_to_fit(n_jobs, depth, t, y):
 
 def main():
     arguments = parser(__doc__)
-    arguments.add_argument("--rows", type=int, default=400)
+    arguments.add_argument("--rows", type=int, default=200)
     arguments.add_argument("--depth", type=int, default=2)
     options = arguments.parse_args()
     t = np.linspace(0.0, 20.0, options.rows)[:, None]
