@@ -40,7 +40,7 @@ _COLLAPSED_ITERATIONS = 100
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: Step of the natural gradient on q(u).
-_NATURAL_RATE = 0.1
+_NATURAL_RATE = 0.3
 #: Adam steps on new rows in one call of partial_fit.
 _STREAM_STEPS = 10
 

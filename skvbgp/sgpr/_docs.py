@@ -58,7 +58,7 @@ _COMMON = """
     batch_size : int, default=2048
         Rows in a mini-batch.
 
-    learning_rate : float, default=0.02
+    learning_rate : float, default=0.03
         First step size of Adam; it falls to zero along a cosine.
 
     tol : float, default=1e-5

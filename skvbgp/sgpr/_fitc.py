@@ -37,7 +37,7 @@ class NoiseKernelRegressor(SparseRegressor):
         learn_hyperparameters=True,
         max_iter=None,
         batch_size=2048,
-        learning_rate=0.02,
+        learning_rate=0.03,
         tol=1e-5,
         normalize_y=True,
         warm_start=False,

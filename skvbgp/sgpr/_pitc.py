@@ -49,7 +49,7 @@ class BlockRegressor(NoiseKernelRegressor):
         learn_hyperparameters=True,
         max_iter=None,
         batch_size=2048,
-        learning_rate=0.02,
+        learning_rate=0.03,
         tol=1e-5,
         normalize_y=True,
         warm_start=False,

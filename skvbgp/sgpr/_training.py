@@ -29,9 +29,9 @@ Monitor = Callable[[Parameters, float], bool]
 #: Tasks that a pass over all the data is cut into, whatever the number of workers.
 _N_SEGMENTS = 16
 
-#: Step sizes of Adam relative to the learning rate, where they are not 1: scaled inputs
-#: may move further than logarithms, and the noise has to find its level first.
-_RELATIVE_STEPS = {"U": 2.0, "noise_variance": 1.5}
+#: Step sizes of Adam relative to the learning rate, where they are not 1: the noise has to
+#: find its level first.
+_RELATIVE_STEPS = {"noise_variance": 1.5}
 
 #: Step of the natural gradient at the end of training.
 _LAST_NATURAL_RATE = 0.01
