@@ -27,7 +27,8 @@ from skvbgp.ep.expectations import (
     psi1,
     psi1_vjp,
 )
-from skvbgp.kernels import Kernel, SquaredExponential
+from skvbgp.kernels import Kernel
+from skvbgp.kernels._squared_exponential import SquaredExponential
 
 #: Rows that one thread works on at a time.
 TILE_ROWS = 1024

@@ -6,7 +6,6 @@ from skvbgp.kernels._constant import Constant, White
 from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._sklearn import as_kernel
-from skvbgp.kernels._squared_exponential import SquaredExponential
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Periodic",
     "Product",
     "RationalQuadratic",
-    "SquaredExponential",
     "Sum",
     "White",
     "as_kernel",

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.kernels import RBF, Constant, Linear, SquaredExponential
+from skvbgp.kernels import RBF, Constant, Linear
+from skvbgp.kernels._squared_exponential import SquaredExponential
 from tests.derivatives import numerical_gradient
 
 KERNELS = [
