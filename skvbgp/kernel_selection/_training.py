@@ -114,7 +114,7 @@ class Trainer:
             self.n_restarts, self.tol, state.seed,
         )  # fmt: skip
         tasks = [(i, (kernel,)) for i, kernel in enumerate(state.kernels)]
-        return self._run(screen, tasks, shared, fits, monitor)
+        return self._run(state, screen, tasks, shared, fits, monitor)
 
     def _trained(
         self,
@@ -138,7 +138,7 @@ class Trainer:
                 function, shared = train_gaussian, (*common, state.seed)
             else:
                 function, shared = train_collapsed, common
-        return self._run(function, tasks, shared, fits, monitor)
+        return self._run(state, function, tasks, shared, fits, monitor)
 
     def _stochastic_settings(self, n: int) -> StochasticSettings:
         n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
@@ -146,14 +146,20 @@ class Trainer:
 
     def _run(
         self,
+        state: State,
         function: Callable[..., LocalFit],
         tasks: list[tuple[int, tuple[Any, ...]]],
         shared: tuple[Any, ...],
         fits: list[LocalFit],
         monitor: Monitor,
     ) -> tuple[list[LocalFit], bool]:
-        """Run one task for some kernels; True if the monitor asked to stop."""
+        """Run one task for some kernels; True if the monitor asked to stop.
+
+        Kernels with many hyperparameters, which take longest, go first: no worker is left with
+        one of them at the end.
+        """
         fits, stopped = list(fits), False
+        tasks = sorted(tasks, key=lambda task: -len(state.kernels[task[0]].theta))
         indices = iter([i for i, _ in tasks])
 
         def record(fit: LocalFit) -> None:
@@ -233,7 +239,7 @@ class Trainer:
     ) -> tuple[list[LocalFit], bool]:
         tasks = [(i, (state.kernels[i], fits[i])) for i in chosen]
         shared = (X, y, state.frame, inducing_inputs(state, X), state.seed)
-        return self._run(evaluate, tasks, shared, fits, monitor)
+        return self._run(state, evaluate, tasks, shared, fits, monitor)
 
 
 def inducing_inputs(state: State, X: Array) -> Array:
