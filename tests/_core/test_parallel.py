@@ -89,6 +89,23 @@ def test_payload_is_function_shared_and_task_alone(monkeypatch, rng):
     assert keywords == {}
 
 
+def test_monitor_sees_each_result_in_the_order_of_the_tasks(backend):
+    seen = []
+    results = parallel_map(divmod, [(i, 3) for i in range(6)], n_jobs=2, monitor=seen.append)
+    assert results == seen == [divmod(i, 3) for i in range(6)]
+
+
+def test_monitor_is_called_before_the_next_task_runs():
+    events = []
+
+    def task(i):
+        events.append(("task", i))
+        return i
+
+    parallel_map(task, [(0,), (1,)], monitor=lambda result: events.append(("seen", result)))
+    assert events == [("task", 0), ("seen", 0), ("task", 1), ("seen", 1)]
+
+
 def test_no_tasks():
     assert parallel_map(fail, []) == []
 

@@ -96,7 +96,10 @@ def test_copies_of_a_kernel_share_their_belief():
     assert_allclose(model.kernel_posterior_[0], model.kernel_posterior_[2], rtol=1e-12)
 
 
-@pytest.mark.parametrize("backend", ["sequential", "threading", "loky", "dask"])
+@pytest.mark.parametrize(
+    "backend",
+    ["sequential", "threading", pytest.param("loky", marks=pytest.mark.slow), "dask"],
+)
 @pytest.mark.parametrize("n_jobs", [2])
 def test_results_do_not_depend_on_the_backend(backend, n_jobs):
     X, y = make_series(40)
