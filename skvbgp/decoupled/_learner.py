@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.convergence import has_converged
+from skvbgp._optim.schedule import cosine_annealing
 from skvbgp.base import in_tiles
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
@@ -164,7 +165,7 @@ class Learner:
                     candidates = np.flatnonzero(unused[rows])
                     used = ascent.grow(X_batch[candidates])
                     unused[rows[candidates[:used]]] = False
-                annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+                annealing = cosine_annealing(step, n_steps)
                 y_batch = state.target.scaled(y[rows])
                 values.append(ascent.step(X_batch, y_batch, n / len(rows), annealing))
                 step += 1
@@ -191,7 +192,7 @@ class Learner:
             rows = rng.choice(len(replay.y), size, replace=False)
             X_batch = state.coordinates.scaled(replay.X[rows])
             y_batch = state.target.scaled(replay.y[rows])
-            annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+            annealing = cosine_annealing(step, n_steps)
             values.append(ascent.step(X_batch, y_batch, replay.n_seen / size, annealing))
         lower_bound = float(np.mean(values)) - replay.n_seen * float(np.log(state.target.unit))
         return replace(

@@ -50,8 +50,18 @@ def gauss_hermite(log_p, m: Array, s: Array) -> Expected:
     )
 
 
+class AdditiveNoise:
+    """Predictions of y = f + independent noise of variance ``noise_variance(theta)``."""
+
+    def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
+        return m, s + self.noise_variance(theta)
+
+    def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
+        return m, S + self.noise_variance(theta) * np.eye(len(m))
+
+
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(AdditiveNoise):
     """y = f + N(0, exp(theta))."""
 
     conjugate = True
@@ -68,18 +78,12 @@ class Gaussian:
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0]))
 
-    def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
-        return m, s + self.noise_variance(theta)
-
-    def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
-        return m, S + self.noise_variance(theta) * np.eye(len(m))
-
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return f + np.sqrt(self.noise_variance(theta)) * rng.standard_normal(f.shape)
 
 
 @dataclass(frozen=True)
-class StudentT:
+class StudentT(AdditiveNoise):
     """y = f + exp(theta / 2) t, t of Student's distribution with four degrees of freedom."""
 
     conjugate = False
@@ -102,12 +106,6 @@ class StudentT:
 
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0])) * self.dof / (self.dof - 2.0)
-
-    def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
-        return m, s + self.noise_variance(theta)
-
-    def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
-        return m, S + self.noise_variance(theta) * np.eye(len(m))
 
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return f + np.exp(0.5 * theta[0]) * rng.standard_t(self.dof, f.shape)

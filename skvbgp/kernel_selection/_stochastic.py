@@ -12,6 +12,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp._optim.schedule import cosine_annealing
 from skvbgp.kernel_selection._affine import AffineGaussian
 from skvbgp.kernel_selection._bound import Evaluation, Prior, mean_statistics
 from skvbgp.kernel_selection._frame import Frame
@@ -70,7 +71,7 @@ def solve_stochastic(
         rows = frame.scaled(X[batch], y[batch])
         evaluations = [Evaluation(Prior(kernel, p, Z), *rows, weight) for p in points]
         statistics = mean_statistics([e.statistics for e in evaluations])
-        annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+        annealing = cosine_annealing(step, n_steps)
         rate = max(_NATURAL_RATE * annealing, _LAST_NATURAL_RATE, 1.0 / (step + 1.0))
         q = natural_gradient_step(q, statistics.information, statistics.shift, rate)
         gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)

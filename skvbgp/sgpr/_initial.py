@@ -7,6 +7,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.schedule import cosine_annealing
 from skvbgp.kernels import Kernel
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data, Rows
@@ -37,7 +38,7 @@ def fit_noise_to_blocks(
         chosen = rng.randint(len(blocks), size=_BLOCKS_PER_STEP)
         groups = [(x, kernel, model, data.rows(blocks[k])) for k in chosen]
         gradient = sum(thread_map(_block_evidence_gradient, groups))
-        size = _BLOCK_STEP_SIZE * 0.5 * (1.0 + np.cos(np.pi * step / _BLOCK_STEPS))
+        size = _BLOCK_STEP_SIZE * cosine_annealing(step, _BLOCK_STEPS)
         x, state = adam_ascent(x, gradient, state, size)
         x = np.clip(x, lower, upper)
     return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))

@@ -16,6 +16,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.convergence import has_converged
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp._optim.schedule import cosine_annealing
 from skvbgp.sgpr._bound import Evaluation, Model, Prior
 from skvbgp.sgpr._data import Data, RowIndex
 from skvbgp.sgpr._draws import DrawRule
@@ -139,7 +140,7 @@ def solve_stochastic(
             if step == 0:
                 q = _first_q(q, evaluation, weight)
             value, gradient = evaluation.gradient(q, weight)
-            annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+            annealing = cosine_annealing(step, n_steps)
             rate = max(natural_rate * annealing, _LAST_NATURAL_RATE, 1.0 / (step + 2.0))
             q = natural_gradient_step(
                 q, weight * evaluation.information, weight * evaluation.shift, rate

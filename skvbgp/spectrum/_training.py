@@ -11,6 +11,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.convergence import has_converged
+from skvbgp._optim.schedule import cosine_annealing
 from skvbgp.spectrum._blocks import Blocks, Rows
 from skvbgp.spectrum._bound import (
     Statistics,
@@ -112,7 +113,7 @@ def fit_blocks(
                     [sum(part.log_noise_variance for part in parts)],
                 ]
             )
-            annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+            annealing = cosine_annealing(step, n_steps)
             x, state = adam_ascent(x, weight * gradient, state, learning_rate * annealing * sizes)
             x[-2:] = np.clip(x[-2:], *limits)
             in_pass.append(weight * sum(part.value for part in parts))
@@ -170,7 +171,7 @@ def fit_bound(
                 q = _first_q(structure, R, prior, batch, weight, hyper.noise_variance)
             alphas = q.sample(antithetic(_STEP_DRAWS, structure.size, rng))
             information = statistics(structure, alphas, batch).scaled(weight)
-            annealing = 0.5 * (1.0 + np.cos(np.pi * step / n_steps))
+            annealing = cosine_annealing(step, n_steps)
             rate = max(_FIRST_RATE * annealing, _LAST_RATE, 1.0 / (step + 2.0))
             fit = expected_log_likelihood(n, information.squared_error, hyper.noise_variance)
             in_pass.append(fit - q.kl_to(prior))
