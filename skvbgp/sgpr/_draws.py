@@ -15,7 +15,8 @@ from skvbgp.sgpr._data import Rows
 def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
     """Standard normal points (n_draws, d) that fill space evenly, in antithetic pairs."""
     half = -(-n_draws // 2)
-    points = qmc.Halton(d, scramble=True, rng=np.random.default_rng(seed)).random(half)
+    generator = np.random.default_rng(seed)
+    points = qmc.Halton(d, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's
     normal = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))  # (half, d)
     return np.concatenate([normal, -normal])[:n_draws]
 
@@ -49,4 +50,12 @@ class FreshDraws:
         return rng.standard_normal((1, 1 if self.correlated else n, d))
 
 
-DrawRule = ClosedForm | CommonDraws | FreshDraws
+@dataclass(frozen=True)
+class KnownTheta:
+    """No expectation: q(Lambda) is a point."""
+
+    def __call__(self, rows: Rows, rng: np.random.RandomState) -> Array:
+        return np.zeros((1, 1, rows.X.shape[1]))
+
+
+DrawRule = ClosedForm | CommonDraws | FreshDraws | KnownTheta
