@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
+#: How often tasks are started again whose shared arguments died with a worker.
+_MAX_LOSSES = 3
+
 
 def parallel_map(
     function: Callable[..., Any],
-    tasks: Iterable[tuple[Any, ...]],
+    tasks: Sequence[tuple[Any, ...]],
     *,
     n_jobs: int | None = None,
     shared: tuple[Any, ...] = (),
-    monitor: Callable[[Any], None] | None = None,
 ) -> list[Any]:
+    """Results of `parallel_each`, in the order of the tasks."""
+    results: list[Any] = []
+    parallel_each(function, tasks, results.append, n_jobs=n_jobs, shared=shared)
+    return results
+
+
+def parallel_each(
+    function: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    receive: Callable[[Any], object],
+    *,
+    n_jobs: int | None = None,
+    shared: tuple[Any, ...] = (),
+) -> None:
     """Call ``function(*shared, *task)`` for each task, on the active joblib backend.
 
     The results are equal bit for bit for every `n_jobs` and backend, because `function` runs
@@ -30,42 +47,73 @@ def parallel_map(
     or a Cholesky factor depends on the number of threads. (Where OpenBLAS keeps one limit per
     process, another thread of the user's that changes it meanwhile can break this.)
 
+    Dask runs the tasks of a worker that dies on another one. What it has sent ahead may die with
+    the worker, though; then all tasks whose results are not there yet are started again.
+
     Parameters
     ----------
     function : callable
         Function of a module (not a method or closure, which would send its object along with
         each task). It must not write to its arguments, nor draw from a shared generator:
         pass it a seed of `spawn_seeds`.
-    tasks : iterable of tuples
-        Own arguments of each call. What they hold is sent with the task: keep it small.
+    tasks : sequence of tuples
+        Own arguments of each call. What they hold is sent with the task: keep it small. An item
+        is asked for shortly before its task starts; see `LazyTasks`.
+    receive : callable
+        Called in the calling thread with each result, in the order of the tasks, as soon as
+        it and all before it are there.
     n_jobs : int or None, default=None
         Number of workers, as everywhere in scikit-learn. Some backends ignore it.
     shared : tuple, default=()
-        First arguments of all calls. Large arrays belong here, each as an item of its own:
-        process-based backends then share them in memory and Dask sends them once.
-    monitor : callable or None, default=None
-        Called in the calling thread with each result, in the order of the tasks, as soon as
-        it and all before it are there.
-
-    Returns
-    -------
-    results : list
-        Results in the order of the tasks.
+        First arguments of all calls. Process-based backends share the large arrays in them in
+        memory, and Dask sends all of it once.
 
     Raises
     ------
     Exception
         Whatever `function` raises, with its type.
+    RuntimeError
+        If workers died again and again.
     """
+    common, n_received = _Shared(shared), 0
     with single_blas_thread:  # as long as the last task: threads of a process share one limit
-        calls = (delayed(_run_task)(function, *shared, *task) for task in tasks)
-        if monitor is None:
-            return list(Parallel(n_jobs=n_jobs)(calls))
-        results = []
-        for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
-            monitor(result)
-            results.append(result)
-        return results
+        for _ in range(_MAX_LOSSES + 1):
+            calls = (
+                delayed(_run_task)(function, common, *tasks[i])
+                for i in range(n_received, len(tasks))
+            )
+            try:
+                for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+                    receive(result)
+                    n_received += 1
+                return
+            except CancelledError as error:
+                lost = error
+    raise RuntimeError(
+        f"Workers were lost {_MAX_LOSSES + 1} times together with data that tasks need; "
+        f"{n_received} of {len(tasks)} tasks were done. Their logs may tell why, often it is "
+        "memory."
+    ) from lost
+
+
+def spread_each(
+    function: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    receive: Callable[[Any], object],
+    *,
+    n_jobs: int | None = None,
+    shared: tuple[Any, ...] = (),
+) -> None:
+    """`parallel_each` if the user has asked joblib for workers, and else on local threads.
+
+    The user asks by `n_jobs`, or by ``joblib.parallel_config`` of a backend with several workers.
+    """
+    if n_jobs is not None or effective_n_jobs(None) > 1:
+        parallel_each(function, tasks, receive, n_jobs=n_jobs, shared=shared)
+        return
+    with single_blas_thread:
+        for result in _threaded(lambda i: function(*shared, *tasks[i]), len(tasks)):
+            receive(result)
 
 
 def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -90,16 +138,32 @@ def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -
     """
     tasks = list(tasks)
     with single_blas_thread:
-        n_threads = min(single_blas_thread.n_threads, len(tasks))
-        if n_threads <= 1:
-            return [function(*task) for task in tasks]
-        with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(lambda task: function(*task), tasks))
+        return list(_threaded(lambda i: function(*tasks[i]), len(tasks)))
 
 
 def concurrently(*thunks: Callable[[], Any]) -> list[Any]:
     """Results of some functions without arguments, see `thread_map`."""
     return thread_map(lambda thunk: thunk(), [(thunk,) for thunk in thunks])
+
+
+class LazyTasks(Sequence[tuple[Any, ...]]):
+    """Tasks that are made when they are asked for, so that few of them are in memory at a time.
+
+    Parameters
+    ----------
+    n_tasks : int
+    make : callable
+        Task of a number in ``range(n_tasks)``, the same each time.
+    """
+
+    def __init__(self, n_tasks: int, make: Callable[[int], tuple[Any, ...]]) -> None:
+        self._n_tasks, self._make = n_tasks, make
+
+    def __len__(self) -> int:
+        return self._n_tasks
+
+    def __getitem__(self, i: int) -> tuple[Any, ...]:  # type: ignore[override]
+        return self._make(range(self._n_tasks)[i])
 
 
 def spawn_seeds(
@@ -123,10 +187,34 @@ def spawn_seeds(
     return generator.randint(np.iinfo(np.int32).max, size=n_seeds, dtype=np.int64)
 
 
-def _run_task(function: Callable[..., Any], *arguments: Any) -> Any:
+def _run_task(function: Callable[..., Any], shared: _Shared, *task: Any) -> Any:
     """Run one task. The limit is set here because a worker may be another process."""
     with single_blas_thread:
-        return function(*arguments)
+        return function(*shared.arguments, *task)
+
+
+def _threaded(function: Callable[[int], Any], n: int) -> Iterator[Any]:
+    """Results of ``function(0)`` to ``function(n - 1)``; inside of `single_blas_thread`."""
+    n_threads = min(single_blas_thread.n_threads, n)
+    if n_threads <= 1:
+        yield from map(function, range(n))
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        yield from pool.map(function, range(n))
+
+
+class _Shared:
+    """Arguments of all calls in one object, which joblib has Dask send once.
+
+    It does so with any object that says it is larger than a kilobyte; arrays deep inside others,
+    which say nothing, would be sent with every task.
+    """
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self.arguments = arguments
+
+    def __sizeof__(self) -> int:
+        return 2**20
 
 
 class _SingleBlasThread:

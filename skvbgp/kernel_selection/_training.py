@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
-from skvbgp._core.parallel import parallel_map
+from skvbgp._core.parallel import parallel_each, parallel_map
 from skvbgp.base import choose_inducing_inputs
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._bound import parameters
@@ -167,8 +167,8 @@ class Trainer:
             fits[next(indices)] = fit
             stopped = monitor(tuple(fits)) or stopped
 
-        parallel_map(
-            function, [task for _, task in tasks], n_jobs=self.n_jobs, shared=shared, monitor=record
+        parallel_each(
+            function, [task for _, task in tasks], record, n_jobs=self.n_jobs, shared=shared
         )
         return fits, stopped
 

@@ -1,3 +1,7 @@
+import sys
+import threading
+from concurrent.futures import CancelledError
+
 import numpy as np
 import pytest
 from joblib import parallel_config
@@ -6,7 +10,13 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skvbgp._core import parallel
-from skvbgp._core.parallel import parallel_map, spawn_seeds
+from skvbgp._core.parallel import (
+    LazyTasks,
+    parallel_each,
+    parallel_map,
+    spawn_seeds,
+    spread_each,
+)
 
 BACKENDS = ["sequential", "threading", "loky"]
 
@@ -69,11 +79,12 @@ def test_blas_limit_is_lifted_after_an_exception():
         assert blas_threads() == before
 
 
-def test_payload_is_function_shared_and_task_alone(monkeypatch, rng):
+def recorded_calls(monkeypatch):
+    """Arguments of the calls that `parallel_each` would make, instead of their results."""
     calls = []
 
     class Recorder:
-        def __init__(self, n_jobs):
+        def __init__(self, n_jobs, return_as):
             assert n_jobs == 2
 
         def __call__(self, iterable):
@@ -81,29 +92,98 @@ def test_payload_is_function_shared_and_task_alone(monkeypatch, rng):
             return []
 
     monkeypatch.setattr(parallel, "Parallel", Recorder)
+    return calls
+
+
+def test_payload_is_function_shared_and_task_alone(monkeypatch, rng):
+    calls = recorded_calls(monkeypatch)
     A, jitter, seed = rng.normal(size=(3, 3)), 1.0, 5
-    parallel_map(noisy_cholesky, [(jitter, seed)], n_jobs=2, shared=(A,))
-    [(_, arguments, keywords)] = calls
-    # The very same objects: joblib and Dask recognise an array by its identity.
-    assert [id(a) for a in arguments] == [id(a) for a in (noisy_cholesky, A, jitter, seed)]
-    assert keywords == {}
+    parallel_map(noisy_cholesky, [(jitter, seed)] * 2, n_jobs=2, shared=(A,))
+    for _, arguments, keywords in calls:
+        function, shared, *task = arguments
+        assert function is noisy_cholesky
+        assert shared is calls[0][1][1]  # the same object, which Dask recognises and sends once
+        assert shared.arguments == (A,)
+        assert sys.getsizeof(shared) > 1_000  # joblib's limit of what it has Dask send once
+        assert task == [jitter, seed]
+        assert keywords == {}
 
 
-def test_monitor_sees_each_result_in_the_order_of_the_tasks(backend):
+def test_results_arrive_one_by_one_in_the_order_of_the_tasks(backend):
     seen = []
-    results = parallel_map(divmod, [(i, 3) for i in range(6)], n_jobs=2, monitor=seen.append)
-    assert results == seen == [divmod(i, 3) for i in range(6)]
+    parallel_each(divmod, [(i, 3) for i in range(6)], seen.append, n_jobs=2)
+    assert seen == [divmod(i, 3) for i in range(6)]
 
 
-def test_monitor_is_called_before_the_next_task_runs():
+def test_a_result_is_received_before_the_next_task_is_made_and_run():
     events = []
 
     def task(i):
         events.append(("task", i))
         return i
 
-    parallel_map(task, [(0,), (1,)], monitor=lambda result: events.append(("seen", result)))
-    assert events == [("task", 0), ("seen", 0), ("task", 1), ("seen", 1)]
+    def make(i):
+        events.append(("made", i))
+        return (i,)
+
+    parallel_each(task, LazyTasks(2, make), lambda result: events.append(("seen", result)))
+    assert events == [(what, i) for i in (0, 1) for what in ("made", "task", "seen")]
+
+
+class LosesWorkers:
+    """Stands for joblib on a cluster that loses scattered data after every second result."""
+
+    def __init__(self, n_jobs, return_as):
+        pass
+
+    def __call__(self, calls):
+        for i, (function, arguments, _) in enumerate(calls):
+            if i == 2:
+                raise CancelledError("lost")
+            yield function(*arguments)
+
+
+@pytest.mark.filterwarnings("ignore:`sklearn.utils.parallel.delayed`")
+def test_tasks_go_on_after_a_loss(monkeypatch):
+    monkeypatch.setattr(parallel, "Parallel", LosesWorkers)
+    assert parallel_map(divmod, [(i, 3) for i in range(5)]) == [divmod(i, 3) for i in range(5)]
+
+
+@pytest.mark.filterwarnings("ignore:`sklearn.utils.parallel.delayed`")
+def test_too_many_losses_are_an_error(monkeypatch):
+    monkeypatch.setattr(parallel, "Parallel", LosesWorkers)
+    with pytest.raises(RuntimeError, match="8 of 20 tasks were done") as caught:
+        parallel_map(divmod, [(i, 3) for i in range(20)])
+    assert isinstance(caught.value.__cause__, CancelledError)
+
+
+def thread_names(barrier, i):
+    barrier.wait(timeout=10)
+    return i, threading.current_thread().name
+
+
+def test_spread_each_uses_local_threads_until_workers_are_asked_for():
+    def names(n_threads, **options):
+        seen = []
+        barrier = threading.Barrier(n_threads)
+        spread_each(thread_names, [(0,), (1,)], seen.append, shared=(barrier,), **options)
+        assert [i for i, _ in seen] == [0, 1]
+        return {name.split("-")[0].split("_")[0] for _, name in seen}
+
+    with threadpool_limits(2, user_api="blas"):
+        assert names(2) == {"ThreadPoolExecutor"}
+        assert names(1, n_jobs=1) == {"MainThread"}
+        with parallel_config("threading", n_jobs=2):
+            assert "MainThread" not in names(2)
+
+
+def test_lazy_tasks_are_made_anew_each_time():
+    tasks = LazyTasks(3, lambda i: (object(), i))
+    assert len(tasks) == 3
+    assert tasks[2][1] == 2
+    assert tasks[2][0] is not tasks[2][0]
+    with pytest.raises(IndexError):
+        tasks[3]
 
 
 def test_no_tasks():
