@@ -16,11 +16,11 @@ from skvbgp.sgpr._data import Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._prediction import GlobalPredictor
+from skvbgp.sgpr._remember import remember
 from skvbgp.sgpr._start import StartingRegressor
 from skvbgp.sgpr._state import Blocks, State
 from skvbgp.sgpr._training import (
     Trained,
-    remember,
     solve_collapsed,
     solve_stochastic,
 )

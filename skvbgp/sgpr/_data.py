@@ -74,6 +74,12 @@ class Data:
         lists = [groups[a:b] for a, b in zip(np.append(0, ends[:-1]), ends, strict=True)]
         return [part for part in lists if part]
 
+    def stacked(self, groups: list[RowIndex]) -> tuple[Array, Array, NDArray[np.intp]]:
+        """X and y of some groups, one after the other in memory, and the rows of each."""
+        parts = [(np.asarray(self.X[index]), np.asarray(self.y[index])) for index in groups]
+        X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return X, y, np.array([len(part) for _, part in parts])
+
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
         return (

@@ -14,12 +14,32 @@ with f_U = sigma_f L u before and after, u_old = T u_new for T = L_old^-1 L_new.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp.sgpr._bound import Prior
+
+
+class Statistics(NamedTuple):
+    """Sums over groups of rows, before they are whitened."""
+
+    psi: Array  # (m, m) E[K' C^-1 K]
+    targets_information: Array  # (m, 2) E[K]' C^-1 (y, 1)
+    targets_gram: Array  # (2, 2) (y, 1)' C^-1 (y, 1)
+    log_det: float  # log |C|
+    trace: float  # tr(C^-1 E[K~])
+    n: int
+
+    @classmethod
+    def none(cls, m: int) -> Statistics:
+        return cls(np.zeros((m, m)), np.zeros((m, 2)), np.zeros((2, 2)), 0.0, 0.0, 0)
+
+    def plus(self, other: Statistics) -> Statistics:
+        """Both sets of rows."""
+        return Statistics(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -36,11 +56,14 @@ class Memory:
     n: int
 
     @classmethod
+    def of(cls, prior: Prior, sums: Statistics) -> Memory:
+        """The memory of the rows that were summed."""
+        information, targets = prior.whiten(sums.psi, sums.targets_information)
+        return cls(prior.L, prior.L_inv, information, targets, *sums[2:])
+
+    @classmethod
     def empty(cls, prior: Prior) -> Memory:
-        m = len(prior.L)
-        return cls(
-            prior.L, prior.L_inv, np.zeros((m, m)), np.zeros((m, 2)), np.zeros((2, 2)), 0.0, 0.0, 0
-        )
+        return cls.of(prior, Statistics.none(len(prior.L)))
 
     def plus(self, other: Memory) -> Memory:
         """Both sets of rows; they are whitened under the same prior."""

@@ -1,4 +1,4 @@
-"""Solvers of the variational problem, and the pass that ends each of them."""
+"""Solvers of the variational problem."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
-from skvbgp._core.parallel import concurrently, parallel_map, spawn_seeds
-from skvbgp._core.scaling import Coordinates, Target
+from skvbgp._core.parallel import concurrently
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.convergence import has_converged
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp._optim.schedule import cosine_annealing
-from skvbgp.sgpr._bound import Evaluation, Model, Prior
-from skvbgp.sgpr._data import Data, RowIndex
+from skvbgp.sgpr._bound import Evaluation, Model
+from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._draws import DrawRule
-from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
 from skvbgp.sgpr._parameters import Parameters
 
 #: Called after each pass with the parameters and the bound; True asks to stop.
 Monitor = Callable[[Parameters, float], bool]
-
-#: Tasks that a pass over all the data is cut into, whatever the number of workers.
-_N_SEGMENTS = 16
 
 #: Step sizes of Adam relative to the learning rate, where they are not 1: the noise has to
 #: find its level first.
@@ -162,74 +156,3 @@ def solve_stochastic(
 
 def _first_q(q: WhitenedGaussian, evaluation: Evaluation, weight: float) -> WhitenedGaussian:
     return natural_gradient_step(q, weight * evaluation.information, weight * evaluation.shift, 1.0)
-
-
-def remember(
-    model: Model,
-    parameters: Parameters,
-    data: Data,
-    draw_rule: DrawRule,
-    *,
-    rng: np.random.RandomState,
-    n_jobs: int | None,
-) -> Memory:
-    """One pass over all rows: the memory that gives the optimal q(u) and the bound."""
-    prior = Prior(parameters)
-    noise = model.noise(parameters)
-    segments = data.segments(_N_SEGMENTS)
-    seeds = spawn_seeds(rng, len(segments))
-    tasks = [(segment, int(seed)) for segment, seed in zip(segments, seeds, strict=True)]
-    parts = parallel_map(
-        _remember_segment,
-        tasks,
-        n_jobs=n_jobs,
-        shared=(
-            data.X,
-            data.y,
-            data.coordinates,
-            data.target,
-            model,
-            parameters,
-            prior,
-            noise,
-            draw_rule,
-        ),
-    )
-    memory = Memory.empty(prior)
-    for part in parts:
-        memory = memory.plus(part)
-    return memory
-
-
-def _remember_segment(
-    X: Array,
-    y: Array,
-    coordinates: Coordinates,
-    target: Target,
-    model: Model,
-    parameters: Parameters,
-    prior: Prior,
-    noise: WhiteNoise | ResidualNoise,
-    draw_rule: DrawRule,
-    segment: list[RowIndex],
-    seed: int,
-) -> Memory:
-    """The memory of some groups of rows."""
-    data, rng = Data(X, y, coordinates, target), np.random.RandomState(seed)
-    m = len(prior.L)
-    psi, targets_information = np.zeros((m, m)), np.zeros((m, 2))
-    targets_gram, log_det, trace, n = np.zeros((2, 2)), 0.0, 0.0, 0
-    for index in segment:
-        rows = data.rows(index)
-        group = model.group(parameters, prior, noise, rows, draw_rule(rows, rng))
-        targets = np.column_stack([rows.y, np.ones(len(rows.y))])
-        psi += group.psi
-        targets_information += group.information(targets)
-        targets_gram += targets.T @ group.precision.solve(targets)
-        log_det += group.precision.log_det
-        trace += group.prior_trace
-        n += len(rows.y)
-    information, targets_information = prior.whiten(psi, targets_information)
-    return Memory(
-        prior.L, prior.L_inv, information, targets_information, targets_gram, log_det, trace, n
-    )

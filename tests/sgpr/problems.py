@@ -16,7 +16,7 @@ from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._draws import ClosedForm
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._training import remember
+from skvbgp.sgpr._remember import remember
 from tests.oracles import sgpr as oracles
 
 KINDS = ("dtc", "fitc", "pitc")

@@ -11,7 +11,7 @@ from skvbgp.sgpr import _data
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._draws import FreshDraws
 from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._training import remember
+from skvbgp.sgpr._remember import remember
 from tests.derivatives import numerical_gradient
 from tests.sgpr.problems import KINDS, past_of, pseudo_likelihood, random_q, small_problem
 

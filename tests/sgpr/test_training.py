@@ -12,7 +12,8 @@ from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target, divide
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, quasi_normal
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._training import remember, solve_collapsed, solve_stochastic
+from skvbgp.sgpr._remember import remember
+from skvbgp.sgpr._training import solve_collapsed, solve_stochastic
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import KINDS, Problem, row_problem, small_problem
 
