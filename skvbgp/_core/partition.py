@@ -207,6 +207,30 @@ def group_rows(labels: NDArray[np.intp], n_blocks: int) -> list[NDArray[np.intp]
     return np.split(np.argsort(labels, kind="stable"), ends[:-1])
 
 
+def rows_by_block(labels: NDArray[np.intp], max_rows: int) -> list[tuple[int, NDArray[np.intp]]]:
+    """The rows of each block that occurs, in pieces.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_samples,)
+        Block of each row.
+    max_rows : int
+        Rows of a piece, at most.
+
+    Returns
+    -------
+    pieces : list of (int, ndarray)
+        A block and some of its rows, in ascending order of blocks and of rows.
+    """
+    order = np.argsort(labels, kind="stable")
+    blocks, starts = np.unique(labels[order], return_index=True)
+    return [
+        (int(block), rows[start : start + max_rows])
+        for block, rows in zip(blocks, np.split(order, starts[1:]), strict=True)
+        for start in range(0, len(rows), max_rows)
+    ]
+
+
 def _two_means_direction(X: NDArray[np.float64], n_before: int) -> NDArray[np.float64]:
     """Normal of the hyperplane between `n_before` rows and the others, by Lloyd's steps.
 

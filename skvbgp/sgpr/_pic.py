@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._blocks import BlockFactors, BlockPredictor, FactorCache
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._docs import documented
@@ -38,15 +38,14 @@ class VBPICRegressor(BlockRegressor):
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
         local = _Local(state, self.n_samples)
-        labels = local.labels(X)
-        groups = [(block, np.flatnonzero(labels == block)) for block in np.unique(labels)]
-        parts = thread_map(
-            lambda block, rows: local.moments(X[rows], block, include_noise, full=False), groups
+        blocks = state.blocks
+        mean, variance = moments_by_block(
+            _marginal_moments,
+            X,
+            local.labels(X),
+            lambda block: (block, blocks.X[block], blocks.y[block]),
+            shared=(local, include_noise),
         )
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        for (_, rows), (means, within, _) in zip(groups, parts, strict=True):
-            mean[rows] = means.mean(axis=0)
-            variance[rows] = np.maximum(within, 0.0) + means.var(axis=0)
         return state.target.original(mean), variance * state.target.unit**2
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -59,7 +58,10 @@ class VBPICRegressor(BlockRegressor):
         covariance = np.zeros((n, n))
         for block in np.unique(labels):
             rows = np.flatnonzero(labels == block)
-            means[:, rows], within, b = local.moments(X[rows], block, include_noise, full=True)
+            means[:, rows], within, b = local.moments(
+                block, X[rows], state.blocks.X[block], state.blocks.y[block],
+                include_noise=include_noise, full=True,
+            )  # fmt: skip
             covariance[np.ix_(rows, rows)] = within
             coefficients[:, rows] = b
         own = labels[:, None] == labels
@@ -70,11 +72,20 @@ class VBPICRegressor(BlockRegressor):
         return state.target.original(means.mean(axis=0)), covariance * state.target.unit**2
 
 
+def _marginal_moments(
+    local: _Local, include_noise: bool, X: Array, block: int, X_block: Array, y_block: Array
+) -> tuple[Array, Array]:
+    """Mean and variance of scaled observations of rows of one block, each (n,)."""
+    means, within, _ = local.moments(
+        block, X, X_block, y_block, include_noise=include_noise, full=False
+    )
+    return means.mean(axis=0), np.maximum(within, 0.0) + means.var(axis=0)
+
+
 class _Local:
-    """The blocks of a state, ready to predict with a number of draws."""
+    """A state without its blocks, ready to predict in any of them with a number of draws."""
 
     def __init__(self, state: State, n_samples: int) -> None:
-        self._state = state
         if n_samples not in state.local_cache:
             draws = quasi_normal(n_samples, state.parameters.U.shape[1] + 1, state.seed)
             predictor = BlockPredictor(
@@ -82,18 +93,25 @@ class _Local:
             )
             state.local_cache[n_samples] = predictor, FactorCache(_CACHE_BYTES)
         self._predictor, self._cache = state.local_cache[n_samples]
+        self._coordinates, self._target = state.model.coordinates, state.target
+        self._partition, self._unit = state.blocks.partition, state.blocks.unit
 
     def labels(self, X: Array) -> Array:
-        blocks = self._state.blocks
-        return blocks.partition.lookup(self._state.model.coordinates.scaled(X) * blocks.unit)
+        return self._partition.lookup(self._coordinates.scaled(X) * self._unit)
 
     def moments(
-        self, X: Array, block: int, include_noise: bool, *, full: bool
+        self,
+        block: int,
+        X: Array,
+        X_block: Array,
+        y_block: Array,
+        *,
+        include_noise: bool,
+        full: bool,
     ) -> tuple[Array, Array, list[Array]]:
-        """Moments of rows X of one block, see BlockPredictor."""
-        state = self._state
-        scaled = state.model.coordinates.scaled
-        rows = Rows(scaled(state.blocks.X[block]), state.target.scaled(state.blocks.y[block]))
+        """Moments of rows X of a block with the given data, see BlockPredictor."""
+        scaled = self._coordinates.scaled
+        rows = Rows(scaled(X_block), self._target.scaled(y_block))
         return self._predictor.moments(
             scaled(X), rows, self._factors(block, rows), include_noise=include_noise, full=full
         )

@@ -12,16 +12,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
+from skvbgp._core.partition import rows_by_block
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import LocalConditional
-from skvbgp.spectrum._state import State
-
-#: Rows of a block that are predicted at a time.
-_TILE_ROWS = 512
+from skvbgp.spectrum._state import Hyperparameters, State
 
 
 class Conditional(NamedTuple):
@@ -44,57 +41,53 @@ class Predictor:
     """
 
     def __init__(self, state: State, gamma: float, n_samples: int) -> None:
-        self._state, self._gamma = state, gamma
+        self._state = state
         structure = state.q.structure
         z = np.random.RandomState(state.seed).standard_normal((n_samples, structure.size))
-        self._draws = [
+        draws = [
             (structure.frequencies(alpha), alpha[structure.weights]) for alpha in state.q.sample(z)
         ]
+        self._local = _Local(draws, gamma, state.hyper)
 
     @property
     def noise_variance(self) -> float:
         """Noise of an observation around mu: that of the model at each end of gamma."""
-        share = self._gamma**2
+        share = self._local.gamma**2
         hyper = self._state.hyper
         return share * hyper.noise_variance + (1.0 - share) * hyper.local_noise_variance
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the latent function at scaled rows, each (n,)."""
-        groups = [
-            (block, rows[start : start + _TILE_ROWS])
-            for block, rows in self._by_block(X)
-            for start in range(0, len(rows), _TILE_ROWS)
-        ]
-        parts = thread_map(
-            lambda block, rows: self._conditional(X[rows], block, full=False), groups
+        blocks = self._state.blocks
+        return moments_by_block(
+            _marginal_moments, X, blocks.lookup(X), blocks.rows, shared=(self._local,)
         )
-        mean, variance = np.empty(len(X)), np.empty(len(X))
-        for (_, rows), (means, within) in zip(groups, parts, strict=True):
-            mean[rows] = means.mean(axis=0)
-            variance[rows] = within + means.var(axis=0)
-        return mean, variance
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """Mean (n,) and covariance (n, n); given alpha, blocks are independent."""
-        means, covariance = np.empty((len(self._draws), len(X))), np.zeros((len(X),) * 2)
-        for block, rows in self._by_block(X):
-            means[:, rows], within = self._conditional(X[rows], block, full=True)
+        means, covariance = np.empty((len(self._local.draws), len(X))), np.zeros((len(X),) * 2)
+        labels = self._state.blocks.lookup(X)
+        for block, rows in rows_by_block(labels, len(X)):
+            data = self._state.blocks.rows(block)
+            means[:, rows], within = self._local.conditional(X[rows], *data, full=True)
             covariance[np.ix_(rows, rows)] = within
         deviation = means - means.mean(axis=0)
         return means.mean(axis=0), covariance + deviation.T @ deviation / len(means)
 
-    def _by_block(self, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
-        labels = self._state.blocks.lookup(X)
-        order = np.argsort(labels, kind="stable")
-        names, starts = np.unique(labels[order], return_index=True)
-        return list(zip(names.tolist(), np.split(order, starts[1:]), strict=True))
 
-    def _conditional(self, X: Array, block: int, *, full: bool) -> Conditional:
-        hyper, gamma = self._state.hyper, self._gamma
-        X_block, y_block = self._state.blocks.rows(block)
-        means = np.empty((len(self._draws), len(X)))
+class _Local(NamedTuple):
+    """What the conditional of any block needs besides the block."""
+
+    draws: list[tuple[Array, Array]]  # S of frequencies R and weights s
+    gamma: float
+    hyper: Hyperparameters
+
+    def conditional(self, X: Array, X_block: Array, y_block: Array, *, full: bool) -> Conditional:
+        """Moments of rows X of a block with the given data."""
+        hyper, gamma = self.hyper, self.gamma
+        means = np.empty((len(self.draws), len(X)))
         within = np.zeros((len(X),) * (2 if full else 1))
-        for k, (R, s) in enumerate(self._draws):
+        for k, (R, s) in enumerate(self.draws):
             Phi = features(X, R)
             means[k] = gamma * (Phi @ s)
             if gamma**2 == 1.0 and gamma > 0.0:
@@ -104,4 +97,12 @@ class Predictor:
             )
             means[k] += (1.0 - gamma) * local.mean(Phi)
             within += (1.0 - gamma**2) * local.covariance(Phi, full=full)
-        return Conditional(means, within / len(self._draws))
+        return Conditional(means, within / len(self.draws))
+
+
+def _marginal_moments(
+    local: _Local, X: Array, X_block: Array, y_block: Array
+) -> tuple[Array, Array]:
+    """Mean and variance of the scaled function at rows of one block, each (n,)."""
+    means, within = local.conditional(X, X_block, y_block, full=False)
+    return means.mean(axis=0), within + means.var(axis=0)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.cluster import KMeans
 
-from skvbgp._core.partition import balanced_partition, group_rows
+from skvbgp._core.partition import balanced_partition, group_rows, rows_by_block
 
 
 def within_block_variance(X, labels):
@@ -179,3 +179,14 @@ def test_group_rows():
     blocks = group_rows(np.array([2, 0, 2, 0, 3]), 5)
     for rows, expected in zip(blocks, [[1, 3], [], [0, 2], [4], []], strict=True):
         assert_array_equal(rows, expected)
+
+
+@pytest.mark.parametrize("max_rows", [1, 2, 100])
+def test_rows_by_block(max_rows):
+    labels = np.array([3, 0, 3, 3, 1, 0, 3])
+    pieces = rows_by_block(labels, max_rows)
+    assert [block for block, _ in pieces] == sorted(block for block, _ in pieces)
+    assert all(0 < len(rows) <= max_rows for _, rows in pieces)
+    for block in (0, 1, 3):
+        rows = np.concatenate([rows for name, rows in pieces if name == block])
+        assert_array_equal(rows, np.flatnonzero(labels == block))
