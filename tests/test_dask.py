@@ -1,0 +1,133 @@
+"""Blocks and kernels on a real Dask cluster of two worker processes."""
+
+import logging
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from numpy.testing import assert_array_equal
+
+import skvbgp._core.parallel
+import skvbgp.kernel_selection._training
+import skvbgp.sgpr._remember
+from skvbgp import SVBSSGPRegressor, VBKSRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp._core.parallel import parallel_each, parallel_map
+
+cloudpickle = pytest.importorskip("cloudpickle")
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def make_data(n):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    y = np.sin(4.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(n)
+    return X, y
+
+
+BLOCKS = dict(n_inducing=12, n_blocks=20, learn_hyperparameters=False, random_state=0)
+REGRESSORS = {
+    "PITC": VBPITCRegressor(**BLOCKS),
+    "PIC": VBPICRegressor(**BLOCKS),
+    "VBKS": VBKSRegressor(
+        depth=1, n_inducing=20, n_restarts=1, max_iter=3, top_k=2, random_state=0
+    ),
+    "SVBSSGP": SVBSSGPRegressor(n_frequencies=5, n_blocks=20, max_iter=1, random_state=0),
+}
+
+
+def fit_and_predict(regressor, n=600):
+    X, y = make_data(n)
+    model = regressor.fit(X, y)
+    return np.array([*model.predict(X[:100], return_std=True), np.full(100, model.lower_bound_)])
+
+
+def slow_pid(data, seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def test_both_workers_take_part(client):
+    client.wait_for_workers(2)
+    with parallel_config("dask"):
+        pids = parallel_map(slow_pid, [(0.2,)] * 8, shared=(np.ones(10_000),))
+    assert set(pids) == set(client.run(os.getpid).values())
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_results_are_those_without_dask(client, name):
+    with distributed.get_task_stream(client) as stream, parallel_config("dask"):
+        results = fit_and_predict(REGRESSORS[name])
+    assert stream.data  # something ran on the workers
+    assert_array_equal(results, fit_and_predict(REGRESSORS[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("PIC", skvbgp._core.parallel), ("VBKS", skvbgp.kernel_selection._training)],
+)
+def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
+    victims = list(client.run(os.getpid).values())[:1]
+
+    def with_a_death(function, tasks, receive, **options):
+        def receive_and_kill(result):
+            receive(result)
+            if victims:
+                os.kill(victims.pop(), signal.SIGKILL)
+
+        parallel_each(function, tasks, receive_and_kill, **options)
+
+    expected = fit_and_predict(REGRESSORS[name])
+    with monkeypatch.context() as patch, parallel_config("dask"):
+        patch.setattr(module, "parallel_each", with_a_death)
+        results = fit_and_predict(REGRESSORS[name])
+    assert not victims
+    assert_array_equal(results, expected)
+    client.wait_for_workers(2)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
+    """Blocks of as many rows; what all tasks share is not part of it but of VBKS's data."""
+    monkeypatch.setattr(skvbgp.sgpr._remember, "_N_SEGMENTS", 1)
+    monkeypatch.setattr(skvbgp.sgpr._remember, "_SEGMENT_ROWS", 60)
+
+    def largest(n):
+        tasks_sent, shared_sent = [], []
+
+        def measured(function, tasks, receive, *, n_jobs=None, shared=()):
+            shared_sent.append(len(cloudpickle.dumps(shared)))
+            for i in range(len(tasks)):
+                tasks_sent.append(len(cloudpickle.dumps((function, tasks[i]))))
+                receive(function(*shared, *tasks[i]))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(skvbgp._core.parallel, "effective_n_jobs", lambda n_jobs: 2)
+            for module in (skvbgp._core.parallel, skvbgp.kernel_selection._training):
+                patch.setattr(module, "parallel_each", measured)
+            regressor = REGRESSORS[name]
+            if "n_blocks" in regressor.get_params():
+                regressor.set_params(n_blocks=n // 30)
+            fit_and_predict(regressor, n)
+        return max(tasks_sent), max(shared_sent)
+
+    (few, few_shared), (many, many_shared) = largest(600), largest(1800)
+    assert many <= 1.05 * few
+    if name != "VBKS":
+        assert many_shared <= 1.05 * few_shared + 30 * 100  # the partition of the blocks
