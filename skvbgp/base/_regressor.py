@@ -24,6 +24,9 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     - ``_joint(X, include_noise)``: mean and covariance of all rows.
     """
 
+    # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
+    __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
+
     @fit_method
     def fit(self, X, y):
         """Fit the model.

@@ -1,0 +1,102 @@
+"""A Gaussian, or a mixture of Gaussians, for every row (see doc/theory/scores.rst)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import erf, logsumexp, ndtr, ndtri
+from sklearn.utils import check_array
+
+from skvbgp._core.linalg import Array
+
+#: Halvings of the interval that a quantile lies in: as many as a number has binary digits.
+_HALVINGS = 53
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Predictive distributions of n rows; one component is a Gaussian."""
+
+    mean: Array  # (n, K)
+    std: Array  # (n, K)
+    weights: Array  # (n, K) or (1, K), with rows that sum to one
+
+    @classmethod
+    def of(cls, mean: Any, std: Any, weights: Any = None) -> Mixture:
+        """From what a caller gives; raises ValueError if that is no distribution."""
+        mean, std = _components(mean, "mean"), _components(std, "std")
+        if mean.shape != std.shape:
+            raise ValueError(f"mean and std differ in shape: {mean.shape} and {std.shape}.")
+        if not np.all(std > 0.0):
+            raise ValueError("std must be positive.")
+        n, k = mean.shape
+        if weights is None:
+            return cls(mean, std, np.full((1, k), 1.0 / k))
+        weights = np.atleast_2d(_finite(weights, "weights"))
+        if weights.shape not in {(1, k), (n, k)}:
+            raise ValueError(f"weights must have shape ({k},) or ({n}, {k}), as mean has.")
+        total = weights.sum(axis=1, keepdims=True)
+        if np.any(weights < 0.0) or not np.allclose(total, 1.0):
+            raise ValueError("weights must not be negative, and must sum to one.")
+        return cls(mean, std, weights / total)
+
+    def log_density(self, y: Array) -> Array:
+        """Log density at y, (n,)."""
+        with np.errstate(over="ignore", divide="ignore"):  # zero densities and zero weights
+            exponents = np.log(self.weights) - 0.5 * self._standardised(y) ** 2
+        return logsumexp(exponents - np.log(self.std), axis=1) - 0.5 * np.log(2.0 * np.pi)
+
+    def cdf(self, y: Array) -> Array:
+        """Probability of values up to y, (n,)."""
+        return self._average(ndtr(self._standardised(y)))
+
+    def crps(self, y: Array) -> Array:
+        """E|Y - y| - E|Y - Y'| / 2 for independent draws Y and Y', (n,)."""
+        value = self._average(_mean_absolute(self.mean - y[:, None], self.std))
+        for k in range(self.mean.shape[1]):  # one component at a time, for the sake of memory
+            mean, std, weight = self.mean[:, [k]], self.std[:, [k]], self.weights[:, k]
+            apart = _mean_absolute(self.mean - mean, np.hypot(self.std, std))
+            value -= 0.5 * weight * self._average(apart)
+        return value
+
+    def interval(self, level: float) -> tuple[Array, Array]:
+        """Ends of the central interval of probability ``level``, each (n,)."""
+        tail = 0.5 * (1.0 - level)
+        mirrored = Mixture(-self.mean, self.std, self.weights)
+        return self._quantile(tail), -mirrored._quantile(tail)  # no tail is a rounded 1 - tail
+
+    def _quantile(self, p: float) -> Array:
+        """Bisection between the smallest and the largest quantile of the components, (n,)."""
+        quantiles = self.mean + self.std * ndtri(p)
+        low, high = quantiles.min(axis=1), quantiles.max(axis=1)
+        for _ in range(_HALVINGS if np.any(low < high) else 0):
+            middle = 0.5 * low + 0.5 * high
+            is_below = self.cdf(middle) < p
+            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+        return high
+
+    def _standardised(self, y: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return (y[:, None] - self.mean) / self.std
+
+    def _average(self, values: Array) -> Array:
+        return (self.weights * values).sum(axis=1)
+
+
+def _mean_absolute(mean: Array, std: Array) -> Array:
+    """E|Z| of a Gaussian Z."""
+    with np.errstate(over="ignore"):
+        z = mean / (np.sqrt(2.0) * std)
+        return np.sqrt(2.0 / np.pi) * std * np.exp(-(z**2)) + mean * erf(z)
+
+
+def _finite(values: Any, name: str) -> Array:
+    return check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+
+
+def _components(values: Any, name: str) -> Array:
+    """One column for each component, (n, K)."""
+    values = _finite(values, name)
+    return values[:, None] if values.ndim == 1 else values

@@ -1,0 +1,24 @@
+"""The predictive distribution of an estimator, a search or a pipeline."""
+
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+
+
+def best_estimator(estimator: Any) -> Any:
+    """What a fitted search has selected; any other estimator as it is."""
+    return getattr(estimator, "best_estimator_", estimator)
+
+
+def predict_gaussian(estimator: Any, X: Any) -> tuple[Array, Array]:
+    """Mean and standard deviation of every row; the `predict` of a search takes X alone."""
+    prediction = best_estimator(estimator).predict(X, return_std=True)
+    if not isinstance(prediction, tuple) or len(prediction) != 2:
+        raise TypeError(
+            f"predict(X, return_std=True) of {type(estimator).__name__} must return the mean "
+            f"and the standard deviation, but it returned {type(prediction).__name__}."
+        )
+    mean, std = prediction
+    return np.asarray(mean), np.asarray(std)
