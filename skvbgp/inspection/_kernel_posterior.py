@@ -3,7 +3,8 @@
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+
+from skvbgp.inspection._drawing import axes_or_new, fitted_model
 
 
 class KernelPosteriorDisplay:
@@ -29,11 +30,8 @@ class KernelPosteriorDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt  # doctest: +SKIP
     >>> from skvbgp.inspection import KernelPosteriorDisplay
-    >>> display = KernelPosteriorDisplay(["SE", "LIN"], [0.9, 0.1])
-    >>> display.plot()  # doctest: +SKIP
-    >>> plt.show()  # doctest: +SKIP
+    >>> display = KernelPosteriorDisplay(["SE", "LIN"], [0.9, 0.1]).plot()
     """
 
     def __init__(self, names: Any, posterior: Any) -> None:
@@ -49,7 +47,7 @@ class KernelPosteriorDisplay:
         Parameters
         ----------
         estimator : VBKSRegressor
-            Fitted.
+            Fitted; maybe at the end of a pipeline, or in a search.
         max_kernels : int or None, default=10
             Show at most so many kernels, those of the highest belief. None shows all.
         ax : matplotlib Axes, default=None
@@ -61,10 +59,10 @@ class KernelPosteriorDisplay:
         -------
         display : KernelPosteriorDisplay
         """
-        check_is_fitted(estimator, "kernel_posterior_")
-        posterior = np.asarray(estimator.kernel_posterior_)
+        model = fitted_model(estimator, "kernel_posterior_")
+        posterior = np.asarray(model.kernel_posterior_)
         order = np.argsort(-posterior, kind="stable")[:max_kernels]
-        names = [estimator.kernels_[i][0] for i in order]
+        names = [model.kernels_[i][0] for i in order]
         return cls(names, posterior[order]).plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> "KernelPosteriorDisplay":
@@ -81,10 +79,7 @@ class KernelPosteriorDisplay:
         -------
         display : KernelPosteriorDisplay
         """
-        import matplotlib.pyplot as plt
-
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+        ax = axes_or_new(ax)
         places = np.arange(len(self.names))
         self.bars_ = ax.barh(places, self.posterior, **kwargs)
         ax.set(yticks=places, yticklabels=list(self.names), xlim=(0.0, 1.0))

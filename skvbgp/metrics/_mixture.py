@@ -42,6 +42,10 @@ class Mixture:
             raise ValueError("weights must not be negative, and must sum to one.")
         return cls(mean, std, weights / total)
 
+    def expectation(self) -> Array:
+        """Mean of the mixture, (n,)."""
+        return self._average(self.mean)
+
     def log_density(self, y: Array) -> Array:
         """Log density at y, (n,)."""
         with np.errstate(over="ignore", divide="ignore"):  # zero densities and zero weights

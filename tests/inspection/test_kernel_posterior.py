@@ -1,3 +1,4 @@
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -5,15 +6,6 @@ from sklearn.exceptions import NotFittedError
 from skvbgp import VBKSRegressor
 from skvbgp.inspection import KernelPosteriorDisplay
 from tests.kernel_selection.cases import make_series, small
-
-plt = pytest.importorskip("matplotlib.pyplot")
-
-
-@pytest.fixture(autouse=True)
-def _no_window():
-    plt.switch_backend("Agg")
-    yield
-    plt.close("all")
 
 
 def test_bars_of_a_fitted_estimator():

@@ -1,0 +1,52 @@
+"""What the displays share: axes, and the model inside a search or a pipeline."""
+
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from skvbgp.metrics._response import best_estimator
+
+#: Lines to compare with, such as "perfectly calibrated".
+REFERENCE_STYLE = {"color": "0.5", "linestyle": ":", "linewidth": 1.0}
+
+
+def axes_or_new(ax: Any) -> Any:
+    """The axes to draw on; None makes a figure. Matplotlib is imported here alone."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            'Displays need matplotlib; it comes with `pip install "skvbgp[plot]"`.'
+        ) from error
+    return plt.subplots(layout="constrained")[1] if ax is None else ax
+
+
+def fitted_model(estimator: Any, attribute: str) -> Any:
+    """The last step of a fitted pipeline or search, or the estimator itself.
+
+    Raises TypeError if it is fitted but does not have the attribute.
+    """
+    model = last_step(best_estimator(estimator))
+    check_is_fitted(model)
+    if not hasattr(model, attribute):
+        raise TypeError(f"{type(model).__name__} has no {attribute} to draw.")
+    return model
+
+
+def last_step(estimator: Any) -> Any:
+    """The final estimator of a pipeline, or the estimator itself."""
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+
+
+def display_name(estimator: Any, name: str | None) -> str:
+    """The caller's name, or that of the model's class."""
+    return type(last_step(best_estimator(estimator))).__name__ if name is None else name
+
+
+def with_defaults(defaults: dict[str, Any], kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """Style of a line or a marker; a caller's short names, such as ``lw``, are understood."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+
+    return {**defaults, **normalize_kwargs(kwargs, Line2D)}

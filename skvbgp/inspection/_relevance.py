@@ -1,0 +1,149 @@
+"""Posterior of the inverse length scales: which inputs matter."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.pipeline import Pipeline
+
+from skvbgp.inspection._drawing import REFERENCE_STYLE, axes_or_new, fitted_model, with_defaults
+from skvbgp.metrics._response import best_estimator
+
+
+class RelevanceDisplay:
+    """Inverse length scales with their posterior intervals, the largest at the top.
+
+    An input whose inverse length scale is near zero plays no part. Use :meth:`from_estimator`
+    to make one.
+
+    Parameters
+    ----------
+    mean : array-like of shape (n_features,)
+        Posterior means of the inverse length scales.
+    std : array-like of shape (n_features,)
+        Posterior standard deviations.
+    feature_names : sequence of str
+        Names of the inputs.
+    label : str, default="Inverse length scale"
+        Label of the horizontal axis.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Axes of the chart, after :meth:`plot`.
+    figure_ : matplotlib Figure
+        Figure of the chart.
+    errorbar_ : matplotlib ErrorbarContainer
+        The means and their intervals, from the top.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skvbgp import VBDTCRegressor
+    >>> from skvbgp.inspection import RelevanceDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X, y)
+    >>> display = RelevanceDisplay.from_estimator(model, X)
+    """
+
+    def __init__(
+        self, mean: Any, std: Any, feature_names: Any, *, label: str = "Inverse length scale"
+    ) -> None:
+        self.mean = mean
+        self.std = std
+        self.feature_names = feature_names
+        self.label = label
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        feature_names: Any = None,
+        max_features: int | None = 20,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> "RelevanceDisplay":
+        """Inverse length scales of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `inverse_length_scale_mean_` and `inverse_length_scale_var_`, such as
+            :class:`~skvbgp.VBDTCRegressor`; maybe at the end of a pipeline, or in a search.
+        X : array-like of shape (n_samples, n_features), default=None
+            Rows whose standard deviations the inverse length scales are multiplied by, so
+            that inputs in different units compare. None leaves them in units of one over the
+            input.
+        feature_names : sequence of str, default=None
+            Names of the regressor's inputs. None is those of the data frame that it was
+            fitted on, or those that the pipeline makes, or x0, x1, ...
+        max_features : int or None, default=20
+            Show at most so many inputs, those of the largest mean. None shows all.
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : RelevanceDisplay
+        """
+        model = fitted_model(estimator, "inverse_length_scale_mean_")
+        mean, std = model.inverse_length_scale_mean_, np.sqrt(model.inverse_length_scale_var_)
+        before = _steps_before(best_estimator(estimator))
+        label = "Inverse length scale"
+        if X is not None:
+            spread = np.std(np.asarray(X if before is None else before.transform(X)), axis=0)
+            mean, std = mean * spread, std * spread
+            label += " × spread of the input"
+        if feature_names is None:
+            feature_names = _names(model, before)
+        if len(feature_names) != len(mean):
+            raise ValueError(f"There are {len(mean)} inputs, but {len(feature_names)} names.")
+        order = np.argsort(-mean, kind="stable")[:max_features]
+        names = [str(feature_names[i]) for i in order]
+        return cls(mean[order], std[order], names, label=label).plot(ax=ax, **kwargs)
+
+    def plot(self, ax: Any = None, *, level: float = 0.95, **kwargs: Any) -> "RelevanceDisplay":
+        """Draw the chart.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None makes a figure.
+        level : float, default=0.95
+            Posterior probability of the intervals.
+        **kwargs : dict
+            Passed to `matplotlib.axes.Axes.errorbar`.
+
+        Returns
+        -------
+        display : RelevanceDisplay
+        """
+        ax = axes_or_new(ax)
+        places = np.arange(len(self.feature_names))
+        half_width = ndtri(0.5 + 0.5 * level) * np.asarray(self.std)
+        style = with_defaults({"fmt": "o", "markersize": 5.0, "elinewidth": 2.0}, kwargs)
+        ax.axvline(0.0, **REFERENCE_STYLE)
+        self.errorbar_ = ax.errorbar(self.mean, places, xerr=half_width, **style)
+        ax.set(yticks=places, yticklabels=list(self.feature_names))
+        ax.set_xlabel(f"{self.label}, {100.0 * level:g} % interval")
+        ax.invert_yaxis()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _steps_before(estimator: Any) -> Pipeline | None:
+    """The transformers of a pipeline."""
+    return estimator[:-1] if isinstance(estimator, Pipeline) and len(estimator) > 1 else None
+
+
+def _names(model: Any, before: Pipeline | None) -> Any:
+    """Names of the inputs of the model."""
+    if hasattr(model, "feature_names_in_"):
+        return model.feature_names_in_
+    if before is not None:
+        return before.get_feature_names_out()
+    return [f"x{i}" for i in range(model.n_features_in_)]
