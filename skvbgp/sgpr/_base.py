@@ -14,6 +14,7 @@ from skvbgp.base import choose_inducing_inputs, in_tiles, subsample
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Prior
 from skvbgp.sgpr._data import Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
+from skvbgp.sgpr._exact import ExactPosterior
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._prediction import GlobalPredictor
 from skvbgp.sgpr._remember import remember
@@ -21,7 +22,9 @@ from skvbgp.sgpr._start import StartingRegressor
 from skvbgp.sgpr._state import Blocks, State
 from skvbgp.sgpr._training import (
     Trained,
-    solve_collapsed,
+    collapsed_bound,
+    exact_bound,
+    solve_full,
     solve_stochastic,
 )
 
@@ -33,10 +36,11 @@ _CLOSED_FORM_INDUCING = 128
 _N_DRAWS = 8
 #: ... or a single antithetic pair past so many rows, whose q(Lambda) is narrow.
 _MANY_ROWS = 20_000
-#: solver="auto" is the exact one up to so many rows.
+#: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
+_EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of the exact solver; rows that the stochastic one visits.
-_COLLAPSED_ITERATIONS = 100
+#: max_iter=None: iterations of L-BFGS; rows that the stochastic solver visits.
+_LBFGS_ITERATIONS = 100
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: Step of the natural gradient on q(u).
@@ -63,6 +67,15 @@ class SparseRegressor(StartingRegressor):
 
     # -- fit -------------------------------------------------------------------------
 
+    def _is_exact(self, n: int) -> bool:
+        """Whether every row is an inducing input and the posterior is structured."""
+        if self.solver != "auto":
+            return self.solver == "exact"
+        left_to_us = self.psi == "auto" and self.learn_hyperparameters
+        return (
+            left_to_us and self.inducing_inputs is None and n <= min(_EXACT_ROWS, self.n_inducing)
+        )
+
     def _is_collapsed(self, n: int) -> bool:
         return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
 
@@ -71,8 +84,8 @@ class SparseRegressor(StartingRegressor):
             return 1
         if self.max_iter is not None:
             return self.max_iter
-        if self._is_collapsed(n):
-            return _COLLAPSED_ITERATIONS
+        if self._is_exact(n) or self._is_collapsed(n):
+            return _LBFGS_ITERATIONS
         visited = _VISITED_BLOCK_ROWS if self._correlated else _VISITED_ROWS
         return max(2, round(visited / n))
 
@@ -106,13 +119,15 @@ class SparseRegressor(StartingRegressor):
 
     def _train(self, state: State, X: Array, y: Array, progress: Any) -> State:
         data = Data(X, y, state.model.coordinates, state.target)
+        if self._is_exact(len(data)):
+            return self._train_exact(state, data, progress)
         data, blocks = self._group(data, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
         state = replace(
             state,
             draw_rule=self._final_rule(data, state),
             blocks=blocks,
-            first_rows=(X, y) if np.all(X == X[0]) else None,
+            kept_rows=(X, y) if np.all(X == X[0]) else None,
         )
         offset = len(data) * float(np.log(state.target.unit))
         lower_bounds: list[float] = []
@@ -143,6 +158,46 @@ class SparseRegressor(StartingRegressor):
 
         return finished(self._solve(state, data, rng, monitor).parameters)
 
+    def _train_exact(self, state: State, data: Data, progress: Any) -> State:
+        if self.inducing_inputs is not None or len(data) > self.n_inducing:
+            raise ValueError(
+                "solver='exact' takes every row as an inducing input: inducing_inputs has to be "
+                f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
+            )
+        rows = data.rows(slice(None))
+        start = replace(state.parameters, U=np.unique(rows.X, axis=0))
+        draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
+        posterior = ExactPosterior(state.model, start, rows, draws)
+        offset = len(data) * float(np.log(state.target.unit))
+        lower_bounds: list[float] = []
+
+        def finished(parameters: Parameters) -> State:
+            return replace(
+                state,
+                parameters=parameters,
+                exact=posterior.at(parameters),
+                kept_rows=(data.X, data.y),
+                lower_bounds=tuple(lower_bounds),
+                n_iter=max(1, len(lower_bounds)),
+            )
+
+        def monitor(parameters: Parameters, lower_bound: float) -> bool:
+            lower_bounds.append(lower_bound - offset)
+            return progress.end_pass(lambda: self._reconstruction(finished(parameters)))
+
+        if self.learn_hyperparameters:
+            trained = solve_full(
+                exact_bound(posterior),
+                state.model,
+                start,
+                free=start.spread({"U": 0.0, "noise_theta": 0.0}) > 0.0,
+                max_iter=self._max_passes(len(data)),
+                tol=self.tol,
+                monitor=monitor,
+            )
+            return finished(trained.parameters)
+        return finished(start)
+
     def _solve(self, state: State, data: Data, rng: np.random.RandomState, monitor: Any) -> Trained:
         parameters = self._before_training(state, data, rng)
         free = np.ones(len(parameters.pack()), dtype=bool)
@@ -150,9 +205,8 @@ class SparseRegressor(StartingRegressor):
         if self._is_collapsed(len(data)):
             if len(parameters.U) >= len(data):  # every row is an inducing input
                 free = parameters.spread({"U": 0.0}) > 0.0
-            return solve_collapsed(
-                state.model, parameters, data, state.draw_rule, free=free, **common
-            )
+            bound = collapsed_bound(state.model, data, state.draw_rule)
+            return solve_full(bound, state.model, parameters, free=free, **common)
         return solve_stochastic(
             state.model,
             parameters,
@@ -169,16 +223,16 @@ class SparseRegressor(StartingRegressor):
     # -- partial_fit -----------------------------------------------------------------
 
     def _max_update_passes(self, state: State, X: Array) -> int:
-        if state.first_rows is None:
+        if state.kept_rows is None:
             return 1
-        return self._max_passes(len(state.first_rows[1]) + len(X))
+        return self._max_passes(state.summary.n + len(X))
 
     def _update(self, state: State, X: Array, y: Array, progress: Any) -> State:
-        if state.first_rows is not None:  # one place had no spread to take units from
-            X = np.concatenate([state.first_rows[0], X])
-            y = np.concatenate([state.first_rows[1], y])
+        if state.kept_rows is not None:
+            X = np.concatenate([state.kept_rows[0], X])
+            y = np.concatenate([state.kept_rows[1], y])
             return self._train(self._start(X, y, cold=True), X, y, progress)
-        rng = np.random.RandomState((state.seed + state.memory.n) % 2**32)
+        rng = np.random.RandomState((state.seed + state.summary.n) % 2**32)
         summary = state.summary.merged(RunningScale.of(y[:, None]))
         state = self._in_frame(replace(state, summary=summary), self._target(summary))
         state = self._grown(state, X, rng)
@@ -280,7 +334,7 @@ class SparseRegressor(StartingRegressor):
             "lower_bound_": state.lower_bound,
             "lower_bounds_": list(state.lower_bounds) or [state.lower_bound],
             "n_iter_": state.n_iter,
-            "n_samples_seen_": state.memory.n,
+            "n_samples_seen_": state.summary.n,
         }
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -298,13 +352,14 @@ class SparseRegressor(StartingRegressor):
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
         scaled = state.model.coordinates.scaled(X)
-        draws = quasi_normal(_N_DRAWS, X.shape[1], state.seed)
-        mean, covariance = self._predictor(state).joint(scaled, draws)
+        mean, covariance = self._predictor(state).joint(scaled)
         if include_noise:
             covariance.flat[:: len(X) + 1] += state.noise.marginal_variance(X)
         return state.target.original(mean), covariance * state.target.unit**2
 
-    def _predictor(self, state: State) -> GlobalPredictor:
-        return GlobalPredictor(
-            state.parameters, state.prior, state.q, self._rule_by_size(state, pairs_of_rows=False)
-        )
+    def _predictor(self, state: State) -> GlobalPredictor | ExactPosterior:
+        if state.exact is not None:
+            return state.exact
+        rule = self._rule_by_size(state, pairs_of_rows=False)
+        draws = quasi_normal(_N_DRAWS, state.parameters.U.shape[1], state.seed)
+        return GlobalPredictor(state.parameters, state.prior, state.q, rule, draws)

@@ -32,13 +32,17 @@ _COMMON = """
         Prior means of the inverse length scales and, last, of the signal's standard
         deviation, for inputs and targets of unit spread.
 
-    prior_variance : float or array-like of shape (n_features + 1,), default=1.0
+    prior_variance : float or array-like of shape (n_features + 1,), default=4.0
         Prior variances of the same.
 
-    solver : {"auto", "collapsed", "stochastic"}, default="auto"
-        "collapsed" plugs in the optimal q(s) and runs L-BFGS on all rows; "stochastic"
-        takes natural-gradient steps on q(s) and Adam steps on everything else, from
-        mini-batches. "auto" is "collapsed" up to 2,000 rows.
+    solver : {"auto", "exact", "collapsed", "stochastic"}, default="auto"
+        "exact" takes every row as an inducing input, the exact posterior of the function
+        for each of eight draws of the hyperparameters, and runs L-BFGS on q(theta) and the
+        noise; "collapsed" plugs in the optimal q(s) and runs L-BFGS on all rows;
+        "stochastic" takes natural-gradient steps on q(s) and Adam steps on everything
+        else, from mini-batches. "auto" is "exact" for at most 500 rows (and
+        `n_inducing`), unless the inducing inputs or the kind of expectations are chosen or
+        nothing is to be learned, and "collapsed" up to 2,000 rows.
 
     psi : {"auto", "closed_form", "sampled"}, default="auto"
         How expectations over the length scales are taken: in closed form, at the cost of
@@ -51,7 +55,8 @@ _COMMON = """
         solves for q(s).
 
     max_iter : int, default=None
-        Largest number of passes over the data (of L-BFGS iterations for "collapsed").
+        Largest number of passes over the data (of L-BFGS iterations for "exact"
+        and "collapsed").
         None is 100 iterations, or as many passes as visit about a million rows
         (300,000 for the models with blocks), but at least two.
 
@@ -63,7 +68,7 @@ _COMMON = """
 
     tol : float, default=1e-5
         Stop when the lower bound rises by less than this share of itself, from one
-        iteration ("collapsed") or from one average over 100 steps ("stochastic") to the next.
+        iteration of L-BFGS or from one average over 100 steps ("stochastic") to the next.
 
     normalize_y : bool, default=True
         Whether to work with y of zero mean and unit variance. Everything that is returned

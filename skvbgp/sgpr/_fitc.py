@@ -31,7 +31,7 @@ class NoiseKernelRegressor(SparseRegressor):
         noise_variance=None,
         hyperparameter_variance=None,
         prior_mean=0.0,
-        prior_variance=1.0,
+        prior_variance=4.0,
         solver="auto",
         psi="auto",
         learn_hyperparameters=True,

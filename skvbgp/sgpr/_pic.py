@@ -37,6 +37,8 @@ class VBPICRegressor(BlockRegressor):
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
+        if state.exact is not None:
+            return super()._moments(X, include_noise)
         local = _Local(state, self.n_samples)
         blocks = state.blocks
         mean, variance = moments_by_block(
@@ -50,6 +52,8 @@ class VBPICRegressor(BlockRegressor):
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         state = self._state
+        if state.exact is not None:
+            return super()._joint(X, include_noise)
         local = _Local(state, self.n_samples)
         labels = local.labels(X)
         n, m = len(X), len(state.parameters.U)

@@ -43,7 +43,7 @@ class BlockRegressor(NoiseKernelRegressor):
         noise_variance=None,
         hyperparameter_variance=None,
         prior_mean=0.0,
-        prior_variance=1.0,
+        prior_variance=4.0,
         solver="auto",
         psi="auto",
         learn_hyperparameters=True,

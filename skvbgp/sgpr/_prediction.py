@@ -33,6 +33,8 @@ class GlobalPredictor:
     q : WhitenedGaussian
     rule : ClosedForm or CommonDraws
         How the expectation over Lambda is taken.
+    draws : ndarray of shape (S, d)
+        Draws of Lambda for the correlations of rows, which have no closed form here.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class GlobalPredictor:
         prior: Prior,
         q: WhitenedGaussian,
         rule: ClosedForm | CommonDraws,
+        draws: Array,
     ) -> None:
         self._parameters, self._prior, self._q, self._rule = parameters, prior, q, rule
+        self._draws = draws
         L_inv = prior.L_inv
         self._v = L_inv.T @ q.mean  # (m,)
         self._V = L_inv.T @ q.excess_moment @ L_inv  # (m, m)
@@ -64,18 +68,18 @@ class GlobalPredictor:
         variance = p.second_moment * (1.0 + second) - mean**2
         return mean, np.maximum(variance, 1e-10 * p.second_moment)
 
-    def joint(self, X: Array, draws: Array) -> tuple[Array, Array]:
+    def joint(self, X: Array) -> tuple[Array, Array]:
         """Mean (n,) and covariance (n, n); the correlations are averages over draws."""
         p = self._parameters
         means, covariance = [], np.zeros((len(X), len(X)))
-        for e in draws:
+        for e in self._draws:
             x = X * (p.nu + np.sqrt(p.xi) * e)
             A = unit_se(x, self._prior.Z) @ self._prior.L_inv.T  # (n, m)
             means.append(A @ self._q.mean)
             explained = A @ (self._q.covariance - np.eye(A.shape[1])) @ A.T
-            covariance += p.second_moment * (unit_se(x, x) + explained) / len(draws)
+            covariance += p.second_moment * (unit_se(x, x) + explained) / len(self._draws)
         spread = np.array(means)  # (S, n)
-        covariance += p.second_moment * spread.T @ spread / len(draws)
+        covariance += p.second_moment * spread.T @ spread / len(self._draws)
         first = p.alpha * spread.mean(axis=0)
         covariance -= np.outer(first, first)
         mean, variance = self.moments(X)

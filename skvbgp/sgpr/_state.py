@@ -15,6 +15,7 @@ from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._draws import DrawRule
+from skvbgp.sgpr._exact import ExactPosterior
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
 from skvbgp.sgpr._parameters import Parameters
@@ -65,7 +66,8 @@ class State:
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1
-    first_rows: tuple[Array, Array] | None = None  # kept while they are all at one place
+    exact: ExactPosterior | None = None  # instead of the memory, while the rows are few
+    kept_rows: tuple[Array, Array] | None = None  # that the next call trains on again
 
     @cached_property
     def prior(self) -> Prior:
@@ -95,9 +97,12 @@ class State:
     @cached_property
     def lower_bound(self) -> float:
         """The complete bound on log p(y), y on its own scale."""
+        constant = self.summary.n * float(np.log(self.target.unit))
+        if self.exact is not None:
+            return self.exact.lower_bound - constant
         p = self.parameters
         fit = self.memory.expected_log_likelihood(
             self.q, p.alpha, p.second_moment, self.target_vector
         )
         kl_theta, _, _ = self.model.kl_theta(p)
-        return fit - self.q.kl_to_prior - kl_theta - self.memory.n * float(np.log(self.target.unit))
+        return fit - self.q.kl_to_prior - kl_theta - constant

@@ -19,7 +19,11 @@ from skvbgp._optim.schedule import cosine_annealing
 from skvbgp.sgpr._bound import Evaluation, Model
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._draws import DrawRule
+from skvbgp.sgpr._exact import ExactPosterior
 from skvbgp.sgpr._parameters import Parameters
+
+#: A bound and its gradient, of the scaled target.
+Bound = Callable[[Parameters], tuple[float, Parameters]]
 
 #: Called after each pass with the parameters and the bound; True asks to stop.
 Monitor = Callable[[Parameters, float], bool]
@@ -40,28 +44,50 @@ class Trained(NamedTuple):
     converged: bool
 
 
-def solve_collapsed(
+def collapsed_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
+    """Eq. (11), the bound at the optimal q(u), as a function of everything else."""
+    batch = [data.rows(index) for index in data.groups()]
+    rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
+    draws = [draw_rule(rows, rng) for rows in batch]
+
+    def bound(parameters: Parameters) -> tuple[float, Parameters]:
+        evaluation = Evaluation(model, parameters, batch, draws)
+        value, gradient = evaluation.gradient(evaluation.optimal_q())
+        if value > evaluation.ceiling:
+            raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")
+        return value, gradient
+
+    return bound
+
+
+def exact_bound(posterior: ExactPosterior) -> Bound:
+    """The bound of :mod:`skvbgp.sgpr._exact` as a function of q(theta) and the noise."""
+
+    def bound(parameters: Parameters) -> tuple[float, Parameters]:
+        current = posterior.at(parameters)
+        return current.lower_bound, current.gradient()
+
+    return bound
+
+
+def solve_full(
+    bound: Bound,
     model: Model,
     parameters: Parameters,
-    data: Data,
-    draw_rule: DrawRule,
     *,
     free: Array,
     max_iter: int,
     tol: float,
     monitor: Monitor,
 ) -> Trained:
-    """L-BFGS on the bound at the optimal q(u), eq. (11).
+    """L-BFGS on a bound over all the data.
 
     Parameters
     ----------
     free : ndarray of shape (p,) of bool
         Which entries of the flat vector are optimised.
     """
-    batch = [data.rows(index) for index in data.groups()]
     start = parameters.pack()
-    rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
-    draws = [draw_rule(rows, rng) for rows in batch]
     lower_bounds: list[float] = []
 
     def full(x: Array) -> Array:
@@ -71,10 +97,7 @@ def solve_collapsed(
 
     def objective(x: Array) -> tuple[float, Array]:
         current = parameters.unpack(full(x))
-        evaluation = Evaluation(model, current, batch, draws)
-        value, gradient = evaluation.gradient(evaluation.optimal_q())
-        if value > evaluation.ceiling:
-            raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")
+        value, gradient = bound(current)
         return value, current.pack_gradient(gradient)[free]
 
     def after_iteration(x: Array, value: float) -> bool:

@@ -9,7 +9,9 @@ REGRESSORS = [VBDTCRegressor, VBFITCRegressor, VBPITCRegressor, VBPICRegressor]
 INDEPENDENT = [VBDTCRegressor, VBFITCRegressor]
 BLOCKED = [VBPITCRegressor, VBPICRegressor]
 WITH_NOISE_KERNEL = [VBFITCRegressor, *BLOCKED]
-SOLVERS = ["collapsed", "stochastic"]
+#: Those that know the data through inducing inputs.
+SPARSE_SOLVERS = ["collapsed", "stochastic"]
+SOLVERS = ["exact", *SPARSE_SOLVERS]
 
 
 def small(cls, solver="collapsed", **parameters):
@@ -21,6 +23,8 @@ def small(cls, solver="collapsed", **parameters):
         "learning_rate": 0.05,
         "random_state": 0,
     }
+    if solver == "exact":
+        quick["n_inducing"] = 500
     if cls in BLOCKED:
         quick["n_blocks"] = 4
     return cls(**{**quick, "solver": solver, **parameters})

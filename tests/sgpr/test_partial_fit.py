@@ -11,7 +11,7 @@ from tests.sgpr.cases import (
     BLOCKED,
     INDEPENDENT,
     REGRESSORS,
-    SOLVERS,
+    SPARSE_SOLVERS,
     WITH_NOISE_KERNEL,
     make_data,
     small,
@@ -118,7 +118,7 @@ def test_order_of_the_chunks_does_not_matter(cls):
 
 @independent
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 def test_chunks_equal_one_fit_however_expectations_are_taken(cls, psi, solver):
     X, y = make_data(N)
     expected = fixed(cls, psi=psi, solver=solver).fit(X, y)
@@ -282,7 +282,7 @@ def test_repeated_rows_do_not_add_inducing_inputs(cls):
 
 
 @every
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 def test_a_stream_improves(cls, solver):
     X, y = make_data(240, seed=4)
     X_test, y_test = make_data(200, seed=5)

@@ -25,8 +25,8 @@ def Xs():
     return np.random.default_rng(10).normal(size=(5, 2))
 
 
-def predictor(problem, q, rule):
-    return GlobalPredictor(problem.parameters, Prior(problem.parameters), q, rule)
+def predictor(problem, q, rule, draws=None):
+    return GlobalPredictor(problem.parameters, Prior(problem.parameters), q, rule, draws)
 
 
 def literal_mixture(problem, q, Xs, draws):
@@ -95,8 +95,8 @@ def test_joint(problem, Xs, rng, sampled):
     """Its diagonal is the variance; with sampled moments all of it is the mixture's."""
     q, draws = random_q(4), rng.normal(size=(6, 2))
     rule = CommonDraws(draws) if sampled else ClosedForm()
-    global_predictor = predictor(problem, q, rule)
-    mean, covariance = global_predictor.joint(Xs, draws)
+    global_predictor = predictor(problem, q, rule, draws)
+    mean, covariance = global_predictor.joint(Xs)
     means, within = literal_mixture(problem, q, Xs, draws)
     literal = within + np.cov(means, rowvar=False, bias=True)
     for actual, expected in zip(

@@ -13,7 +13,7 @@ from skvbgp.sgpr._data import Coordinates, Data, Target, divide
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, quasi_normal
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._remember import remember
-from skvbgp.sgpr._training import solve_collapsed, solve_stochastic
+from skvbgp.sgpr._training import collapsed_bound, solve_full, solve_stochastic
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import KINDS, Problem, row_problem, small_problem
 
@@ -38,13 +38,8 @@ def collapsed(problem, **options):
         "tol": 1e-9,
         "monitor": go_on,
     } | options
-    return solve_collapsed(
-        problem.model,
-        problem.parameters,
-        problem.data,
-        options.pop("rule", ClosedForm()),
-        **options,
-    )
+    bound = collapsed_bound(problem.model, problem.data, options.pop("rule", ClosedForm()))
+    return solve_full(bound, problem.model, problem.parameters, **options)
 
 
 def stochastic(problem, **options):

@@ -1,0 +1,167 @@
+"""The exact solver's structured posterior against dense Gaussian processes, draw by draw."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_friedman1
+
+from skvbgp import VBDTCRegressor
+from skvbgp.sgpr._draws import quasi_normal
+from skvbgp.sgpr._exact import ExactPosterior
+from tests.derivatives import numerical_gradient
+from tests.oracles import sgpr as oracles
+from tests.sgpr.cases import REGRESSORS, make_data
+from tests.sgpr.problems import row_problem, small_problem
+
+
+@pytest.fixture
+def problem():
+    return small_problem("dtc")
+
+
+@pytest.fixture
+def posterior(problem):
+    draws = quasi_normal(6, 3, seed=1)
+    return ExactPosterior(problem.model, problem.parameters, problem.data.rows(slice(None)), draws)
+
+
+def twins(posterior, Xs):
+    """Means, covariances of f and log evidence of the Gaussian process of each draw."""
+    p, (X, y) = posterior.parameters, (posterior.rows.X, posterior.rows.y)
+    C = p.noise_variance * np.eye(len(y))
+    means, covariances, evidences = [], [], []
+    for e in posterior.draws:
+        lam = p.nu + np.sqrt(p.xi) * e[:-1]
+        sigma_f = p.alpha + np.sqrt(p.beta) * e[-1]
+
+        def kernel(A, B, lam=lam, sigma_f=sigma_f):
+            return oracles.k_xx(A, B, lam, sigma_f)
+
+        mean, _, evidence = oracles.exact_gp(X, y, Xs, kernel, C)
+        cross = kernel(Xs, X)
+        means.append(mean)
+        covariances.append(kernel(Xs, Xs) - cross @ np.linalg.inv(kernel(X, X) + C) @ cross.T)
+        evidences.append(evidence)
+    return np.array(means), np.array(covariances), np.array(evidences)
+
+
+def kl(posterior):
+    p, prior = posterior.parameters, posterior.model.hyperprior
+    return oracles.kl_theta(p.nu, p.xi, p.alpha, p.beta, prior.mean, prior.variance)
+
+
+def test_bound(posterior):
+    _, _, evidences = twins(posterior, posterior.rows.X[:1])
+    assert_allclose(posterior.lower_bound, np.mean(evidences) - kl(posterior), rtol=1e-10)
+
+
+def test_gradient(posterior):
+    p = posterior.parameters
+
+    def value(x):
+        return posterior.at(p.unpack(x)).lower_bound
+
+    gradient = p.pack_gradient(posterior.gradient())
+    assert_allclose(gradient, numerical_gradient(value, p.pack()), rtol=1e-6, atol=1e-6)
+
+
+def test_mixture(posterior):
+    """Law of total (co)variance over the draws."""
+    Xs = np.random.default_rng(3).normal(size=(5, 2))
+    means, covariances, _ = twins(posterior, Xs)
+    total = np.mean(covariances, axis=0) + np.cov(means, rowvar=False, bias=True)
+    mean, variance = posterior.moments(Xs)
+    assert_allclose(mean, np.mean(means, axis=0), rtol=1e-9)
+    assert_allclose(variance, np.diagonal(total), rtol=1e-9)
+    mean, covariance = posterior.joint(Xs)
+    assert_allclose(mean, np.mean(means, axis=0), rtol=1e-9)
+    assert_allclose(covariance, total, rtol=1e-9, atol=1e-12)
+
+
+def test_between_the_factorised_bound_and_the_evidence():
+    """d = 1, a wide q(theta): one q(s) for all theta costs more than the structured one."""
+    problem = row_problem(12, 1, 4)
+    X, y = problem.scaled
+    p = replace(problem.parameters, U=X)
+    p = replace(p, xi=0.09 * p.nu**2, beta=0.09 * p.alpha**2)
+    model, rows = problem.model, problem.data.rows(slice(None))
+    draws = quasi_normal(2048, 2, seed=0)
+    structured = ExactPosterior(model, p, rows, draws).lower_bound
+    evaluation = problem.at(p).evaluation()
+    factorised, _ = evaluation.gradient(evaluation.optimal_q())
+    prior = model.hyperprior
+    evidence = oracles.evidence_quadrature_1d(
+        X, y, p.noise_variance * np.eye(len(y)), prior.mean, prior.variance
+    )
+    assert factorised + 0.1 < structured < evidence
+
+
+@pytest.mark.parametrize("cls", REGRESSORS)
+def test_auto_is_exact_for_few_rows(cls):
+    X, y = make_data(40)
+    auto = cls(random_state=0, max_iter=5).fit(X, y)
+    exact = cls(solver="exact", random_state=0, max_iter=5).fit(X, y)
+    assert_array_equal(auto.predict(X), exact.predict(X))
+    assert auto.lower_bound_ == exact.lower_bound_ == auto.lower_bounds_[-1]
+    for other in ({"n_inducing": 20}, {"psi": "sampled"}, {"learn_hyperparameters": False}):
+        model = cls(random_state=0, max_iter=5, **other).fit(X, y)
+        collapsed = model.set_params(solver="collapsed").fit(X, y)
+        assert model.lower_bound_ == collapsed.lower_bound_
+        assert model.lower_bound_ < exact.lower_bound_
+
+
+def test_needs_every_row_as_an_inducing_input():
+    X, y = make_data(40)
+    with pytest.raises(ValueError, match="n_inducing=30 at least the number of rows, 40"):
+        VBDTCRegressor(30, solver="exact").fit(X, y)
+    with pytest.raises(ValueError, match="inducing_inputs has to be None"):
+        VBDTCRegressor(solver="exact", inducing_inputs=X).fit(X, y)
+
+
+@pytest.mark.parametrize("cls", REGRESSORS)
+def test_a_stream_of_few_rows_equals_one_fit(cls):
+    X, y = make_data(30)
+    model = cls(random_state=0, max_iter=5)
+    for rows in (slice(0, 12), slice(12, 13), slice(13, 30)):
+        model.partial_fit(X[rows], y[rows])
+    whole = cls(random_state=0, max_iter=5).fit(X, y)
+    assert model.n_samples_seen_ == 30
+    assert_array_equal(model.predict(X), whole.predict(X))
+
+
+@pytest.mark.parametrize("cls", REGRESSORS)
+def test_a_stream_outgrows_the_exact_posterior(cls):
+    """Past n_inducing rows the model turns sparse, keeps what it has seen, and improves."""
+    X, y = make_data(200, seed=2)
+    X_test, y_test = make_data(200, seed=3)
+    model = cls(40, random_state=0)
+    errors = []
+    for rows in np.split(np.arange(200), 5):
+        model.partial_fit(X[rows], y[rows])
+        errors.append(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
+    assert model.n_samples_seen_ == 200
+    assert len(model.inducing_inputs_) == 40
+    assert errors[-1] < errors[0]
+    assert errors[-1] < 0.4 * np.std(y_test)
+
+
+def test_without_learning_only_f_is_solved_for():
+    X, y = make_data(25)
+    model = VBDTCRegressor(solver="exact", learn_hyperparameters=False, noise_variance=0.3)
+    model.fit(X, y)
+    assert model.noise_variance_ == pytest.approx(0.3)
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
+
+
+def test_small_data_are_predicted_better_than_by_a_factorised_posterior():
+    """Fifty noisy rows of ten inputs, five of them irrelevant."""
+    for seed in range(3):
+        X, y = make_friedman1(250, noise=1.0, random_state=seed)
+        scores = []
+        for solver in ("exact", "collapsed"):
+            model = VBDTCRegressor(solver=solver, random_state=0).fit(X[:50], y[:50])
+            mean, std = model.predict(X[50:], return_std=True)
+            scores.append(np.mean(0.5 * ((y[50:] - mean) / std) ** 2 + np.log(std)))
+        assert scores[0] < scores[1] - 0.2
