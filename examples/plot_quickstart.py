@@ -14,11 +14,13 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.metrics import root_mean_squared_error
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBDTCRegressor
+from skvbgp.metrics import coverage, negative_log_predictive_density
 
 X, y = load_diabetes(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
@@ -41,15 +43,13 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     seconds = perf_counter() - start
     mean, std = model.predict(X_test, return_std=True)
 
-    error = y_test - mean
-    rmse = np.sqrt(np.mean(error**2))
-    nlpd = np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * (error / std) ** 2)
-    coverage = np.mean(np.abs(error) < 1.96 * std)
-    print(f"{name:26}{rmse:8.2f}{nlpd:8.3f}{coverage:15.1%}{seconds:9.2f}")
+    rmse = root_mean_squared_error(y_test, mean)
+    nlpd, covered = negative_log_predictive_density(y_test, mean, std), coverage(y_test, mean, std)
+    print(f"{name:26}{rmse:8.2f}{nlpd:8.3f}{covered:15.1%}{seconds:9.2f}")
 
     ax.errorbar(y_test, mean, 1.96 * std, fmt="o", ms=4, lw=0.7, color="C0", ecolor="0.75")
     ax.axline((150, 150), slope=1, color="C3", lw=1)
-    ax.set(title=f"{name}\nNLPD {nlpd:.3f}, coverage {coverage:.0%}", xlabel="observed")
+    ax.set(title=f"{name}\nNLPD {nlpd:.3f}, coverage {covered:.0%}", xlabel="observed")
 axes[0].set_ylabel("predicted, with 95 % interval")
 fig.savefig("quickstart.png", dpi=150)
 print("Picture: quickstart.png")
