@@ -17,6 +17,8 @@ import pytest
 import skvbgp
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Where skvbgp was imported from: the checkout, or an installation.
+PACKAGE_ROOT = Path(skvbgp.__file__).resolve().parents[1]
 MAX_LINES = 500
 
 FAMILIES = {"decoupled", "ep", "kernel_selection", "sgpr", "spectrum"}
@@ -108,7 +110,7 @@ def violations(root):
 
 
 def test_imports_point_inward():
-    assert violations(ROOT) == []
+    assert violations(PACKAGE_ROOT) == []
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_wrong_import_is_found(tmp_path, module, source):
 def test_private_parts_of_sklearn_enter_through_one_module():
     users = {
         name
-        for name, path in module_files(ROOT)
+        for name, path in module_files(PACKAGE_ROOT)
         for target in imported_names(name, path)
         if target.startswith("sklearn.") and "._" in target
     }
@@ -146,7 +148,8 @@ def test_private_parts_of_sklearn_enter_through_one_module():
 
 
 def test_modules_stay_small():
-    lengths = {name: len(path.read_text("utf-8").splitlines()) for name, path in module_files(ROOT)}
+    files = module_files(PACKAGE_ROOT)
+    lengths = {name: len(path.read_text("utf-8").splitlines()) for name, path in files}
     assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
 
 
