@@ -14,9 +14,10 @@ mixture of Gaussian processes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._groups import unit_se
 from skvbgp.sgpr._parameters import Parameters
+
+#: Up to so many rows the draws take turns: threads would wait for the interpreter most of the time.
+_SERIAL_ROWS = 300
 
 
 class _Process(NamedTuple):
@@ -77,7 +81,12 @@ class ExactPosterior:
 
     @cached_property
     def _processes(self) -> list[_Process]:
-        return thread_map(self._process, [(e,) for e in self.draws])
+        return self._map(self._process, [(e,) for e in self.draws])
+
+    def _map(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[Any]:
+        if len(self.rows.y) > _SERIAL_ROWS:
+            return thread_map(function, tasks)
+        return [function(*task) for task in tasks]
 
     def _process(self, e: Array) -> _Process:
         p, y = self.parameters, self.rows.y
@@ -104,7 +113,7 @@ class ExactPosterior:
     def gradient(self) -> Parameters:
         """Gradient of L; nothing depends on the noise kernel and the inducing inputs."""
         p = self.parameters
-        slopes = np.array(thread_map(self._slope, [(process,) for process in self._processes]))
+        slopes = np.array(self._map(self._slope, [(process,) for process in self._processes]))
         d_theta, d_noise = slopes[:, :-1], float(np.mean(slopes[:, -1]))
         _, kl_mean, kl_variance = self.model.kl_theta(p)
         d_mean = np.mean(d_theta, axis=0) - kl_mean
