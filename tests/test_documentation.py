@@ -1,0 +1,97 @@
+"""The documentation is complete: what can be told without building it."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from sklearn.utils import estimator_html_repr
+
+import skvbgp
+from tests.test_common import CLASSES
+
+ROOT = Path(__file__).resolve().parents[1]
+DOC = ROOT / "doc"
+PACKAGES = [
+    "skvbgp.decoupled",
+    "skvbgp.ep",
+    "skvbgp.inspection",
+    "skvbgp.kernel_selection",
+    "skvbgp.kernels",
+    "skvbgp.metrics",
+    "skvbgp.sgpr",
+    "skvbgp.spectrum",
+]
+
+
+def reference():
+    """Full names of what doc/api/index.rst lists: those of the pages it generates."""
+    module, names = "", []
+    for line in (DOC / "api" / "index.rst").read_text(encoding="utf-8").splitlines():
+        if directive := re.match(r"\.\. (?:current)?module:: (\S+)", line):
+            module = directive.group(1)
+        elif entry := re.match(r"   (\w+)$", line):
+            names.append(f"{module}.{entry.group(1)}")
+    return names
+
+
+def test_every_package_is_known():
+    """All but `base`, whose names are for the families."""
+    found = {f"skvbgp.{path.parent.name}" for path in ROOT.glob("skvbgp/[!_]*/__init__.py")}
+    assert found - {"skvbgp.base"} == set(PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_reference_lists_every_public_name(package):
+    public = {f"{package}.{name}" for name in importlib.import_module(package).__all__}
+    assert public <= set(reference())
+
+
+def test_reference_lists_only_public_names_and_each_once():
+    names = reference()
+    assert len(names) == len(set(names))
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert attribute in importlib.import_module(module).__all__
+    own = set(skvbgp.__all__) - {"__version__"}
+    assert own <= {name.rpartition(".")[2] for name in names}
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_html_representation_links_to_a_page_of_the_reference(cls):
+    link = re.search(r'href="(https://skvbgp[^"]+)"', estimator_html_repr(cls())).group(1)
+    assert re.search(r"/api/generated/(.+)\.html$", link).group(1) in reference()
+
+
+def test_decision_chart_leads_to_pages_and_has_every_estimator():
+    chart = (DOC / "which_estimator.svg").read_text(encoding="utf-8")
+    links = re.findall(r'href="([^"]+)\.html"', chart)
+    assert links
+    for link in links:
+        assert (DOC / f"{link}.rst").is_file()
+    page = (DOC / "which_estimator.rst").read_text(encoding="utf-8")
+    for cls in CLASSES:
+        assert cls.__name__ in page
+    in_chart = set(re.findall(r'class="name"[^>]*>(\w+)<', chart))
+    assert in_chart <= {cls.__name__ for cls in CLASSES}
+
+
+NO_ESTIMATOR = {"index", "evaluation"}
+USER_GUIDE = [p for p in sorted((DOC / "user_guide").glob("*.rst")) if p.stem not in NO_ESTIMATOR]
+
+
+@pytest.mark.parametrize("path", USER_GUIDE, ids=lambda path: path.stem)
+def test_user_guide_says_when_to_use_what_it_costs_and_what_is_uncertain(path):
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^(.+)\n(?:=+|-+)$", text, re.M)
+    assert headings[1] == "When to use it"
+    assert "Cost" in headings
+    assert any(heading.startswith("What is uncertain") for heading in headings)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem
+)
+def test_examples_download_nothing(path):
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"\bfetch_|urllib|requests|https?://(?!mapie)", text)
