@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp._core.parallel import thread_map
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.kernel_selection._affine import AffineGaussian, standard_draws
 
 #: Prior variance v of each g_i. The wider the prior, the closer the belief comes to p(k | y)
@@ -54,14 +55,13 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
     draws = standard_draws(n_samples, k, np.random.RandomState(seed))
     family = AffineGaussian(np.zeros(k), np.full(k, PRIOR_VARIANCE))
 
-    def objective(x: Array) -> tuple[float, Array]:
-        return belief_bound(x, family, L, draws)
+    def search(start: Array) -> LbfgsResult:
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too far: the search retreats
+            return lbfgs_ascent(
+                lambda x: belief_bound(x, family, L, draws), start, max_iter=_MAX_ITER, tol=_TOL
+            )
 
-    with np.errstate(over="ignore", invalid="ignore"):  # a step too far: the search retreats
-        searches = (
-            lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL) for x in _starts(L, family)
-        )
-        result = max(searches, key=lambda r: r.value)
+    result = max(thread_map(search, [(x,) for x in _starts(L, family)]), key=lambda r: r.value)
     m, C = family.unpack(result.x)
     posterior = softmax(m + draws @ C.T).mean(axis=0)
     moments = _exchanged(L, m, C @ C.T, posterior)

@@ -1,3 +1,4 @@
+import platform
 import sys
 import threading
 from concurrent.futures import CancelledError
@@ -197,3 +198,20 @@ def test_spawn_seeds():
     state = np.random.RandomState(0)
     assert not np.array_equal(spawn_seeds(state, 3), spawn_seeds(state, 3))
     check_random_state(int(seeds[0]))
+
+
+def page_faults_of_repeated_arrays():
+    """Page faults of a process that fills arrays of 400 kB again and again."""
+    import resource  # Unix alone has it
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        arrays = [np.ones(50_000) for _ in range(8)]
+        del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells how glibc's malloc is set")
+def test_workers_keep_freed_memory():
+    faults = parallel_map(page_faults_of_repeated_arrays, [()] * 4, n_jobs=2)
+    assert max(faults) < 5_000  # 400 arrays of 98 pages
