@@ -8,13 +8,17 @@ block of a row is a binary search. Trees of successive chunks are stored one aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 _TWO_MEANS_STEPS = 10
 _LOOKUP_CELLS = 2**16  # (row, chunk) pairs looked up at once: bounds memory, stays in cache
+# Beyond so many rows blocks are made from as many, or from so many for each block if that is more.
+_SAMPLE_ROWS = 2**18
+_SAMPLE_ROWS_PER_BLOCK = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +190,49 @@ def balanced_partition(X: NDArray[np.float64], n_blocks: int) -> tuple[Partition
         chunk_starts=np.array([0, n_blocks]),
     )
     return partition, labels
+
+
+def partition_rows(
+    X: NDArray[np.float64],
+    n_blocks: int,
+    scaled: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> tuple[Partition, list[NDArray[np.intp]]]:
+    """Divide any number of rows, maybe on disk, into compact blocks.
+
+    Up to 2**18 rows this is `balanced_partition`. Of more rows a random sample is divided, and
+    the others are looked up piece by piece: memory holds two integers for each row, not X, and
+    the sizes of the blocks vary by about a fifth.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+    n_blocks : int
+        Number of blocks, from 1 to `n_samples`.
+    scaled : callable
+        Turns rows of X into coordinates in which Euclidean distances are meaningful.
+
+    Returns
+    -------
+    partition : Partition
+        Of the scaled rows.
+    blocks : list of `n_blocks` ndarrays
+        Row indices of each block, in ascending order.
+    """
+    n = len(X)
+    n_sample = max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_BLOCK * n_blocks)
+    if n > n_sample:
+        sample = np.random.RandomState(0).randint(n, size=n_sample)
+        partition, _ = balanced_partition(scaled(X[np.sort(sample)]), n_blocks)
+        labels = np.empty(n, dtype=np.intp)
+        for start in range(0, n, _LOOKUP_CELLS):
+            rows = slice(start, start + _LOOKUP_CELLS)
+            labels[rows] = partition.lookup(scaled(X[rows]))
+        sizes = np.bincount(labels, minlength=n_blocks)
+        if sizes.min() > 0 and sizes.max() <= 3 * n / n_blocks:
+            return replace(partition, sizes=sizes), group_rows(labels, n_blocks)
+    # few rows, or so many equal ones that only their order can divide them evenly
+    partition, labels = balanced_partition(scaled(X), n_blocks)
+    return partition, group_rows(labels, n_blocks)
 
 
 def group_rows(labels: NDArray[np.intp], n_blocks: int) -> list[NDArray[np.intp]]:

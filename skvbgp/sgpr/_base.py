@@ -43,6 +43,8 @@ _COLLAPSED_ROWS = 2_000
 _LBFGS_ITERATIONS = 100
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
+#: Rows that are compared at a time.
+_TILE_ROWS = 2**16
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.3
 #: Adam steps on new rows in one call of partial_fit.
@@ -127,7 +129,7 @@ class SparseRegressor(StartingRegressor):
             state,
             draw_rule=self._final_rule(data, state),
             blocks=blocks,
-            kept_rows=(X, y) if np.all(X == X[0]) else None,
+            kept_rows=(X, y) if _at_one_place(X) else None,
         )
         offset = len(data) * float(np.log(state.target.unit))
         lower_bounds: list[float] = []
@@ -363,3 +365,7 @@ class SparseRegressor(StartingRegressor):
         rule = self._rule_by_size(state, pairs_of_rows=False)
         draws = quasi_normal(_N_DRAWS, state.parameters.U.shape[1], state.seed)
         return GlobalPredictor(state.parameters, state.prior, state.q, rule, draws)
+
+
+def _at_one_place(X: Array) -> bool:
+    return all(np.all(X[i : i + _TILE_ROWS] == X[0]) for i in range(0, len(X), _TILE_ROWS))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.partition import Partition, balanced_partition, group_rows
 from skvbgp._core.scaling import Coordinates, Target
 
 #: Which rows belong to a group.
@@ -98,7 +97,8 @@ class Data:
         """
         n_batches = self.n_batches(batch_size)
         if self.blocks is None:
-            order = rng.permutation(np.arange(len(self), dtype=np.int32))
+            order = np.arange(len(self), dtype=np.int32)
+            rng.shuffle(order)
             for index in np.array_split(order, n_batches):
                 tiles = np.array_split(np.sort(index), -(-len(index) // _TILE_ROWS))
                 yield [self.rows(tile) for tile in tiles], len(self) / len(index)
@@ -109,9 +109,3 @@ class Data:
     def _blocks_per_batch(self, batch_size: int) -> int:
         assert self.blocks is not None
         return max(1, round(batch_size * len(self.blocks) / len(self)))
-
-
-def divide(X: Array, n_blocks: int) -> tuple[Partition, list[NDArray[np.intp]]]:
-    """Blocks of nearby rows: the partition for later look-ups, and the rows of each."""
-    partition, labels = balanced_partition(X, n_blocks)
-    return partition, group_rows(labels, n_blocks)

@@ -7,8 +7,9 @@ from numbers import Integral
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.partition import partition_rows
 from skvbgp.base import Interval, StrOptions
-from skvbgp.sgpr._data import Data, divide
+from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._fitc import NoiseKernelRegressor
 from skvbgp.sgpr._initial import fit_noise_to_blocks
@@ -84,7 +85,9 @@ class BlockRegressor(NoiseKernelRegressor):
     def _group(self, data: Data, unit: Array) -> tuple[Data, Blocks | None]:
         n = len(data)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
-        partition, index = divide(data.coordinates.scaled(data.X) * unit, min(n_blocks, n))
+        partition, index = partition_rows(
+            data.X, min(n_blocks, n), lambda X: data.coordinates.scaled(X) * unit
+        )
         kept = None
         if self._keeps_data:
             kept = Blocks(

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.partition import Partition, balanced_partition, group_rows
+from skvbgp._core.partition import (
+    Partition,
+    balanced_partition,
+    group_rows,
+    partition_rows,
+)
+from skvbgp._core.scaling import Coordinates, Target
 
 Rows = tuple[Array, Array]  # X (n, d) and y (n,), scaled
 
@@ -49,13 +55,18 @@ class Blocks:
     n_blocks: int
 
     @classmethod
-    def of(cls, X: Array, y: Array, n_blocks: int) -> Blocks:
-        """Blocks of rows (scaled), whose sizes differ by one at most."""
-        partition, labels = balanced_partition(X, n_blocks)
-        order = np.argsort(labels, kind="stable")
+    def of(
+        cls, X: Array, y: Array, coordinates: Coordinates, target: Target, n_blocks: int
+    ) -> Blocks:
+        """Blocks of rows, which are scaled one block after the other."""
+        partition, index = partition_rows(X, n_blocks, coordinates.scaled)
         ends = np.append(0, np.cumsum(partition.sizes))
+        X_sorted, y_sorted = np.empty(X.shape), np.empty(len(y))
+        for k, rows in enumerate(index):
+            X_sorted[ends[k] : ends[k + 1]] = coordinates.scaled(X[rows])
+            y_sorted[ends[k] : ends[k + 1]] = target.scaled(y[rows])
         capacity = 2 * int(partition.sizes.max())
-        return cls(partition, X[order], y[order], ends, capacity, {}, {}, n_blocks)
+        return cls(partition, X_sorted, y_sorted, ends, capacity, {}, {}, n_blocks)
 
     def rows(self, block: int) -> Rows:
         """X and y of a block."""

@@ -305,7 +305,7 @@ class SVBSSGPRegressor(VariationalRegressor):
     def _train(self, state: State, X: Array, y: Array, progress: Any) -> State:
         n = len(y)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
-        blocks = Blocks.of(state.coordinates.scaled(X), state.target.scaled(y), min(n_blocks, n))
+        blocks = Blocks.of(X, y, state.coordinates, state.target, min(n_blocks, n))
         state = replace(state, blocks=blocks, n=n, n_trained=n)
         n_passes = 0
         if self._trains_blocks:

@@ -5,7 +5,13 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.cluster import KMeans
 
-from skvbgp._core.partition import balanced_partition, group_rows, rows_by_block
+from skvbgp._core import partition as partition_module
+from skvbgp._core.partition import (
+    balanced_partition,
+    group_rows,
+    partition_rows,
+    rows_by_block,
+)
 
 
 def within_block_variance(X, labels):
@@ -190,3 +196,42 @@ def test_rows_by_block(max_rows):
     for block in (0, 1, 3):
         rows = np.concatenate([rows for name, rows in pieces if name == block])
         assert_array_equal(rows, np.flatnonzero(labels == block))
+
+
+def check_blocks(partition, blocks, X, n_blocks):
+    assert partition.n_blocks == len(blocks) == n_blocks
+    assert_array_equal(partition.sizes, [len(rows) for rows in blocks])
+    assert_array_equal(np.sort(np.concatenate(blocks)), np.arange(len(X)))
+
+
+def test_few_rows_are_divided_as_a_whole(rng):
+    X = rng.normal(size=(23, 2))
+    partition, blocks = partition_rows(3.0 * X, 4, lambda X: X / 3.0)
+    check_blocks(partition, blocks, X, 4)
+    assert_array_equal(partition.centers, balanced_partition(3.0 * X / 3.0, 4)[0].centers)
+
+
+def test_many_rows_are_divided_by_a_sample(rng, monkeypatch):
+    monkeypatch.setattr(partition_module, "_SAMPLE_ROWS", 500)
+    monkeypatch.setattr(partition_module, "_LOOKUP_CELLS", 700)
+    X, largest = rng.normal(size=(5000, 2)), []
+
+    def scaled(X):
+        largest.append(len(X))
+        return X / 3.0
+
+    partition, blocks = partition_rows(3.0 * X, 10, scaled)
+    check_blocks(partition, blocks, X, 10)
+    assert max(largest) <= 700
+    assert np.std(partition.sizes) < 0.2 * 500
+    for k, rows in enumerate(blocks):
+        assert_array_equal(partition.lookup(X[rows]), k)
+
+
+def test_many_equal_rows_are_divided_as_a_whole(monkeypatch):
+    monkeypatch.setattr(partition_module, "_SAMPLE_ROWS", 50)
+    monkeypatch.setattr(partition_module, "_SAMPLE_ROWS_PER_BLOCK", 5)
+    X = np.repeat([[0.0], [1.0]], 500, axis=0)
+    partition, blocks = partition_rows(X, 8, np.positive)
+    check_blocks(partition, blocks, X, 8)
+    assert set(partition.sizes) == {125}

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._data import Coordinates, Data, Target, divide
+from skvbgp.sgpr._data import Coordinates, Data, Target
 
 OFFSET, SCALE, MEAN, UNIT = np.array([3.0, -1.0]), np.array([2.0, 0.5]), 10.0, 2.5
 
@@ -124,11 +124,3 @@ def test_order_of_minibatches_is_random(blocks):
     first, second = order(rng), order(rng)
     assert first != second
     assert first == order(np.random.RandomState(0))
-
-
-def test_divide(rng):
-    X = rng.normal(size=(23, 2))
-    partition, blocks = divide(X, 4)
-    assert_array_equal(np.sort(np.concatenate(blocks)), np.arange(23))
-    for k, rows in enumerate(blocks):
-        assert_array_equal(partition.lookup(X[rows]), k)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.partition import partition_rows
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _training
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Coordinates, Data, Target, divide
+from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, quasi_normal
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._remember import remember
@@ -224,7 +225,7 @@ def fig_1_problem(kind, n, m, n_blocks, seed=0):
     y = f + np.sqrt(0.2) * rng.normal(size=n)
     frame = Coordinates(np.zeros(3), np.ones(3))
     kernel = None if kind == "dtc" else Constant(0.05) * RBF((0.5, 0.5, 0.5))
-    _, blocks = divide(X, n_blocks)
+    _, blocks = partition_rows(X, n_blocks, np.positive)
     parameters = Parameters(
         nu=np.full(3, 0.7),
         xi=np.full(3, 0.02),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.spectrum._blocks import Blocks
 from skvbgp.spectrum._bound import expected_squared_error, newton_step, statistics
 from skvbgp.spectrum._features import (
@@ -178,11 +179,16 @@ def test_shift_is_the_gradient_of_the_log_likelihood(rng, rows):
     np.testing.assert_allclose(result.shift / 0.2, expected, rtol=1e-7)
 
 
+def unscaled_blocks(X, y, n_blocks):
+    d = X.shape[1]
+    return Blocks.of(X, y, Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0), n_blocks)
+
+
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_average_over_blocks_is_the_full_sum(rng, posterior):
     """Unbiasedness, exactly: every mini-batch with its weight, averaged over a pass."""
     X, y = rng.standard_normal((48, D)), rng.standard_normal(48)
-    blocks, structure = Blocks.of(X, y, 8), Structure(M, D, posterior)
+    blocks, structure = unscaled_blocks(X, y, 8), Structure(M, D, posterior)
     alphas = 0.5 * rng.standard_normal((3, structure.size))
     full = statistics(structure, alphas, [(X, y)])
     parts = [
@@ -207,7 +213,7 @@ def test_bound_converges_to_its_closed_form(rng, rows):
     assert expected_squared_error(q.structure, alphas, *rows) == pytest.approx(exact, rel=0.01)
     hyper = Hyperparameters(LENGTH_SCALE, 1.3, 0.5, 0.2)
     bounds = [
-        final_bound(q, hyper, Blocks.of(*rows, 2), np.random.RandomState(seed))
+        final_bound(q, hyper, unscaled_blocks(*rows, 2), np.random.RandomState(seed))
         for seed in range(200)
     ]
     expected = oracle.lower_bound(q.mean, covariance, *rows, M, LENGTH_SCALE, 1.3, 0.5)

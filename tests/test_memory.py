@@ -1,0 +1,100 @@
+"""Peak memory while the data are on disk, or come in chunks."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.lib.format import open_memmap
+
+import skvbgp._core.partition
+import skvbgp._core.scaling
+import skvbgp.base._inducing
+import skvbgp.sgpr._base
+import skvbgp.sgpr._remember
+from skvbgp import (
+    SVBSSGPRegressor,
+    VBDTCRegressor,
+    VBFITCRegressor,
+    VBPICRegressor,
+    VBPITCRegressor,
+)
+
+D = 8
+ROW_BYTES = 8 * (D + 1)
+CHUNK = 1_000
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch, quick_block_start):
+    """Tiles and samples of a thousand rows, so that tens of thousands are many."""
+    monkeypatch.setattr(skvbgp._core.scaling, "_TILE_ROWS", 1_000)
+    monkeypatch.setattr(skvbgp._core.partition, "_SAMPLE_ROWS", 1_000)
+    monkeypatch.setattr(skvbgp._core.partition, "_SAMPLE_ROWS_PER_BLOCK", 10)
+    monkeypatch.setattr(skvbgp._core.partition, "_LOOKUP_CELLS", 1_000)
+    monkeypatch.setattr(skvbgp.base._inducing, "SUBSAMPLE", 1_000)
+    monkeypatch.setattr(skvbgp.sgpr._base, "_TILE_ROWS", 1_000)
+    monkeypatch.setattr(skvbgp.sgpr._remember, "_SEGMENT_ROWS", 1_000)
+    monkeypatch.setattr(skvbgp.sgpr._remember, "_N_SEGMENTS", 1)
+
+
+def chunks(n):
+    rng = np.random.default_rng(0)
+    for _ in range(0, n, CHUNK):
+        X = rng.standard_normal((CHUNK, D))
+        yield X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(CHUNK)
+
+
+def on_disk(n, folder):
+    X = open_memmap(folder / f"X{n}.npy", "w+", np.float64, (n, D))
+    y = open_memmap(folder / f"y{n}.npy", "w+", np.float64, (n,))
+    for i, chunk in enumerate(chunks(n)):
+        X[i * CHUNK : (i + 1) * CHUNK], y[i * CHUNK : (i + 1) * CHUNK] = chunk
+    return [np.load(folder / f"{name}{n}.npy", mmap_mode="r") for name in "Xy"]
+
+
+def peak(function, *args):
+    tracemalloc.start()
+    try:
+        function(*args)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+OPTIONS = {"random_state": 0, "max_iter": 1}
+
+
+@pytest.mark.parametrize(
+    ("regressor", "bytes_per_row"),
+    [
+        (VBDTCRegressor(10, **OPTIONS), 8),  # an order of the rows
+        (VBFITCRegressor(10, **OPTIONS), 8),
+        pytest.param(VBPITCRegressor(10, **OPTIONS), ROW_BYTES, marks=pytest.mark.slow),
+        pytest.param(VBPICRegressor(10, **OPTIONS), 2 * ROW_BYTES, marks=pytest.mark.slow),
+        (SVBSSGPRegressor(5, **OPTIONS), 2 * ROW_BYTES),  # keeps the rows
+    ],
+)
+def test_fit_on_a_memory_map(tmp_path, regressor, bytes_per_row):
+    """X is not copied, but for those who keep the rows, and they copy it once."""
+
+    def fit(X, y):
+        if "n_blocks" in regressor.get_params():
+            regressor.set_params(n_blocks=len(y) // 100)
+        regressor.fit(X, y)
+
+    few, many = on_disk(10_000, tmp_path), on_disk(40_000, tmp_path)
+    fit(*few)  # what is imported or cached once
+    assert (peak(fit, *many) - peak(fit, *few)) / 30_000 < bytes_per_row
+
+
+@pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor, VBPITCRegressor])
+def test_a_stream_of_chunks(cls):
+    regressor = cls(10, learn_hyperparameters=False, random_state=0)
+
+    def stream(n):
+        for chunk in chunks(n):
+            regressor.partial_fit(*chunk)
+
+    stream(CHUNK)
+    few, many = peak(stream, 5 * CHUNK), peak(stream, 25 * CHUNK)
+    assert many < 1.1 * few
