@@ -18,6 +18,7 @@ rng = np.random.default_rng(0)
 X, grid = rng.uniform(0, 10, (150, 1)), np.linspace(-2, 12, 300)[:, None]
 y = X[:, 0] * np.sin(X[:, 0]) + rng.standard_normal(150)
 
+plt.figure(figsize=(8, 4), layout="constrained")
 exact = GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True)
 for color, model in zip(["0.4", "C0"], [exact, VBDTCRegressor(random_state=0)], strict=True):
     mean, std = model.fit(X, y).predict(grid, return_std=True)

@@ -51,3 +51,10 @@ for ax, (name, model) in zip(axes.flat, models.items(), strict=True):
     ax.plot(X_train, y_train, ".", color="0.3", ms=2)
     ax.set_title(f"{name}: RMSE {rmse:.2f}, NLPD {nlpd:.2f}")
 plt.show()
+
+# %%
+# DTC has one width for all places. FITC is narrower on the calm side. PITC and PIC are the same
+# model and have the same bound, far above the others', because they take the walk for what it is:
+# something that neighbours share. PIC adds the part of it that a new row shares with its
+# neighbours; PITC predicts the function below the walk alone, and as the walk is the larger part on
+# the right, it hardly knows that one. Take PITC only if that function is what you want.

@@ -43,7 +43,7 @@ del X, y
 X, y = (np.load(file, mmap_mode="r") for file in files)
 tracemalloc.start()
 start = perf_counter()
-model = VBDTCRegressor(n_inducing=100, random_state=0).fit(X, y)
+model = VBDTCRegressor(n_inducing=64, random_state=0).fit(X, y)
 seconds = perf_counter() - start
 _, peak = tracemalloc.get_traced_memory()
 tracemalloc.stop()
