@@ -52,7 +52,7 @@ for k, curve in sorted(curves.items()):
     )
 axes[0].axhline(1.0, color="k", ls=":", lw=1)
 axes[0].set(title="Training error by pass (RMSE), three splits", xlabel="pass", ylim=(0.9, None))
-axes[0].text(15, 1.02, "noise", ha="right", va="bottom")
+axes[0].text(1, 1.02, "noise", va="bottom")
 axes[0].legend()
 results = search.cv_results_
 scores, spread = results["mean_test_score"], results["std_test_score"]
