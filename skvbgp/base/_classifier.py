@@ -53,6 +53,20 @@ class Labels:
     classes: NDArray[Any]  # (k,)
     codes: NDArray[np.intp]  # (n,)
 
+    @classmethod
+    def of(cls, y: Any, classes: NDArray[Any] | None = None) -> Labels:
+        """Check targets (n,); ``classes`` holds all labels that will ever occur, if known."""
+        y = column_or_1d(y)
+        check_classification_targets(y)
+        if classes is None:
+            classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(f"At least two classes are needed; got one class, {classes[0]!r}.")
+        unknown = sorted(set(np.unique(y).tolist()) - set(classes.tolist()))
+        if unknown:
+            raise ValueError(f"y has labels {unknown}, which are not among the classes.")
+        return cls(classes, np.searchsorted(classes, y))
+
     def __len__(self) -> int:
         return len(self.codes)
 
@@ -164,7 +178,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
             In the order of `classes_`. Those of more than two classes are one-versus-rest
             probabilities, normalised to a sum of one.
         """
-        return self._probabilities(self._decisions(X))
+        return class_probabilities(self._decisions(X))
 
     def decision_function(self, X):
         """Compute the scores of the classes.
@@ -196,16 +210,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         return np.column_stack(scores)
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
-        binary = decisions.shape[1] == 1
-        codes = (decisions[:, 0] > 0.0).astype(int) if binary else np.argmax(decisions, axis=1)
-        return self._state.classes[codes]
-
-    @staticmethod
-    def _probabilities(decisions: Array) -> Array:
-        if decisions.shape[1] == 1:
-            decisions = np.hstack([-decisions, decisions])
-        logs = log_ndtr(decisions)  # a normalisation that survives underflow
-        return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        return self._state.classes[class_codes(decisions)]
 
     @staticmethod
     def _scores(decisions: Array) -> Array:
@@ -221,29 +226,11 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         X, y = validate_data(
             self, X, y, reset=reset, dtype=np.float64, order="C", ensure_all_finite=self._all_finite
         )
-        y = column_or_1d(y)
-        check_classification_targets(y)
+        classes = None
         if "classes" in metadata:
-            classes = self._declared_classes(metadata.pop("classes"))
-        else:
-            classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError(f"At least two classes are needed; got one class, {classes[0]!r}.")
-        unknown = sorted(set(np.unique(y).tolist()) - set(classes.tolist()))
-        if unknown:
-            raise ValueError(f"y has labels {unknown}, which are not among the classes.")
-        return self._inputs(X, **metadata), Labels(classes, np.searchsorted(classes, y))
-
-    def _declared_classes(self, classes: Any) -> NDArray[Any]:
-        known = self._state.classes if hasattr(self, "_state") else None
-        if classes is None:
-            if known is None:
-                raise ValueError("classes must be given in the first call of partial_fit.")
-            return known
-        classes = np.unique(column_or_1d(classes))
-        if known is not None and not np.array_equal(classes, known):
-            raise ValueError(f"classes are {known.tolist()} since the first call of partial_fit.")
-        return classes
+            known = self._state.classes if hasattr(self, "_state") else None
+            classes = declared_classes(metadata.pop("classes"), known)
+        return self._inputs(X, **metadata), Labels.of(y, classes)
 
     def _start(self, inputs: Any, y: Labels) -> ClassifierState:
         learner, targets = self._learner(), y.problems()
@@ -302,6 +289,33 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
 
     def _attributes(self, state: ClassifierState) -> dict[str, Any]:
         return {"classes_": state.classes, **self._problem_attributes(state.problems)}
+
+
+def declared_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
+    """The classes that `partial_fit` works with; ``known`` are those of an earlier call."""
+    if classes is None:
+        if known is None:
+            raise ValueError("classes must be given in the first call of partial_fit.")
+        return known
+    classes = np.unique(column_or_1d(classes))
+    if known is not None and not np.array_equal(classes, known):
+        raise ValueError(f"classes are {known.tolist()} since the first call of partial_fit.")
+    return classes
+
+
+def class_codes(decisions: Array) -> NDArray[np.intp]:
+    """Index (n,) of the most probable class, from the scores of all problems, (n, 1) or (n, k)."""
+    if decisions.shape[1] == 1:
+        return (decisions[:, 0] > 0.0).astype(np.intp)
+    return np.argmax(decisions, axis=1)
+
+
+def class_probabilities(decisions: Array) -> Array:
+    """Probabilities (n, k) of the classes; those of more than two are normalised."""
+    if decisions.shape[1] == 1:
+        decisions = np.hstack([-decisions, decisions])
+    logs = log_ndtr(decisions)  # a normalisation that survives underflow
+    return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
 
 
 def _train_problem(learner: BinaryLearner, inputs: Any, state: Any, t: Array) -> Any:

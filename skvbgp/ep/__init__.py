@@ -1,6 +1,7 @@
 """Sparse expectation propagation (paper [Andrade2014]_)."""
 
 from skvbgp.ep._classifier import EPDTCClassifier
+from skvbgp.ep._hybrid import HybridGPLVM
 from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
 
-__all__ = ["EPDTCClassifier", "ExpectationGradients", "Psi2", "psi1", "psi1_vjp"]
+__all__ = ["EPDTCClassifier", "ExpectationGradients", "HybridGPLVM", "Psi2", "psi1", "psi1_vjp"]

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from skvbgp.base import Interval, StrOptions, VariationalClassifier, fit_method
+from skvbgp.base import (
+    Interval,
+    StrOptions,
+    VariationalClassifier,
+    class_probabilities,
+    fit_method,
+)
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner
 from skvbgp.ep._schedules import Schedule
@@ -272,7 +278,7 @@ class EPDTCClassifier(VariationalClassifier):
             In the order of `classes_`. Those of more than two classes are one-versus-rest
             probabilities, normalised to a sum of one.
         """
-        return self._probabilities(self._decisions(X, X_var=X_var))
+        return class_probabilities(self._decisions(X, X_var=X_var))
 
     def decision_function(self, X, X_var=None):
         """Compute the scores of the classes.

@@ -40,12 +40,21 @@ def tiles(n: int) -> list[slice]:
 
 
 class InducingPrior:
-    """Kernel and inducing inputs Z (m, d), with what the rows share."""
+    """Kernel and inducing inputs Z (m, d), with what the rows share.
 
-    def __init__(self, kernel: Kernel, Z: Array) -> None:
+    Parameters
+    ----------
+    kernel : Kernel
+    Z : ndarray of shape (m, d)
+    nugget : float, default=0.0
+        Variance by which the inducing outputs differ from f(Z).
+    """
+
+    def __init__(self, kernel: Kernel, Z: Array, nugget: float = 0.0) -> None:
         self.kernel, self.Z = kernel, Z
         self.K_uu = kernel(Z)  # (m, m)
-        self.L_inv = tril_inverse(jittered_cholesky(self.K_uu, "covariance of inducing outputs"))
+        K_uu = self.K_uu + nugget * np.eye(len(Z))
+        self.L_inv = tril_inverse(jittered_cholesky(K_uu, "covariance of inducing outputs"))
 
     @cached_property
     def K_inv(self) -> Array:

@@ -29,14 +29,15 @@ class ColumnGaussian:
     covariance: Array
 
     @classmethod
-    def fit(cls, X: Array) -> ColumnGaussian:
+    def fit(cls, X: Array, n_imagined: int | None = None) -> ColumnGaussian:
         """EM from rows (n, d) whose missing entries are NaN, with a little shrinkage.
 
-        The covariance is the posterior mode under d imagined rows of independent columns
-        with unit variance, so that it is positive definite for any data.
+        The covariance is the posterior mode under some imagined rows, by default d, of
+        independent columns with unit variance, so that it is positive definite for any data.
         """
         n, d = X.shape
-        prior = d * np.eye(d)
+        n_imagined = d if n_imagined is None else n_imagined
+        prior = n_imagined * np.eye(d)
         gaussian = cls(np.zeros(d), np.eye(d))
         for _ in range(_MAX_ITER if np.isnan(X).any() else 1):
             filled, spread = X, np.zeros((d, d))
@@ -44,7 +45,7 @@ class ColumnGaussian:
                 filled, spread = gaussian._completed(X)
             mean = filled.mean(axis=0)
             centred = filled - mean
-            covariance = (centred.T @ centred + spread + prior) / (n + d)
+            covariance = (centred.T @ centred + spread + prior) / (n + n_imagined)
             change = np.max(np.abs(covariance - gaussian.covariance))
             gaussian = cls(mean, covariance)
             if change < _TOL:
@@ -67,6 +68,17 @@ class ColumnGaussian:
         mean = np.where(missing, self.mean + np.einsum("njk,nk->nj", weights, deviation), X)
         both = missing[:, :, None] & missing[:, None, :]
         return mean, (self.covariance - weights @ self.covariance) * both
+
+    def incomplete(self, X: Array) -> tuple[Array, Array, Array]:
+        """Indices (u,) of the rows with missing entries, their means and covariances."""
+        d = X.shape[1]
+        tiles = _incomplete_tiles(X)
+        parts = [self.conditional(X[rows]) for rows in tiles]
+        return (
+            np.concatenate([np.empty(0, dtype=int), *tiles]),
+            np.concatenate([np.empty((0, d)), *(mean for mean, _ in parts)]),
+            np.concatenate([np.empty((0, d, d)), *(covariance for _, covariance in parts)]),
+        )
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means and variances, each (n, d), of rows given their entries that are seen."""

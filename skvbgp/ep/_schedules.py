@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.ep._factored import FactoredPosterior
-from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._sites import Fixpoint, Posterior, Sites, matched_sites
 
 #: Factor of the step where the sites oscillate.
 _BACK_OFF = 0.7
+
+
+class Prior(Protocol):
+    """f = A v + e with v ~ N(0, I), like `SparsePrior`."""
+
+    A: Array  # (n, m)
+    noise: Array  # (n,) variances of e
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Schedule:
     max_iter: int
     damping: float
 
-    def run(self, t: Array, prior: SparsePrior, sites: Sites, tol: float) -> Fixpoint:
+    def run(self, t: Array, prior: Prior, sites: Sites, tol: float) -> Fixpoint:
         """Update the sites until matching moves none of them by more than ``tol``.
 
         The measure is `Sites.distance`, which knows no scale of f.
@@ -55,12 +62,12 @@ class Schedule:
         return Fixpoint(posterior, moments, n_iter, distance < tol)
 
 
-def _parallel(t: Array, prior: SparsePrior, sites: Sites, matched: Sites, step: float) -> Sites:
+def _parallel(t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:
     """All sites at once, from the same posterior."""
     return sites.towards(matched, step)
 
 
-def _sequential(t: Array, prior: SparsePrior, sites: Sites, matched: Sites, step: float) -> Sites:
+def _sequential(t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:
     """One site after the other, each from the posterior with those before it."""
     q = FactoredPosterior(prior.A, prior.noise, sites.without_noise(prior.noise))
     none = np.zeros(1)
@@ -74,7 +81,7 @@ def _sequential(t: Array, prior: SparsePrior, sites: Sites, matched: Sites, step
     return q.sites.with_noise(prior.noise)
 
 
-_SCHEDULES: dict[str, Callable[[Array, SparsePrior, Sites, Sites, float], Sites]] = {
+_SCHEDULES: dict[str, Callable[[Array, Prior, Sites, Sites, float], Sites]] = {
     "parallel": _parallel,
     "sequential": _sequential,
 }

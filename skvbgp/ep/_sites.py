@@ -130,16 +130,22 @@ def matched_sites(
     return Sites(tau, nu), moments
 
 
-def log_evidence(posterior: Posterior, moments: ProbitMoments) -> float:
-    r"""EP's approximation of log p(t), without the trace correction.
+def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: ProbitMoments) -> Array:
+    """Logarithms of the factors (n,) that give the sites the tilted distributions' mass.
 
-    Written in differences of log normalisers, so that nothing diverges where tau_i or
-    a cavity variance tends to 0, see :eq:`ep-evidence`.
+    Of sites exp(nu f - tau f^2 / 2), from the cavities' moments (n,); nothing diverges where
+    tau or a cavity variance tends to 0.
     """
-    (c, v), tau, nu = posterior.cavity, posterior.sites.tau, posterior.sites.nu
-    d = 1.0 + tau * v
-    local = moments.log_z + 0.5 * np.log(d) + (c * (tau * c - 2.0 * nu) - nu**2 * v) / (2.0 * d)
-    return posterior.log_normaliser + float(np.sum(local))
+    tau, nu = sites.tau, sites.nu
+    d = 1.0 + tau * variance
+    quadratic = mean * (tau * mean - 2.0 * nu) - nu**2 * variance
+    return np.asarray(moments.log_z + 0.5 * np.log(d) + quadratic / (2.0 * d))
+
+
+def log_evidence(posterior: Posterior, moments: ProbitMoments) -> float:
+    r"""EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
+    scales = log_site_scales(*posterior.cavity, posterior.sites, moments)
+    return posterior.log_normaliser + float(np.sum(scales))
 
 
 @dataclass(frozen=True)

@@ -153,21 +153,24 @@ class Psi2:
         self._keeps = len(mu) * len(self._a) <= n_kept
 
     def weighted_sum(self, w: Array) -> Array:
-        """Return sum_i w_i Psi2_i, (m, m), for weights (n,)."""
-        parts = self._map(lambda rows, T: w[rows] @ T)
-        matrix = np.zeros((len(self._Z), len(self._Z)))
-        matrix[self._a, self._b] = matrix[self._b, self._a] = self._second_moment * sum(parts)
-        return matrix
+        """Return sum_i w_i Psi2_i, (m, m), for weights (n,); (p, m, m) for weights (n, p)."""
+        sums = self._second_moment * sum(self._map(lambda rows, T: w[rows].T @ T))  # (..., M)
+        matrices = np.zeros((*w.shape[1:], len(self._Z), len(self._Z)))
+        matrices[..., self._a, self._b] = matrices[..., self._b, self._a] = sums
+        return matrices
 
     def quadratic_forms(self, V: Array) -> Array:
-        """Return tr(Psi2_i V), (n,), for a symmetric V (m, m)."""
+        """Return tr(Psi2_i V), (n,), for a symmetric V (m, m); (n, p) for a stack (p, m, m)."""
         v = self._pair_weights(V)
-        return np.concatenate(self._map(lambda rows, T: T @ v))
+        return np.concatenate(self._map(lambda rows, T: T @ v.T))
 
     def vjp(self, w: Array, V: Array) -> ExpectationGradients:
-        """Gradients of sum_i w_i tr(Psi2_i V), for weights (n,) and a symmetric V (m, m)."""
-        v = self._pair_weights(V)
-        parts = self._map(lambda rows, T: self._tile_vjp(rows, T * v * w[rows, None]))
+        """Gradients of sum_i w_i tr(Psi2_i V), for weights (n,) and a symmetric V (m, m).
+
+        For weights (n, p) and a stack (p, m, m), those of the sum over both.
+        """
+        w, v = w.reshape(len(w), -1), np.atleast_2d(self._pair_weights(V))  # (n, p), (p, M)
+        parts = self._map(lambda rows, T: self._tile_vjp(rows, T * (w[rows] @ v)))
         d_mu, d_s, d_middle, q = zip(*parts, strict=True)
         total, half = sum(q)[:, None], 0.5 * sum(d_middle)  # (M, 1), (M, d)
         d_Z = np.zeros_like(self._Z)
@@ -181,8 +184,8 @@ class Psi2:
         )
 
     def _pair_weights(self, V: Array) -> Array:
-        """Weights (M,) of the pairs in a trace with V."""
-        return self._second_moment * self._multiplicity * V[self._a, self._b]
+        """Weights (M,) of the pairs in a trace with V, or (p, M) for a stack."""
+        return self._second_moment * self._multiplicity * V[..., self._a, self._b]
 
     def _map(self, function: Callable[[slice, Array], Any]) -> list[Any]:
         """``function(rows, exponentials)`` of every tile."""

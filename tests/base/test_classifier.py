@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvbgp.base import VariationalClassifier, fit_method
+from skvbgp.base import VariationalClassifier, class_probabilities, fit_method
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Imputing(Ridge):
         return self._partial_fit(X, y, classes=classes, fill=fill)
 
     def predict_proba(self, X, fill=None):
-        return self._probabilities(self._decisions(X, fill=fill))
+        return class_probabilities(self._decisions(X, fill=fill))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_more_classes_are_one_versus_the_rest(data):
 
 
 def test_probabilities_far_from_every_class():
-    far = VariationalClassifier._probabilities(np.array([[-60.0, -50.0, -70.0]]))
+    far = class_probabilities(np.array([[-60.0, -50.0, -70.0]]))
     assert_allclose(far, [[0.0, 1.0, 0.0]], atol=1e-200)
 
 

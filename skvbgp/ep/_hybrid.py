@@ -1,0 +1,492 @@
+"""The latent-variable model as an estimator."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import parallel_map
+from skvbgp.base import (
+    Interval,
+    Labels,
+    VariationalEstimator,
+    class_codes,
+    class_probabilities,
+    declared_classes,
+    fit_method,
+)
+from skvbgp.ep._hybrid_columns import ColumnModel, binary_mask
+from skvbgp.ep._hybrid_objective import ColumnSites, HybridData, HybridParameters
+from skvbgp.ep._hybrid_training import HybridModel, maximise, solve_finally, starting_parameters
+from skvbgp.ep._inputs import Inputs
+
+#: Rows of one task of a prediction.
+_TASK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class HybridState:
+    """The model, and the rows it knows.
+
+    Attributes
+    ----------
+    model : HybridModel
+    X : ndarray of shape (n, d)
+    y : Labels or None
+    bounds : tuple of float
+        Objective after each iteration.
+    lower_bound : float
+    relevance : ndarray of shape (n_components,)
+    """
+
+    model: HybridModel
+    X: Array
+    y: Labels | None
+    bounds: tuple[float, ...]
+    lower_bound: float
+    relevance: Array
+
+
+class HybridGPLVM(
+    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, VariationalEstimator
+):
+    r"""Latent-variable model of continuous and binary columns and class labels.
+
+    All columns of X and the labels are Gaussian processes of a few latent variables x_i that
+    each row has, q(x_i) = N(mu_i, diag(S_i)): continuous columns with Gaussian noise, binary
+    columns and the labels (one versus the rest) with a probit likelihood and sites of
+    expectation propagation. Kernel, inducing inputs, noise and the map from a row's entries to
+    its latents maximise a joint lower bound [Andrade2014]_. Entries of X may be missing (NaN),
+    in training and later.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of latent variables.
+
+    n_inducing : int, default=20
+        Number of inducing inputs, at most that of distinct rows. Cost grows with its square;
+        more latent variables may want more.
+
+    binary_columns : array-like, default=None
+        Columns of X with a probit likelihood: their indices, their names or a mask. Each has at
+        most two values. None treats every column as continuous.
+
+    prior_weight : float, default=0.005
+        Weight of the generative part, the model of X, against the discriminative part, the
+        model of the labels given the latents. 1 is the joint model; less makes the latents
+        tell more about the labels and less about X. Without labels it has no effect.
+
+    max_iter : int, default=300
+        Largest number of L-BFGS iterations.
+
+    tol : float, default=1e-5
+        Stop when the bound rises by less than this share of itself per iteration.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines k-means, and the start of more latent variables than X has columns.
+
+    n_jobs : int, default=None
+        Workers for many rows in `transform`, `predict_proba` and `impute`. It changes no
+        result.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted; only after a fit with labels.
+
+    lower_bound_ : float
+        The joint bound of the training data, its generative part times `prior_weight`: an
+        approximation where there are labels or binary columns.
+
+    objective_values_ : ndarray of shape (n_iter_,)
+        Bound with the log prior of the recognition map after each iteration. It may fall where
+        sites have been brought up to date.
+
+    length_scale_ : ndarray of shape (n_components,)
+        Length scales of the kernel over the latent space.
+
+    relevance_ : ndarray of shape (n_components,)
+        Variance of each latent variable over the training rows, in squared length scales: near 0
+        where automatic relevance determination has switched it off.
+
+    projection_ : ndarray of shape (n_features, n_components)
+        Change of the latent means with the entries of a row, in units of the columns' spread.
+
+    inducing_inputs_ : ndarray of shape (n_inducing, n_components)
+        Inducing inputs in the latent space.
+
+    noise_variance_ : ndarray of shape (n_features,)
+        Variance of the noise of each continuous column, in squared units of X; NaN for binary
+        ones.
+
+    n_iter_ : int
+        Number of L-BFGS iterations.
+
+    n_features_in_ : int
+        Number of columns of X.
+
+    References
+    ----------
+    .. [Andrade2014] R. Andrade-Pacheco, J. Hensman, M. Zwiessele and N. D. Lawrence, "Hybrid
+       discriminative-generative approach with Gaussian processes", AISTATS 2014, supplement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_iris
+    >>> from skvbgp import HybridGPLVM
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X[::3, 2] = np.nan  # missing entries
+    >>> model = HybridGPLVM(random_state=0).fit(X, y)
+    >>> model.transform(X).shape
+    (150, 2)
+    >>> model.predict_proba(X[:2]).round(1)
+    array([[1., 0., 0.],
+           [1., 0., 0.]])
+    >>> model.impute(X[:1]).round(1)
+    array([[5.1, 3.5, 1.5, 0.2]])
+    """
+
+    _parameter_constraints: dict[str, list[Any] | str] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "binary_columns": ["array-like", None],
+        "prior_weight": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        n_inducing=20,
+        binary_columns=None,
+        prior_weight=0.005,
+        max_iter=300,
+        tol=1e-5,
+        random_state=None,
+        n_jobs=None,
+    ):
+        self.n_components = n_components
+        self.n_inducing = n_inducing
+        self.binary_columns = binary_columns
+        self.prior_weight = prior_weight
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = False
+        return tags
+
+    @fit_method
+    def fit(self, X, y=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            At least two rows; NaN is a missing entry. Every column has an entry.
+        y : array-like of shape (n_samples,), default=None
+            Class labels, of at least two classes. None models X alone.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._fit(X, y)
+
+    @fit_method
+    def partial_fit(self, X, y=None, classes=None):
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`. Each later one brings the columns' functions up to date
+        with all rows; hyperparameters, inducing inputs and the map to the latents stay. A call
+        that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New rows; a single one is enough after the first call.
+        y : array-like of shape (n_samples,), default=None
+            Class labels, maybe of a single class. None if the first call had none.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call if there are labels.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+        """
+        return self._partial_fit(X, y, classes=classes)
+
+    def transform(self, X, return_std=False):
+        """Infer the latent variables of rows, whose labels are taken to be unknown.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; NaN is a missing entry.
+        return_std : bool, default=False
+            Whether to return the standard deviations.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples, n_components)
+            Means of the latent variables.
+        std : ndarray of shape (n_samples, n_components)
+            Their standard deviations, only if `return_std` is True.
+        """
+        latents = self._latents(X)
+        return (latents.mean, np.sqrt(latents.variance)) if return_std else latents.mean
+
+    def inverse_transform(self, X, return_std=False):
+        """Predict the entries of rows from their latent variables.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Latent variables, without uncertainty.
+        return_std : bool, default=False
+            Whether to return the standard deviations.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples, n_features)
+            Expected entries; that of a binary column lies between its two values.
+        std : ndarray of shape (n_samples, n_features)
+            Standard deviations of an entry, noise included, only if `return_std` is True.
+        """
+        check_is_fitted(self)
+        X = check_array(X, dtype=np.float64, input_name="X")
+        n_latents = self._n_features_out
+        if X.shape[1] != n_latents:
+            raise ValueError(f"X has {X.shape[1]} columns, but there are {n_latents} latents.")
+        mean, std = self._in_tasks(_entries, Inputs(X, np.zeros_like(X)))
+        return (mean, std) if return_std else mean
+
+    def impute(self, X, return_std=False):
+        """Fill in missing entries with their expected values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; NaN is a missing entry.
+        return_std : bool, default=False
+            Whether to return the standard deviations.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The rows; a missing entry of a binary column lies between its two values.
+        std : ndarray of shape (n_samples, n_features)
+            Standard deviations of the missing entries, noise included, and 0 of the others;
+            only if `return_std` is True.
+        """
+        X = self._rows(X)
+        missing = np.isnan(X)
+        mean, std = self._in_tasks(_entries, self._state.model.latents(X))
+        filled = np.where(missing, mean, X)
+        return (filled, np.where(missing, std, 0.0)) if return_std else filled
+
+    def predict_proba(self, X):
+        """Predict the probability of each class, averaged over the uncertain latents.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; NaN is a missing entry.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Those of more than two classes are one-versus-rest
+            probabilities, normalised to a sum of one.
+        """
+        return class_probabilities(self._decisions(X))
+
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; NaN is a missing entry.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Class labels.
+        """
+        decisions = self._decisions(X)
+        return self._state.y.classes[class_codes(decisions)]
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of latent variables."""
+        return len(self.length_scale_)
+
+    # -- prediction ------------------------------------------------------------------------------
+
+    def _rows(self, X) -> Array:
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
+        )
+        self._state.model.columns.check(X)
+        return X
+
+    def _latents(self, X) -> Inputs:
+        return self._state.model.latents(self._rows(X))
+
+    def _decisions(self, X) -> Array:
+        check_is_fitted(self)
+        if self._state.y is None:
+            raise NotFittedError(
+                "This HybridGPLVM has been fitted without labels: it cannot predict classes."
+            )
+        return self._in_tasks(_decisions, self._latents(X))[0]
+
+    def _in_tasks(self, function, latents: Inputs) -> list[Array]:
+        """``function(model, latents)``, a tuple of arrays, over tasks of some rows."""
+        starts = range(0, len(latents), _TASK_ROWS)
+        parts = parallel_map(
+            function,
+            [(latents.rows(slice(start, start + _TASK_ROWS)),) for start in starts],
+            n_jobs=self.n_jobs,
+            shared=(self._state.model,),
+        )
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+    # -- hooks of the template -------------------------------------------------------------------
+
+    def _validate(self, X, y, *, reset: bool, **metadata):
+        """Rows and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
+        state = None if reset else self._state
+        options = {
+            "dtype": np.float64,
+            "order": "C",
+            "ensure_all_finite": "allow-nan",
+            "ensure_min_samples": 2 if reset else 1,
+        }
+        if y is None:
+            if state is not None and state.y is not None:
+                raise ValueError("The first call of partial_fit had labels, this one has none.")
+            return validate_data(self, X, reset=reset, **options), None
+        if state is not None and state.y is None:
+            raise ValueError("The first call of partial_fit had no labels, this one has.")
+        X, y = validate_data(self, X, y, reset=reset, **options)
+        classes = None
+        if "classes" in metadata:
+            known = None if state is None else state.y.classes
+            classes = declared_classes(metadata["classes"], known)
+        return X, Labels.of(y, classes)
+
+    def _data(self, columns: ColumnModel, X: Array, y: Labels | None) -> HybridData:
+        Y, seen = columns.continuous(X)
+        t, prior_weight = columns.signs(X), 1.0
+        weight = np.ones(X.shape[1])
+        if y is not None:
+            labels = np.column_stack(y.problems())
+            t, prior_weight = np.hstack([t, labels]), self.prior_weight
+            weight = np.append(prior_weight * weight, np.ones(labels.shape[1]))
+        return HybridData(columns.completed(X), Y, seen, t, weight, prior_weight)
+
+    def _start(self, X: Array, y: Labels | None):
+        names = getattr(self, "feature_names_in_", None)
+        columns = ColumnModel.of(X, binary_mask(self.binary_columns, X.shape[1], names))
+        rng = check_random_state(self.random_state)
+        data = self._data(columns, X, y)
+        return columns, data, starting_parameters(data, self.n_components, self.n_inducing, rng)
+
+    def _max_fit_passes(self, y: Labels | None) -> int:
+        return self.max_iter
+
+    def _train(self, start, X: Array, y: Labels | None, progress) -> HybridState:
+        columns, data, parameters = start
+        values: list[float] = []
+
+        def end_pass(p: HybridParameters, sites: ColumnSites, value: float) -> bool:
+            values.append(value)
+            return progress.end_pass(
+                lambda: self._reconstruction(_solved(columns, data, p, sites, X, y, tuple(values)))
+            )
+
+        parameters, sites = maximise(
+            data, parameters, max_iter=self.max_iter, tol=self.tol, end_pass=end_pass
+        )
+        return _solved(columns, data, parameters, sites, X, y, tuple(values))
+
+    def _max_update_passes(self, state: HybridState, X: Array) -> int:
+        return 1
+
+    def _update(self, state: HybridState, X: Array, y: Labels | None, progress) -> HybridState:
+        columns, p = state.model.columns, state.model.parameters
+        columns.check(X)
+        X = np.concatenate([state.X, X])
+        if y is not None:
+            y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
+        data = self._data(columns, X, y)
+        updated = _solved(columns, data, p, ColumnSites.vague(data.t), X, y, state.bounds)
+        progress.end_pass(lambda: self._reconstruction(updated))
+        return updated
+
+    def _attributes(self, state: HybridState) -> dict[str, Any]:
+        columns, p = state.model.columns, state.model.parameters
+        noise = np.full(len(columns.binary), np.nan)
+        scale = columns.coordinates.scale[~columns.binary]
+        noise[~columns.binary] = np.exp(-p.log_precision) * scale**2
+        attributes = {
+            "lower_bound_": state.lower_bound,
+            "objective_values_": np.array(state.bounds),
+            "length_scale_": np.array(p.kernel.length_scale),
+            "relevance_": state.relevance,
+            "projection_": p.recognition.projection,
+            "inducing_inputs_": p.Z,
+            "noise_variance_": noise,
+            "n_iter_": len(state.bounds),
+        }
+        return attributes if state.y is None else {"classes_": state.y.classes, **attributes}
+
+
+def _solved(
+    columns: ColumnModel,
+    data: HybridData,
+    p: HybridParameters,
+    sites: ColumnSites,
+    X: Array,
+    y: Labels | None,
+    values: tuple[float, ...],
+) -> HybridState:
+    """The state at some parameters, with converged sites."""
+    solution = solve_finally(data, p, sites)
+    if not solution.sites.converged:
+        warnings.warn("EP has not converged.", ConvergenceWarning, stacklevel=2)
+    relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
+    model = HybridModel(columns, p, solution.bound.mean, solution.bound.covariance)
+    return HybridState(model, X, y, values, solution.lower_bound, relevance)
+
+
+def _entries(model: HybridModel, latents: Inputs) -> tuple[Array, Array]:
+    return model.entries(latents)
+
+
+def _decisions(model: HybridModel, latents: Inputs) -> tuple[NDArray[np.float64]]:
+    return (model.decisions(latents),)

@@ -1,0 +1,129 @@
+r"""The collapsed bound of columns that are Gaussian processes of shared, uncertain latents.
+
+Column j is f_j = s_j g_j, where all g_j have the same squared exponential kernel of unit
+variance and the same inducing inputs Z. What the data say of f_ij is a Gaussian factor
+exp(nu_ij f_ij - tau_ij f_ij^2 / 2), of Gaussian noise as of expectation propagation: a column
+needs no more than its weights w_ij = s_j^2 tau_ij and shifts r_ij = s_j nu_ij, 0 where an entry
+is missing. See :ref:`hybrid-bound`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError, cholesky_vjp
+from skvbgp.ep._features import InducingPrior
+from skvbgp.ep._inputs import Inputs
+from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
+
+
+class LatentFeatures:
+    """Features A = Psi1 L^-T (n, m) of latents q(x_i), and their second moments.
+
+    Parameters
+    ----------
+    inducing : InducingPrior
+        Of a kernel with unit variance.
+    latents : Inputs
+    """
+
+    def __init__(self, inducing: InducingPrior, latents: Inputs) -> None:
+        self.inducing, self.latents = inducing, latents
+        arguments = (latents.mean, latents.variance, inducing.Z, 1.0, inducing.se.length_scale)
+        self._psi1 = psi1(*arguments)  # (n, m)
+        self._psi2 = Psi2(*arguments)
+        self.A = self._psi1 @ inducing.L_inv.T  # (n, m)
+
+    def second_moments(self, w: Array) -> Array:
+        """Return sum_i w_ij L^-1 Psi2_i L^-T, (p, m, m), for weights (n, p)."""
+        L_inv = self.inducing.L_inv
+        return np.asarray(L_inv @ self._psi2.weighted_sum(w) @ L_inv.T)
+
+    def quadratic_forms(self, H: Array) -> Array:
+        """Return tr(L^-1 Psi2_i L^-T H_j), (n, p), for symmetric H (p, m, m)."""
+        L_inv = self.inducing.L_inv
+        return self._psi2.quadratic_forms(L_inv.T @ H @ L_inv)
+
+    @cached_property
+    def noise(self) -> Array:
+        """What the latents' uncertainty adds to the variance of g, (n,): Lambda of (S.35)."""
+        explained = self.quadratic_forms(np.eye(self.A.shape[1]))
+        return np.maximum(explained - np.einsum("nm,nm->n", self.A, self.A), 0.0)
+
+    def vjp(self, d_A: Array, w: Array, H: Array) -> ExpectationGradients:
+        """Gradients, for a fixed L, of sum(d_A * A) + sum_j w_ij tr(L^-1 Psi2_i L^-T H_j)."""
+        q, inducing = self.latents, self.inducing
+        L_inv, length_scale = inducing.L_inv, inducing.se.length_scale
+        first = psi1_vjp(q.mean, q.variance, inducing.Z, length_scale, self._psi1, d_A @ L_inv)
+        second = self._psi2.vjp(w, L_inv.T @ H @ L_inv)
+        return ExpectationGradients(*(a + b for a, b in zip(first, second, strict=True)))
+
+
+class BoundGradients(NamedTuple):
+    """Gradients of the bound, for fixed weights and shifts."""
+
+    theta: Array  # (Q,) log length scales
+    Z: Array  # (m, Q)
+    mean: Array  # (n, Q)
+    variance: Array  # (n, Q)
+
+
+class CollapsedBound:
+    r"""log of the integral of p(v_j) exp E_q(x)[sum_i nu_ij f_ij - tau_ij f_ij^2 / 2], by column.
+
+    Parameters
+    ----------
+    features : LatentFeatures
+    w, r : ndarray of shape (n, p)
+        Weights and shifts.
+
+    Attributes
+    ----------
+    value : ndarray of shape (p,)
+    mean : ndarray of shape (p, m)
+    covariance : ndarray of shape (p, m, m)
+        Of the optimal Gaussian q(v_j) of the whitened inducing outputs.
+    """
+
+    def __init__(self, features: LatentFeatures, w: Array, r: Array) -> None:
+        self._features, self._w, self._r = features, w, r
+        self._B = features.second_moments(w)  # (p, m, m)
+        P = self._B + np.eye(self._B.shape[1])
+        try:
+            factor = np.linalg.cholesky(P)
+        except np.linalg.LinAlgError:
+            raise NotPositiveDefiniteError(
+                "The precision of the inducing outputs is not positive definite."
+            ) from None
+        self.covariance = np.linalg.inv(P)
+        c = r.T @ features.A  # (p, m)
+        self.mean = np.einsum("pab,pb->pa", self.covariance, c)
+        self._fit = np.einsum("pa,pa->p", c, self.mean)
+        self._total = w.sum(axis=0)  # sum_i w_ij E[k_ii]
+        log_det = 2.0 * np.sum(np.log(np.einsum("pmm->pm", factor)), axis=1)
+        self.value = 0.5 * (self._fit - log_det - self._total + np.einsum("pmm->p", self._B))
+
+    @cached_property
+    def _H(self) -> Array:
+        """Derivative of a column's value in its B, (p, m, m)."""
+        moment = self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
+        return 0.5 * (np.eye(moment.shape[1]) - moment)
+
+    @property
+    def d_log_scale(self) -> tuple[Array, Array]:
+        """Derivatives (p,) in the logarithm of a factor of w, and of one of r."""
+        return np.einsum("pab,pab->p", self._B, self._H) - 0.5 * self._total, self._fit
+
+    def vjp(self, weight: Array) -> BoundGradients:
+        """Gradients of ``weight @ value``."""
+        features, inducing = self._features, self._features.inducing
+        H = weight[:, None, None] * self._H
+        d_A = (self._r * weight) @ self.mean  # (n, m)
+        part = features.vjp(d_A, self._w, H)
+        LtdL = -(d_A.T @ features.A) - 2.0 * np.einsum("pab,pbc->ac", H, self._B)
+        d_K_uu = cholesky_vjp(LtdL, inducing.L_inv)
+        theta, d_Z, _ = inducing.kernel.vjp(inducing.Z, None, inducing.K_uu, d_K_uu)
+        return BoundGradients(theta + part.log_length_scale, d_Z + part.Z, part.mu, part.s)

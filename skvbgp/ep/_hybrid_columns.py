@@ -1,0 +1,148 @@
+"""The columns of X as the latent-variable model sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp.ep._missing import ColumnGaussian
+
+#: Imagined rows in the covariance of the joint Gaussian.
+_N_IMAGINED = 1
+
+
+@dataclass(frozen=True)
+class CompletedRows:
+    """Entries y_ij of rows as Gaussians given the entries that are seen.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n, d)
+    incomplete : ndarray of shape (u,)
+        Indices of the rows with missing entries.
+    covariance : ndarray of shape (u, d, d)
+        Of those rows; the others have none.
+    """
+
+    mean: Array
+    incomplete: NDArray[np.intp]
+    covariance: Array
+
+
+@dataclass(frozen=True)
+class ColumnModel:
+    """Units of the columns, and their joint Gaussian in these units.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+        Location and spread of every column.
+    gaussian : ColumnGaussian
+        Of the columns in these coordinates.
+    binary : ndarray of shape (d,)
+        Which columns have a probit likelihood.
+    low, high : ndarray of shape (d,)
+        The two values of each binary column, which may be equal.
+    """
+
+    coordinates: Coordinates
+    gaussian: ColumnGaussian
+    binary: NDArray[np.bool_]
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, X: Array, binary: NDArray[np.bool_]) -> ColumnModel:
+        """Learn from rows (n, d) with missing entries."""
+        empty = np.flatnonzero(np.isnan(X).all(axis=0))
+        if len(empty):
+            raise ValueError(f"Columns {empty.tolist()} of X have no entry: leave them out.")
+        scales = [RunningScale.of(x[~np.isnan(x), None]) for x in X.T]
+        coordinates = Coordinates(
+            np.concatenate([scale.mean for scale in scales]),
+            np.concatenate([scale.unit for scale in scales]),
+        )
+        check_unit(coordinates.scale, "X")
+        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+        gaussian = ColumnGaussian.fit(coordinates.scaled(X), _N_IMAGINED)
+        model = cls(coordinates, gaussian, binary, low, high)
+        model.check(X)
+        return model
+
+    def check(self, X: Array) -> None:
+        """Refuse a third value in a binary column."""
+        other = self.binary & np.any(~np.isnan(X) & (X != self.low) & (X != self.high), axis=0)
+        if other.any():
+            j = int(np.flatnonzero(other)[0])
+            raise ValueError(
+                f"Column {j} of X is binary with the values {self.low[j]:g} and "
+                f"{self.high[j]:g}, but has others."
+            )
+
+    def completed(self, X: Array) -> CompletedRows:
+        """Rows given the entries that are seen."""
+        Y = self.coordinates.scaled(X)
+        rows, mean, covariance = self.gaussian.incomplete(Y)
+        Y[rows] = mean
+        return CompletedRows(Y, rows, covariance)
+
+    def continuous(self, X: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Scaled entries of the continuous columns, 0 where missing, and which are seen."""
+        seen = ~np.isnan(X[:, ~self.binary])
+        Y = self.coordinates.scaled(X)[:, ~self.binary]
+        return np.where(seen, Y, 0.0), seen
+
+    def signs(self, X: Array) -> Array:
+        """Entries of the binary columns as -1 and 1, 0 where missing."""
+        X = X[:, self.binary]
+        sign = np.where(X == self.high[self.binary], 1.0, -1.0)
+        return np.where(np.isnan(X), 0.0, sign)
+
+    def original(self, mean: Array, variance: Array, probability: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation (n, d) of entries in the units of X.
+
+        From those of the continuous columns and the probabilities of the high values.
+        """
+        values, std = np.empty((2, len(mean), len(self.binary)))
+        scale, continuous = self.coordinates.scale, ~self.binary
+        values[:, continuous] = mean * scale[continuous] + self.coordinates.offset[continuous]
+        std[:, continuous] = np.sqrt(variance) * scale[continuous]
+        low, gap = self.low[self.binary], (self.high - self.low)[self.binary]
+        values[:, self.binary] = low + gap * probability
+        std[:, self.binary] = gap * np.sqrt(probability * (1.0 - probability))
+        return values, std
+
+
+def binary_mask(columns: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.bool_]:
+    """Which columns are meant by indices, names or a mask; None means no column."""
+    mask = np.zeros(n_features, dtype=bool)
+    if columns is None:
+        return mask
+    columns = np.asarray(columns)
+    if columns.ndim != 1:
+        raise ValueError("binary_columns must be a list of columns, or a mask.")
+    if columns.dtype == bool:
+        if len(columns) != n_features:
+            raise ValueError(
+                f"binary_columns is a mask of {len(columns)} columns, but X has {n_features}."
+            )
+        return columns.copy()
+    if columns.dtype.kind in "UO" and len(columns):
+        known = list(names) if names is not None else []
+        unknown = [name for name in columns.tolist() if name not in known]
+        if unknown:
+            raise ValueError(f"binary_columns names {unknown}, which X does not have.")
+        columns = np.array([known.index(name) for name in columns.tolist()])
+    elif len(columns) and columns.dtype.kind not in "iu":
+        raise ValueError("binary_columns must hold indices, names or booleans.")
+    columns = columns.astype(int)
+    if np.any((columns < -n_features) | (columns >= n_features)):
+        raise ValueError(f"binary_columns has an index beyond the {n_features} columns of X.")
+    mask[columns] = True
+    return mask

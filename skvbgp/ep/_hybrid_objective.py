@@ -1,0 +1,248 @@
+r"""The joint bound as a function of everything continuous, for fixed sites.
+
+The objective is the weighted bound and a prior of the recognition map,
+
+    sum_labels F_k + prior_weight (sum_columns F_j - KL(q(X) || p(X))) + log p(C / l),
+
+the corrected (S.35) for a weight of 1; see :ref:`hybrid-objective`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.gaussian import kl_diagonal
+from skvbgp._core.linalg import Array
+from skvbgp.ep._features import InducingPrior
+from skvbgp.ep._hybrid_bound import CollapsedBound, LatentFeatures
+from skvbgp.ep._hybrid_columns import CompletedRows
+from skvbgp.ep._hybrid_recognition import Recognition
+from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._schedules import Schedule
+from skvbgp.ep._sites import Sites, log_site_scales
+from skvbgp.kernels import RBF
+
+#: Variance by which the inducing outputs differ from the process of unit variance: the gradient
+#: in Z loses its digits where Z are much closer to each other than a length scale.
+_NUGGET = 1e-4
+#: Ranges of length scales, residual variances, precisions of the noise and amplitudes.
+_LENGTH_SCALE_RANGE = (1e-2, 1e3)
+_RESIDUAL_RANGE = (1e-4, 1e1)
+_PRECISION_RANGE = (1e-1, 1e2)
+_AMPLITUDE_RANGE = (1e-2, 5.0)
+
+
+@dataclass(frozen=True)
+class HybridData:
+    """Training data, d_c continuous and d_b discrete columns (labels last).
+
+    Attributes
+    ----------
+    rows : CompletedRows
+        What the recognition map sees.
+    Y : ndarray of shape (n, d_c)
+        Scaled continuous entries, 0 where missing.
+    seen : ndarray of shape (n, d_c)
+    t : ndarray of shape (n, d_b)
+        -1 and 1, 0 where missing.
+    weight : ndarray of shape (d_c + d_b,)
+        Weight of each column in the objective.
+    prior_weight : float
+        Weight of the KL.
+    """
+
+    rows: CompletedRows
+    Y: Array
+    seen: Array
+    t: Array
+    weight: Array
+    prior_weight: float
+
+    @property
+    def n_continuous(self) -> int:
+        return self.Y.shape[1]
+
+
+@dataclass(frozen=True)
+class HybridParameters:
+    """What the objective is maximised over."""
+
+    kernel: RBF
+    Z: Array  # (m, Q)
+    recognition: Recognition
+    log_precision: Array  # (d_c,) of the noise of scaled columns
+    log_amplitude: Array  # (d_c + d_b,) log s_j
+
+    def features(self, latents: Inputs) -> LatentFeatures:
+        return LatentFeatures(InducingPrior(self.kernel, self.Z, _NUGGET), latents)
+
+
+class _ScaledPrior(NamedTuple):
+    """Prior of one column's f at the rows where it is seen."""
+
+    A: Array
+    noise: Array
+
+
+@dataclass(frozen=True)
+class ColumnSites:
+    """EP sites of f for all discrete columns; 0 where an entry is missing."""
+
+    tau: Array  # (n, d_b)
+    nu: Array  # (n, d_b)
+    log_scale: Array  # (d_b,) sum of the logarithms of the sites' factors
+    projected: tuple[Sites, ...]  # of g, over the rows seen: where EP goes on
+    converged: bool
+
+    @classmethod
+    def vague(cls, t: Array) -> ColumnSites:
+        """Sites that carry no information."""
+        zero = np.zeros(t.shape)
+        projected = tuple(Sites.vague(int(np.sum(column != 0.0))) for column in t.T)
+        return cls(zero, zero, np.zeros(t.shape[1]), projected, True)
+
+    def refreshed(
+        self, t: Array, features: LatentFeatures, amplitude: Array, schedule: Schedule, tol: float
+    ) -> ColumnSites:
+        """Converged sites, from the ones at hand, for amplitudes (d_b,)."""
+        tau, nu, log_scale = np.zeros(t.shape), np.zeros(t.shape), np.zeros(t.shape[1])
+        projected, converged = [], True
+        for j, s in enumerate(amplitude):
+            seen = t[:, j] != 0.0
+            prior = _ScaledPrior(s * features.A[seen], s**2 * features.noise[seen])
+            fixpoint = schedule.run(t[seen, j], prior, self.projected[j], tol)
+            mean, variance = fixpoint.posterior.cavity
+            sites = fixpoint.posterior.sites.without_noise(prior.noise)
+            scales = log_site_scales(mean, variance + prior.noise, sites, fixpoint.moments)
+            tau[seen, j], nu[seen, j], log_scale[j] = sites.tau, sites.nu, scales.sum()
+            projected.append(fixpoint.posterior.sites)
+            converged &= fixpoint.converged
+        return ColumnSites(tau, nu, log_scale, tuple(projected), converged)
+
+
+class HybridSolution:
+    """The bound at some parameters and sites."""
+
+    def __init__(
+        self,
+        data: HybridData,
+        p: HybridParameters,
+        sites: ColumnSites,
+        features: LatentFeatures | None = None,
+    ) -> None:
+        self._data, self._p, self.sites = data, p, sites
+        self.latents = p.recognition.latents(data.rows)
+        self.features = p.features(self.latents) if features is None else features
+        precision, amplitude = np.exp(p.log_precision), np.exp(p.log_amplitude)
+        w = np.hstack([data.seen * precision, sites.tau]) * amplitude**2
+        r = np.hstack([data.Y * precision, sites.nu]) * amplitude
+        self.bound = CollapsedBound(self.features, w, r)
+
+    @cached_property
+    def _noise(self) -> tuple[Array, Array]:
+        """Log normaliser of the continuous columns' noise and its derivative in log precision."""
+        data, p = self._data, self._p
+        n_seen, squares = data.seen.sum(axis=0), np.sum(data.Y**2, axis=0)
+        quadratic = 0.5 * np.exp(p.log_precision) * squares
+        value = 0.5 * n_seen * (p.log_precision - np.log(2.0 * np.pi)) - quadratic
+        return value, 0.5 * n_seen - quadratic
+
+    def _kl(self) -> tuple[float, Array, Array]:
+        """KL(q(X) || p(X)) and its gradients (n, Q)."""
+        q = self.latents
+        mean, variance = q.mean.ravel(), q.variance.ravel()
+        prior = np.zeros_like(mean), np.ones_like(mean)
+        kl, d_mean, d_variance = kl_diagonal(mean, variance, *prior)
+        return kl, d_mean.reshape(q.mean.shape), d_variance.reshape(q.mean.shape)
+
+    @property
+    def lower_bound(self) -> float:
+        """The weighted bound."""
+        data = self._data
+        columns = self.bound.value + np.concatenate([self._noise[0], self.sites.log_scale])
+        return float(data.weight @ columns) - data.prior_weight * self._kl()[0]
+
+    @property
+    def objective(self) -> float:
+        """The weighted bound with the prior of the recognition map."""
+        p = self._p
+        return self.lower_bound + p.recognition.log_prior(np.asarray(p.kernel.length_scale))[0]
+
+    def gradient(self) -> list[Array]:
+        """Of the objective, in the order of `HybridObjective`."""
+        data, p = self._data, self._p
+        g, (_, kl_mean, kl_variance) = self.bound.vjp(data.weight), self._kl()
+        d = p.recognition.vjp(
+            data.rows,
+            g.mean - data.prior_weight * kl_mean,
+            g.variance - data.prior_weight * kl_variance,
+        )
+        _, prior_C, prior_l = p.recognition.log_prior(np.asarray(p.kernel.length_scale))
+        d_w, d_r = self.bound.d_log_scale
+        k = data.n_continuous
+        return [
+            g.theta + prior_l,
+            g.Z.ravel(),
+            (d.projection + prior_C).ravel(),
+            d.offset,
+            p.recognition.residual * d.residual,
+            data.weight[:k] * (self._noise[1] + d_w[:k] + d_r[:k]),
+            data.weight * (2.0 * d_w + d_r),
+        ]
+
+
+class HybridObjective:
+    """x -> (value, gradient) for L-BFGS, at fixed sites.
+
+    x holds the log length scales, Z, the projection, the offset, the log residual variances,
+    the log precisions and the log amplitudes.
+    """
+
+    def __init__(self, data: HybridData, start: HybridParameters, sites: ColumnSites) -> None:
+        self._data, self._start, self._sites = data, start, sites
+        m, Q = start.Z.shape
+        d = len(start.recognition.projection)
+        sizes = [Q, m * Q, d * Q, Q, Q, len(start.log_precision), len(start.log_amplitude)]
+        free = (0.0, np.inf)
+        ranges = [_LENGTH_SCALE_RANGE, free, free, free, _RESIDUAL_RANGE]
+        ranges += [_PRECISION_RANGE, _AMPLITUDE_RANGE]
+        self._cuts = np.cumsum(sizes)[:-1]
+        with np.errstate(divide="ignore"):
+            self.bounds = np.concatenate(
+                [np.tile(np.log(r), (size, 1)) for r, size in zip(ranges, sizes, strict=True)]
+            )  # (len(x), 2)
+
+    @property
+    def x(self) -> Array:
+        """The start as a flat vector."""
+        p = self._start
+        return np.concatenate(
+            [
+                p.kernel.theta,
+                p.Z.ravel(),
+                p.recognition.projection.ravel(),
+                p.recognition.offset,
+                np.log(p.recognition.residual),
+                p.log_precision,
+                p.log_amplitude,
+            ]
+        )
+
+    def parameters(self, x: Array) -> HybridParameters:
+        p = self._start
+        theta, Z, C, c, log_s, log_precision, log_amplitude = np.split(x, self._cuts)
+        return HybridParameters(
+            p.kernel.with_theta(theta),
+            Z.reshape(p.Z.shape),
+            Recognition(C.reshape(p.recognition.projection.shape), c, np.exp(log_s)),
+            log_precision,
+            log_amplitude,
+        )
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        solution = HybridSolution(self._data, self.parameters(x), self._sites)
+        return solution.objective, np.concatenate(solution.gradient())

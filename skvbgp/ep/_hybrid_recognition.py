@@ -1,0 +1,76 @@
+r"""The map from a row's entries to its latent q(x_i), the same in training and prediction.
+
+With the completed entries y_i ~ N(m_i, V_i),
+
+    q(x_i) = N(mu_i, diag(S_i)),    mu_i = C' m_i + c,    S_i = diag(C' V_i C) + s,
+
+see :ref:`hybrid-recognition`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils.extmath import svd_flip
+
+from skvbgp._core.linalg import Array
+from skvbgp.ep._hybrid_columns import CompletedRows
+from skvbgp.ep._inputs import Inputs
+
+#: Residual variance at the start, where the means have unit variance.
+_START_RESIDUAL = 0.3
+#: Standard deviation of the latents that PCA has no component for.
+_START_SPARE = 0.1
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """Attributes: projection C (d, Q), offset c (Q,) and residual variance s (Q,)."""
+
+    projection: Array
+    offset: Array
+    residual: Array
+
+    @classmethod
+    def principal(
+        cls, rows: CompletedRows, n_components: int, rng: np.random.RandomState
+    ) -> Recognition:
+        """Principal components with unit variance."""
+        n, d = rows.mean.shape
+        location = rows.mean.mean(axis=0)
+        U, spread, Vt = np.linalg.svd(rows.mean - location, full_matrices=False)
+        U, Vt = svd_flip(U, Vt)
+        rank = min(n_components, int(np.sum(spread > 1e-9 * np.sqrt(n))))
+        C = _START_SPARE / np.sqrt(d) * rng.standard_normal((d, n_components))
+        C[:, :rank] = Vt[:rank].T * (np.sqrt(n) / spread[:rank])
+        return cls(C, -location @ C, np.full(n_components, _START_RESIDUAL))
+
+    def latents(self, rows: CompletedRows) -> Inputs:
+        """q(x_i) of some rows."""
+        C = self.projection
+        variance = np.tile(self.residual, (len(rows.mean), 1))
+        variance[rows.incomplete] += np.sum(C * (rows.covariance @ C), axis=1)
+        return Inputs(rows.mean @ C + self.offset, variance)
+
+    def vjp(self, rows: CompletedRows, d_mean: Array, d_variance: Array) -> Recognition:
+        """Gradients in projection, offset and residual, from those in the latents (n, Q)."""
+        blurred = rows.covariance @ self.projection  # (u, d, Q)
+        d_C = rows.mean.T @ d_mean
+        d_C += 2.0 * np.einsum("udq,uq->dq", blurred, d_variance[rows.incomplete])
+        return Recognition(d_C, d_mean.sum(axis=0), d_variance.sum(axis=0))
+
+    def log_prior(self, length_scale: Array) -> tuple[float, Array, Array]:
+        """log p(C / l), with gradients in C (d, Q) and log l (Q,), up to its constant.
+
+        Independent entries with variance 1 / (2 d): two independent rows of unit columns are
+        one length scale apart in each latent.
+        """
+        precision = 2.0 * len(self.projection)
+        relative = self.projection / length_scale
+        squares = np.sum(relative**2, axis=0)
+        return (
+            -0.5 * precision * float(squares.sum()),
+            -precision * relative / length_scale,
+            precision * squares,
+        )
