@@ -20,9 +20,9 @@ def seconds_to_fit(n_jobs, depth, t, y):
 
 def main():
     arguments = parser(__doc__)
-    arguments.add_argument("--rows", type=int, default=200)
-    arguments.add_argument("--depth", type=int, default=2)
-    arguments.add_argument("--repeats", type=int, default=5)
+    arguments.add_argument("--rows", type=int, default=150)
+    arguments.add_argument("--depth", type=int, default=3)
+    arguments.add_argument("--repeats", type=int, default=3)
     options = arguments.parse_args()
     t = np.linspace(0.0, 20.0, options.rows)[:, None]
     y = np.sin(2.0 * np.pi * t[:, 0]) + 0.1 * t[:, 0]
