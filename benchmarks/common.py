@@ -58,19 +58,22 @@ def smooth_data(n, d, rng):
 class Report:
     """Rows (dicts with equal keys) printed one by one, as a Markdown table or JSON lines."""
 
-    def __init__(self, as_json):
-        self._as_json = as_json
+    def __init__(self, as_json, file=None):
+        self._as_json, self._file = as_json, file
         self._has_header = False
 
     def add(self, **row):
         if self._as_json:
-            print(json.dumps(row), flush=True)
+            self._print(json.dumps(row))
             return
         if not self._has_header:
-            print("| " + " | ".join(row) + " |")
-            print("|" + "---|" * len(row))
+            self._print("| " + " | ".join(row) + " |")
+            self._print("|" + "---|" * len(row))
             self._has_header = True
-        print("| " + " | ".join(map(_cell, row.values())) + " |", flush=True)
+        self._print("| " + " | ".join(map(_cell, row.values())) + " |")
+
+    def _print(self, line):
+        print(line, file=self._file, flush=True)
 
 
 def _cell(value):

@@ -1,8 +1,9 @@
 """Train one peer model and score it at checkpoints; run by the interpreter that has the peer.
 
 Prints a JSON line per checkpoint: seconds of training (without scoring, imports and the
-compilation of the first step), steps and NLPD on the scale of y. Ends when the NLPD has
-reached --target or the time --limit.
+compilation of the first step), steps, NLPD and RMSE on the scale of y. With --target, a
+checkpoint comes about --every second, and the run ends when the NLPD has reached the target or
+the time the --limit; with --at, there is one after each of these numbers of steps.
 """
 
 import argparse
@@ -25,13 +26,17 @@ def main():
     cli.add_argument("--split", type=int, default=0)
     cli.add_argument("--n-inducing", type=int, default=500)
     cli.add_argument("--batch-size", type=int, default=1024)
-    cli.add_argument("--target", type=float, required=True)
+    cli.add_argument("--stride", type=int, default=1, help="train on every so many rows")
+    goal = cli.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--target", type=float)
+    goal.add_argument("--at", type=int, nargs="+", metavar="STEPS")
     cli.add_argument("--limit", type=float, default=300.0, help="seconds of training")
     cli.add_argument("--every", type=float, default=1.0, help="seconds between checkpoints")
     cli.add_argument("--seed", type=int, default=0)
     args = cli.parse_args()
 
     X, y, X_test, y_test = load_split(args.data, args.dataset, args.split)
+    X, y = X[:: args.stride], y[:: args.stride]
     scale = X.std(axis=0)
     scale[scale == 0.0] = 1.0
     offset, y_mean, y_std = X.mean(axis=0), y.mean(), y.std()
@@ -47,14 +52,21 @@ def main():
         step(rows)
         elapsed = perf_counter() - start
         seconds, since, steps = seconds + elapsed, since + elapsed, steps + 1
-        if since < args.every and seconds < args.limit:
+        if args.at is not None:
+            due, last = steps in args.at, steps == max(args.at)
+        else:
+            last = seconds >= args.limit
+            due = last or since >= args.every
+        if not due:
             continue
         since = 0.0
         tiles = [X_test[a : a + TILE] for a in range(0, len(X_test), TILE)]
         mean, variance = (np.concatenate(m) for m in zip(*map(moments, tiles), strict=True))
-        score = nlpd(y_test, mean * y_std + y_mean, np.sqrt(variance) * y_std)
-        print(json.dumps({"seconds": seconds, "steps": steps, "nlpd": score}), flush=True)
-        if score <= args.target or seconds >= args.limit:
+        mean, std = mean * y_std + y_mean, np.sqrt(variance) * y_std
+        score, rmse = nlpd(y_test, mean, std), float(np.sqrt(np.mean((y_test - mean) ** 2)))
+        checkpoint = {"seconds": seconds, "steps": steps, "nlpd": score, "rmse": rmse}
+        print(json.dumps(checkpoint), flush=True)
+        if last or (args.target is not None and score <= args.target):
             return
 
 

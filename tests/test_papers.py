@@ -1,0 +1,74 @@
+"""What the papers' figures compute by themselves, and that they still find what they import."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.oracles import sgpr as oracles
+
+pytest.importorskip("matplotlib")
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def figures_on_the_path(monkeypatch):
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.syspath_prepend(BENCHMARKS / "papers")
+    yield
+    for name in set(sys.modules) - before:  # their names are short: common, figures, run
+        if Path(getattr(sys.modules[name], "__file__", None) or ".").is_relative_to(BENCHMARKS):
+            del sys.modules[name]
+
+
+def test_the_command_names_every_figure():
+    names = import_module("run").FIGURES
+    assert sorted(names) == sorted(p.stem for p in (BENCHMARKS / "papers").glob("paper*.py"))
+    for name in names:
+        assert callable(import_module(name).run)
+
+
+def test_tables_and_pictures_are_saved(tmp_path):
+    figures = import_module("figures")
+    from matplotlib.figure import Figure
+
+    rows = [{"passes": n, "model": model, "RMSE": n / 4} for model in ("a", "b") for n in (1, 2)]
+    picture = Figure()
+    figures.draw_curves(picture.add_subplot(), rows, "model")
+    table = figures.pivoted(rows, "passes", "model", "RMSE")
+    figures.Result(picture, {"Title": table}).save(tmp_path, "name")
+    assert (tmp_path / "name.png").stat().st_size > 0
+    expected = (
+        "**Title**\n\n| passes | a | b |\n|---|---|---|\n| 1 | 0.25 | 0.25 |\n| 2 | 0.5 | 0.5 |\n\n"
+    )
+    assert (tmp_path / "name.md").read_text() == expected
+
+
+def test_divergence_of_gaussians():
+    rng = np.random.default_rng(0)
+    moments = []
+    for _ in range(2):
+        root = rng.normal(size=(4, 4))
+        moments += [rng.normal(size=4), root @ root.T + np.eye(4)]
+    actual = import_module("paper000_fig1").kl_gaussian(*moments)
+    assert_allclose(actual, oracles.kl_gauss(*moments))
+
+
+@pytest.mark.parametrize("name", ["VBDTC", "VBPIC"])
+def test_stochastic_against_exact_training(monkeypatch, name):
+    fig1 = import_module("paper000_fig1")
+    for constant, value in {"N_ROWS": 40, "N_BLOCKS": 2, "N_INDUCING": 4}.items():
+        monkeypatch.setattr(fig1, constant, value)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (50, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=50)
+    curve, bounds = fig1.divergences(name, X, y, seed=0, n_passes=30)
+    assert curve.shape == (31, 2)
+    assert np.all(curve >= 0.0)
+    assert np.all(curve[-1] < 0.5 * curve[0])
+    assert bounds["stochastic"] <= bounds["exact, from the end"]
