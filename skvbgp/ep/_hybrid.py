@@ -86,7 +86,7 @@ class HybridGPLVM(
         model of the labels given the latents. 1 is the joint model; less makes the latents
         tell more about the labels and less about X. Without labels it has no effect.
 
-    max_iter : int, default=300
+    max_iter : int, default=200
         Largest number of L-BFGS iterations.
 
     tol : float, default=1e-5
@@ -175,7 +175,7 @@ class HybridGPLVM(
         n_inducing=20,
         binary_columns=None,
         prior_weight=0.005,
-        max_iter=300,
+        max_iter=200,
         tol=1e-5,
         random_state=None,
         n_jobs=None,
@@ -478,7 +478,11 @@ def _solved(
     """The state at some parameters, with converged sites."""
     solution = solve_finally(data, p, sites)
     if not solution.sites.converged:
-        warnings.warn("EP has not converged.", ConvergenceWarning, stacklevel=2)
+        warnings.warn(
+            "The sites of EP have not converged: probabilities may be inaccurate.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
     model = HybridModel(columns, p, solution.bound.mean, solution.bound.covariance)
     return HybridState(model, X, y, values, solution.lower_bound, relevance)

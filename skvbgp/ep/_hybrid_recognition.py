@@ -26,7 +26,15 @@ _START_SPARE = 0.1
 
 @dataclass(frozen=True)
 class Recognition:
-    """Attributes: projection C (d, Q), offset c (Q,) and residual variance s (Q,)."""
+    """C, c and s above.
+
+    Attributes
+    ----------
+    projection : ndarray of shape (d, Q)
+    offset : ndarray of shape (Q,)
+    residual : ndarray of shape (Q,)
+        Variance that even a complete row leaves.
+    """
 
     projection: Array
     offset: Array

@@ -28,8 +28,8 @@ from skvbgp.kernels import RBF
 _ROUND = 20
 #: Convergence of EP between the rounds and at the end.
 _EP_TOL = 1e-4
-_FINAL_EP_TOL = 1e-9
-_SCHEDULE = Schedule("parallel", 100, 0.0)
+_FINAL_EP_TOL = 1e-7
+_SCHEDULE = Schedule("parallel", 500, 0.0)
 #: Precision of the noise of scaled columns at the start.
 _START_PRECISION = 2.0
 
