@@ -1,6 +1,7 @@
 """Starting inducing inputs."""
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from skvbgp._core.linalg import Array
 
@@ -18,11 +19,14 @@ def subsample(X: Array, rng: np.random.RandomState) -> Array:
 def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Array:
     """m distinct inputs that cover the rows of X (scaled), or fewer if X has fewer.
 
-    All distinct rows if there are at most m of them, otherwise centres of a short k-means.
+    All distinct rows if there are at most m of them, otherwise centres of a short k-means. It
+    runs on one thread: its sums are rounded differently by every number of them.
     """
     from sklearn.cluster import KMeans  # a tenth of a second that `import skvbgp` can do without
 
     distinct = np.unique(X, axis=0)
     if len(distinct) <= m:
         return distinct
-    return KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng).fit(X).cluster_centers_
+    kmeans = KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng)
+    with threadpool_limits(1, user_api="openmp"):
+        return kmeans.fit(X).cluster_centers_

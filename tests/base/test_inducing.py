@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.testing import assert_array_equal
+from threadpoolctl import threadpool_limits
 
 from skvbgp.base import _inducing, choose_inducing_inputs, subsample
 
@@ -33,3 +34,14 @@ def test_inducing_inputs_cover_the_rows(rng):
 
     assert distance(U) < distance(X[:20])
     assert_array_equal(choose_inducing_inputs(X, 20, np.random.RandomState(0)), U)
+
+
+def test_inducing_inputs_do_not_depend_on_the_number_of_threads(rng):
+    """Bit for bit: training amplifies what rounding does to its start."""
+    X = rng.normal(size=(5000, 4))
+    found = []
+    for n_threads in (1, 2, 3):
+        with threadpool_limits(n_threads):
+            found.append(choose_inducing_inputs(X, 50, np.random.RandomState(0)))
+    assert_array_equal(found[0], found[1])
+    assert_array_equal(found[0], found[2])
