@@ -1,9 +1,9 @@
-"""Small data and quick instances of the classifier."""
+"""Small data and quick instances of the estimators."""
 
 import numpy as np
 from scipy.special import ndtr
 
-from skvbgp import EPDTCClassifier
+from skvbgp import EPDTCClassifier, HybridGPLVM
 
 
 def make_labels(n=60, d=2, seed=0, missing=0.0):
@@ -20,4 +20,5 @@ def make_labels(n=60, d=2, seed=0, missing=0.0):
 INSTANCES = [
     EPDTCClassifier(n_inducing=10, max_iter=10, random_state=0),
     EPDTCClassifier(n_inducing=10, max_iter=10, approximation="fitc", random_state=0),
+    HybridGPLVM(n_inducing=10, max_iter=20, random_state=0),
 ]
