@@ -30,7 +30,7 @@ def run(options: Options) -> Result:
     subset = np.random.default_rng(options.seed).choice(len(y), n_mean, replace=False)
     common = dict(max_iter=passes, random_state=options.seed)
     runs = {
-        f"decoupled, {kind}": (
+        f"SVDGP, {kind}": (
             DecoupledGPRegressor(n_mean, n_cov, parametrization=kind, **common),
             slice(None),
         )
