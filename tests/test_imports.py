@@ -154,10 +154,10 @@ def test_modules_stay_small():
 
 
 def test_import_is_light():
-    """Beside sklearn.gaussian_process: few more modules, and no package it does not load."""
+    """All estimators together load few modules beside scikit-learn's, and no other package."""
 
-    def loaded(module):
-        code = f"import sys, {module}; print(*sys.modules)"
+    def loaded(statement):
+        code = f"import sys; {statement}; print(*sys.modules)"
         run = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
         )
@@ -166,9 +166,18 @@ def test_import_is_light():
     def packages(names):
         return {name.split(".")[0] for name in names}
 
-    reference, ours = loaded("sklearn.gaussian_process"), loaded("skvbgp")
+    reference = loaded("import sklearn.gaussian_process")
+    ours = loaded("from skvbgp import *")
     assert packages(ours) - packages(reference) <= {"skvbgp"} | sys.stdlib_module_names
     assert len(ours) <= 1.2 * len(reference)
+    assert "sklearn" not in loaded("import skvbgp")
+
+
+def test_packages_are_loaded_when_they_are_used():
+    assert set(dir(skvbgp)) >= {"kernels", "metrics", *FAMILIES, *skvbgp.__all__}
+    assert skvbgp.kernels.RBF(1.0).theta == 0.0
+    with pytest.raises(AttributeError, match="no attribute 'unknown'"):
+        _ = skvbgp.unknown
 
 
 def test_public_names_exist():
