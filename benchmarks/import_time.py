@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from common import Report, parser
 
-MODULES = ["sklearn.gaussian_process", "skvbgp"]
+MODULES = ["sklearn.gaussian_process", "skvbgp", "skvbgp.sgpr", "skvbgp.ep"]
 
 
 def seconds_of_import(module):
