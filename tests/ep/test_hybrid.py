@@ -1,0 +1,249 @@
+"""The latent-variable model as an estimator."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss, silhouette_score
+
+from skvbgp import HybridGPLVM
+
+
+def quick(**parameters):
+    return HybridGPLVM(**({"n_inducing": 10, "max_iter": 60, "random_state": 0} | parameters))
+
+
+@pytest.fixture(scope="module")
+def iris():
+    """With missing entries."""
+    X, y = load_iris(return_X_y=True)
+    holes = X.copy()
+    holes[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
+    return X, holes, y
+
+
+@pytest.fixture(scope="module")
+def fitted(iris):
+    _, holes, y = iris
+    return quick().fit(holes[::2], y[::2])
+
+
+def test_classes_and_entries_of_new_rows(iris, fitted):
+    X, holes, y = (a[1::2] for a in iris)
+    assert log_loss(y, fitted.predict_proba(holes)) < 0.4
+    filled, std = fitted.impute(holes, return_std=True)
+    missing = np.isnan(holes)
+    assert_array_equal(filled[~missing], X[~missing])
+    assert np.all(std[~missing] == 0.0) and np.all(std[missing] > 0.0)
+    error = (filled - X)[missing]
+    of_mean = (np.nanmean(iris[1][::2], axis=0) - X)[missing]
+    assert np.mean(error**2) < 0.5 * np.mean(of_mean**2)
+    assert 0.85 < np.mean(np.abs(error) < 1.96 * std[missing]) <= 1.0
+    assert_array_equal(fitted.impute(holes), filled)
+    assert_array_equal(np.argmax(fitted.predict_proba(holes), axis=1), fitted.predict(holes))
+
+
+def test_a_row_that_says_less_is_less_certain(iris, fitted):
+    X = iris[0][:1]
+    less = X.copy()
+    less[0, 2:] = np.nan
+    _, std = fitted.transform(X, return_std=True)
+    _, more = fitted.transform(less, return_std=True)
+    assert np.all(more >= std) and np.any(more > 1.5 * std)
+    nothing = np.full((1, 4), np.nan)
+    assert fitted.predict_proba(nothing).max() < fitted.predict_proba(X).max()
+    filled, std = fitted.impute(nothing, return_std=True)
+    assert_allclose(filled[0], np.nanmean(iris[1], axis=0), atol=0.6)
+    assert np.all(std > 0.2)
+
+
+def test_inverse_transform_of_the_latents(iris, fitted):
+    X = iris[0]
+    latents = fitted.transform(X)
+    entries, std = fitted.inverse_transform(latents, return_std=True)
+    assert entries.shape == std.shape == X.shape
+    assert np.all(std**2 >= fitted.noise_variance_ - 1e-12)
+    assert np.mean((entries - X) ** 2) < 0.3 * np.mean((X - X.mean(axis=0)) ** 2)
+    assert_array_equal(fitted.inverse_transform(latents), entries)
+    with pytest.raises(ValueError, match="3 columns, but there are 2"):
+        fitted.inverse_transform(np.zeros((1, 3)))
+
+
+def test_binary_columns(rng):
+    x = rng.standard_normal(150)
+    X = np.column_stack([x + 0.1 * rng.standard_normal(150), -x, np.where(x > 0.0, 4.0, -2.0)])
+    frame = pd.DataFrame(X, columns=["a", "b", "flag"])
+    model = quick(binary_columns=["flag"]).fit(frame)
+    assert_array_equal(np.isnan(model.noise_variance_), [False, False, True])
+    new = pd.DataFrame([[2.0, -2.0, np.nan], [-2.0, 2.0, np.nan]], columns=frame.columns)
+    filled, std = model.impute(new, return_std=True)
+    assert filled[0, 2] > 3.0 and filled[1, 2] < -1.0
+    assert np.all(filled[:, 2] <= 4.0) and np.all(filled[:, 2] >= -2.0)
+    assert np.all(std[:, 2] <= 3.0)
+    with pytest.raises(ValueError, match="is binary with the values -2 and 4"):
+        model.transform(frame.replace(4.0, 5.0))
+    by_index = quick(binary_columns=[2]).fit(X)
+    assert_allclose(by_index.impute(new.to_numpy()), filled)
+    with pytest.raises(ValueError, match="but has others"):
+        quick(binary_columns=[0]).fit(X)
+
+
+def test_a_constant_binary_column(rng):
+    X = np.column_stack([rng.standard_normal((30, 2)), np.ones(30)])
+    X[0, 2] = np.nan
+    filled, std = quick(binary_columns=[2]).fit(X).impute(X, return_std=True)
+    assert filled[0, 2] == 1.0 and std[0, 2] == 0.0
+
+
+def test_labels_pull_the_classes_apart():
+    """On 500 digits 0 to 4."""
+    X, y = load_digits(return_X_y=True)
+    rows = np.flatnonzero(y < 5)[:500]
+    X, y = X[rows], y[rows]
+    scores = [
+        silhouette_score(quick(max_iter=40).fit(X, labels).transform(X), y) for labels in (y, None)
+    ]
+    assert scores[0] > scores[1] + 0.1
+
+
+def test_relevance_switches_off_spare_latents(rng):
+    x = rng.standard_normal((120, 1))
+    X = x @ [[1.0, -0.8, 0.6, 0.9, -1.0]] + 0.1 * rng.standard_normal((120, 5))
+    model = HybridGPLVM(3, n_inducing=15, random_state=0).fit(X)
+    relevance = np.sort(model.relevance_)
+    assert relevance[1] < 0.05 * relevance[2]
+
+
+def test_prior_weight_trades_entries_against_labels(iris):
+    _, holes, y = iris
+    discriminative, generative = (
+        quick(prior_weight=weight).fit(holes, y) for weight in (0.005, 5.0)
+    )
+    loss = [log_loss(y, m.predict_proba(holes)) for m in (discriminative, generative)]
+    noise = [np.mean(m.noise_variance_) for m in (discriminative, generative)]
+    assert loss[0] < loss[1] and noise[0] > noise[1]
+
+
+def test_without_labels(iris):
+    model = quick().fit(iris[1])
+    assert not hasattr(model, "classes_")
+    for method in (model.predict, model.predict_proba):
+        with pytest.raises(NotFittedError, match="without labels"):
+            method(iris[1])
+    assert_array_equal(model.fit_transform(iris[1]), model.transform(iris[1]))
+
+
+def test_rows_are_predicted_one_by_one_as_together(iris, fitted):
+    holes = iris[1][:5]
+    for method in (fitted.transform, fitted.predict_proba, fitted.impute):
+        together = method(holes)
+        one_by_one = np.concatenate([method(holes[i : i + 1]) for i in range(5)])
+        assert_allclose(one_by_one, together, rtol=1e-9, atol=1e-12)
+
+
+def test_results_do_not_depend_on_units_of_the_columns(iris, fitted):
+    _, holes, y = iris
+    factor, shift = np.array([1e3, 1e-6, 1.0, 50.0]), np.array([0.0, 1.0, -1e3, 5.0])
+    other = quick().fit((holes * factor + shift)[::2], y[::2])
+    assert_allclose(
+        # L-BFGS makes of rounding what its tolerance leaves open
+        other.predict_proba(holes * factor + shift),
+        fitted.predict_proba(holes),
+        atol=1e-2,
+    )
+    assert_allclose(
+        (other.impute(holes * factor + shift) - shift) / factor, fitted.impute(holes), atol=1e-2
+    )
+
+
+def test_n_jobs_and_pickle_change_nothing(iris, fitted, monkeypatch):
+    monkeypatch.setattr("skvbgp.ep._hybrid._TASK_ROWS", 20)
+    expected = fitted.predict_proba(iris[1])
+    again = pickle.loads(pickle.dumps(fitted)).set_params(n_jobs=2)
+    assert_array_equal(again.predict_proba(iris[1]), expected)
+    refitted = clone(fitted).fit(iris[1][::2], iris[2][::2])
+    assert_array_equal(refitted.predict_proba(iris[1]), expected)
+
+
+def test_new_rows_in_chunks(iris):
+    _, holes, y = iris
+    chunks = quick().partial_fit(holes[::2], y[::2], classes=[0, 1, 2])
+    first = chunks.predict_proba(holes)
+    whole = clone(chunks).fit(holes[::2], y[::2])
+    assert_array_equal(whole.predict_proba(holes), first)
+    rest = np.arange(1, 150, 2)
+    chunks.partial_fit(holes[rest[:1]], y[rest[:1]]).partial_fit(holes[rest[1:]], y[rest[1:]])
+    whole.partial_fit(holes[rest], y[rest])
+    assert_allclose(chunks.predict_proba(holes), whole.predict_proba(holes), atol=1e-7)
+    assert_allclose(chunks.lower_bound_, whole.lower_bound_, rtol=1e-8)
+    assert np.max(np.abs(chunks.predict_proba(holes) - first)) > 1e-3
+    before = dict(vars(chunks))
+    with pytest.raises(ValueError, match="not among the classes"):
+        chunks.partial_fit(holes[:2], [0, 7])
+    with pytest.raises(ValueError, match="has none"):
+        chunks.partial_fit(holes[:2])
+    assert vars(chunks) == before
+    with pytest.raises(ValueError, match="this one has"):
+        quick(max_iter=1).partial_fit(holes).partial_fit(holes, y, classes=[0, 1, 2])
+
+
+def test_bound_rises(iris):
+    model = quick(max_iter=100).fit(iris[1])  # no sites: every round goes on
+    assert np.all(np.diff(model.objective_values_) >= 0.0)
+    assert len(model.objective_values_) == model.n_iter_
+    assert model.lower_bound_ >= model.objective_values_[-1]  # the prior of the map is below 0
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([[1.0, np.nan], [2.0, np.nan]], None, r"Columns \[1\] of X have no entry"),
+        ([[1.0, np.inf], [2.0, 3.0]], None, "infinity"),
+        ([[1.0, 2.0]], None, "minimum of 2"),
+        ([[1.0, 2.0], [2.0, 1.0]], [1, 1], "one class"),
+        ([[1.0, 2.0], [2.0, 1.0]], [0.5, np.nan], "NaN"),
+        ([["a", "b"], ["c", "d"]], None, "could not convert"),
+        ([[1e200, 2.0], [-1e200, 1.0]], None, "beyond 1e153"),
+    ],
+)
+def test_bad_input(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        quick(max_iter=2).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "kind", ["constant", "duplicates", "collinear", "tiny", "huge", "one", "empty row"]
+)
+def test_degenerate_data(rng, kind):
+    """A correct answer, or at least a finite one without a warning of ours."""
+    X = rng.standard_normal((20, 3))
+    y = (X[:, 0] > 0.0).astype(int)
+    if kind == "constant":
+        X[:, 1] = 4.0
+    elif kind == "duplicates":
+        X, y = np.repeat(X[:2], 10, axis=0), np.repeat([0, 1], 10)
+    elif kind == "collinear":
+        X[:, 1] = 2.0 * X[:, 0]
+    elif kind in ("tiny", "huge"):
+        X *= {"tiny": 1e-150, "huge": 1e150}[kind]
+    elif kind == "one":
+        X = X[:, :1]
+    else:
+        X[3] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = quick(max_iter=15).fit(X, y)
+        holes = X.copy()
+        holes[0] = np.nan
+        filled, std = model.impute(holes, return_std=True)
+    assert np.isfinite(filled).all() and np.isfinite(std).all()
+    assert np.all(std >= 0.0)
+    assert np.isfinite(model.predict_proba(holes)).all()
+    if kind == "constant":
+        assert_allclose(filled[0, 1], 4.0, atol=1.0)
