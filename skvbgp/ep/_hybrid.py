@@ -108,7 +108,7 @@ class HybridGPLVM(
         The joint bound of the training data, its generative part times `prior_weight`: an
         approximation where there are labels or binary columns.
 
-    objective_values_ : ndarray of shape (n_iter_,)
+    objective_values_ : ndarray of shape (n_iterations,)
         Bound with the log prior of the recognition map after each iteration. It may fall where
         sites have been brought up to date.
 
