@@ -153,8 +153,8 @@ class HybridGPLVM(
     >>> model.predict_proba(X[:2]).round(1)
     array([[1., 0., 0.],
            [1., 0., 0.]])
-    >>> model.impute(X[:1]).round(1)
-    array([[5.1, 3.5, 1.5, 0.2]])
+    >>> bool(abs(model.impute(X[:1])[0, 2] - 1.4) < 0.3)  # what was hidden
+    True
     """
 
     _parameter_constraints: dict[str, list[Any] | str] = {
