@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from skvbgp.sgpr._remember import remember
 from skvbgp.sgpr._start import StartingRegressor
 from skvbgp.sgpr._state import Blocks, State
 from skvbgp.sgpr._training import (
+    Monitor,
     Trained,
     collapsed_bound,
     exact_bound,
@@ -92,7 +94,7 @@ class SparseRegressor(StartingRegressor):
         return max(2, round(visited / n))
 
     def _final_rule(self, data: Data, state: State) -> ClosedForm | CommonDraws:
-        """How expectations are taken in the pass that ends a fit, and by the exact solver.
+        """How expectations are taken in the pass that ends a fit, and by the collapsed solver.
 
         Without learning, the choice must not depend on how the rows come in chunks.
         """
@@ -131,10 +133,8 @@ class SparseRegressor(StartingRegressor):
             blocks=blocks,
             kept_rows=(X, y) if _at_one_place(X) else None,
         )
-        offset = len(data) * float(np.log(state.target.unit))
-        lower_bounds: list[float] = []
 
-        def finished(parameters: Parameters) -> State:
+        def fitted(parameters: Parameters) -> State:
             memory = remember(
                 state.model,
                 parameters,
@@ -143,22 +143,11 @@ class SparseRegressor(StartingRegressor):
                 rng=np.random.RandomState(state.seed),
                 n_jobs=self.n_jobs,
             )
-            return replace(
-                state,
-                parameters=parameters,
-                memory=memory,
-                lower_bounds=tuple(lower_bounds),
-                n_iter=max(1, len(lower_bounds)),
-            )
+            return replace(state, parameters=parameters, memory=memory)
 
-        if not self.learn_hyperparameters:
-            return finished(state.parameters)
-
-        def monitor(parameters: Parameters, lower_bound: float) -> bool:
-            lower_bounds.append(lower_bound - offset)
-            return progress.end_pass(lambda: self._reconstruction(finished(parameters)))
-
-        return finished(self._solve(state, data, rng, monitor).parameters)
+        return self._learned(
+            state, fitted, lambda monitor: self._solve(state, data, rng, monitor), progress
+        )
 
     def _train_exact(self, state: State, data: Data, progress: Any) -> State:
         if self.inducing_inputs is not None or len(data) > self.n_inducing:
@@ -168,27 +157,15 @@ class SparseRegressor(StartingRegressor):
             )
         rows = data.rows(slice(None))
         start = replace(state.parameters, U=np.unique(rows.X, axis=0))
+        state = replace(state, parameters=start, kept_rows=(data.X, data.y))
         draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
         posterior = ExactPosterior(state.model, start, rows, draws)
-        offset = len(data) * float(np.log(state.target.unit))
-        lower_bounds: list[float] = []
 
-        def finished(parameters: Parameters) -> State:
-            return replace(
-                state,
-                parameters=parameters,
-                exact=posterior.at(parameters),
-                kept_rows=(data.X, data.y),
-                lower_bounds=tuple(lower_bounds),
-                n_iter=max(1, len(lower_bounds)),
-            )
+        def fitted(parameters: Parameters) -> State:
+            return replace(state, parameters=parameters, exact=posterior.at(parameters))
 
-        def monitor(parameters: Parameters, lower_bound: float) -> bool:
-            lower_bounds.append(lower_bound - offset)
-            return progress.end_pass(lambda: self._reconstruction(finished(parameters)))
-
-        if self.learn_hyperparameters:
-            trained = solve_full(
+        def solve(monitor: Monitor) -> Trained:
+            return solve_full(
                 exact_bound(posterior),
                 state.model,
                 start,
@@ -197,10 +174,35 @@ class SparseRegressor(StartingRegressor):
                 tol=self.tol,
                 monitor=monitor,
             )
-            return finished(trained.parameters)
-        return finished(start)
 
-    def _solve(self, state: State, data: Data, rng: np.random.RandomState, monitor: Any) -> Trained:
+        return self._learned(state, fitted, solve, progress)
+
+    def _learned(
+        self,
+        state: State,
+        fitted: Callable[[Parameters], State],
+        solve: Callable[[Monitor], Trained],
+        progress: Any,
+    ) -> State:
+        """The state that ``fitted`` makes of the solver's parameters, or of the start's."""
+        offset = state.summary.n * float(np.log(state.target.unit))
+        lower_bounds: list[float] = []
+
+        def finished(parameters: Parameters) -> State:
+            n_iter = max(1, len(lower_bounds))
+            return replace(fitted(parameters), lower_bounds=tuple(lower_bounds), n_iter=n_iter)
+
+        def monitor(parameters: Parameters, lower_bound: float) -> bool:
+            lower_bounds.append(lower_bound - offset)
+            return progress.end_pass(lambda: self._reconstruction(finished(parameters)))
+
+        if not self.learn_hyperparameters:
+            return finished(state.parameters)
+        return finished(solve(monitor).parameters)
+
+    def _solve(
+        self, state: State, data: Data, rng: np.random.RandomState, monitor: Monitor
+    ) -> Trained:
         parameters = self._before_training(state, data, rng)
         free = np.ones(len(parameters.pack()), dtype=bool)
         common = dict(max_iter=self._max_passes(len(data)), tol=self.tol, monitor=monitor)

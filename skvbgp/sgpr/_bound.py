@@ -6,7 +6,7 @@ In whitened coordinates s = L u, Sigma_ZZ = L L', the bound is
 
 with F of :mod:`skvbgp.sgpr._groups`. It is eq. (6) with every constant and with general
 Gaussian priors on the hyperparameters; at the optimal q(u) it is eq. (11), and by the
-envelope theorem its gradient there is the gradient at fixed q(u). So the exact solver
+envelope theorem its gradient there is the gradient at fixed q(u). So the collapsed solver
 and the stochastic one share :meth:`Evaluation.gradient`.
 """
 

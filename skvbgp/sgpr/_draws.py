@@ -50,12 +50,4 @@ class FreshDraws:
         return rng.standard_normal((1, 1 if self.correlated else n, d))
 
 
-@dataclass(frozen=True)
-class KnownTheta:
-    """No expectation: q(Lambda) is a point."""
-
-    def __call__(self, rows: Rows, rng: np.random.RandomState) -> Array:
-        return np.zeros((1, 1, rows.X.shape[1]))
-
-
-DrawRule = ClosedForm | CommonDraws | FreshDraws | KnownTheta
+DrawRule = ClosedForm | CommonDraws | FreshDraws

@@ -15,7 +15,7 @@ mixture of Gaussian processes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -148,6 +148,9 @@ class ExactPosterior:
         means, covariances = zip(*(p.joint(X) for p in self._processes), strict=True)
         spread = np.array(means) - np.mean(means, axis=0)  # (S, n)
         return np.mean(means, axis=0), np.mean(covariances, axis=0) + spread.T @ spread / len(means)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt
 
     def at(self, parameters: Parameters) -> ExactPosterior:
         """The same data and draws under another q(theta)."""

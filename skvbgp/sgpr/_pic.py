@@ -6,6 +6,7 @@ import numpy as np
 
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
+from skvbgp._core.partition import rows_by_block
 from skvbgp.sgpr._blocks import BlockFactors, BlockPredictor, FactorCache
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._docs import documented
@@ -60,8 +61,7 @@ class VBPICRegressor(BlockRegressor):
         means = np.empty((self.n_samples, n))
         coefficients = np.empty((self.n_samples, n, m))
         covariance = np.zeros((n, n))
-        for block in np.unique(labels):
-            rows = np.flatnonzero(labels == block)
+        for block, rows in rows_by_block(labels, n):
             means[:, rows], within, b = local.moments(
                 block, X[rows], state.blocks.X[block], state.blocks.y[block],
                 include_noise=include_noise, full=True,

@@ -1,5 +1,6 @@
 """The exact solver's structured posterior against dense Gaussian processes, draw by draw."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -165,3 +166,12 @@ def test_small_data_are_predicted_better_than_by_a_factorised_posterior():
             mean, std = model.predict(X[50:], return_std=True)
             scores.append(np.mean(0.5 * ((y[50:] - mean) / std) ** 2 + np.log(std)))
         assert scores[0] < scores[1] - 0.2
+
+
+def test_a_pickle_holds_the_data_and_not_the_factors():
+    X, y = make_data(100)
+    model = VBDTCRegressor(random_state=0, max_iter=2).fit(X, y)
+    prediction = model.predict(X, return_std=True)
+    pickled = pickle.dumps(model)
+    assert len(pickled) < 8 * 100 * 100 * 8  # the factor of each of eight draws
+    assert_array_equal(pickle.loads(pickled).predict(X, return_std=True), prediction)

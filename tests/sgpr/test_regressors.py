@@ -86,7 +86,7 @@ def test_fitted_attributes(cls, solver):
 
 
 @every
-def test_bound_of_the_exact_solver_rises_and_is_the_last_of_its_passes(cls):
+def test_bound_of_the_collapsed_solver_rises_and_is_the_last_of_its_passes(cls):
     X, y = make_data()
     model = small(cls, max_iter=8, tol=0.0).fit(X, y)
     assert np.all(np.diff(model.lower_bounds_) >= 0.0)
@@ -95,7 +95,7 @@ def test_bound_of_the_exact_solver_rises_and_is_the_last_of_its_passes(cls):
 
 
 @every
-def test_stochastic_solver_approaches_the_exact_one(cls):
+def test_stochastic_solver_approaches_the_collapsed_one(cls):
     X, y = make_data(60)
     model = small(cls, psi="closed_form", max_iter=40)
     start = clone(model).set_params(learn_hyperparameters=False).fit(X, y).lower_bound_
