@@ -23,7 +23,9 @@ def environment(folder, peer):
     if not installed.exists():
         venv.create(folder, with_pip=True, clear=True)
         requirements = BENCHMARKS / f"requirements-{peer}.txt"
-        subprocess.run([python, "-m", "pip", "install", "-q", "-r", requirements], check=True)
+        # One retry: without PyTorch's own index, pip asks it in vain for every package.
+        install = [python, "-m", "pip", "install", "-q", "--retries", "1", "-r", requirements]
+        subprocess.run(install, check=True)
         installed.touch()
     return python
 
