@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import estimator_checks, estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -80,6 +82,24 @@ def test_html_links_to_the_documentation_of_a_public_name(cls):
 @pytest.mark.parametrize("cls", CLASSES)
 def test_html_of_a_fitted_estimator(cls):
     assert cls.__name__ in estimator_html_repr(quickly_fitted(cls))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scale", [1e155, 1e300])
+@pytest.mark.parametrize("method", ["predict", "partial_fit"])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_new_rows_whose_distance_has_no_square(cls, method, scale):
+    """They are refused, or known to be far away from everything."""
+    X, y = make_data(20)
+    model = quickly_fitted(cls)
+    y, before = y > 10.0 if is_classifier(model) else y, model.predict(X)
+    try:
+        result = getattr(model, method)(*([scale * X, y][: 1 + (method == "partial_fit")]))
+    except ValueError as error:
+        assert re.search("spreads? (of|away)", str(error))
+        assert_array_equal(model.predict(X), before)
+    else:
+        assert np.isfinite(model.predict(X) if result is model else result).all()
 
 
 def documented(cls, section):

@@ -10,6 +10,8 @@ import numpy as np
 from skvbgp._core.linalg import Array
 
 _TILE_ROWS = 2**17
+#: Farthest that a value may lie from the known data, in units of their spread.
+_FARTHEST = 1e147
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Coordinates:
         return cls(summary.mean, summary.unit)
 
     def scaled(self, X: Array) -> Array:
-        return (X - self.offset) / self.scale
+        with np.errstate(over="ignore"):
+            return check_near((X - self.offset) / self.scale, "X")
 
     def original(self, X: Array) -> Array:
         return X * self.scale + self.offset
@@ -94,7 +97,8 @@ class Target:
     unit: float
 
     def scaled(self, y: Array) -> Array:
-        return (y - self.mean) / self.unit
+        with np.errstate(over="ignore"):
+            return check_near((y - self.mean) / self.unit, "y")
 
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
@@ -104,3 +108,12 @@ def check_unit(unit: float | Array, name: str) -> None:
     """Refuse data whose spread has no square in double precision."""
     if np.any(np.asarray(unit) > 1e153) or np.any(np.asarray(unit) < 1e-153):
         raise ValueError(f"The spread of {name} is beyond 1e153 or below 1e-153: rescale it.")
+
+
+def check_near(scaled: Array, name: str) -> Array:
+    """The same scaled values, whose distances have squares in double precision."""
+    if np.any(np.abs(scaled) > _FARTHEST):
+        raise ValueError(
+            f"{name} has an entry that is more than {_FARTHEST:g} spreads away from the other data."
+        )
+    return scaled

@@ -80,7 +80,7 @@ class KernelModel:
             return mixture_moments([self._of_draw(p, X, include_noise) for p in self._priors])
 
         self._priors, self._q  # noqa: B018  before the threads of the tiles need them
-        mean, variance = in_tiles(tile, X - self._frame.origin)
+        mean, variance = in_tiles(tile, self._frame.centred(X))
         return self._frame.target.original(mean), variance * self._frame.target.unit**2
 
     def _of_draw(self, prior: Prior, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -93,7 +93,7 @@ class KernelModel:
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""
-        X = X - self._frame.origin
+        X = self._frame.centred(X)
         parts = []
         for prior in self._priors:
             A = prior.kernel(X, prior.Z) @ prior.L_inv.T

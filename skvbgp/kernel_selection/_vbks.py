@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale, Target
+from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp.base import (
     Interval,
     StrOptions,
@@ -265,8 +265,11 @@ class VBKSRegressor(VariationalRegressor):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         rng = np.random.RandomState(seed)
         summary, target = RunningScale.of(X), RunningScale.of(y[:, None])
+        check_unit(summary.unit, "X")
+        check_unit(target.unit, "y")
         frame = Frame(
             summary.mean,
+            summary.unit,
             Target(float(target.mean[0]), float(target.unit[0]))
             if self.normalize_y
             else Target(0.0, 1.0),

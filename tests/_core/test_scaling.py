@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp._core.scaling import RunningScale
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
 
 
 def test_of(rng):
@@ -64,3 +64,13 @@ def test_one_row():
     assert_array_equal(summary.mean, [2.0, -3.0])
     assert_array_equal(summary.std, 0.0)
     assert_array_equal(summary.unit, 1.0)
+
+
+@pytest.mark.parametrize("value", [1e148, -1.7e308])
+def test_values_whose_distance_has_no_square(value):
+    coordinates, target = Coordinates(np.zeros(2), np.array([1.0, 1e-3])), Target(0.0, 1.0)
+    assert_array_equal(coordinates.scaled(np.array([[1e147, np.nan]])), [[1e147, np.nan]])
+    with pytest.raises(ValueError, match="X has an entry .* spreads away"):
+        coordinates.scaled(np.array([[0.0, 0.0], [0.0, value]]))
+    with pytest.raises(ValueError, match="y has an entry .* spreads away"):
+        target.scaled(np.array([0.0, value]))

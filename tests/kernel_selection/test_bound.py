@@ -132,7 +132,7 @@ def test_mini_batches_of_a_partition_add_to_all_rows():
 def test_statistics_in_chunks(monkeypatch):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
-    frame = Frame(np.zeros(1), Target(0.0, 1.0))
+    frame = Frame(np.zeros(1), np.ones(1), Target(0.0, 1.0))
     whole = total_statistics(X, y, frame, Z, kernel, x[None, :])
     monkeypatch.setattr("skvbgp.kernel_selection._bound._CHUNK_ROWS", 5)
     chunked = total_statistics(X, y, frame, Z, kernel, x[None, :])
