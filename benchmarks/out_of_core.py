@@ -22,19 +22,16 @@ def chunks(n):
         yield start, *smooth_data(min(CHUNK, n - start), D, rng)
 
 
-def on_disk(n, folder):
-    """Memory maps of n rows."""
-    shapes = {"X": (n, D), "y": (n,)}
-    for name, shape in shapes.items():
-        open_memmap(folder / f"{name}.npy", "w+", np.float64, shape)
-    X, y = (np.load(folder / f"{name}.npy", mmap_mode="r+") for name in shapes)
+def write(n, folder):
+    """Files of n rows."""
+    X = open_memmap(folder / "X.npy", "w+", np.float64, (n, D))
+    y = open_memmap(folder / "y.npy", "w+", np.float64, (n,))
     for start, X_chunk, y_chunk in chunks(n):
         X[start : start + CHUNK], y[start : start + CHUNK] = X_chunk, y_chunk
-    return [np.load(folder / f"{name}.npy", mmap_mode="r") for name in shapes]
 
 
 def fit_memory_map(model, n, folder):
-    model.fit(*on_disk(n, folder))
+    model.fit(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in "Xy"))
 
 
 def fit_stream(model, n, folder):
@@ -50,24 +47,31 @@ def cases(m):
     yield "SVBSSGP, fit on a memory map", fit_memory_map, SVBSSGPRegressor(m, **options)
 
 
+def measured(train, model, n, folder):
+    """Seconds of training, and its peak memory from a second run, which is traced and slower."""
+    start = time.perf_counter()
+    train(clone(model), n, folder)
+    seconds = time.perf_counter() - start
+    tracemalloc.start()
+    train(model, n, folder)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"peak MB": peak / 1e6, "seconds": seconds}
+
+
 def main():
     arguments = parser(__doc__)
     arguments.add_argument("--rows", type=int, nargs="+", default=[200_000, 800_000])
     arguments.add_argument("--n-inducing", type=int, default=50)
     options = arguments.parse_args()
     report = Report(options.json)
-    for name, run, model in cases(options.n_inducing):
-        for n in options.rows:
-            with tempfile.TemporaryDirectory() as folder:
-                tracemalloc.start()
-                start = time.perf_counter()
-                run(model, n, Path(folder))
-                seconds = time.perf_counter() - start
-                peak = tracemalloc.get_traced_memory()[1]
-                tracemalloc.stop()
-            sizes = {"data MB": n * 8 * (D + 1) / 1e6, "peak MB": peak / 1e6}
-            report.add(case=name, n=n, **sizes, seconds=seconds)
-            model = clone(model)
+    for n in options.rows:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            write(n, folder)
+            for case, train, model in cases(options.n_inducing):
+                row = measured(train, model, n, folder)
+                report.add(case=case, n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
 
 
 if __name__ == "__main__":
