@@ -45,6 +45,12 @@ class Basis:
         return Basis(self.Z + other.Z, log_c)
 
 
+#: Factors of all length scales that training may start from.
+_LENGTH_FACTORS = 2.0 ** np.arange(-8, 3)
+#: Distances, in scaled coordinates, at which a kernel's correlation is looked up.
+_DISTANCES = 2.0 ** np.arange(-10, 3)
+
+
 class BasisKernel(Protocol):
     """Covariances of features, with vector-Jacobian products as those of a `Kernel`."""
 
@@ -58,6 +64,14 @@ class BasisKernel(Protocol):
 
     def with_theta(self, theta: Array) -> Self:
         """The kernel with other hyperparameters."""
+
+    @property
+    def candidates(self) -> list[Array]:
+        """Values of ``theta`` that training may start from."""
+
+    @property
+    def length_unit(self) -> Array:
+        """Scaled distances along each input over which the function changes, (d,)."""
 
     def __call__(self, X: Basis, Z: Basis) -> Array:
         """Covariances (n, m)."""
@@ -103,6 +117,18 @@ class GeneralizedSE:
 
     def with_theta(self, theta: Array) -> GeneralizedSE:
         return GeneralizedSE(float(theta[0]), theta[1:])
+
+    @property
+    def candidates(self) -> list[Array]:
+        by_level = [
+            np.append(self.log_variance, self.log_length_scale + level)
+            for level in np.log(_LENGTH_FACTORS)
+        ]
+        return [np.clip(theta, *self.bounds.T) for theta in by_level]
+
+    @property
+    def length_unit(self) -> Array:
+        return np.exp(self.log_length_scale)
 
     def __call__(self, X: Basis, Z: Basis) -> Array:
         if X.log_c is not None and Z.log_c is None:
@@ -235,6 +261,22 @@ class PlainKernel:
 
     def with_theta(self, theta: Array) -> PlainKernel:
         return replace(self, kernel=self.kernel.with_theta(theta))
+
+    @property
+    def candidates(self) -> list[Array]:
+        return [self.theta]
+
+    @property
+    def length_unit(self) -> Array:
+        """Distances from the origin at which the correlation falls to exp(-1/2)."""
+        d, k = len(self.coordinates.scale), len(_DISTANCES)
+        origin = Basis(np.zeros((1, d)))
+        axes = Basis((np.eye(d)[:, None, :] * _DISTANCES[:, None]).reshape(d * k, d))
+        variance = self.diag(origin)[0] * self.diag(axes)
+        covariance = self(origin, axes)[0]
+        is_far = (covariance < np.exp(-0.5) * np.sqrt(variance)).reshape(d, k)
+        is_far[:, -1] = True
+        return _DISTANCES[np.argmax(is_far, axis=1)]
 
     def __call__(self, X: Basis, Z: Basis) -> Array:
         return self.kernel(*map(self._inputs, (X, Z)))

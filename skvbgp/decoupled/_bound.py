@@ -25,15 +25,19 @@ _RESIDUAL_TILE_ROWS = 128
 class Model:
     """What training does not change."""
 
-    kernel: BasisKernel  # with hyperparameters at their start
+    kernel: BasisKernel  # with the hyperparameters that their prior is around
     likelihood: Any
     parametrization: str
     generalized: bool  # whether the points of the bases have multipliers
-    prior_variance: float  # of N(start, .) on the kernel's log hyperparameters; inf for none
+    prior_variance: float  # of the kernel's log hyperparameters; inf for a flat prior
 
-    def log_prior_gradient(self, theta: Array) -> Array:
-        """Gradient of the log hyperparameters' prior, which training adds to the bound's."""
-        return (self.kernel.theta - theta) / self.prior_variance
+    def log_prior(self, theta: Array) -> tuple[float, Array]:
+        """Log density of the log hyperparameters up to a constant, and its gradient.
+
+        Training adds it to the bound.
+        """
+        gradient = (self.kernel.theta - theta) / self.prior_variance
+        return 0.5 * float(gradient @ (theta - self.kernel.theta)), gradient
 
     @property
     def is_direct(self) -> bool:

@@ -20,8 +20,10 @@ _COMMON = """
     kernel : kernel, default=None
         Prior kernel, of :mod:`skvbgp.kernels` or scikit-learn, over the inputs as they are
         given{kernel_scale}. None is a squared
-        exponential with one length scale per input, which start at the median distance
-        of the first rows and have a weak prior around it.
+        exponential with one length scale per input, which have a weak prior around the
+        median distance of the first rows. Training starts from the hyperparameters that
+        suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
+        the search for them begins at its own.
 
     generalized_length_scales : bool, default=True
         Whether each basis point has a learned multiplier of the length scales. Only for
@@ -32,8 +34,9 @@ _COMMON = """
         basis, until they have their sizes. New points are rows of it.
 {likelihood}
     learn_hyperparameters : bool, default=True
-        False keeps the hyperparameters and the basis points at their start, and only
-        learns the coefficients of the mean and the covariance.
+        False keeps the kernel as it is given (or at the median distance), the noise and
+        the basis points at their start, and only learns the coefficients of the mean and
+        the covariance.
 
     max_iter : int, default=None
         Largest number of passes over the data. None is as many as visit about a million

@@ -19,6 +19,7 @@ from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._start import EVIDENCE_ROWS, most_probable_hyperparameters
 from skvbgp.decoupled._state import Replay, State
 from skvbgp.decoupled._training import Ascent
 from skvbgp.kernels import as_kernel
@@ -27,7 +28,7 @@ from skvbgp.kernels import as_kernel
 _VISITS = 120
 _VISITED_ROWS = 1_080_000
 _MAX_PASSES = 200
-#: Variance of the prior of the default kernel's log hyperparameters, around their start.
+#: Variance of the prior of the default kernel's log hyperparameters, around the median trick's.
 _PRIOR_VARIANCE = 0.5
 #: Fewer rows than this do not set the hyperparameters: later calls start again with all.
 _START_ROWS = 32
@@ -79,7 +80,8 @@ class Learner:
                 seed=seed,
                 lower_bounds=(),
             )
-        first = X[rng.permutation(len(X))[: self.batch_size]]
+        order = rng.permutation(len(X))
+        first = X[order[: self.batch_size]]
         coordinates = Coordinates.of(first)
         check_unit(coordinates.scale, "X")
         kernel = self._start_kernel(coordinates, coordinates.scaled(first))
@@ -102,6 +104,13 @@ class Learner:
             self.generalized_length_scales and self.kernel is None,
             _PRIOR_VARIANCE if self.kernel is None else np.inf,
         )
+        if self.learn_hyperparameters and len(X) >= _START_ROWS:
+            sample = order[:EVIDENCE_ROWS]
+            values = likelihood.latent_values(target.scaled(y[sample]))
+            if np.ptp(values) > 0.0:
+                inputs = coordinates.scaled(X[sample])
+                theta = most_probable_hyperparameters(model, inputs, values)
+                parameters = replace(parameters, theta=theta)
         return State(
             model=model,
             parameters=parameters,

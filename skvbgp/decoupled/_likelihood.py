@@ -2,6 +2,7 @@ r"""Likelihoods: their expectations under f ~ N(m, s), and the predictions they 
 
 Every one has a vector ``theta`` of logarithms of free parameters and
 
+- ``latent_values(y)``: values of f with additive noise, or nearly;
 - ``expected(theta, y, m, s)``: E[log p(y|f)] of every row and its gradients in m, s and
   theta;
 - ``moments(theta, m, s)``: mean and variance of y;
@@ -23,6 +24,8 @@ from skvbgp._core.linalg import Array
 _N_NODES = 20
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(_N_NODES)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+#: Deviation from the median, in median ones, at which an outlier is cut off.
+_MAX_DEVIATION = 4.0
 #: Logarithm of a Poisson rate beyond which it is cut off.
 _MAX_LOG_RATE = 50.0
 
@@ -68,6 +71,9 @@ class Gaussian(AdditiveNoise):
     start = (np.log(0.1),)
     bounds = ((-16.0, 9.0),)
 
+    def latent_values(self, y: Array) -> Array:
+        return y
+
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         precision = np.exp(-theta[0])
         square = precision * ((y - m) ** 2 + s)
@@ -90,6 +96,12 @@ class StudentT(AdditiveNoise):
     start = (np.log(0.05),)
     bounds = ((-16.0, 9.0),)
     dof = 4.0
+
+    def latent_values(self, y: Array) -> Array:
+        """y without its outliers."""
+        centre = np.median(y)
+        limit = _MAX_DEVIATION * np.median(np.abs(y - centre))
+        return np.clip(y, centre - limit, centre + limit) if limit > 0.0 else y
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         nu, scale2 = self.dof, np.exp(theta[0])
@@ -121,6 +133,10 @@ class Poisson:
     start = ()
     bounds = ()
 
+    def latent_values(self, y: Array) -> Array:
+        log_rate = np.log(y + 0.5)
+        return log_rate - np.mean(log_rate)
+
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         rate = np.exp(np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE))
         value = y * (self.offset + m) - rate - gammaln(y + 1.0)
@@ -147,6 +163,9 @@ class Probit:
     conjugate = False
     start = ()
     bounds = ()
+
+    def latent_values(self, y: Array) -> Array:
+        return y
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         def log_p(f: Array):

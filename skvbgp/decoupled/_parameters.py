@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -48,10 +49,11 @@ class Parameters:
             start = stop
         return Parameters(**parts)
 
-    def spread(self, by_name: dict[str, float]) -> Array:
-        """A flat vector that is constant in each field, and 1 where a field is not named."""
+    def spread(self, by_name: Mapping[str, float | Array]) -> Array:
+        """A flat vector of values by field, broadcast to it; 1 where a field is not named."""
+        shapes = {f.name: getattr(self, f.name).shape for f in fields(self)}
         return np.concatenate(
-            [np.full(getattr(self, f.name).size, by_name.get(f.name, 1.0)) for f in fields(self)]
+            [np.broadcast_to(by_name.get(name, 1.0), shapes[name]).ravel() for name in shapes]
         )
 
     def zeros(self) -> Parameters:

@@ -19,7 +19,9 @@ _RESIDUAL_SAMPLE = 256
 #: Steps of the natural gradient on q(u): the first, and the last.
 _NATURAL_RATES = (0.1, 0.01)
 #: Step sizes of Adam relative to the learning rate.
-_RELATIVE_STEPS = {"alpha": 2.0, "alpha_log_c": 0.5, "beta": 2.0, "beta_log_c": 0.5, "noise": 1.5}
+_RELATIVE_STEPS = {"alpha_log_c": 0.5, "beta_log_c": 0.5, "noise": 1.5}
+#: That of a basis point in length scales of the kernel, and at most in scaled coordinates.
+_LOCATION_STEP, _MAX_LOCATION_STEP = 0.5, 2.0
 #: What learn_hyperparameters=False keeps.
 _HYPERPARAMETERS = ("theta", "noise", "alpha", "alpha_log_c", "beta", "beta_log_c")
 #: Diagonal of L0 at a new point.
@@ -105,17 +107,33 @@ class Ascent:
             sample = self._rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
         evaluation = Evaluation(self.model, p, self.q)
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
-        gradient.theta[:] += self.model.log_prior_gradient(p.theta)
+        if self._q_is_prior and self.model.likelihood.conjugate:
+            # Adam would remember the gradients at the prior's q(u), which are huge
+            self.q = evaluation.natural_step(cotangents, 1.0)
+            evaluation = Evaluation(self.model, p, self.q)
+            _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
+        gradient.theta[:] += self.model.log_prior(p.theta)[1]
         rate = max(_NATURAL_RATES[0] * annealing, _NATURAL_RATES[1])
-        if self.model.likelihood.conjugate:  # averages the first batches
-            rate = max(rate, 1.0 / (self.adam.n_steps + 2.0))
+        if self.model.likelihood.conjugate:  # averages the first batches, then one pass
+            rate = max(rate, 1.0 / (self.adam.n_steps + 2.0), 1.0 / weight)
         self.q = evaluation.natural_step(cotangents, rate)
-        sizes = p.spread(_RELATIVE_STEPS | dict.fromkeys(self._frozen, 0.0))
+        sizes = p.spread(self._relative_steps())
         x, self.adam = adam_ascent(
             p.pack(), gradient.pack(), self.adam, self._learning_rate * annealing * sizes
         )
         self.parameters = self._within_bounds(p.unpack(x))
         return value
+
+    @property
+    def _q_is_prior(self) -> bool:
+        return self.q is not None and not self.q.shift.any()
+
+    def _relative_steps(self) -> dict[str, float | Array]:
+        """Step sizes of Adam relative to the learning rate, by field."""
+        unit = self.model.kernel.with_theta(self.parameters.theta).length_unit
+        location = np.minimum(_LOCATION_STEP * unit, _MAX_LOCATION_STEP)
+        frozen = dict.fromkeys(self._frozen, 0.0)
+        return {**_RELATIVE_STEPS, "alpha": location, "beta": location, **frozen}
 
     def _within_bounds(self, p: Parameters) -> Parameters:
         kernel, likelihood = self.model.kernel, self.model.likelihood

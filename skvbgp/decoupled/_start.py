@@ -1,0 +1,78 @@
+"""Starting hyperparameters: those of the exact Gaussian process of a sample of rows.
+
+An ascent changes a length scale by a few per cent in a step, and from one that is far too long
+it first learns to call the function noise. A few hundred rows tell the right order of
+magnitude, at the cost of a few dozen steps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
+from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.decoupled._basis import Basis
+from skvbgp.decoupled._bound import Model
+
+#: Largest number of rows whose evidence is evaluated.
+EVIDENCE_ROWS = 512
+#: Logarithms of the noise variances that are tried with each candidate.
+_LOG_NOISES = np.arange(-8.0, 0.1)
+#: Limits of the log noise variance.
+_LOG_NOISE_BOUNDS = (-12.0, 3.0)
+#: Iterations of the search, and the relative rise at which it stops.
+_MAX_ITER, _TOL = 40, 1e-4
+_LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+def most_probable_hyperparameters(model: Model, X: Array, y: Array) -> Array:
+    """theta of largest posterior density, together with some noise, given some rows.
+
+    The best of the kernel's candidates, after a scan of the noise, is refined by gradients.
+    The noise is not returned: a sparse process, which cannot explain all of f, has more.
+
+    Parameters
+    ----------
+    model : Model
+    X : ndarray of shape (n, d)
+        Scaled rows.
+    y : ndarray of shape (n,)
+        Values of f with additive noise, or nearly.
+    """
+    rows = Basis(X)
+    scans = [_best_noise(model, theta, rows, y) for theta in model.kernel.candidates]
+    _, x = max(scans, key=lambda scan: scan[0])
+
+    def log_density(x: Array) -> tuple[float, Array]:
+        value, gradient = log_evidence(model, x, rows, y)
+        log_prior, slope = model.log_prior(x[:-1])
+        gradient[:-1] += slope
+        return value + log_prior, gradient
+
+    bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)
+    x = lbfgs_ascent(log_density, x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds).x
+    return x[:-1]
+
+
+def _best_noise(model: Model, theta: Array, rows: Basis, y: Array) -> tuple[float, Array]:
+    """Log density, up to a constant, at the best of some noise variances; theta and its log."""
+    eigenvalues, U = np.linalg.eigh(model.kernel.with_theta(theta)(rows, rows))
+    variances = np.maximum(eigenvalues, 0.0)[:, None] + np.exp(_LOG_NOISES)  # (n, k)
+    values = -0.5 * np.sum(np.log(variances) + (y @ U)[:, None] ** 2 / variances, axis=0)
+    best = int(np.argmax(values))
+    return float(values[best]) + model.log_prior(theta)[0], np.append(theta, _LOG_NOISES[best])
+
+
+def log_evidence(model: Model, x: Array, rows: Basis, y: Array) -> tuple[float, Array]:
+    """log N(y | 0, k(X, X) + s2 I) at x = (theta, log s2), and its gradient."""
+    kernel, noise = model.kernel.with_theta(x[:-1]), float(np.exp(x[-1]))
+    K = kernel(rows, rows)
+    C = K.copy()
+    C.flat[:: len(C) + 1] += noise
+    L = cholesky(C, "covariance of a sample of rows")
+    C_inv = inverse_from_cholesky(L)
+    weights = C_inv @ y
+    value = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(weights @ y))
+    dK = 0.5 * (np.outer(weights, weights) - C_inv)
+    dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
+    return value, np.append(dtheta, noise * float(np.trace(dK)))
