@@ -120,9 +120,9 @@ def test_fixed_hyperparameters_are_one_pass(cls):
 @pytest.mark.parametrize("learn_hyperparameters", [True, False])
 def test_partial_fit_is_one_pass(cls, learn_hyperparameters):
     X, y = make_data()
-    model = small(cls, learn_hyperparameters=learn_hyperparameters).fit(X[:30], y[:30])
+    model = small(cls, learn_hyperparameters=learn_hyperparameters).fit(X[:35], y[:35])
     recorder = Recorder(X)
-    model.set_callbacks(recorder).partial_fit(X[30:], y[30:])
+    model.set_callbacks(recorder).partial_fit(X[35:], y[35:])
     assert recorder.calls == passes(1)
     assert_array_equal(recorder.predictions[0], model.predict(X, return_std=True))
 

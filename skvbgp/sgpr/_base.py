@@ -47,6 +47,8 @@ _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: Rows that are compared at a time.
 _TILE_ROWS = 2**16
+#: Fewer rows than this do not set the hyperparameters: later calls start again with all.
+_START_ROWS = 32
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.3
 #: Adam steps on new rows in one call of partial_fit.
@@ -131,7 +133,7 @@ class SparseRegressor(StartingRegressor):
             state,
             draw_rule=self._final_rule(data, state),
             blocks=blocks,
-            kept_rows=(X, y) if _at_one_place(X) else None,
+            kept_rows=(X, y) if self._is_too_little(X) else None,
         )
 
         def fitted(parameters: Parameters) -> State:
@@ -148,6 +150,10 @@ class SparseRegressor(StartingRegressor):
         return self._learned(
             state, fitted, lambda monitor: self._solve(state, data, rng, monitor), progress
         )
+
+    def _is_too_little(self, X: Array) -> bool:
+        """Whether the rows of later calls should be trained on together with these."""
+        return (self.learn_hyperparameters and len(X) < _START_ROWS) or _at_one_place(X)
 
     def _train_exact(self, state: State, data: Data, progress: Any) -> State:
         if self.inducing_inputs is not None or len(data) > self.n_inducing:

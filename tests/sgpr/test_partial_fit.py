@@ -225,12 +225,13 @@ def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
 @every
 @learning
 def test_inducing_inputs_are_added_and_never_moved(cls, learn_hyperparameters):
-    X, y = make_data(30)
-    model = small(cls, learn_hyperparameters=learn_hyperparameters, n_inducing=12)
-    model.partial_fit(X[:1], y[:1])
-    assert_allclose(model.inducing_inputs_, X[:1])
-    sizes = [1]
-    for rows in np.split(np.arange(1, 29), 7):
+    first = 32 if learn_hyperparameters else 1  # with fewer rows it starts again
+    X, y = make_data(first + 28)
+    model = small(cls, learn_hyperparameters=learn_hyperparameters, n_inducing=first + 11)
+    model.partial_fit(X[:first], y[:first])
+    assert_allclose(model.inducing_inputs_, np.unique(X[:first], axis=0))
+    sizes = [first]
+    for rows in np.split(np.arange(first, first + 28), 7):
         before = model.inducing_inputs_
         model.partial_fit(X[rows], y[rows])
         kept = model.inducing_inputs_[: len(before)]
@@ -240,7 +241,7 @@ def test_inducing_inputs_are_added_and_never_moved(cls, learn_hyperparameters):
         assert_allclose(kept, before, rtol=1e-12)
         assert len(np.unique(model.inducing_inputs_, axis=0)) == len(model.inducing_inputs_)
         sizes.append(len(model.inducing_inputs_))
-    assert sizes == [1, 5, 9, 12, 12, 12, 12, 12]
+    assert sizes == [first + more for more in (0, 4, 8, 11, 11, 11, 11, 11)]
 
 
 @every
@@ -283,6 +284,18 @@ def test_repeated_rows_do_not_add_inducing_inputs(cls):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
+    """The call that brings the 32nd row is one fit on all rows; later ones are not."""
+    X, y = make_data(N)
+    model = stream(small(cls, solver), X, y, [slice(0, 1), slice(1, 2), slice(2, 31)])
+    model.partial_fit(X[31:40], y[31:40])
+    assert_equal_models(model, small(cls, solver).fit(X[:40], y[:40]), X)
+    places = model.inducing_inputs_
+    assert_array_equal(model.partial_fit(X[40:], y[40:]).inducing_inputs_[: len(places)], places)
+
+
+@every
+@pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 def test_a_stream_improves(cls, solver):
     X, y = make_data(240, seed=4)
     X_test, y_test = make_data(200, seed=5)
@@ -310,10 +323,10 @@ def test_a_stream_improves(cls, solver):
 
 @every
 def test_learning_moves_the_hyperparameters_and_reports_one_bound_per_call(cls):
-    X, y = make_data(N)
-    model = small(cls).fit(X[:20], y[:20])
+    X, y = make_data(60)
+    model = small(cls).fit(X[:40], y[:40])
     n_bounds, before = len(model.lower_bounds_), model.noise_variance_
-    model.partial_fit(X[20:30], y[20:30]).partial_fit(X[30:], y[30:])
+    model.partial_fit(X[40:50], y[40:50]).partial_fit(X[50:], y[50:])
     assert len(model.lower_bounds_) == n_bounds + 2
     assert model.lower_bounds_[-1] == model.lower_bound_
     assert model.noise_variance_ != before
