@@ -61,7 +61,7 @@ class Labels:
         if classes is None:
             classes = np.unique(y)
         if len(classes) < 2:
-            raise ValueError(f"At least two classes are needed; got one class, {classes[0]!r}.")
+            raise ValueError(f"At least two classes are needed, not one class: {classes.tolist()}.")
         unknown = sorted(set(np.unique(y).tolist()) - set(classes.tolist()))
         if unknown:
             raise ValueError(f"y has labels {unknown}, which are not among the classes.")

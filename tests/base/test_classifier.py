@@ -161,6 +161,8 @@ def test_one_class(labels, rng):
         model.fit(X, labels)
     with pytest.raises(ValueError, match="one class"):
         model.partial_fit(X, labels, classes=labels)
+    with pytest.raises(ValueError, match=r"one class: \[\]"):
+        model.partial_fit(X, labels, classes=[])
     assert vars(model) == before
     with pytest.raises(NotFittedError):
         model.predict(X)
