@@ -16,6 +16,7 @@ from skvbgp.sgpr._bound import Evaluation, HyperPrior, Prior
 from skvbgp.sgpr._data import Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
 from skvbgp.sgpr._exact import ExactPosterior
+from skvbgp.sgpr._initial import shorten
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._prediction import GlobalPredictor
 from skvbgp.sgpr._remember import remember
@@ -68,8 +69,11 @@ class SparseRegressor(StartingRegressor):
         return data, None
 
     def _before_training(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
-        """Starting parameters, improved by what only the groups of rows can tell."""
-        return state.parameters
+        """Starting parameters, improved by what only y or the groups of rows can tell."""
+        given = self.length_scale is not None or self.hyperparameter_variance is not None
+        if given or self._is_collapsed(len(data)):
+            return state.parameters
+        return shorten(state.model, state.parameters, data, state.seed)
 
     # -- fit -------------------------------------------------------------------------
 

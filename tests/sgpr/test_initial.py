@@ -1,11 +1,14 @@
 """Starting values from the data."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from skvbgp import VBDTCRegressor
 from skvbgp.sgpr import _initial
-from skvbgp.sgpr._initial import fit_noise_to_blocks
+from skvbgp.sgpr._initial import fit_noise_to_blocks, shorten
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import NOISE_SCALE, small_problem
@@ -49,3 +52,39 @@ def test_fit_noise_to_blocks():
         assert same == (name not in {"noise_theta", "noise_variance"})
     again = fit_noise_to_blocks(problem.model, p, problem.data, np.random.RandomState(0))
     assert_array_equal(again.pack(), after.pack())
+
+
+def chirp(n):
+    """Thirty turns for each unit of the input at its end, which is 0.006 of the spread of X."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n, 1))
+    return X, np.sin(2.0 * np.pi * 15.0 * X[:, 0] ** 2) + 0.1 * rng.standard_normal(n)
+
+
+def test_log_evidence_at_the_best_variances():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((6, 1)), rng.standard_normal(6)
+    K = oracles.se(X, X)
+    variances = np.exp(_initial._LOG_VARIANCES)
+    expected = max(
+        stats.multivariate_normal(np.zeros(6), a * K + s2 * np.eye(6)).logpdf(y)
+        for a in variances
+        for s2 in variances
+    )
+    actual = _initial._log_evidence(K, y) - 3.0 * np.log(2.0 * np.pi)
+    assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_length_scales_are_shortened_where_the_function_is_rough():
+    options = dict(solver="stochastic", batch_size=256, max_iter=60, random_state=0)
+    X, y = chirp(1_500)
+    start = 0.5 * X.std()  # that of smooth functions
+    assert VBDTCRegressor(100, **options).fit(X, y).score(X, y) > 0.6
+    assert VBDTCRegressor(100, length_scale=start, **options).fit(X, y).score(X, y) < 0.4
+
+
+def test_length_scales_stay_where_the_function_is_smooth():
+    problem = small_problem("dtc")
+    p = replace(problem.parameters, nu=np.ones_like(problem.parameters.nu))
+    after = shorten(problem.model, p, problem.data, seed=0)
+    assert_array_equal(after.pack(), p.pack())
