@@ -1,4 +1,4 @@
-"""Whitened Gaussian q(u), held by its natural parameters.
+"""Gaussians: the whitened q(u) held by its natural parameters, and what families share.
 
 With the prior covariance ``Sigma = L L'`` of the inducing outputs s, the whitened
 outputs ``u = L^-1 s`` are standard normal under the prior. A data set enters q(u) by
@@ -14,6 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+
+_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True)
@@ -95,3 +97,46 @@ def kl_diagonal(
     ratio = variance / prior_variance
     kl = 0.5 * float(np.sum(ratio + shift * (mean - prior_mean) - 1.0 - np.log(ratio)))
     return kl, shift, 0.5 * (1.0 / prior_variance - 1.0 / variance)
+
+
+def log_normal_density(L: Array, y: Array) -> tuple[float, Array]:
+    """log N(y | 0, L L') and its gradient in the covariance L L'.
+
+    Parameters
+    ----------
+    L : ndarray of shape (n, n)
+        Lower Cholesky factor.
+    y : ndarray of shape (n,)
+
+    Returns
+    -------
+    value : float
+    dC : ndarray of shape (n, n)
+    """
+    L_inv = tril_inverse(L)
+    Ly = L_inv @ y
+    alpha = Ly @ L_inv  # C^-1 y
+    dC = L_inv.T @ L_inv
+    dC *= -0.5
+    dC += np.outer(0.5 * alpha, alpha)
+    return -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(Ly @ Ly)), dC
+
+
+def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> Array:
+    """log N(y | 0, a K + s2 I) for many a and s2, by one decomposition of K.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+    y : ndarray of shape (n,)
+    signal, noise : ndarray of shape (k,)
+        Values of a and s2.
+
+    Returns
+    -------
+    values : ndarray of shape (k,)
+    """
+    eigenvalues, V = np.linalg.eigh(K)
+    variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k)
+    terms = _LOG_2PI + np.log(variances) + (y @ V)[:, None] ** 2 / variances
+    return np.asarray(-0.5 * np.sum(terms, axis=0))

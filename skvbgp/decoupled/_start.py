@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
+from skvbgp._core.gaussian import log_normal_density, scan_log_normal_density
+from skvbgp._core.linalg import Array, cholesky
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Model
@@ -22,7 +23,6 @@ _LOG_NOISES = np.arange(-8.0, 0.1)
 _LOG_NOISE_BOUNDS = (-12.0, 3.0)
 #: Iterations of the search, and the relative rise at which it stops.
 _MAX_ITER, _TOL = 40, 1e-4
-_LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 def most_probable_hyperparameters(model: Model, X: Array, y: Array) -> Array:
@@ -55,10 +55,10 @@ def most_probable_hyperparameters(model: Model, X: Array, y: Array) -> Array:
 
 
 def _best_noise(model: Model, theta: Array, rows: Basis, y: Array) -> tuple[float, Array]:
-    """Log density, up to a constant, at the best of some noise variances; theta and its log."""
-    eigenvalues, U = np.linalg.eigh(model.kernel.with_theta(theta)(rows, rows))
-    variances = np.maximum(eigenvalues, 0.0)[:, None] + np.exp(_LOG_NOISES)  # (n, k)
-    values = -0.5 * np.sum(np.log(variances) + (y @ U)[:, None] ** 2 / variances, axis=0)
+    """Log density at the best of some noise variances; theta and its log."""
+    noises = np.exp(_LOG_NOISES)
+    K = model.kernel.with_theta(theta)(rows, rows)
+    values = scan_log_normal_density(K, y, np.ones_like(noises), noises)
     best = int(np.argmax(values))
     return float(values[best]) + model.log_prior(theta)[0], np.append(theta, _LOG_NOISES[best])
 
@@ -70,9 +70,6 @@ def log_evidence(model: Model, x: Array, rows: Basis, y: Array) -> tuple[float, 
     C = K.copy()
     C.flat[:: len(C) + 1] += noise
     L = cholesky(C, "covariance of a sample of rows")
-    C_inv = inverse_from_cholesky(L)
-    weights = C_inv @ y
-    value = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(weights @ y))
-    dK = 0.5 * (np.outer(weights, weights) - C_inv)
+    value, dK = log_normal_density(L, y)
     dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
     return value, np.append(dtheta, noise * float(np.trace(dK)))

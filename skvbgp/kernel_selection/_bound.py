@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.gaussian import WhitenedGaussian, log_normal_density
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
     cholesky_vjp,
     jittered_cholesky,
-    log_determinant,
     tril_inverse,
 )
 from skvbgp.kernel_selection._frame import Frame
@@ -175,12 +174,6 @@ def log_evidence(kernel: Kernel, x: Array, X: Array, y: Array) -> tuple[float, A
         L = np.linalg.cholesky(C)
     except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
         raise NotPositiveDefiniteError("The noise drowns in the rounding of k(X, X).") from None
-    L_inv = tril_inverse(L)
-    Ly = L_inv @ y
-    alpha = Ly @ L_inv
-    value = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(Ly @ Ly))
-    dK = L_inv.T @ L_inv
-    dK *= -0.5
-    dK += np.outer(0.5 * alpha, alpha)
+    value, dK = log_normal_density(L, y)
     theta, _, _ = kernel.vjp(X, None, K, dK)
     return value, np.append(theta, noise * float(np.trace(dK)))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skvbgp._core.gaussian import scan_log_normal_density
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.adam import AdamState, adam_ascent
@@ -36,22 +37,15 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
     rows = data.rows(np.unique(np.random.RandomState(seed).randint(len(data), size=_SAMPLE_ROWS)))
     nu, d = parameters.nu, len(parameters.nu)
     mean, variance = model.hyperprior.mean[:d], model.hyperprior.variance[:d]
+    signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
 
     def log_posterior(factor: float) -> float:
-        log_prior = -0.5 * float(np.sum((factor * nu - mean) ** 2 / variance))
-        return _log_evidence(unit_se(*2 * [factor * nu * rows.X]), rows.y) + log_prior
+        X = factor * nu * rows.X
+        log_evidence = float(scan_log_normal_density(unit_se(X, X), rows.y, signal, noise).max())
+        return log_evidence - 0.5 * float(np.sum((factor * nu - mean) ** 2 / variance))
 
     factor = max(_FACTORS, key=log_posterior)
     return replace(parameters, nu=factor * nu, xi=factor**2 * parameters.xi)
-
-
-def _log_evidence(K: Array, y: Array) -> float:
-    """log N(y | 0, a K + s2 I) at the best a and s2 of a grid, up to a constant."""
-    eigenvalues, V = np.linalg.eigh(K)
-    signal, noise = np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES))  # (k, k)
-    variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k, k)
-    squares = ((y @ V) ** 2)[:, None, None]
-    return float(np.max(-0.5 * np.sum(np.log(variances) + squares / variances, axis=0)))
 
 
 def fit_noise_to_blocks(

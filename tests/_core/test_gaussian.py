@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
-from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
+from skvbgp._core.gaussian import (
+    WhitenedGaussian,
+    kl_diagonal,
+    log_normal_density,
+    scan_log_normal_density,
+)
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 
@@ -82,3 +88,25 @@ def test_kl_diagonal(rng):
     kl, d_mean, d_variance = kl_diagonal(mean, variance, mean, variance)
     assert abs(kl) < 1e-15
     assert_allclose([d_mean, d_variance], 0.0, atol=1e-15)
+
+
+def test_log_normal_density(rng):
+    A, y, V = rng.standard_normal((4, 4)), rng.standard_normal(4), rng.standard_normal((4, 4))
+    C, V = A @ A.T + np.eye(4), V + V.T
+    value, dC = log_normal_density(np.linalg.cholesky(C), y)
+    assert_allclose(value, stats.multivariate_normal(np.zeros(4), C).logpdf(y))
+
+    def along(t):
+        return log_normal_density(np.linalg.cholesky(C + t[0] * V), y)[0]
+
+    assert_allclose(np.sum(dC * V), numerical_gradient(along, np.zeros(1))[0], rtol=1e-7)
+
+
+def test_scan_log_normal_density(rng):
+    A, y = rng.standard_normal((4, 3)), rng.standard_normal(4)
+    K, signal, noise = A @ A.T, np.array([0.5, 2.0, 0.0]), np.array([0.1, 3.0, 1.0])
+    expected = [
+        stats.multivariate_normal(np.zeros(4), a * K + s2 * np.eye(4)).logpdf(y)
+        for a, s2 in zip(signal, noise, strict=True)
+    ]
+    assert_allclose(scan_log_normal_density(K, y, signal, noise), expected)

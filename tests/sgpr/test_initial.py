@@ -61,20 +61,6 @@ def chirp(n):
     return X, np.sin(2.0 * np.pi * 15.0 * X[:, 0] ** 2) + 0.1 * rng.standard_normal(n)
 
 
-def test_log_evidence_at_the_best_variances():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((6, 1)), rng.standard_normal(6)
-    K = oracles.se(X, X)
-    variances = np.exp(_initial._LOG_VARIANCES)
-    expected = max(
-        stats.multivariate_normal(np.zeros(6), a * K + s2 * np.eye(6)).logpdf(y)
-        for a in variances
-        for s2 in variances
-    )
-    actual = _initial._log_evidence(K, y) - 3.0 * np.log(2.0 * np.pi)
-    assert_allclose(actual, expected, rtol=1e-9)
-
-
 def test_length_scales_are_shortened_where_the_function_is_rough():
     options = dict(solver="stochastic", batch_size=256, max_iter=60, random_state=0)
     X, y = chirp(1_500)
