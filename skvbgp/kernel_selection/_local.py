@@ -1,8 +1,8 @@
 """Fit of one kernel: the tasks that run in parallel, one call for each kernel.
 
 Hyperparameters are searched for in two steps. `screen` draws many starting values, evaluates
-the bound of a few inducing inputs at them and climbs from the best; `train` goes on from there
-with all rows and inducing inputs.
+the bound of a few inducing inputs at them and climbs from the best; a `train_` task goes on from
+there with all rows and inducing inputs - on mini-batches after `train_collapsed` on a sample.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Rows(NamedTuple):
 def screen(
     X: Array,
     y: Array,
-    Z: Array | None,
     Z_coarse: Array,
-    Z_screening: Array | None,
+    Z_climb: Array | None,
+    Z: Array | None,
     scales: DataScales,
     n_restarts: int,
     tol: float,
@@ -113,7 +113,7 @@ def screen(
     coarse = Rows(X, y, Z_coarse).objective(kernel)
     starts = [draw_start(kernel, scales, rng) for _ in range(_DRAWS_PER_RESTART * n_restarts)]
     values = [_value(coarse, x) for x in starts]
-    climb = Rows(X, y, Z_screening).objective(kernel)
+    climb = Rows(X, y, Z_climb).objective(kernel)
     bounds, fits = limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
         if not np.isfinite(_value(climb, starts[i])):

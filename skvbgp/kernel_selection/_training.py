@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,16 @@ _TRAINED_PER_KEPT = 3
 Monitor = Callable[[Sequence[LocalFit]], bool]
 
 
+class _Sample(NamedTuple):
+    """Scaled rows that starting values are searched with, and inducing inputs; None is Z = X."""
+
+    X: Array  # (n, d)
+    y: Array  # (n,)
+    Z_coarse: Array  # of the first look at many values
+    Z_climb: Array | None
+    Z_bound: Array | None  # of the bound that kernels are ranked by
+
+
 @dataclass(frozen=True)
 class Trainer:
     """The options of a fit, and what they mean for n rows."""
@@ -65,7 +75,8 @@ class Trainer:
     def n_tasks(self, n: int, n_kernels: int) -> int:
         """Largest number of tasks of a fit."""
         evaluated = 0 if self._knows_bounds(n) else n_kernels
-        return n_kernels + self._n_trained(n_kernels) + evaluated
+        phases = 1 if self.is_collapsed(n) else 2
+        return n_kernels + phases * self._n_trained(n_kernels) + evaluated
 
     def _knows_bounds(self, n: int) -> bool:
         """Whether the search for the hyperparameters ends with the bound itself."""
@@ -80,10 +91,13 @@ class Trainer:
     def train(self, state: State, X: Array, y: Array, monitor: Monitor) -> State:
         """Search for all hyperparameters, from the start."""
         fits = [LocalFit.failed("It was not reached.")] * len(state.names)
-        fits, stopped = self._screened(state, X, y, fits, monitor)
+        sample = self._screening_sample(state, X, y)
+        fits, stopped = self._screened(state, sample, fits, monitor)
+        order = np.argsort([-fit.lower_bound for fit in fits], kind="stable")
+        chosen = order[: self._n_trained(len(fits))].tolist()
+        if not stopped and not self.is_collapsed(len(X)):
+            fits, stopped = self._climbed(state, sample, fits, chosen, monitor)
         if not stopped:
-            order = np.argsort([-fit.lower_bound for fit in fits], kind="stable")
-            chosen = order[: self._n_trained(len(fits))].tolist()
             fits, _ = self._trained(state, X, y, fits, chosen, monitor)
         return self.concluded(replace(state, n_screened=len(X)), X, y, fits, monitor)
 
@@ -93,9 +107,7 @@ class Trainer:
         fits, _ = self._trained(state, X, y, list(state.fits), chosen, monitor)
         return self.concluded(state, X, y, fits, monitor)
 
-    def _screened(
-        self, state: State, X: Array, y: Array, fits: list[LocalFit], monitor: Monitor
-    ) -> tuple[list[LocalFit], bool]:
+    def _screening_sample(self, state: State, X: Array, y: Array) -> _Sample:
         rng = np.random.RandomState(state.seed)
         exact = self.is_collapsed(len(X))
         if not exact and len(X) > _SCREENING_ROWS:
@@ -109,12 +121,29 @@ class Trainer:
             for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
         )
         Z_climb = None if m >= len(X) and len(X) <= _SCREENING_DENSE_ROWS else climb
-        shared = (
-            X, y, state.Z if exact else Z_climb, coarse, Z_climb, state.scales,
-            self.n_restarts, self.tol, state.seed,
-        )  # fmt: skip
+        return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb)
+
+    def _screened(
+        self, state: State, sample: _Sample, fits: list[LocalFit], monitor: Monitor
+    ) -> tuple[list[LocalFit], bool]:
+        shared = (*sample, state.scales, self.n_restarts, self.tol, state.seed)
         tasks = [(i, (kernel,)) for i, kernel in enumerate(state.kernels)]
         return self._run(state, screen, tasks, shared, fits, monitor)
+
+    def _climbed(
+        self,
+        state: State,
+        sample: _Sample,
+        fits: list[LocalFit],
+        chosen: list[int],
+        monitor: Monitor,
+    ) -> tuple[list[LocalFit], bool]:
+        """The top of the climb on the sample, which Adam would take thousands of steps for."""
+        tasks = [(i, (state.kernels[i], fits[i].x)) for i in chosen if not fits[i].failure]
+        shared = (
+            sample.X, sample.y, sample.Z_climb, state.scales, _COLLAPSED_ITERATIONS, self.tol
+        )  # fmt: skip
+        return self._run(state, train_collapsed, tasks, shared, fits, monitor)
 
     def _trained(
         self,
