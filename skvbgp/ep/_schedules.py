@@ -12,7 +12,9 @@ from skvbgp._core.linalg import Array
 from skvbgp.ep._factored import FactoredPosterior
 from skvbgp.ep._sites import Fixpoint, Posterior, Sites, matched_sites
 
-#: Factor of the step where the sites oscillate.
+#: The sites oscillate where a pass would take back more than this share of the one before.
+_TAKEN_BACK = 0.5
+#: Factor of the step where they do.
 _BACK_OFF = 0.7
 
 
@@ -43,23 +45,22 @@ class Schedule:
     def run(self, t: Array, prior: Prior, sites: Sites, tol: float) -> Fixpoint:
         """Update the sites until matching moves none of them by more than ``tol``.
 
-        The measure is `Sites.distance`, which knows no scale of f.
-
-        A pass that would move the sites further than the one before is a sign of
-        oscillation: the damping then increases.
+        The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
+        the sites oscillate, the damping increases.
         """
         advance = _SCHEDULES[self.name]
-        step, last = 1.0 - self.damping, np.inf
+        step, last = 1.0 - self.damping, np.zeros(2 * len(t))
         for n_iter in range(1, self.max_iter + 1):
             posterior = Posterior(prior.A, sites)
             matched, moments = matched_sites(t, *posterior.cavity, prior.noise)
-            distance = sites.distance(matched, posterior.marginal_variance)
+            move = sites.move_to(matched, posterior.marginal_variance)
+            distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
                 break
-            if distance > last:
+            if move @ last < -_TAKEN_BACK * (last @ last):
                 step *= _BACK_OFF
-            sites, last = advance(t, prior, sites, matched, step), distance
-        return Fixpoint(posterior, moments, n_iter, distance < tol)
+            sites, last = advance(t, prior, sites, matched, step), move
+        return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
 
 def _parallel(t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:

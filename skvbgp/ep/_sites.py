@@ -57,10 +57,10 @@ class Sites:
         rest = 1.0 - noise * self.tau
         return Sites(self.tau / rest, self.nu / rest)
 
-    def distance(self, other: Sites, variance: Array) -> float:
-        """Largest change of a parameter, in units of the marginal variances (n,) it acts on."""
-        d_tau, d_nu = np.abs(self.tau - other.tau), np.abs(self.nu - other.nu)
-        return float(max(np.max(d_tau * variance), np.max(d_nu * np.sqrt(variance))))
+    def move_to(self, other: Sites, variance: Array) -> Array:
+        """Changes of all parameters (2 n,), in units of the marginal variances (n,)."""
+        d_tau, d_nu = other.tau - self.tau, other.nu - self.nu
+        return np.concatenate([d_tau * variance, d_nu * np.sqrt(variance)])
 
 
 class Posterior:

@@ -147,19 +147,15 @@ def test_rows_are_predicted_one_by_one_as_together(iris, fitted):
         assert_allclose(one_by_one, together, rtol=1e-9, atol=1e-12)
 
 
-def test_results_do_not_depend_on_units_of_the_columns(iris, fitted):
+def test_results_do_not_depend_on_units_of_the_columns(iris):
+    """The first 30 iterations; in later ones, L-BFGS makes much of rounding."""
     _, holes, y = iris
     factor, shift = np.array([1e3, 1e-6, 1.0, 50.0]), np.array([0.0, 1.0, -1e3, 5.0])
-    other = quick().fit((holes * factor + shift)[::2], y[::2])
-    assert_allclose(
-        # L-BFGS makes of rounding what its tolerance leaves open
-        other.predict_proba(holes * factor + shift),
-        fitted.predict_proba(holes),
-        atol=1e-2,
-    )
-    assert_allclose(
-        (other.impute(holes * factor + shift) - shift) / factor, fitted.impute(holes), atol=1e-2
-    )
+    scaled = holes * factor + shift
+    one = quick(max_iter=30).fit(holes[::2], y[::2])
+    other = quick(max_iter=30).fit(scaled[::2], y[::2])
+    assert_allclose(other.predict_proba(scaled), one.predict_proba(holes), atol=1e-3)
+    assert_allclose((other.impute(scaled) - shift) / factor, one.impute(holes), atol=1e-3)
 
 
 def test_n_jobs_and_pickle_change_nothing(iris, fitted, monkeypatch):
