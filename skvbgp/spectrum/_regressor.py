@@ -26,6 +26,8 @@ _VISITED_ROWS = {"blocks": 1_500_000, "bound": 120_000}
 _MOST_PASSES = 300
 #: Up to so many rows, partial_fit trains again whenever their number has doubled.
 _RETRAINED_ROWS = 1_000
+#: Most entries of alpha whose joint covariance is formed: 0.2 GB a matrix.
+_MOST_JOINT = 5_000
 
 
 class SVBSSGPRegressor(VariationalRegressor):
@@ -47,7 +49,8 @@ class SVBSSGPRegressor(VariationalRegressor):
 
     posterior : {"joint", "factorised", "point"}, default="joint"
         One Gaussian of all frequencies and weights (sVBSSGP); independent r_1, ..., r_m and
-        s (VSSGP); or frequencies without uncertainty (SSGP).
+        s (VSSGP); or frequencies without uncertainty (SSGP). "joint" needs
+        n_frequencies * (n_features + 2) <= 5,000: its cost grows with the cube of that.
 
     objective : {"blocks", "bound"}, default="blocks"
         What the means of the frequencies and sigma_s^2 maximise: the evidence of every block
@@ -116,7 +119,8 @@ class SVBSSGPRegressor(VariationalRegressor):
         scale of y, where u is X minus `input_mean_`.
 
     q_chol_ : ndarray of shape (n_frequencies * (n_features + 2),) * 2
-        Lower triangular M of alpha = M z + b, in the same order and units.
+        Lower triangular M of alpha = M z + b, in the same order and units. Formed at each
+        access.
 
     input_mean_ : ndarray of shape (n_features,)
         Origin of the features: the mean of X in the first call.
@@ -235,6 +239,7 @@ class SVBSSGPRegressor(VariationalRegressor):
         target = Target(mean, float(summary.unit[0]))
         check_unit(coordinates.scale, "X")
         check_unit(target.unit, "y")
+        self._check_size(X.shape[1])
         before = getattr(self, "_state", None)
         if before is None or not self.warm_start:
             R, hyper = self._cold_start(coordinates.scale, target.unit, seed)
@@ -284,6 +289,15 @@ class SVBSSGPRegressor(VariationalRegressor):
 
     def _structure(self, d: int) -> Structure:
         return Structure(self.n_frequencies, d, self.posterior)
+
+    def _check_size(self, d: int) -> None:
+        size = self._structure(d).size
+        if self.posterior == "joint" and size > _MOST_JOINT:
+            raise ValueError(
+                f'posterior="joint" of {self.n_frequencies} frequencies of {d} features has a '
+                f"covariance of {size} x {size}, more than {_MOST_JOINT} x {_MOST_JOINT}: take "
+                'posterior="factorised" or "point", or a smaller n_frequencies.'
+            )
 
     def _phase_passes(self, n: int) -> dict[str, int]:
         """Largest number of passes of each phase that the callbacks are told about."""
@@ -418,13 +432,10 @@ class SVBSSGPRegressor(VariationalRegressor):
 
     def _attributes(self, state: State) -> dict[str, Any]:
         q, hyper, unit = state.q, state.hyper, state.target.unit
-        scale, structure = state.coordinates.scale, state.q.structure
-        units = np.full(structure.size, unit)  # (D,)
-        structure.frequencies(units)[:] = 1.0 / scale
+        scale = state.coordinates.scale
         return {
-            "frequencies_": structure.frequencies(q.mean) / scale,
-            "q_mean_": q.mean * units,
-            "q_chol_": q.cholesky() * units[:, None],
+            "frequencies_": q.structure.frequencies(q.mean) / scale,
+            "q_mean_": q.mean * state.units,
             "input_mean_": state.coordinates.offset.copy(),
             "length_scale_": hyper.length_scale * scale,
             "signal_variance_": hyper.signal_variance * unit**2,
@@ -435,6 +446,12 @@ class SVBSSGPRegressor(VariationalRegressor):
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.n,
         }
+
+    @property
+    def q_chol_(self) -> Array:
+        """M; no attribute that is kept, because the factorised q would not fit in memory."""
+        q = self._state.q
+        return q.cholesky() * self._state.units[:, None]
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         predictor, state = Predictor(self._state, self.gamma, self.n_samples), self._state

@@ -63,3 +63,11 @@ class State:
     lower_bound: float = -np.inf
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1
+
+    @property
+    def units(self) -> Array:
+        """Units (D,) of alpha: 1 / X for frequencies, those of y for weights."""
+        structure = self.q.structure
+        units = np.full(structure.size, self.target.unit)
+        structure.frequencies(units)[:] = 1.0 / self.coordinates.scale
+        return units

@@ -1,6 +1,7 @@
 """The estimator: predictions, posteriors, streams, phases of training, bad input."""
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -304,6 +305,19 @@ def test_degenerate_data_have_finite_answers(posterior, objective, change):
 def test_wrong_parameters_have_clear_errors(parameters, message):
     with pytest.raises(ValueError, match=message):
         small(**parameters).fit(*make_data())
+
+
+def test_many_columns():
+    """An error before any large matrix, whose remedy forms none: 294 MB for D = 6,060."""
+    X = np.random.default_rng(0).standard_normal((20, 200))
+    with pytest.raises(ValueError, match='take posterior="factorised"'):
+        small(30).fit(X, X[:, 0])
+    tracemalloc.start()
+    model = small(30, posterior="factorised", max_iter=1).fit(X, X[:, 0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_spread_out_of_range_has_a_clear_error():
