@@ -115,11 +115,12 @@ class Gaussian:
             moment[self._groups[k]] += np.sum(self.factors[k] ** 2, axis=1)
         return moment
 
-    def cholesky(self) -> Array:
-        """M as one matrix, (D, D), zero where q is certain."""
+    def cholesky(self, units: Array) -> Array:
+        """M as one matrix, (D, D), in units (D,); zeros are never touched, so take no memory."""
         M = np.zeros((self.structure.size,) * 2)
         for k in self.structure.random_groups:
-            M[self._groups[k], self._groups[k]] = self.factors[k]
+            group = self._groups[k]
+            M[group, group] = self.factors[k] * units[group, None]
         return M
 
     def kl_to(self, prior: Gaussian) -> float:

@@ -450,8 +450,7 @@ class SVBSSGPRegressor(VariationalRegressor):
     @property
     def q_chol_(self) -> Array:
         """M; no attribute that is kept, because the factorised q would not fit in memory."""
-        q = self._state.q
-        return q.cholesky() * self._state.units[:, None]
+        return self._state.q.cholesky(self._state.units)
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         predictor, state = Predictor(self._state, self.gamma, self.n_samples), self._state
