@@ -150,8 +150,8 @@ def test_factor_is_lower_triangular_and_gives_the_covariance(rng, posterior):
 def test_divergence(rng, posterior):
     q = gaussian(posterior, rng)
     prior = Gaussian.prior(q.structure, LENGTH_SCALE, 1.3)
-    M = q.cholesky(np.ones(len(q.mean)))
-    covariance = M @ M.T
+    M_dense = q.cholesky(np.ones(len(q.mean)))
+    covariance = M_dense @ M_dense.T
     dense = oracle.prior_covariance(M, LENGTH_SCALE, 1.3)
     expected = oracle.kl(q.mean, covariance, np.zeros(q.structure.size), dense)
     assert q.kl_to(prior) == pytest.approx(expected, rel=1e-10)
@@ -208,8 +208,8 @@ def test_average_over_blocks_is_the_full_sum(rng, posterior):
 def test_bound_converges_to_its_closed_form(rng, rows):
     """The sampled L(q) against the integral over alpha, which a small problem affords."""
     q = gaussian("joint", rng)
-    M = q.cholesky(np.ones(len(q.mean)))
-    covariance = M @ M.T
+    M_dense = q.cholesky(np.ones(len(q.mean)))
+    covariance = M_dense @ M_dense.T
     exact = oracle.expected_squared_error(q.mean, covariance, *rows, M)
     alphas = q.sample(rng.standard_normal((20_000, q.structure.size)))
     assert expected_squared_error(q.structure, alphas, *rows) == pytest.approx(exact, rel=0.01)
