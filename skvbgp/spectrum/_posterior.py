@@ -116,7 +116,7 @@ class Gaussian:
         return moment
 
     def cholesky(self, units: Array) -> Array:
-        """M as one matrix, (D, D), in units (D,); zeros are never touched, so take no memory."""
+        """M as one matrix, (D, D), in units (D,); zero where q is certain."""
         M = np.zeros((self.structure.size,) * 2)
         for k in self.structure.random_groups:
             group = self._groups[k]
