@@ -11,7 +11,7 @@ def small(cls, **parameters):
 
 #: For the common tests: steps enough for the scores that scikit-learn asks for.
 INSTANCES = [
-    small(DecoupledGPRegressor, max_iter=20),
-    small(DecoupledGPRegressor, max_iter=20, parametrization="decoupled"),
-    small(DecoupledGPClassifier, max_iter=10),
+    small(DecoupledGPRegressor, max_iter=10),
+    small(DecoupledGPRegressor, max_iter=10, parametrization="decoupled"),
+    small(DecoupledGPClassifier, max_iter=6),
 ]

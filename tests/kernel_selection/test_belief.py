@@ -61,7 +61,9 @@ def test_gradient_of_the_bound(family):
     assert_allclose(gradient, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("L", [[0.0, -1.0, -3.0], [0.0, -6.0, -8.0]])
+@pytest.mark.parametrize(
+    "L", [[0.0, -1.0, -3.0], pytest.param([0.0, -6.0, -8.0], marks=pytest.mark.slow)]
+)
 def test_optimum_agrees_with_brute_force(L, monkeypatch):
     """Nelder-Mead on a Gauss-Hermite rule, which knows neither the draws nor a gradient."""
     monkeypatch.setattr("skvbgp.kernel_selection._belief.PRIOR_VARIANCE", 2.0)
