@@ -84,9 +84,9 @@ def test_fit_on_a_memory_map(tmp_path, regressor, bytes_per_row):
             regressor.set_params(n_blocks=len(y) // 100)
         regressor.fit(X, y)
 
-    few, many = on_disk(10_000, tmp_path), on_disk(40_000, tmp_path)
+    few, many = on_disk(10_000, tmp_path), on_disk(100_000, tmp_path)
     fit(*few)  # what is imported or cached once
-    assert (peak(fit, *many) - peak(fit, *few)) / 30_000 < bytes_per_row
+    assert (peak(fit, *many) - peak(fit, *few)) / 90_000 < bytes_per_row
 
 
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor, VBPITCRegressor])
