@@ -42,6 +42,8 @@ _TRAINED_PER_KEPT = 3
 
 #: Called with all fits so far after each task; True asks to stop.
 Monitor = Callable[[Sequence[LocalFit]], bool]
+#: A function for every kernel, and the arguments that are the same for all.
+Task = tuple[Callable[..., LocalFit], tuple[Any, ...]]
 
 
 class _Sample(NamedTuple):
@@ -96,15 +98,17 @@ class Trainer:
         order = np.argsort([-fit.lower_bound for fit in fits], kind="stable")
         chosen = order[: self._n_trained(len(fits))].tolist()
         if not stopped and not self.is_collapsed(len(X)):
-            fits, stopped = self._climbed(state, sample, fits, chosen, monitor)
+            task = self._climbing(state, sample)
+            fits, stopped = self._continued(state, task, fits, chosen, monitor)
         if not stopped:
-            fits, _ = self._trained(state, X, y, fits, chosen, monitor)
+            fits, _ = self._continued(state, self._training(state, X, y), fits, chosen, monitor)
         return self.concluded(replace(state, n_screened=len(X)), X, y, fits, monitor)
 
     def retrain(self, state: State, X: Array, y: Array, monitor: Monitor) -> State:
         """Go on from the hyperparameters of before, on other rows."""
         chosen = list(range(len(state.fits)))
-        fits, _ = self._trained(state, X, y, list(state.fits), chosen, monitor)
+        task = self._training(state, X, y)
+        fits, _ = self._continued(state, task, list(state.fits), chosen, monitor)
         return self.concluded(state, X, y, fits, monitor)
 
     def _screening_sample(self, state: State, X: Array, y: Array) -> _Sample:
@@ -130,44 +134,36 @@ class Trainer:
         tasks = [(i, (kernel,)) for i, kernel in enumerate(state.kernels)]
         return self._run(state, screen, tasks, shared, fits, monitor)
 
-    def _climbed(
+    def _continued(
         self,
         state: State,
-        sample: _Sample,
+        task: Task,
         fits: list[LocalFit],
         chosen: list[int],
         monitor: Monitor,
     ) -> tuple[list[LocalFit], bool]:
-        """The top of the climb on the sample, which Adam would take thousands of steps for."""
+        """The chosen kernels go on from where they are, by a function of shared arguments."""
+        function, shared = task
         tasks = [(i, (state.kernels[i], fits[i].x)) for i in chosen if not fits[i].failure]
-        shared = (
-            sample.X, sample.y, sample.Z_climb, state.scales, _COLLAPSED_ITERATIONS, self.tol
-        )  # fmt: skip
-        return self._run(state, train_collapsed, tasks, shared, fits, monitor)
+        return self._run(state, function, tasks, shared, fits, monitor)
 
-    def _trained(
-        self,
-        state: State,
-        X: Array,
-        y: Array,
-        fits: list[LocalFit],
-        chosen: list[int],
-        monitor: Monitor,
-    ) -> tuple[list[LocalFit], bool]:
-        tasks = [(i, (state.kernels[i], fits[i].x)) for i in chosen if not fits[i].failure]
+    def _climbing(self, state: State, sample: _Sample) -> Task:
+        """To the top on the sample, which Adam would take thousands of steps for."""
+        rows = sample.X, sample.y, sample.Z_climb
+        return train_collapsed, (*rows, state.scales, _COLLAPSED_ITERATIONS, self.tol)
+
+    def _training(self, state: State, X: Array, y: Array) -> Task:
+        """On all rows."""
         if not self.is_collapsed(len(X)):
             settings = self._stochastic_settings(len(X))
-            function, shared = train_stochastic, (
+            return train_stochastic, (
                 X, y, state.frame, state.Z, state.scales, settings, self.is_gaussian, state.seed
             )  # fmt: skip
-        else:
-            max_iter = self.max_iter or _COLLAPSED_ITERATIONS
-            common = (*state.frame.scaled(X, y), state.Z, state.scales, max_iter, self.tol)
-            if self.is_gaussian:
-                function, shared = train_gaussian, (*common, state.seed)
-            else:
-                function, shared = train_collapsed, common
-        return self._run(state, function, tasks, shared, fits, monitor)
+        max_iter = self.max_iter or _COLLAPSED_ITERATIONS
+        shared = (*state.frame.scaled(X, y), state.Z, state.scales, max_iter, self.tol)
+        if self.is_gaussian:
+            return train_gaussian, (*shared, state.seed)
+        return train_collapsed, shared
 
     def _stochastic_settings(self, n: int) -> StochasticSettings:
         n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
