@@ -10,6 +10,7 @@ so that chunks of data add, and a natural-gradient step is a convex combination.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -99,27 +100,37 @@ def kl_diagonal(
     return kl, shift, 0.5 * (1.0 / prior_variance - 1.0 / variance)
 
 
-def log_normal_density(L: Array, y: Array) -> tuple[float, Array]:
-    """log N(y | 0, L L') and its gradient in the covariance L L'.
+@dataclass(frozen=True)
+class ZeroMeanNormal:
+    """N(y | 0, C) at one y.
 
-    Parameters
+    Attributes
     ----------
-    L : ndarray of shape (n, n)
-        Lower Cholesky factor.
-    y : ndarray of shape (n,)
-
-    Returns
-    -------
-    value : float
-    dC : ndarray of shape (n, n)
+    L_inv : ndarray of shape (n, n)
+        Inverse of the lower Cholesky factor of C.
+    weights : ndarray of shape (n,)
+        C^-1 y.
+    log_density : float
     """
-    L_inv = tril_inverse(L)
-    Ly = L_inv @ y
-    alpha = Ly @ L_inv  # C^-1 y
-    dC = L_inv.T @ L_inv
-    dC *= -0.5
-    dC += np.outer(0.5 * alpha, alpha)
-    return -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(Ly @ Ly)), dC
+
+    L_inv: Array
+    weights: Array
+    log_density: float
+
+    @classmethod
+    def of(cls, L: Array, y: Array) -> Self:
+        """From the lower Cholesky factor L of C."""
+        L_inv = tril_inverse(L)
+        Ly = L_inv @ y
+        log_density = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(Ly @ Ly))
+        return cls(L_inv, Ly @ L_inv, log_density)
+
+    def gradient(self) -> Array:
+        """Gradient of the log density in C, (n, n)."""
+        dC = self.L_inv.T @ self.L_inv
+        dC *= -0.5
+        dC += np.outer(0.5 * self.weights, self.weights)
+        return dC
 
 
 def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skvbgp._core.gaussian import log_normal_density, scan_log_normal_density
+from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.decoupled._basis import Basis
@@ -70,6 +70,7 @@ def log_evidence(model: Model, x: Array, rows: Basis, y: Array) -> tuple[float, 
     C = K.copy()
     C.flat[:: len(C) + 1] += noise
     L = cholesky(C, "covariance of a sample of rows")
-    value, dK = log_normal_density(L, y)
+    normal = ZeroMeanNormal.of(L, y)
+    dK = normal.gradient()
     dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
-    return value, np.append(dtheta, noise * float(np.trace(dK)))
+    return normal.log_density, np.append(dtheta, noise * float(np.trace(dK)))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.gaussian import WhitenedGaussian, log_normal_density
+from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
@@ -174,6 +174,7 @@ def log_evidence(kernel: Kernel, x: Array, X: Array, y: Array) -> tuple[float, A
         L = np.linalg.cholesky(C)
     except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
         raise NotPositiveDefiniteError("The noise drowns in the rounding of k(X, X).") from None
-    value, dK = log_normal_density(L, y)
+    normal = ZeroMeanNormal.of(L, y)
+    dK = normal.gradient()
     theta, _, _ = kernel.vjp(X, None, K, dK)
-    return value, np.append(theta, noise * float(np.trace(dK)))
+    return normal.log_density, np.append(theta, noise * float(np.trace(dK)))

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.gaussian import ZeroMeanNormal
+from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Rows
@@ -39,9 +40,7 @@ class _Process(NamedTuple):
     sigma_f: float
     x: Array  # (n, d) rotated rows
     K: Array  # (n, n) unit variance
-    L_inv: Array  # (n, n) inverse factor of C
-    weights: Array  # (n,) C^-1 y
-    log_likelihood: float
+    outputs: ZeroMeanNormal  # y, with the covariance C of the rows
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of f at scaled rows X."""
@@ -57,7 +56,7 @@ class _Process(NamedTuple):
 
     def _conditioned(self, x: Array) -> tuple[Array, Array]:
         K = self.sigma_f**2 * unit_se(self.x, x)  # (n, n*)
-        return self.weights @ K, self.L_inv @ K
+        return self.outputs.weights @ K, self.outputs.L_inv @ K
 
 
 @dataclass(frozen=True)
@@ -89,26 +88,21 @@ class ExactPosterior:
         return [function(*task) for task in tasks]
 
     def _process(self, e: Array) -> _Process:
-        p, y = self.parameters, self.rows.y
+        p = self.parameters
         Lambda = p.nu + np.sqrt(p.xi) * e[:-1]
         sigma_f = float(p.alpha + np.sqrt(p.beta) * e[-1])
         x = self.rows.X * Lambda
         K = unit_se(x, x)
         C = sigma_f**2 * K
         C.flat[:: len(C) + 1] += p.noise_variance
-        L = cholesky(C, "covariance of the rows")
-        L_inv = tril_inverse(L)
-        whitened = L_inv @ y
-        log_likelihood = -0.5 * (
-            float(whitened @ whitened) + log_determinant(L) + len(y) * float(np.log(2.0 * np.pi))
-        )
-        return _Process(Lambda, sigma_f, x, K, L_inv, L_inv.T @ whitened, log_likelihood)
+        outputs = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), self.rows.y)
+        return _Process(Lambda, sigma_f, x, K, outputs)
 
     @cached_property
     def lower_bound(self) -> float:
         """L, of the scaled target."""
         kl, _, _ = self.model.kl_theta(self.parameters)
-        return float(np.mean([process.log_likelihood for process in self._processes])) - kl
+        return float(np.mean([process.outputs.log_density for process in self._processes])) - kl
 
     def gradient(self) -> Parameters:
         """Gradient of L; nothing depends on the noise kernel and the inducing inputs."""
@@ -131,8 +125,8 @@ class ExactPosterior:
 
     def _slope(self, process: _Process) -> Array:
         """Gradient of log N(y | 0, C) in (Lambda, sigma_f, sigma_n^2), (d + 2,)."""
-        _, sigma_f, x, K, L_inv, weights, _ = process
-        dC = 0.5 * (np.outer(weights, weights) - L_inv.T @ L_inv)
+        _, sigma_f, x, K, outputs = process
+        dC = outputs.gradient()
         dK = dC * K
         dx = 2.0 * sigma_f**2 * (dK @ x - dK.sum(axis=1)[:, None] * x)
         d_Lambda = np.sum(dx * self.rows.X, axis=0)

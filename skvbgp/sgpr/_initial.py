@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from skvbgp._core.gaussian import scan_log_normal_density
-from skvbgp._core.linalg import Array
+from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
+from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.schedule import cosine_annealing
@@ -14,7 +14,6 @@ from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._groups import unit_se
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
-from skvbgp.sgpr._precision import DensePrecision
 
 #: Rows that the starting length scales are judged by, and what these are divided by.
 _SAMPLE_ROWS = 512
@@ -85,7 +84,6 @@ def _block_evidence_gradient(x: Array, kernel: Kernel, model: Model, rows: Rows)
     K = kernel(X)
     C = model.noise_scale * K
     C.flat[:: len(C) + 1] += noise_variance
-    precision = DensePrecision(C)
-    dC = precision.covariance_vjp(np.outer(rows.y, rows.y))
+    dC = ZeroMeanNormal.of(cholesky(C, "noise covariance of a block"), rows.y).gradient()
     d_theta, _, _ = kernel.vjp(X, None, K, model.noise_scale * dC)
     return np.append(d_theta, np.trace(dC) * noise_variance)

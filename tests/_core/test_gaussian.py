@@ -7,8 +7,8 @@ from scipy import stats
 
 from skvbgp._core.gaussian import (
     WhitenedGaussian,
+    ZeroMeanNormal,
     kl_diagonal,
-    log_normal_density,
     scan_log_normal_density,
 )
 from tests.derivatives import numerical_gradient
@@ -90,16 +90,19 @@ def test_kl_diagonal(rng):
     assert_allclose([d_mean, d_variance], 0.0, atol=1e-15)
 
 
-def test_log_normal_density(rng):
+def test_zero_mean_normal(rng):
     A, y, V = rng.standard_normal((4, 4)), rng.standard_normal(4), rng.standard_normal((4, 4))
     C, V = A @ A.T + np.eye(4), V + V.T
-    value, dC = log_normal_density(np.linalg.cholesky(C), y)
-    assert_allclose(value, stats.multivariate_normal(np.zeros(4), C).logpdf(y))
+    normal = ZeroMeanNormal.of(np.linalg.cholesky(C), y)
+    assert_allclose(normal.log_density, stats.multivariate_normal(np.zeros(4), C).logpdf(y))
+    assert_allclose(normal.weights, np.linalg.solve(C, y))
 
     def along(t):
-        return log_normal_density(np.linalg.cholesky(C + t[0] * V), y)[0]
+        return ZeroMeanNormal.of(np.linalg.cholesky(C + t[0] * V), y).log_density
 
-    assert_allclose(np.sum(dC * V), numerical_gradient(along, np.zeros(1))[0], rtol=1e-7)
+    assert_allclose(
+        np.sum(normal.gradient() * V), numerical_gradient(along, np.zeros(1))[0], rtol=1e-7
+    )
 
 
 def test_scan_log_normal_density(rng):
