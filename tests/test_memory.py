@@ -8,8 +8,7 @@ from numpy.lib.format import open_memmap
 
 import skvbgp._core.partition
 import skvbgp._core.scaling
-import skvbgp.base._inducing
-import skvbgp.sgpr._base
+import skvbgp.base._start
 import skvbgp.sgpr._initial
 import skvbgp.sgpr._remember
 from skvbgp import (
@@ -32,8 +31,8 @@ def _small_tiles(monkeypatch, quick_block_start):
     monkeypatch.setattr(skvbgp._core.partition, "_SAMPLE_ROWS", 1_000)
     monkeypatch.setattr(skvbgp._core.partition, "_SAMPLE_ROWS_PER_BLOCK", 10)
     monkeypatch.setattr(skvbgp._core.partition, "_LOOKUP_CELLS", 1_000)
-    monkeypatch.setattr(skvbgp.base._inducing, "SUBSAMPLE", 1_000)
-    monkeypatch.setattr(skvbgp.sgpr._base, "_TILE_ROWS", 1_000)
+    monkeypatch.setattr(skvbgp.base._start, "SUBSAMPLE", 1_000)
+    monkeypatch.setattr(skvbgp.base._start, "_TILE_ROWS", 1_000)
     monkeypatch.setattr(skvbgp.sgpr._initial, "_SAMPLE_ROWS", 50)
     monkeypatch.setattr(skvbgp.sgpr._remember, "_SEGMENT_ROWS", 1_000)
     monkeypatch.setattr(skvbgp.sgpr._remember, "_N_SEGMENTS", 1)

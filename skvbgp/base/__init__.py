@@ -17,10 +17,16 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
-from skvbgp.base._inducing import choose_inducing_inputs, subsample
 from skvbgp.base._regressor import VariationalRegressor
+from skvbgp.base._start import (
+    START_ROWS,
+    at_one_place,
+    choose_inducing_inputs,
+    subsample,
+)
 
 __all__ = [
+    "START_ROWS",
     "BinaryLearner",
     "DocumentedEstimator",
     "Interval",
@@ -30,6 +36,7 @@ __all__ = [
     "VariationalEstimator",
     "VariationalRegressor",
     "as_vector",
+    "at_one_place",
     "choose_inducing_inputs",
     "class_codes",
     "class_probabilities",

@@ -14,7 +14,7 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.convergence import has_converged
 from skvbgp._optim.schedule import cosine_annealing
-from skvbgp.base import in_tiles
+from skvbgp.base import START_ROWS, at_one_place, in_tiles
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
@@ -30,8 +30,6 @@ _VISITED_ROWS = 1_080_000
 _MAX_PASSES = 200
 #: Variance of the prior of the default kernel's log hyperparameters, around the median trick's.
 _PRIOR_VARIANCE = 0.5
-#: Fewer rows than this do not set the hyperparameters: later calls start again with all.
-_START_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class Learner:
             self.generalized_length_scales and self.kernel is None,
             _PRIOR_VARIANCE if self.kernel is None else np.inf,
         )
-        if self.learn_hyperparameters and len(X) >= _START_ROWS:
+        if self.learn_hyperparameters and len(X) >= START_ROWS:
             sample = order[:EVIDENCE_ROWS]
             values = likelihood.latent_values(target.scaled(y[sample]))
             if np.ptp(values) > 0.0:
@@ -186,7 +184,7 @@ class Learner:
     def update(self, state: State, X: Array, y: Array) -> State:
         rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
         replay = state.replay.plus(X, y, rng)
-        if state.replay.n_seen < _START_ROWS or np.all(state.replay.X == state.replay.X[0]):
+        if state.replay.n_seen < START_ROWS or at_one_place(state.replay.X):
             again = self.start(replay.X, replay.y, state.seed, None)
             return self.train(again, replay.X, replay.y, lambda make_state: False)
         summary = state.summary.merged(RunningScale.of(y[:, None]))

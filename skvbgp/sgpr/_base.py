@@ -11,7 +11,13 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp.base import choose_inducing_inputs, in_tiles, subsample
+from skvbgp.base import (
+    START_ROWS,
+    at_one_place,
+    choose_inducing_inputs,
+    in_tiles,
+    subsample,
+)
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Prior
 from skvbgp.sgpr._data import Data, Target
 from skvbgp.sgpr._draws import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
@@ -46,10 +52,6 @@ _COLLAPSED_ROWS = 2_000
 _LBFGS_ITERATIONS = 100
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
-#: Rows that are compared at a time.
-_TILE_ROWS = 2**16
-#: Fewer rows than this do not set the hyperparameters: later calls start again with all.
-_START_ROWS = 32
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.3
 #: Adam steps on new rows in one call of partial_fit.
@@ -157,7 +159,7 @@ class SparseRegressor(StartingRegressor):
 
     def _is_too_little(self, X: Array) -> bool:
         """Whether the rows of later calls should be trained on together with these."""
-        return (self.learn_hyperparameters and len(X) < _START_ROWS) or _at_one_place(X)
+        return (self.learn_hyperparameters and len(X) < START_ROWS) or at_one_place(X)
 
     def _train_exact(self, state: State, data: Data, progress: Any) -> State:
         if self.inducing_inputs is not None or len(data) > self.n_inducing:
@@ -377,7 +379,3 @@ class SparseRegressor(StartingRegressor):
         rule = self._rule_by_size(state, pairs_of_rows=False)
         draws = quasi_normal(_N_DRAWS, state.parameters.U.shape[1], state.seed)
         return GlobalPredictor(state.parameters, state.prior, state.q, rule, draws)
-
-
-def _at_one_place(X: Array) -> bool:
-    return all(np.all(X[i : i + _TILE_ROWS] == X[0]) for i in range(0, len(X), _TILE_ROWS))

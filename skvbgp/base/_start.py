@@ -1,4 +1,4 @@
-"""Starting inducing inputs."""
+"""What training starts from."""
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -7,6 +7,10 @@ from skvbgp._core.linalg import Array
 
 #: Rows that starting values are computed from.
 SUBSAMPLE = 10_000
+#: Fewer rows than this do not set hyperparameters: later calls start again with all rows.
+START_ROWS = 32
+#: Rows that are compared at a time.
+_TILE_ROWS = 2**16
 
 
 def subsample(X: Array, rng: np.random.RandomState) -> Array:
@@ -14,6 +18,11 @@ def subsample(X: Array, rng: np.random.RandomState) -> Array:
     if len(X) <= SUBSAMPLE:
         return np.asarray(X)
     return np.asarray(X[np.sort(rng.choice(len(X), SUBSAMPLE, replace=False))])
+
+
+def at_one_place(X: Array) -> bool:
+    """Whether all rows are equal: they tell nothing about how fast the function varies."""
+    return all(np.all(X[i : i + _TILE_ROWS] == X[0]) for i in range(0, len(X), _TILE_ROWS))
 
 
 def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Array:

@@ -1,19 +1,29 @@
-"""Starting inducing inputs."""
+"""What training starts from."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_limits
 
-from skvbgp.base import _inducing, choose_inducing_inputs, subsample
+from skvbgp.base import _start, at_one_place, choose_inducing_inputs, subsample
 
 
 def test_subsample(monkeypatch):
-    monkeypatch.setattr(_inducing, "SUBSAMPLE", 10)
+    monkeypatch.setattr(_start, "SUBSAMPLE", 10)
     X = np.arange(30.0)[:, None]
     assert_array_equal(subsample(X[:10], None), X[:10])  # few enough: no draw
     sample = subsample(X, np.random.RandomState(0))
     assert len(np.unique(sample)) == 10
     assert np.isin(sample, X).all()
+
+
+@pytest.mark.parametrize("row", [0, 1, 4])
+def test_at_one_place(monkeypatch, row):
+    monkeypatch.setattr(_start, "_TILE_ROWS", 2)
+    X = np.ones((5, 2))
+    assert at_one_place(X)
+    X[row, 1] = 2.0
+    assert not at_one_place(X)
 
 
 def test_inducing_inputs_are_all_rows_if_these_are_few(rng):
