@@ -71,9 +71,8 @@ class SparseRegressor(StartingRegressor):
         return data, None
 
     def _before_training(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
-        """Starting parameters, improved by what only y or the groups of rows can tell."""
-        given = self.length_scale is not None or self.hyperparameter_variance is not None
-        if given or self._is_collapsed(len(data)):
+        """Starting parameters of mini-batches, improved by what y or the groups of rows tell."""
+        if self.length_scale is not None or self.hyperparameter_variance is not None:
             return state.parameters
         return shorten(state.model, state.parameters, data, state.seed)
 
@@ -215,10 +214,12 @@ class SparseRegressor(StartingRegressor):
     def _solve(
         self, state: State, data: Data, rng: np.random.RandomState, monitor: Monitor
     ) -> Trained:
-        parameters = self._before_training(state, data, rng)
+        parameters, collapsed = state.parameters, self._is_collapsed(len(data))
+        if not (collapsed or state.is_warm):
+            parameters = self._before_training(state, data, rng)
         free = np.ones(len(parameters.pack()), dtype=bool)
         common = dict(max_iter=self._max_passes(len(data)), tol=self.tol, monitor=monitor)
-        if self._is_collapsed(len(data)):
+        if collapsed:
             if len(parameters.U) >= len(data):  # every row is an inducing input
                 free = parameters.spread({"U": 0.0}) > 0.0
             bound = collapsed_bound(state.model, data, state.draw_rule)

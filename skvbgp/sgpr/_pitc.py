@@ -99,8 +99,6 @@ class BlockRegressor(NoiseKernelRegressor):
         return data.grouped(index), kept
 
     def _before_training(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
-        if self._is_collapsed(len(data)) or self.warm_start:
-            return state.parameters
         return fit_noise_to_blocks(state.model, state.parameters, data, rng)
 
 

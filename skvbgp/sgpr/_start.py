@@ -116,11 +116,11 @@ class StartingRegressor(VariationalRegressor):
         sample = subsample(X, rng)
         summary = RunningScale.of(y[:, None])
         target = self._target(summary)
-        before = getattr(self, "_state", None)
-        if before is None or cold or not self.warm_start:
-            model, parameters = self._cold_start(sample, target, rng)
+        is_warm = self.warm_start and not cold and hasattr(self, "_state")
+        if is_warm:
+            model, parameters = self._warm_start(self._state, X.shape[1], target)
         else:
-            model, parameters = self._warm_start(before, X.shape[1], target)
+            model, parameters = self._cold_start(sample, target, rng)
         return State(
             model=model,
             parameters=parameters,
@@ -130,6 +130,7 @@ class StartingRegressor(VariationalRegressor):
             summary=summary,
             draw_rule=ClosedForm(),
             seed=seed,
+            is_warm=is_warm,
         )
 
     def _cold_start(

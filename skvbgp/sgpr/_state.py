@@ -50,6 +50,8 @@ class State:
         Expectations of the memory's rows and of new ones.
     seed : int
         Root of every later random choice.
+    is_warm : bool
+        Whether training has started from the parameters of another fit.
     lower_bounds : tuple of float
         One per pass, on y's own scale.
     """
@@ -62,6 +64,7 @@ class State:
     summary: RunningScale
     draw_rule: DrawRule
     seed: int
+    is_warm: bool = False
     blocks: Blocks | None = None
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()

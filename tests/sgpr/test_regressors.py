@@ -597,6 +597,27 @@ def test_warm_start_improves(cls):
 
 
 @every
+def test_what_a_start_learns_from_y_is_left_out_of_a_warm_start_alone(cls, monkeypatch):
+    X, y = make_data()
+    starts = []
+
+    def spy(self, state, data, rng):
+        starts.append(state)
+        return state.parameters
+
+    monkeypatch.setattr(cls, "_before_training", spy)
+    model = small(cls, "stochastic", max_iter=1, warm_start=True).fit(X, y)
+    assert len(starts) == 1
+    model.fit(X, y)
+    assert len(starts) == 1
+    model.set_params(warm_start=False).fit(X, y)
+    assert len(starts) == 2
+    few = small(cls, "stochastic", max_iter=1, warm_start=True)
+    few.partial_fit(X[:5], y[:5]).partial_fit(X[5:], y[5:])  # starts again with all rows
+    assert len(starts) == 4
+
+
+@every
 def test_warm_start_after_a_stream(cls):
     """New targets of another mean and scale have come in between."""
     X, y = make_data(60)
