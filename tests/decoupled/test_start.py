@@ -14,17 +14,11 @@ from skvbgp.decoupled._start import log_evidence, most_probable_hyperparameters
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.decoupled.problems import D, kernels
 from tests.derivatives import numerical_gradient
+from tests.signals import chirp
 
 
 def model_of(kernel, prior_variance=np.inf):
     return Model(kernel, Gaussian(), "orthogonal", False, prior_variance)
-
-
-def chirp(n, seed=0):
-    """A sine of rising frequency, 15 periods in all, with noise of 0.1."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(0.0, 1.0, n)
-    return x[:, None], np.sin(30.0 * np.pi * x**2) + 0.1 * rng.standard_normal(n)
 
 
 @pytest.mark.parametrize("kind", ["generalized", "plain"])

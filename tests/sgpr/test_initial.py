@@ -12,6 +12,7 @@ from skvbgp.sgpr._initial import fit_noise_to_blocks, shorten
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import NOISE_SCALE, small_problem
+from tests.signals import chirp
 
 
 def block_evidence(problem, x, rows):
@@ -52,13 +53,6 @@ def test_fit_noise_to_blocks():
         assert same == (name not in {"noise_theta", "noise_variance"})
     again = fit_noise_to_blocks(problem.model, p, problem.data, np.random.RandomState(0))
     assert_array_equal(again.pack(), after.pack())
-
-
-def chirp(n):
-    """Thirty turns for each unit of the input at its end, which is 0.006 of the spread of X."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(n, 1))
-    return X, np.sin(2.0 * np.pi * 15.0 * X[:, 0] ** 2) + 0.1 * rng.standard_normal(n)
 
 
 def test_length_scales_are_shortened_where_the_function_is_rough():
