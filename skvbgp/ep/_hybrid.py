@@ -63,7 +63,7 @@ class HybridGPLVM(
 
     All columns of X and the labels are Gaussian processes of a few latent variables x_i that
     each row has, q(x_i) = N(mu_i, diag(S_i)): continuous columns with Gaussian noise, binary
-    columns and the labels (one versus the rest) with a probit likelihood and sites of
+    columns and the labels (one versus the rest) with a logistic likelihood and sites of
     expectation propagation. Kernel, inducing inputs, noise and the map from a row's entries to
     its latents maximise a joint lower bound [Andrade2014]_. Entries of X may be missing (NaN),
     in training and later.
@@ -78,7 +78,7 @@ class HybridGPLVM(
         more latent variables may want more.
 
     binary_columns : array-like, default=None
-        Columns of X with a probit likelihood: their indices, their names or a mask. Each has at
+        Columns of X with a logistic likelihood: their indices, their names or a mask. Each has at
         most two values. None treats every column as continuous.
 
     prior_weight : float, default=0.005

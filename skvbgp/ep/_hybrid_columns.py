@@ -46,7 +46,7 @@ class ColumnModel:
     gaussian : ColumnGaussian
         Of the columns in these coordinates.
     binary : ndarray of shape (d,)
-        Which columns have a probit likelihood.
+        Which columns have a logistic likelihood.
     low, high : ndarray of shape (d,)
         The two values of each binary column, which may be equal.
     """

@@ -71,10 +71,10 @@ class Recognition:
     def log_prior(self, length_scale: Array) -> tuple[float, Array, Array]:
         """log p(C / l), with gradients in C (d, Q) and log l (Q,), up to its constant.
 
-        Independent entries with variance 1 / (2 d): two independent rows of unit columns are
-        one length scale apart in each latent.
+        Independent entries with variance 1 / (4 d): two independent rows of unit columns are
+        half a squared length scale apart in each latent.
         """
-        precision = 2.0 * len(self.projection)
+        precision = 4.0 * len(self.projection)
         relative = self.projection / length_scale
         squares = np.sum(relative**2, axis=0)
         return (

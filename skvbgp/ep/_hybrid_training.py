@@ -21,6 +21,7 @@ from skvbgp.ep._hybrid_objective import (
 )
 from skvbgp.ep._hybrid_recognition import Recognition
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import Logistic
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import RBF
 
@@ -29,7 +30,8 @@ _ROUND = 20
 #: Convergence of EP between the rounds and at the end.
 _EP_TOL = 1e-4
 _FINAL_EP_TOL = 1e-7
-_SCHEDULE = Schedule("parallel", 500, 0.0)
+_LIKELIHOOD = Logistic()
+_SCHEDULE = Schedule("parallel", 500, 0.0, _LIKELIHOOD)
 #: Precision of the noise of scaled columns at the start.
 _START_PRECISION = 2.0
 
@@ -73,18 +75,13 @@ class HybridModel:
         mean, variance = self.moments(latents)
         binary = self.columns.binary
         k = int(np.sum(~binary))
-        probability = ndtr(_scores(mean, variance))[:, k : k + int(binary.sum())]
+        probability = ndtr(_LIKELIHOOD.score(mean, variance))[:, k : k + int(binary.sum())]
         noise = np.exp(-self.parameters.log_precision)
         return self.columns.original(mean[:, :k], variance[:, :k] + noise, probability)
 
     def decisions(self, latents: Inputs) -> Array:
         """Scores of the labels, (n, number of label columns)."""
-        return _scores(*self.moments(latents))[:, len(self.columns.binary) :]
-
-
-def _scores(mean: Array, variance: Array) -> Array:
-    """Whose normal distribution function is the probability of +1."""
-    return mean / np.sqrt(1.0 + variance)
+        return _LIKELIHOOD.score(*self.moments(latents))[:, len(self.columns.binary) :]
 
 
 def starting_parameters(

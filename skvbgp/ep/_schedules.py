@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.ep._factored import FactoredPosterior
+from skvbgp.ep._likelihoods import Likelihood, Probit
 from skvbgp.ep._sites import Fixpoint, Posterior, Sites, matched_sites
 
 #: The sites oscillate where a pass would take back more than this share of the one before.
@@ -36,11 +36,14 @@ class Schedule:
         Largest number of passes over the sites.
     damping : float
         Share of a site's old parameters in its new ones.
+    likelihood : Likelihood
+        Whose moments the sites match.
     """
 
     name: str
     max_iter: int
     damping: float
+    likelihood: Likelihood = Probit()
 
     def run(self, t: Array, prior: Prior, sites: Sites, tol: float) -> Fixpoint:
         """Update the sites until matching moves none of them by more than ``tol``.
@@ -48,11 +51,11 @@ class Schedule:
         The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
         the sites oscillate, the damping increases.
         """
-        advance = _SCHEDULES[self.name]
+        advance = self._sequential if self.name == "sequential" else self._parallel
         step, last = 1.0 - self.damping, np.zeros(2 * len(t))
         for n_iter in range(1, self.max_iter + 1):
             posterior = Posterior(prior.A, sites)
-            matched, moments = matched_sites(t, *posterior.cavity, prior.noise)
+            matched, moments = matched_sites(self.likelihood, t, *posterior.cavity, prior.noise)
             move = sites.move_to(matched, posterior.marginal_variance)
             distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
@@ -62,27 +65,21 @@ class Schedule:
             sites, last = advance(t, prior, sites, matched, step), move
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
+    def _parallel(self, t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:
+        """All sites at once, from the same posterior."""
+        return sites.towards(matched, step)
 
-def _parallel(t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:
-    """All sites at once, from the same posterior."""
-    return sites.towards(matched, step)
-
-
-def _sequential(t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:
-    """One site after the other, each from the posterior with those before it."""
-    q = FactoredPosterior(prior.A, prior.noise, sites.without_noise(prior.noise))
-    none = np.zeros(1)
-    for i in range(len(t)):
-        mean, variance = q.marginal(i)
-        rest = 1.0 - q.tau[i] * variance
-        cavity = np.array([(mean - variance * q.nu[i]) / rest]), np.array([variance / rest])
-        new, _ = matched_sites(t[i : i + 1], *cavity, none)
-        tau, nu = q.tau[i], q.nu[i]
-        q.update(i, tau + step * (new.tau[0] - tau), nu + step * (new.nu[0] - nu))
-    return q.sites.with_noise(prior.noise)
-
-
-_SCHEDULES: dict[str, Callable[[Array, Prior, Sites, Sites, float], Sites]] = {
-    "parallel": _parallel,
-    "sequential": _sequential,
-}
+    def _sequential(
+        self, t: Array, prior: Prior, sites: Sites, matched: Sites, step: float
+    ) -> Sites:
+        """One site after the other, each from the posterior with those before it."""
+        q = FactoredPosterior(prior.A, prior.noise, sites.without_noise(prior.noise))
+        none = np.zeros(1)
+        for i in range(len(t)):
+            mean, variance = q.marginal(i)
+            rest = 1.0 - q.tau[i] * variance
+            cavity = np.array([(mean - variance * q.nu[i]) / rest]), np.array([variance / rest])
+            new, _ = matched_sites(self.likelihood, t[i : i + 1], *cavity, none)
+            tau, nu = q.tau[i], q.nu[i]
+            q.update(i, tau + step * (new.tau[0] - tau), nu + step * (new.nu[0] - nu))
+        return q.sites.with_noise(prior.noise)

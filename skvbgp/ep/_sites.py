@@ -2,11 +2,11 @@ r"""Expectation propagation over the whitened inducing outputs.
 
 With K_uu = L L' and u = L v, the prior of v is standard normal and a row of the data sees
 
-    g_i = a_i' v,    f_i = g_i + e_i,    e_i ~ N(0, lambda_i),    p(t_i | f_i) = Phi(t_i f_i),
+    g_i = a_i' v,    f_i = g_i + e_i,    e_i ~ N(0, lambda_i),
 
-where a_i is the i-th row of A = K_fu L^-T (n, m). Integrating e_i out leaves a probit likelihood
-of g_i with noise 1 + lambda_i; its Gaussian sites exp(nu_i g_i - tau_i g_i^2 / 2) carry the same
-information as the sites of f_i, see :ref:`ep-sites`.
+where a_i is the i-th row of A = K_fu L^-T (n, m). Integrating e_i out leaves a likelihood of g_i,
+which sees cavities that are wider by lambda_i; its Gaussian sites exp(nu_i g_i - tau_i g_i^2 / 2)
+carry the same information as the sites of f_i, see :ref:`ep-sites`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._features import tiles
-from skvbgp.ep._probit import ProbitMoments, probit_moments
+from skvbgp.ep._likelihoods import Likelihood, Moments
 
 #: The share of a row's information that its own site may hold, below 1 for rounding's sake.
 _MAX_SHARE = 1.0 - 1e-12
@@ -120,17 +120,17 @@ class Posterior:
 
 
 def matched_sites(
-    t: Array, mean: Array, variance: Array, noise: Array
-) -> tuple[Sites, ProbitMoments]:
+    likelihood: Likelihood, t: Array, mean: Array, variance: Array, noise: Array
+) -> tuple[Sites, Moments]:
     """Sites that give the tilted distributions' first two moments, from cavities (n,)."""
-    moments = probit_moments(t, mean, 1.0 + noise + variance)
+    moments = likelihood.moments(t, mean, noise + variance)
     rest = 1.0 - variance * moments.curvature
     tau = moments.curvature / rest
     nu = (moments.slope + mean * moments.curvature) / rest
     return Sites(tau, nu), moments
 
 
-def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: ProbitMoments) -> Array:
+def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: Moments) -> Array:
     """Logarithms of the factors (n,) that give the sites the tilted distributions' mass.
 
     Of sites exp(nu f - tau f^2 / 2), from the cavities' moments (n,); nothing diverges where
@@ -142,7 +142,7 @@ def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: ProbitM
     return np.asarray(moments.log_z + 0.5 * np.log(d) + quadratic / (2.0 * d))
 
 
-def log_evidence(posterior: Posterior, moments: ProbitMoments) -> float:
+def log_evidence(posterior: Posterior, moments: Moments) -> float:
     r"""EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
     scales = log_site_scales(*posterior.cavity, posterior.sites, moments)
     return posterior.log_normaliser + float(np.sum(scales))
@@ -153,7 +153,7 @@ class Fixpoint:
     """Where the iteration over the sites has ended."""
 
     posterior: Posterior
-    moments: ProbitMoments
+    moments: Moments
     n_iter: int
     converged: bool
 
@@ -172,4 +172,4 @@ class Fixpoint:
     @property
     def d_noise(self) -> Array:
         """Gradient of the log evidence in lambda, (n,)."""
-        return self.moments.d_r
+        return self.moments.d_v

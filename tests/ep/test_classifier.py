@@ -54,7 +54,7 @@ def test_at_the_rows_it_is_dense_ep():
     kernel = 3.0 * RBF([0.4, 0.8])
     model = EPDTCClassifier(kernel=kernel, inducing_inputs=X, learn_hyperparameters=False).fit(X, y)
     t = 2.0 * y - 1.0
-    tau, nu, _, _, evidence = oracles.dense_ep(kernel(X), t)
+    tau, nu, _, _, evidence = oracles.dense_ep(kernel(X), t, oracles.tilted_probit)
     assert_allclose(model.site_precision_, tau, atol=1e-6)
     assert_allclose(model.site_mean_ * model.site_precision_, nu, atol=1e-6)
     assert_allclose(model.log_marginal_likelihood_value_, evidence, atol=1e-6)

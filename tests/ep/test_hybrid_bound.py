@@ -103,7 +103,7 @@ def test_joint_bound_is_the_dense_one(prior_weight):
         t = data.t[:, j - 2]
         rows = t != 0.0
         columns.append(
-            hybrid.probit_column(t[rows], mu[rows], s[rows], Z, variance, length_scale, JITTER)[0]
+            hybrid.logistic_column(t[rows], mu[rows], s[rows], Z, variance, length_scale, JITTER)[0]
         )
     expected = data.weight @ columns - prior_weight * hybrid.kl_to_standard(mu, s)
     solution = solve_finally(data, p, ColumnSites.vague(data.t))

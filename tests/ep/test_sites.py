@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from skvbgp.ep._features import InducingPrior, SparsePrior
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import Probit
 from skvbgp.ep._prediction import Predictor
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Posterior, Sites, log_evidence, matched_sites
@@ -44,7 +45,7 @@ def test_dtc_at_the_rows_is_dense_ep(sixty, schedule):
     X, t, kernel = sixty
     prior = SparsePrior(InducingPrior(kernel, X), certain(X), "dtc")
     fixpoint = schedule.run(t, prior, Sites.vague(60), TOL)
-    tau, nu, mu, Sigma, evidence = oracles.dense_ep(kernel(X), t)
+    tau, nu, mu, Sigma, evidence = oracles.dense_ep(kernel(X), t, oracles.tilted_probit)
     q = fixpoint.posterior
     assert fixpoint.converged
     assert_allclose(q.sites.tau, tau, atol=1e-6)
@@ -114,7 +115,7 @@ def test_first_pass_is_damped_by_the_share_that_is_asked_for():
     prior = small_prior()
     t = small_labels(small_inputs())
     vague = Sites.vague(len(t))
-    full, _ = matched_sites(t, *Posterior(prior.A, vague).cavity, prior.noise)
+    full, _ = matched_sites(Probit(), t, *Posterior(prior.A, vague).cavity, prior.noise)
     half = Schedule("parallel", 2, 0.5).run(t, prior, vague, 0.0)
     assert_allclose(half.posterior.sites.tau, 0.5 * full.tau)
     assert half.n_iter == 2 and not half.converged
@@ -130,7 +131,7 @@ def test_evidence_is_stationary_in_the_sites():
         rng = np.random.default_rng(seed)
         d_tau, d_nu = step * rng.standard_normal((2, len(t)))
         posterior = Posterior(prior.A, Sites(sites.tau + d_tau, sites.nu + d_nu))
-        _, moments = matched_sites(t, *posterior.cavity, prior.noise)
+        _, moments = matched_sites(Probit(), t, *posterior.cavity, prior.noise)
         return log_evidence(posterior, moments)
 
     for seed in range(3):

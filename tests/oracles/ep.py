@@ -8,14 +8,18 @@ one. Expectations over uncertain inputs are Gauss-Hermite sums. Labels are -1 an
 import itertools
 
 import numpy as np
+from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
 
 # ------------------------------------------------------------------------------------------
 # expectation propagation
 
 
-def dense_ep(K, t, n_sweeps=500, tol=1e-13):
-    """Sites tau, nu (n,) of f ~ N(0, K), its posterior mean and covariance, and log evidence."""
+def dense_ep(K, t, tilted, n_sweeps=500, tol=1e-13):
+    """Sites tau, nu (n,) of f ~ N(0, K), its posterior mean and covariance, and log evidence.
+
+    ``tilted`` gives the moments of the likelihood.
+    """
     n = len(t)
     tau, nu = np.zeros(n), np.zeros(n)
     Sigma, mu = K.copy(), np.zeros(n)
@@ -28,7 +32,7 @@ def dense_ep(K, t, n_sweeps=500, tol=1e-13):
             mu, Sigma = posterior(K, tau, nu)
         if np.max(np.abs(np.concatenate([tau, nu]) - before)) < tol:
             break
-    return tau, nu, mu, Sigma, log_evidence(K, t, tau, nu)
+    return tau, nu, mu, Sigma, log_evidence(K, t, tau, nu, tilted)
 
 
 def posterior(K, tau, nu):
@@ -43,7 +47,7 @@ def cavity(mu, variance, tau, nu):
     return (mu / variance - nu) / precision, 1.0 / precision
 
 
-def tilted(t, c, v):
+def tilted_probit(t, c, v):
     """Normaliser, mean and variance of Phi(t f) N(f | c, v), their (3.58)."""
     z = t * c / np.sqrt(1.0 + v)
     ratio = norm.pdf(z) / norm.cdf(z)
@@ -51,7 +55,16 @@ def tilted(t, c, v):
     return norm.cdf(z), mean, v - v**2 * ratio / (1.0 + v) * (z + ratio)
 
 
-def log_evidence(K, t, tau, nu):
+def tilted_logistic(t, c, v, n_nodes=200):
+    """The same of 1 / (1 + exp(-t f)), as Gauss-Hermite sums."""
+    f, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    f = c + np.sqrt(v) * f
+    weights = weights / weights.sum() * expit(t * f)
+    z, first, second = weights @ np.column_stack([np.ones_like(f), f - c, (f - c) ** 2])
+    return z, c + first / z, second / z - (first / z) ** 2
+
+
+def log_evidence(K, t, tau, nu, tilted):
     """log Z-tilde + log N(mu-tilde | 0, K + Sigma-tilde): (S.21) with its logarithm, no trace."""
     mu, Sigma = posterior(K, tau, nu)
     log_z_tilde = 0.0
@@ -126,7 +139,7 @@ def uncertain_prior(mu, s, Z, variance, length_scale, approximation, jitter):
 def corrected_evidence(mu, s, t, Z, variance, length_scale, approximation, jitter):
     """(S.34) with converged sites: log evidence, sites tau and nu."""
     K, residual = uncertain_prior(mu, s, Z, variance, length_scale, approximation, jitter)
-    tau, nu, _, _, evidence = dense_ep(K, t)
+    tau, nu, _, _, evidence = dense_ep(K, t, tilted_probit)
     return evidence - 0.5 * tau @ residual, tau, nu
 
 

@@ -1,0 +1,107 @@
+r"""Likelihoods of labels t of -1 or 1, seen through a Gaussian N(c, v) of the latent value f.
+
+log Z is the logarithm of the average of p(t | f), which rises with t f and is log-concave.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr, logsumexp, ndtri_exp
+
+from skvbgp._core.linalg import Array
+
+#: Below this margin, the curvature is taken from its expansion: the direct form cancels.
+_FAR_MARGIN = -1e3
+#: Scales of the probits that make up the logistic function: their number, and the range that
+#: holds nearly all of them.
+_N_SCALES = 16
+_SCALE_RANGE = (0.5, 7.0)
+#: Terms of the density of the scales, which fall as exp(-j^2 scale^2 / 2).
+_DENSITY_TERMS = np.arange(1.0, 21.0)
+
+
+class Moments(NamedTuple):
+    """log Z of every row and what its derivatives need, each (n,)."""
+
+    log_z: Array
+    slope: Array  # d log Z / dc
+    curvature: Array  # -d^2 log Z / dc^2, from 0 to 1 / v
+    d_v: Array  # d log Z / dv
+
+
+class Likelihood(Protocol):
+    """p(t | f)."""
+
+    def moments(self, t: Array, c: Array, v: Array) -> Moments:
+        """Moments for each row, arguments (n,); finite for margins of any size."""
+
+    def score(self, mean: Array, variance: Array) -> Array:
+        """Whose normal distribution function is the probability of t = 1, for f as given."""
+
+
+class Probit:
+    """Phi(t f), so that log Z = log Phi(z), z = t c / sqrt(1 + v)."""
+
+    def moments(self, t: Array, c: Array, v: Array) -> Moments:
+        return _probit_moments(t, c, 1.0 + v)
+
+    def score(self, mean: Array, variance: Array) -> Array:
+        return mean / np.sqrt(1.0 + variance)
+
+
+class Logistic:
+    r"""1 / (1 + exp(-t f)), as the mixture sum_k w_k Phi(t f / s_k), see :ref:`ep-logistic`.
+
+    It is off by 1e-7 at most, and by one per cent of the smaller probability up to |f| = 30.
+
+    Attributes
+    ----------
+    scale, weight : ndarray of shape (k,)
+    """
+
+    def __init__(self) -> None:
+        x, w = np.polynomial.legendre.leggauss(_N_SCALES)
+        low, high = np.log(_SCALE_RANGE)
+        self.scale = np.exp(0.5 * (high + low) + 0.5 * (high - low) * x)
+        self.weight = w * self.scale * _density_of_scales(self.scale)
+        self.weight /= self.weight.sum()
+
+    def moments(self, t: Array, c: Array, v: Array) -> Moments:
+        parts = _probit_moments(t, c, self.scale[:, None] ** 2 + v)  # each (k, n)
+        log_parts = parts.log_z + np.log(self.weight)[:, None]
+        log_z = logsumexp(log_parts, axis=0)
+        share = np.exp(log_parts - log_z)
+        slope = np.sum(share * parts.slope, axis=0)
+        spread = np.sum(share * (parts.slope - slope) ** 2, axis=0)
+        curvature = np.maximum(np.sum(share * parts.curvature, axis=0) - spread, 0.0)
+        return Moments(log_z, slope, curvature, np.sum(share * parts.d_v, axis=0))
+
+    def score(self, mean: Array, variance: Array) -> Array:
+        log_parts = [  # of the less probable label
+            np.log(weight) + log_ndtr(-np.abs(mean) / np.sqrt(scale**2 + variance))
+            for scale, weight in zip(self.scale, self.weight, strict=True)
+        ]
+        return -np.sign(mean) * ndtri_exp(logsumexp(log_parts, axis=0))
+
+
+def _density_of_scales(s: Array) -> Array:
+    """Density of the scales whose mixture of probits is the logistic function."""
+    j = _DENSITY_TERMS[:, None]
+    sign = np.where(j % 2 == 1, 1.0, -1.0)
+    return np.asarray(2.0 * s * np.sum(sign * j**2 * np.exp(-0.5 * (j * s) ** 2), axis=0))
+
+
+def _probit_moments(t: Array, c: Array, r: Array) -> Moments:
+    """Moments of Phi(t f / s) for r = s^2 + v."""
+    root = np.sqrt(r)
+    z = t * c / root
+    # phi(z) / Phi(z); the scaled error function overflows to inf where the ratio is 0
+    ratio = np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0))
+    far = z < _FAR_MARGIN
+    expansion = 1.0 - 1.0 / np.where(far, z, 1.0) ** 2
+    curvature = np.where(far, expansion, ratio * (z + ratio))
+    return Moments(
+        log_ndtr(z), t * ratio / root, np.maximum(curvature, 0.0) / r, -0.5 * ratio * z / r
+    )
