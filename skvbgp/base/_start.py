@@ -21,8 +21,14 @@ def subsample(X: Array, rng: np.random.RandomState) -> Array:
 
 
 def at_one_place(X: Array) -> bool:
-    """Whether all rows are equal: they tell nothing about how fast the function varies."""
-    return all(np.all(X[i : i + _TILE_ROWS] == X[0]) for i in range(0, len(X), _TILE_ROWS))
+    """Whether all rows are equal: they tell nothing about how fast the function varies.
+
+    Missing entries (NaN) are equal to each other.
+    """
+    tiles = (X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS))
+    return all(
+        np.array_equal(tile, np.broadcast_to(X[0], tile.shape), equal_nan=True) for tile in tiles
+    )
 
 
 def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import choose_inducing_inputs, subsample
+from skvbgp.base import at_one_place, choose_inducing_inputs, subsample
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._objective import Parameters, Problem, Solution, solve
 from skvbgp.ep._prediction import Predictor
@@ -198,7 +198,7 @@ class EPLearner:
         n_new, new = len(t), inputs
         inputs = known.inputs.followed_by(inputs)
         t = np.concatenate([known.t, t])
-        if _one_place(known.inputs.mean):  # it had no spread to take units from
+        if at_one_place(known.inputs.mean):  # it had no spread to take units from
             start = self.start(inputs, t, state.seed, None)
             return self.train(start, inputs, t, lambda _: False)
         state = self._grown(state, new)
@@ -210,14 +210,9 @@ class EPLearner:
     def decision(self, state: State, inputs: Inputs) -> Array:
         completed = state.parameters.columns.completed(inputs)
         mean, variance = state.solved.predictor.moments(completed)
-        return mean / np.sqrt(1.0 + variance)
+        return self.schedule.likelihood.score(mean, variance)
 
 
 def _check_width(features: Array, n_features: int, name: str) -> None:
     if len(features) != n_features:
         raise ValueError(f"{name} has {len(features)} columns, but X has {n_features}.")
-
-
-def _one_place(X: Array) -> bool:
-    """Whether all rows are the same, missing entries included."""
-    return bool(np.all((X == X[0]) | (np.isnan(X) & np.isnan(X[0]))))

@@ -21,6 +21,7 @@ def test_subsample(monkeypatch):
 def test_at_one_place(monkeypatch, row):
     monkeypatch.setattr(_start, "_TILE_ROWS", 2)
     X = np.ones((5, 2))
+    X[:, 0] = np.nan
     assert at_one_place(X)
     X[row, 1] = 2.0
     assert not at_one_place(X)
