@@ -16,9 +16,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, check_random_
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp.base import (
+    START_ROWS,
     Interval,
     Labels,
     VariationalEstimator,
+    at_one_place,
     class_codes,
     class_probabilities,
     declared_classes,
@@ -218,8 +220,9 @@ class HybridGPLVM(
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`. Each later one brings the columns' functions up to date
-        with all rows; hyperparameters, inducing inputs and the map to the latents stay. A call
-        that fails leaves the estimator as it was.
+        with all rows; hyperparameters, inducing inputs and the map to the latents stay, unless
+        the rows before were fewer than 32, all equal or of a single class: then the model is
+        fitted again to all rows. A call that fails leaves the estimator as it was.
 
         Parameters
         ----------
@@ -435,14 +438,18 @@ class HybridGPLVM(
         return _solved(columns, data, parameters, sites, X, y, tuple(values))
 
     def _max_update_passes(self, state: HybridState, X: Array) -> int:
-        return 1
+        return self.max_iter if _is_too_little(state) else 1
 
     def _update(self, state: HybridState, X: Array, y: Labels | None, progress) -> HybridState:
         columns, p = state.model.columns, state.model.parameters
-        columns.check(X)
+        again = _is_too_little(state)
+        if not again:
+            columns.check(X)
         X = np.concatenate([state.X, X])
         if y is not None:
             y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
+        if again:
+            return self._train(self._start(X, y), X, y, progress)
         data = self._data(columns, X, y)
         updated = _solved(columns, data, p, ColumnSites.vague(data.t), X, y, state.bounds)
         progress.end_pass(lambda: self._reconstruction(updated))
@@ -464,6 +471,12 @@ class HybridGPLVM(
             "n_iter_": len(state.bounds),
         }
         return attributes if state.y is None else {"classes_": state.y.classes, **attributes}
+
+
+def _is_too_little(state: HybridState) -> bool:
+    """Whether the rows cannot set a map to the latents that is to stay."""
+    one_class = state.y is not None and np.all(state.y.codes == state.y.codes[0])
+    return len(state.X) < START_ROWS or bool(one_class) or at_one_place(state.X)
 
 
 def _solved(

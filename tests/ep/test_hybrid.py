@@ -189,6 +189,31 @@ def test_new_rows_in_chunks(iris):
         quick(max_iter=1).partial_fit(holes).partial_fit(holes, y, classes=[0, 1, 2])
 
 
+@pytest.mark.parametrize("first", [slice(0, 20), slice(0, 50)], ids=["few", "one class"])
+def test_what_says_too_little_does_not_set_the_map(iris, first):
+    _, holes, y = iris
+    rest = np.setdiff1d(np.arange(150), np.arange(150)[first])
+    stream = quick().partial_fit(holes[first], y[first], classes=[0, 1, 2])
+    few = stream.projection_
+    stream.partial_fit(holes[rest], y[rest])
+    assert np.max(np.abs(stream.projection_ - few)) > 1e-3
+    rows = np.r_[np.arange(150)[first], rest]
+    whole = quick().fit(holes[rows], y[rows])
+    assert_array_equal(stream.predict_proba(holes), whole.predict_proba(holes))
+    learned = stream.projection_
+    assert_array_equal(stream.partial_fit(holes[:5], y[:5]).projection_, learned)
+
+
+def test_a_binary_column_that_was_constant_while_rows_were_few(rng):
+    X = rng.standard_normal((60, 2))
+    X[:, 1] = X[:, 0] > 0.0
+    X[:10, 1] = 1.0
+    model = quick(binary_columns=[1]).partial_fit(X[:10]).partial_fit(X[10:])
+    with pytest.raises(ValueError, match="is binary"):
+        model.partial_fit([[0.0, 2.0]])
+    assert 0.0 < model.impute([[0.0, np.nan]])[0, 1] < 1.0
+
+
 def test_bound_rises(iris):
     model = quick(max_iter=100).fit(iris[1])  # no sites: every round goes on
     assert np.all(np.diff(model.objective_values_) >= 0.0)
