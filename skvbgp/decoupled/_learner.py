@@ -62,8 +62,8 @@ class Learner:
             raise ValueError('parametrization="decoupled" needs n_mean_basis >= 1.')
         rng = np.random.RandomState(seed)
         summary = RunningScale.of(y[:, None])
-        target = self._target(summary)
         replay = Replay.of(X, y, rng)
+        target = self._target(summary, replay)
         if before is not None:
             if before.parameters.alpha.shape[1] != X.shape[1]:
                 raise ValueError(
@@ -136,12 +136,14 @@ class Learner:
             return Poisson(float(np.log(max(np.mean(y), 0.5 / len(y)))))
         return {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}[self.likelihood]()
 
-    def _target(self, summary: RunningScale) -> Target:
+    def _target(self, summary: RunningScale, replay: Replay) -> Target:
         if not self.normalize_y:
             return Target(0.0, 1.0)
-        unit = float(summary.unit[0])
-        check_unit(unit, "y")
-        return Target(float(summary.mean[0]), unit)
+        check_unit(summary.unit, "y")
+        if self.likelihood == "student_t":  # outliers have no say
+            summary = RunningScale.of(StudentT().latent_values(replay.y)[:, None])
+            check_unit(summary.unit, "y")
+        return Target(float(summary.mean[0]), float(summary.unit[0]))
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -188,7 +190,8 @@ class Learner:
             again = self.start(replay.X, replay.y, state.seed, None)
             return self.train(again, replay.X, replay.y, lambda make_state: False)
         summary = state.summary.merged(RunningScale.of(y[:, None]))
-        state = replace(state, summary=summary, replay=replay).in_frame(self._target(summary))
+        target = self._target(summary, replay)
+        state = replace(state, summary=summary, replay=replay).in_frame(target)
         ascent = self._ascent(state, rng)
         ascent.grow(state.coordinates.scaled(X[rng.permutation(len(X))]))
         size = min(self.batch_size, len(replay.y))

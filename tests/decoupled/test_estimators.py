@@ -77,6 +77,20 @@ def test_student_t_resists_outliers():
     assert errors["student_t"] < 0.5 * errors["gaussian"]
 
 
+@pytest.mark.parametrize("size", [1e3, 1e12])
+def test_outliers_do_not_set_the_units_of_student_t(size):
+    X, y = make_data(100, noise=0.05)
+    y_bad = y.copy()
+    y_bad[3] += size
+    model = small(DecoupledGPRegressor, likelihood="student_t", max_iter=60)
+    expected = model.fit(X, y).predict(X, return_std=True)
+    whole = model.fit(X, y_bad).predict(X, return_std=True)
+    stream = clone(model).partial_fit(X[:50], y_bad[:50]).partial_fit(X[50:], y[50:])
+    for mean, std in (whole, stream.predict(X, return_std=True)):
+        assert_allclose(mean, expected[0], atol=0.2)
+        assert_allclose(std.mean(), expected[1].mean(), rtol=0.3)
+
+
 def test_poisson_counts():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (300, 1))
