@@ -28,7 +28,8 @@ _CACHE_BYTES = 2**29
 
     `predict` gives the distribution of the *observation*: the noise of a new row is
     correlated with that of its block, so its conditional mean is part of the prediction.
-    With ``include_noise=False`` it is that of the latent function alone.
+    With ``include_noise=False`` it is that of the latent function alone, whose standard
+    deviation may be larger: rows of the block tell the sum of the two better than either.
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,

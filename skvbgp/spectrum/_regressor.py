@@ -120,7 +120,7 @@ class SVBSSGPRegressor(VariationalRegressor):
 
     q_chol_ : ndarray of shape (n_frequencies * (n_features + 2),) * 2
         Lower triangular M of alpha = M z + b, in the same order and units. Formed at each
-        access.
+        access, and for at most 5,000 rows.
 
     input_mean_ : ndarray of shape (n_features,)
         Origin of the features: the mean of X in the first call.
@@ -450,7 +450,10 @@ class SVBSSGPRegressor(VariationalRegressor):
     @property
     def q_chol_(self) -> Array:
         """M; no attribute that is kept, because the factorised q would not fit in memory."""
-        return self._state.q.cholesky(self._state.units)
+        q = self._state.q
+        if len(q.mean) > _MOST_JOINT:  # scikit-learn's HTML display reads every property
+            raise AttributeError(f"q_chol_ would have {len(q.mean)} rows, over {_MOST_JOINT}.")
+        return q.cholesky(self._state.units)
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         predictor, state = Predictor(self._state, self.gamma, self.n_samples), self._state

@@ -138,6 +138,15 @@ def test_joint_posterior_correlates_frequencies_and_has_the_higher_bound(objecti
     assert joint.lower_bound_ > factorised.lower_bound_
 
 
+def test_no_dense_factor_of_many_parameters(monkeypatch):
+    model = small(posterior="factorised").fit(*make_data())
+    size = len(model.q_chol_)
+    monkeypatch.setattr("skvbgp.spectrum._regressor._MOST_JOINT", size - 1)
+    with pytest.raises(AttributeError, match=f"{size} rows"):
+        _ = model.q_chol_
+    assert "q_mean_" in model._repr_html_() and "q_chol_" not in model._repr_html_()
+
+
 def test_point_posterior_has_certain_frequencies():
     model = small(posterior="point").fit(*make_data())
     assert not model.q_chol_[:16].any() and model.q_chol_[16:, 16:].any()
