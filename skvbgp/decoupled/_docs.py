@@ -72,8 +72,9 @@ _LIKELIHOOD = """
 
 _NORMALIZE_Y = """
     normalize_y : bool, default=True
-        Whether to work with y of zero mean and unit variance. Everything that is returned
-        is on y's own scale. Counts are never normalised.
+        Whether to work with y of zero mean and unit variance, for Student's likelihood after
+        outliers have been cut off. Everything that is returned is on y's own scale. Counts
+        are never normalised.
 """
 
 _ATTRIBUTES = """

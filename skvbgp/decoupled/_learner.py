@@ -63,7 +63,8 @@ class Learner:
         rng = np.random.RandomState(seed)
         summary = RunningScale.of(y[:, None])
         replay = Replay.of(X, y, rng)
-        target = self._target(summary, replay)
+        likelihood = self._start_likelihood(y)
+        target = self._target(likelihood, summary, replay)
         if before is not None:
             if before.parameters.alpha.shape[1] != X.shape[1]:
                 raise ValueError(
@@ -83,7 +84,6 @@ class Learner:
         coordinates = Coordinates.of(first)
         check_unit(coordinates.scale, "X")
         kernel = self._start_kernel(coordinates, coordinates.scaled(first))
-        likelihood = self._start_likelihood(y)
         d, none = X.shape[1], np.zeros(0)
         parameters = Parameters(
             theta=kernel.theta,
@@ -136,12 +136,12 @@ class Learner:
             return Poisson(float(np.log(max(np.mean(y), 0.5 / len(y)))))
         return {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}[self.likelihood]()
 
-    def _target(self, summary: RunningScale, replay: Replay) -> Target:
+    def _target(self, likelihood: Any, summary: RunningScale, replay: Replay) -> Target:
         if not self.normalize_y:
             return Target(0.0, 1.0)
         check_unit(summary.unit, "y")
-        if self.likelihood == "student_t":  # outliers have no say
-            summary = RunningScale.of(StudentT().latent_values(replay.y)[:, None])
+        if likelihood.resistant:
+            summary = RunningScale.of(likelihood.latent_values(replay.y)[:, None])
             check_unit(summary.unit, "y")
         return Target(float(summary.mean[0]), float(summary.unit[0]))
 
@@ -190,7 +190,7 @@ class Learner:
             again = self.start(replay.X, replay.y, state.seed, None)
             return self.train(again, replay.X, replay.y, lambda make_state: False)
         summary = state.summary.merged(RunningScale.of(y[:, None]))
-        target = self._target(summary, replay)
+        target = self._target(state.model.likelihood, summary, replay)
         state = replace(state, summary=summary, replay=replay).in_frame(target)
         ascent = self._ascent(state, rng)
         ascent.grow(state.coordinates.scaled(X[rng.permutation(len(X))]))

@@ -8,6 +8,9 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 - ``moments(theta, m, s)``: mean and variance of y;
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
 - ``sample(theta, f, rng)``: draws of y given f.
+
+Those of y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
+then those of ``latent_values(y)``.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from skvbgp._core.linalg import Array
 _N_NODES = 20
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(_N_NODES)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-#: Deviation from the median, in median ones, at which an outlier is cut off.
-_MAX_DEVIATION = 4.0
+#: Quantiles of y between which there is no outlier, and how far beyond them an outlier is cut
+#: off, in distances between the two.
+_TYPICAL = (0.15, 0.85)
+_REACH = 3.0
 #: Logarithm of a Poisson rate beyond which it is cut off.
 _MAX_LOG_RATE = 50.0
 
@@ -55,6 +60,8 @@ def gauss_hermite(log_p, m: Array, s: Array) -> Expected:
 
 class AdditiveNoise:
     """Predictions of y = f + independent noise of variance ``noise_variance(theta)``."""
+
+    resistant = False
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
         return m, s + self.noise_variance(theta)
@@ -97,11 +104,15 @@ class StudentT(AdditiveNoise):
     bounds = ((-16.0, 9.0),)
     dof = 4.0
 
+    resistant = True
+
     def latent_values(self, y: Array) -> Array:
-        """y without its outliers."""
-        centre = np.median(y)
-        limit = _MAX_DEVIATION * np.median(np.abs(y - centre))
-        return np.clip(y, centre - limit, centre + limit) if limit > 0.0 else y
+        """y with its outliers cut off."""
+        low, high = np.quantile(y, _TYPICAL)
+        distance = high - low
+        if distance == 0.0 and np.any(y != low):  # most are equal: how far away the others are
+            distance = np.median(np.abs(y[y != low] - low))
+        return np.clip(y, low - _REACH * distance, high + _REACH * distance)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         nu, scale2 = self.dof, np.exp(theta[0])
