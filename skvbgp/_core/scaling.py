@@ -81,6 +81,15 @@ class Coordinates:
         summary = RunningScale.of(X)
         return cls(summary.mean, summary.unit)
 
+    @classmethod
+    def of_seen(cls, X: Array) -> Coordinates:
+        """The same where entries are missing (NaN); every column has one at least."""
+        columns = [cls.of(x[~np.isnan(x), None]) for x in X.T]
+        return cls(
+            np.concatenate([column.offset for column in columns]),
+            np.concatenate([column.scale for column in columns]),
+        )
+
     def scaled(self, X: Array) -> Array:
         with np.errstate(over="ignore"):
             return check_near((X - self.offset) / self.scale, "X")

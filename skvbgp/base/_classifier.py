@@ -262,7 +262,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         solved = self._learner().train(state.problems[0], inputs, targets[0], end_pass)
         return ClassifierState(y.classes, (solved,))
 
-    def _max_update_passes(self, state: ClassifierState, inputs: Any) -> int:
+    def _max_update_passes(self, state: ClassifierState, inputs: Any, y: Labels) -> int:
         return 1
 
     def _update(self, state: ClassifierState, inputs: Any, y: Labels, progress: Any) -> Any:

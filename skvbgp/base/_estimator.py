@@ -40,7 +40,7 @@ class VariationalEstimator(DocumentedEstimator):
     - ``_start(X, y)``: the state before training, from validated data;
     - ``_max_fit_passes(y)``: the largest number of passes over rows with these targets;
     - ``_train(state, X, y, progress)``: the state after training;
-    - ``_max_update_passes(state, X)``: the largest number of passes when rows X are added;
+    - ``_max_update_passes(state, X, y)``: the largest number of passes when rows are added;
     - ``_update(state, X, y, progress)``: the state after new rows;
     - ``_attributes(state)``: public fitted attributes of a state, as a dict.
 
@@ -59,7 +59,8 @@ class VariationalEstimator(DocumentedEstimator):
             X, y = self._validate(X, y, reset=first, **metadata)
             if first:
                 return self._fit_validated(X_in, y_in, X, y)
-            progress = FitProgress(self, X_in, y_in, self._max_update_passes(self._state, X))
+            max_passes = self._max_update_passes(self._state, X, y)
+            progress = FitProgress(self, X_in, y_in, max_passes)
             return self._publish(self._update(self._state, X, y, progress), progress)
 
     def _fit_validated(self, X_in, y_in, X, y):

@@ -17,7 +17,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     - ``_start(X, y)``: the state before training, from validated data;
     - ``_max_passes(n)``: the largest number of passes over n rows;
     - ``_train(state, X, y, progress)``: the state after training;
-    - ``_max_update_passes(state, X)``: the largest number of passes when rows X are added;
+    - ``_max_update_passes(state, X, y)``: the largest number of passes when rows are added;
     - ``_update(state, X, y, progress)``: the state after new rows;
     - ``_attributes(state)``: public fitted attributes of a state, as a dict;
     - ``_moments(X, include_noise)``: mean and variance of every row;

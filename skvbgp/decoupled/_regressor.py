@@ -97,7 +97,7 @@ class DecoupledGPRegressor(DecoupledEstimator, VariationalRegressor):
 
         return self._learner().train(state, X, y, end_pass)
 
-    def _max_update_passes(self, state, X):
+    def _max_update_passes(self, state, X, y):
         return 1
 
     def _update(self, state, X, y, progress):

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
+from skvbgp._core.scaling import check_near
 from skvbgp.base import (
-    START_ROWS,
     Interval,
     Labels,
     VariationalEstimator,
-    at_one_place,
     class_codes,
     class_probabilities,
     declared_classes,
@@ -28,34 +25,12 @@ from skvbgp.base import (
 )
 from skvbgp.ep._hybrid_columns import ColumnModel, binary_mask
 from skvbgp.ep._hybrid_objective import ColumnSites, HybridData, HybridParameters
-from skvbgp.ep._hybrid_training import HybridModel, maximise, solve_finally, starting_parameters
+from skvbgp.ep._hybrid_state import HybridState, solved_state
+from skvbgp.ep._hybrid_training import HybridModel, maximise, starting_parameters
 from skvbgp.ep._inputs import Inputs
 
 #: Rows of one task of a prediction.
 _TASK_ROWS = 1024
-
-
-@dataclass(frozen=True)
-class HybridState:
-    """The model, and the rows it knows.
-
-    Attributes
-    ----------
-    model : HybridModel
-    X : ndarray of shape (n, d)
-    y : Labels or None
-    bounds : tuple of float
-        Objective after each iteration.
-    lower_bound : float
-    relevance : ndarray of shape (n_components,)
-    """
-
-    model: HybridModel
-    X: Array
-    y: Labels | None
-    bounds: tuple[float, ...]
-    lower_bound: float
-    relevance: Array
 
 
 class HybridGPLVM(
@@ -221,8 +196,9 @@ class HybridGPLVM(
 
         The first call is :meth:`fit`. Each later one brings the columns' functions up to date
         with all rows; hyperparameters, inducing inputs and the map to the latents stay, unless
-        the rows before were fewer than 32, all equal or of a single class: then the model is
-        fitted again to all rows. A call that fails leaves the estimator as it was.
+        the rows before were fewer than 32, without one of the new classes, or with a column
+        that has been constant until now: then the model is fitted again to all rows. A call
+        that fails leaves the estimator as it was.
 
         Parameters
         ----------
@@ -278,7 +254,7 @@ class HybridGPLVM(
             Standard deviations of an entry, noise included, only if `return_std` is True.
         """
         check_is_fitted(self)
-        X = check_array(X, dtype=np.float64, input_name="X")
+        X = check_near(check_array(X, dtype=np.float64, input_name="X"), "X")
         n_latents = self._n_features_out
         if X.shape[1] != n_latents:
             raise ValueError(f"X has {X.shape[1]} columns, but there are {n_latents} latents.")
@@ -428,30 +404,33 @@ class HybridGPLVM(
 
         def end_pass(p: HybridParameters, sites: ColumnSites, value: float) -> bool:
             values.append(value)
-            return progress.end_pass(
-                lambda: self._reconstruction(_solved(columns, data, p, sites, X, y, tuple(values)))
-            )
+
+            def solved() -> dict[str, Any]:
+                state = solved_state(columns, data, p, sites, X, y, tuple(values))
+                return self._reconstruction(state)
+
+            return progress.end_pass(solved)
 
         parameters, sites = maximise(
             data, parameters, max_iter=self.max_iter, tol=self.tol, end_pass=end_pass
         )
-        return _solved(columns, data, parameters, sites, X, y, tuple(values))
+        return solved_state(columns, data, parameters, sites, X, y, tuple(values))
 
-    def _max_update_passes(self, state: HybridState, X: Array) -> int:
-        return self.max_iter if _is_too_little(state) else 1
+    def _max_update_passes(self, state: HybridState, X: Array, y: Labels | None) -> int:
+        return self.max_iter if state.is_overtaken(X, y) else 1
 
     def _update(self, state: HybridState, X: Array, y: Labels | None, progress) -> HybridState:
         columns, p = state.model.columns, state.model.parameters
-        again = _is_too_little(state)
-        if not again:
+        is_overtaken = state.is_overtaken(X, y)
+        if not is_overtaken:
             columns.check(X)
         X = np.concatenate([state.X, X])
         if y is not None:
             y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
-        if again:
+        if is_overtaken:
             return self._train(self._start(X, y), X, y, progress)
         data = self._data(columns, X, y)
-        updated = _solved(columns, data, p, ColumnSites.vague(data.t), X, y, state.bounds)
+        updated = solved_state(columns, data, p, ColumnSites.vague(data.t), X, y, state.bounds)
         progress.end_pass(lambda: self._reconstruction(updated))
         return updated
 
@@ -471,34 +450,6 @@ class HybridGPLVM(
             "n_iter_": len(state.bounds),
         }
         return attributes if state.y is None else {"classes_": state.y.classes, **attributes}
-
-
-def _is_too_little(state: HybridState) -> bool:
-    """Whether the rows cannot set a map to the latents that is to stay."""
-    one_class = state.y is not None and np.all(state.y.codes == state.y.codes[0])
-    return len(state.X) < START_ROWS or bool(one_class) or at_one_place(state.X)
-
-
-def _solved(
-    columns: ColumnModel,
-    data: HybridData,
-    p: HybridParameters,
-    sites: ColumnSites,
-    X: Array,
-    y: Labels | None,
-    values: tuple[float, ...],
-) -> HybridState:
-    """The state at some parameters, with converged sites."""
-    solution = solve_finally(data, p, sites)
-    if not solution.sites.converged:
-        warnings.warn(
-            "The sites of EP have not converged: probabilities may be inaccurate.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
-    model = HybridModel(columns, p, solution.bound.mean, solution.bound.covariance)
-    return HybridState(model, X, y, values, solution.lower_bound, relevance)
 
 
 def _entries(model: HybridModel, latents: Inputs) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp._core.scaling import Coordinates, check_unit
 from skvbgp.ep._missing import ColumnGaussian
 
 #: Imagined rows in the covariance of the joint Gaussian.
@@ -48,7 +48,7 @@ class ColumnModel:
     binary : ndarray of shape (d,)
         Which columns have a logistic likelihood.
     low, high : ndarray of shape (d,)
-        The two values of each binary column, which may be equal.
+        Smallest and largest value of each column; they may be equal.
     """
 
     coordinates: Coordinates
@@ -63,11 +63,7 @@ class ColumnModel:
         empty = np.flatnonzero(np.isnan(X).all(axis=0))
         if len(empty):
             raise ValueError(f"Columns {empty.tolist()} of X have no entry: leave them out.")
-        scales = [RunningScale.of(x[~np.isnan(x), None]) for x in X.T]
-        coordinates = Coordinates(
-            np.concatenate([scale.mean for scale in scales]),
-            np.concatenate([scale.unit for scale in scales]),
-        )
+        coordinates = Coordinates.of_seen(X)
         check_unit(coordinates.scale, "X")
         low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
         gaussian = ColumnGaussian.fit(coordinates.scaled(X), _N_IMAGINED)
@@ -84,6 +80,11 @@ class ColumnModel:
                 f"Column {j} of X is binary with the values {self.low[j]:g} and "
                 f"{self.high[j]:g}, but has others."
             )
+
+    def has_news(self, X: Array) -> bool:
+        """Whether a column that has been constant has another value."""
+        constant = self.low == self.high
+        return bool(np.any(~np.isnan(X[:, constant]) & (X[:, constant] != self.low[constant])))
 
     def completed(self, X: Array) -> CompletedRows:
         """Rows given the entries that are seen."""

@@ -75,13 +75,16 @@ class HybridModel:
         mean, variance = self.moments(latents)
         binary = self.columns.binary
         k = int(np.sum(~binary))
-        probability = ndtr(_LIKELIHOOD.score(mean, variance))[:, k : k + int(binary.sum())]
+        discrete = slice(k, k + int(binary.sum()))
+        probability = ndtr(_LIKELIHOOD.score(mean[:, discrete], variance[:, discrete]))
         noise = np.exp(-self.parameters.log_precision)
         return self.columns.original(mean[:, :k], variance[:, :k] + noise, probability)
 
     def decisions(self, latents: Inputs) -> Array:
         """Scores of the labels, (n, number of label columns)."""
-        return _LIKELIHOOD.score(*self.moments(latents))[:, len(self.columns.binary) :]
+        mean, variance = self.moments(latents)
+        d = len(self.columns.binary)
+        return _LIKELIHOOD.score(mean[:, d:], variance[:, d:])
 
 
 def starting_parameters(

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp._core.scaling import Coordinates, check_unit
 from skvbgp.ep._missing import ColumnGaussian
 
 
@@ -80,14 +80,10 @@ class InputModel:
         seen = ~np.isnan(X).all(axis=0)
         if not seen.any():
             raise ValueError("All entries of X are missing.")
-        columns = [RunningScale.of(x[~np.isnan(x), None]) for x in X[:, seen].T]
-        coordinates = Coordinates(
-            np.concatenate([column.mean for column in columns]),
-            np.concatenate([column.unit for column in columns]),
-        )
+        coordinates = Coordinates.of_seen(X[:, seen])
         check_unit(coordinates.scale, "X")
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
-        return cls(seen, coordinates, gaussian, *np.zeros((2, len(columns))))
+        return cls(seen, coordinates, gaussian, *np.zeros((2, int(seen.sum()))))
 
     def conditional(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, missing entries as the joint Gaussian has them."""

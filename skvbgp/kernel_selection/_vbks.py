@@ -242,7 +242,7 @@ class VBKSRegressor(VariationalRegressor):
     def _max_passes(self, n: int) -> int:
         return self._trainer().n_tasks(n, len(self._named_kernels()))
 
-    def _max_update_passes(self, state: State, X: Array) -> int:
+    def _max_update_passes(self, state: State, X: Array, y: Array) -> int:
         return 1 if state.rows is None else self._max_passes(state.n + len(X))
 
     def _named_kernels(self) -> list[tuple[str, Kernel]]:

@@ -239,7 +239,7 @@ class SparseRegressor(StartingRegressor):
 
     # -- partial_fit -----------------------------------------------------------------
 
-    def _max_update_passes(self, state: State, X: Array) -> int:
+    def _max_update_passes(self, state: State, X: Array, y: Array) -> int:
         if state.kept_rows is None:
             return 1
         return self._max_passes(state.summary.n + len(X))

@@ -401,7 +401,7 @@ class SVBSSGPRegressor(VariationalRegressor):
     def _is_retrained(self, state: State, n_new: int) -> bool:
         return state.n < _RETRAINED_ROWS and state.n + n_new >= 2 * state.n_trained
 
-    def _max_update_passes(self, state: State, X: Array) -> int:
+    def _max_update_passes(self, state: State, X: Array, y: Array) -> int:
         if self._is_retrained(state, len(X)):
             return self._max_passes(state.n + len(X))
         return 1

@@ -189,9 +189,10 @@ def test_new_rows_in_chunks(iris):
         quick(max_iter=1).partial_fit(holes).partial_fit(holes, y, classes=[0, 1, 2])
 
 
-@pytest.mark.parametrize("first", [slice(0, 20), slice(0, 50)], ids=["few", "one class"])
-def test_what_says_too_little_does_not_set_the_map(iris, first):
+@pytest.mark.parametrize("first", [20, 50, 100], ids=["few", "one class", "two classes"])
+def test_rows_that_bring_news_set_the_map_again(iris, first):
     _, holes, y = iris
+    first = slice(0, first)
     rest = np.setdiff1d(np.arange(150), np.arange(150)[first])
     stream = quick().partial_fit(holes[first], y[first], classes=[0, 1, 2])
     few = stream.projection_
@@ -204,14 +205,19 @@ def test_what_says_too_little_does_not_set_the_map(iris, first):
     assert_array_equal(stream.partial_fit(holes[:5], y[:5]).projection_, learned)
 
 
-def test_a_binary_column_that_was_constant_while_rows_were_few(rng):
-    X = rng.standard_normal((60, 2))
-    X[:, 1] = X[:, 0] > 0.0
-    X[:10, 1] = 1.0
-    model = quick(binary_columns=[1]).partial_fit(X[:10]).partial_fit(X[10:])
-    with pytest.raises(ValueError, match="is binary"):
-        model.partial_fit([[0.0, 2.0]])
-    assert 0.0 < model.impute([[0.0, np.nan]])[0, 1] < 1.0
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_column_that_was_constant_varies_in_later_rows(rng, binary):
+    X = rng.standard_normal((120, 2))
+    X[:, 1] = X[:, 0] > 0.0 if binary else 100.0 * X[:, 0]
+    X[:40, 1] = 1.0
+    model = quick(binary_columns=[1] if binary else None)
+    model.partial_fit(X[:40]).partial_fit(X[40:])
+    imputed, std = model.impute([[0.5, np.nan]], return_std=True)
+    whole = clone(model).fit(X).impute([[0.5, np.nan]], return_std=True)
+    assert_array_equal([imputed, std], whole)
+    if binary:
+        with pytest.raises(ValueError, match="is binary"):
+            model.partial_fit([[0.0, 2.0]])
 
 
 def test_bound_rises(iris):
