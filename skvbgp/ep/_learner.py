@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import at_one_place, choose_inducing_inputs, subsample
+from skvbgp.base import START_ROWS, at_one_place, choose_inducing_inputs, subsample
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._objective import Parameters, Problem, Solution, solve
 from skvbgp.ep._prediction import Predictor
@@ -195,10 +195,11 @@ class EPLearner:
 
     def update(self, state: State, inputs: Inputs, t: Array) -> State:
         known = state.solved
-        n_new, new = len(t), inputs
+        n_new, new, new_label = len(t), inputs, len(np.setdiff1d(t, known.t)) > 0
         inputs = known.inputs.followed_by(inputs)
         t = np.concatenate([known.t, t])
-        if at_one_place(known.inputs.mean):  # it had no spread to take units from
+        too_little = self.learn_hyperparameters and (len(known.t) < START_ROWS or new_label)
+        if too_little or at_one_place(known.inputs.mean):  # ... which has no spread for units
             start = self.start(inputs, t, state.seed, None)
             return self.train(start, inputs, t, lambda _: False)
         state = self._grown(state, new)

@@ -1,6 +1,6 @@
 r"""Likelihoods of labels t of -1 or 1, seen through a Gaussian N(c, v) of the latent value f.
 
-log Z is the logarithm of the average of p(t | f), which rises with t f and is log-concave.
+log Z is the logarithm of the average of p(t | f), which rises with t f.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FAR_MARGIN = -1e3
 #: holds nearly all of them.
 _N_SCALES = 16
 _SCALE_RANGE = (0.5, 7.0)
-#: Terms of the density of the scales, which fall as exp(-j^2 scale^2 / 2).
+#: Terms of the density of the scales, which fall as exp(-j^2 h^2 / 2).
 _DENSITY_TERMS = np.arange(1.0, 21.0)
 
 
@@ -27,7 +27,7 @@ class Moments(NamedTuple):
 
     log_z: Array
     slope: Array  # d log Z / dc
-    curvature: Array  # -d^2 log Z / dc^2, from 0 to 1 / v
+    curvature: Array  # -d^2 log Z / dc^2, up to 1 / v; 0 where it is negative by approximation
     d_v: Array  # d log Z / dv
 
 
@@ -35,10 +35,10 @@ class Likelihood(Protocol):
     """p(t | f)."""
 
     def moments(self, t: Array, c: Array, v: Array) -> Moments:
-        """Moments for each row, arguments (n,); finite for margins of any size."""
+        """Moments for each row, arguments (n,); finite for margins up to 1e150."""
 
     def score(self, mean: Array, variance: Array) -> Array:
-        """Whose normal distribution function is the probability of t = 1, for f as given."""
+        """z with Phi(z) = E[p(t = 1 | f)] for f of some mean and variance, of any shape."""
 
 
 class Probit:
@@ -52,13 +52,16 @@ class Probit:
 
 
 class Logistic:
-    r"""1 / (1 + exp(-t f)), as the mixture sum_k w_k Phi(t f / s_k), see :ref:`ep-logistic`.
+    r"""1 / (1 + exp(-t f)), as the mixture sum_k w_k Phi(t f / h_k), see :ref:`ep-logistic`.
 
-    It is off by 1e-7 at most, and by one per cent of the smaller probability up to |f| = 30.
+    It is off by 1e-7 at most, and by one per cent of the smaller probability up to |f| = 30. From
+    t f = -9 downwards the mixture is log-concave only up to its error: the curvature, which
+    is below 2e-4 there, is then cut off at 0.
 
     Attributes
     ----------
     scale, weight : ndarray of shape (k,)
+        h_k and w_k.
     """
 
     def __init__(self) -> None:
@@ -86,15 +89,15 @@ class Logistic:
         return -np.sign(mean) * ndtri_exp(logsumexp(log_parts, axis=0))
 
 
-def _density_of_scales(s: Array) -> Array:
+def _density_of_scales(h: Array) -> Array:
     """Density of the scales whose mixture of probits is the logistic function."""
     j = _DENSITY_TERMS[:, None]
     sign = np.where(j % 2 == 1, 1.0, -1.0)
-    return np.asarray(2.0 * s * np.sum(sign * j**2 * np.exp(-0.5 * (j * s) ** 2), axis=0))
+    return np.asarray(2.0 * h * np.sum(sign * j**2 * np.exp(-0.5 * (j * h) ** 2), axis=0))
 
 
 def _probit_moments(t: Array, c: Array, r: Array) -> Moments:
-    """Moments of Phi(t f / s) for r = s^2 + v."""
+    """Moments of Phi(t f / h) for r = h^2 + v."""
     root = np.sqrt(r)
     z = t * c / root
     # phi(z) / Phi(z); the scaled error function overflows to inf where the ratio is 0

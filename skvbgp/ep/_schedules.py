@@ -27,7 +27,7 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How EP comes to its fixed point.
+    """Expectation propagation: of which likelihood, and how it comes to its fixed point.
 
     Attributes
     ----------

@@ -120,7 +120,7 @@ class SVBSSGPRegressor(VariationalRegressor):
 
     q_chol_ : ndarray of shape (n_frequencies * (n_features + 2),) * 2
         Lower triangular M of alpha = M z + b, in the same order and units. Formed at each
-        access, and for at most 5,000 rows.
+        access; an AttributeError where M would have more than 5,000 rows.
 
     input_mean_ : ndarray of shape (n_features,)
         Origin of the features: the mean of X in the first call.

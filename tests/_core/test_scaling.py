@@ -59,6 +59,17 @@ def test_constant_up_to_rounding():
     assert_allclose(tiny.unit, 5e-13, rtol=1e-3)
 
 
+def test_coordinates_of_the_entries_seen(rng):
+    X = rng.standard_normal((6, 2)) * [1.0, 9.0] + 3.0
+    whole = Coordinates.of(X)
+    X = np.insert(X, 2, np.nan, axis=0)
+    X[4, 0] = np.nan
+    seen = Coordinates.of_seen(X)
+    assert seen.offset[1] == whole.offset[1] and seen.scale[1] == whole.scale[1]
+    assert_allclose(seen.offset[0], np.nanmean(X[:, 0]))
+    assert_allclose(seen.scale[0], np.nanstd(X[:, 0]))
+
+
 def test_one_row():
     summary = RunningScale.of(np.array([[2.0, -3.0]]))
     assert_array_equal(summary.mean, [2.0, -3.0])

@@ -325,6 +325,18 @@ def test_rows_at_one_place_decide_nothing(missing):
     assert_same_model(small().fit(X, y), model, X)
 
 
+@pytest.mark.parametrize("first", ["few", "one class"])
+def test_rows_that_say_little_do_not_set_the_hyperparameters(first):
+    X, y = make_labels(80)
+    order = np.arange(80) if first == "few" else np.argsort(y, kind="stable")
+    n = 20 if first == "few" else 35
+    X, y = X[order], y[order]
+    model = small().partial_fit(X[:n], y[:n], classes=[0, 1]).partial_fit(X[n:], y[n:])
+    assert_same_model(small().fit(X, y), model, X)
+    learned = model.kernel_
+    assert model.partial_fit(X[:5], y[:5]).kernel_ == learned
+
+
 def test_new_rows_with_variances():
     X, y = make_labels(60)
     X_var = np.full((60, 2), 0.4)

@@ -75,6 +75,11 @@ def test_inverse_transform_of_the_latents(iris, fitted):
         fitted.inverse_transform(np.zeros((1, 3)))
 
 
+def test_latents_without_a_square_are_a_clear_error(fitted):
+    with pytest.raises(ValueError, match="X has an entry"):
+        fitted.inverse_transform(np.full((1, 2), 1e200))
+
+
 def test_binary_columns(rng):
     x = rng.standard_normal(150)
     X = np.column_stack([x + 0.1 * rng.standard_normal(150), -x, np.where(x > 0.0, 4.0, -2.0)])

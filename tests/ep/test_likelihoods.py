@@ -65,12 +65,15 @@ def test_mixture_of_probits_is_the_logistic_function():
     moments = Logistic().moments(one, f, certain)
     assert_allclose(np.exp(moments.log_z), expit(f), atol=1e-7)
     assert_allclose(moments.log_z, log_expit(f), atol=0.01)
-    assert_allclose(moments.slope, expit(-f), atol=0.01)
+    assert_allclose(moments.slope, expit(-f), rtol=0.01)
+    assert_allclose(moments.curvature, expit(f) * expit(-f), atol=3e-3)
+    near = np.abs(f) <= 10.0
+    assert_allclose(moments.curvature[near], (expit(f) * expit(-f))[near], atol=2e-4)
 
 
 @every_likelihood
 def test_extreme_margins(likelihood):
-    """Finite, within bounds and continuous, from certainly wrong to certainly right."""
+    """Finite and within bounds, from certainly wrong to certainly right."""
     z = np.concatenate([-np.logspace(12, -3, 300), np.logspace(-3, 12, 300)])
     with np.errstate(all="raise", under="ignore"):
         moments = likelihood.moments(np.ones_like(z), z, np.zeros_like(z))
