@@ -90,6 +90,21 @@ class Coordinates:
             np.concatenate([column.scale for column in columns]),
         )
 
+    def filled(self, known: Array, X: Array) -> Coordinates:
+        """The same, with units from rows X for columns that are constant in the known rows.
+
+        The unit of a column is the distance (RMS) of those entries that differ: nothing changes for
+        the known rows, which stay at the origin of these columns.
+        """
+        scale = self.scale.copy()
+        for j in np.flatnonzero(np.all(known == known[0], axis=0) & (self.scale == 1.0)):
+            far = X[:, j][X[:, j] != known[0, j]] - self.offset[j]
+            if len(far):
+                largest = np.max(np.abs(far))
+                scale[j] = largest * np.sqrt(np.mean((far / largest) ** 2))
+        check_unit(scale, "X")
+        return Coordinates(self.offset, scale)
+
     def scaled(self, X: Array) -> Array:
         with np.errstate(over="ignore"):
             return check_near((X - self.offset) / self.scale, "X")

@@ -81,8 +81,7 @@ class Learner:
             )
         order = rng.permutation(len(X))
         first = X[order[: self.batch_size]]
-        coordinates = Coordinates.of(first)
-        check_unit(coordinates.scale, "X")
+        coordinates = Coordinates.of(first).filled(first, X)
         kernel = self._start_kernel(coordinates, coordinates.scaled(first))
         d, none = X.shape[1], np.zeros(0)
         parameters = Parameters(
@@ -185,6 +184,8 @@ class Learner:
 
     def update(self, state: State, X: Array, y: Array) -> State:
         rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
+        if self.kernel is None and self.learn_hyperparameters:
+            state = replace(state, coordinates=state.coordinates.filled(state.replay.X, X))
         replay = state.replay.plus(X, y, rng)
         if state.replay.n_seen < START_ROWS or at_one_place(state.replay.X):
             again = self.start(replay.X, replay.y, state.seed, None)

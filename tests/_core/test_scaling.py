@@ -70,6 +70,21 @@ def test_coordinates_of_the_entries_seen(rng):
     assert_allclose(seen.scale[0], np.nanstd(X[:, 0]))
 
 
+def test_columns_that_have_been_constant_get_a_unit_from_later_rows(rng):
+    known, X = rng.standard_normal((2, 20, 3)) * [2.0, 1e3, 1e-3] + [0.0, 5.0, 0.1]
+    known[:, 1:] = [5.0, 0.1]
+    before = Coordinates.of(known)
+    after = before.filled(known, X)
+    assert_array_equal(after.offset, before.offset)
+    assert after.scale[0] == before.scale[0]
+    assert_allclose(after.scale[1:], np.sqrt(np.mean((X - [0.0, 5.0, 0.1])[:, 1:] ** 2, axis=0)))
+    assert_allclose(after.scaled(known), before.scaled(known), atol=1e-12)
+    assert_array_equal(before.filled(known, known).scale, before.scale)
+    assert_array_equal(after.filled(X, 9.0 * X).scale, after.scale)
+    with pytest.raises(ValueError, match="spread of X"):
+        before.filled(known, X * [1.0, 1e200, 1.0])
+
+
 def test_one_row():
     summary = RunningScale.of(np.array([[2.0, -3.0]]))
     assert_array_equal(summary.mean, [2.0, -3.0])

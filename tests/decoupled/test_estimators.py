@@ -102,6 +102,18 @@ def test_student_t_learns_a_function_that_is_flat_in_most_places(noise):
     assert np.sqrt(np.mean((model.predict(X) - f)[3:] ** 2)) < 0.1
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_a_column_that_is_constant_at_first_varies_later(unit):
+    X = np.random.default_rng(0).uniform(-2.0, 2.0, (300, 2))
+    X[:100, 1] = 0.3
+    y = np.sin(2.0 * X[:, 0]) + np.cos(X[:, 1])
+    X[:, 1] *= unit
+    model = small(DecoupledGPRegressor, max_iter=40)
+    for rows in np.split(np.arange(300), 3):
+        model.partial_fit(X[rows], y[rows])
+    assert np.sqrt(np.mean((model.predict(X[200:]) - y[200:]) ** 2)) < 0.25
+
+
 def test_poisson_counts():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (300, 1))
