@@ -21,6 +21,7 @@ from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
+    brings_variation,
     choose_inducing_inputs,
     subsample,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "VariationalRegressor",
     "as_vector",
     "at_one_place",
+    "brings_variation",
     "choose_inducing_inputs",
     "class_codes",
     "class_probabilities",

@@ -31,6 +31,13 @@ def at_one_place(X: Array) -> bool:
     )
 
 
+def brings_variation(known: Array, X: Array) -> bool:
+    """Whether rows X vary in a column that is constant, or all missing, in the known rows."""
+    low, high = np.fmin.reduce(known, axis=0), np.fmax.reduce(known, axis=0)  # NaN if all are
+    constant = ~(low < high)
+    return bool(np.any(~np.isnan(X[:, constant]) & (X[:, constant] != low[constant])))
+
+
 def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Array:
     """m distinct inputs that cover the rows of X (scaled), or fewer if X has fewer.
 

@@ -226,8 +226,9 @@ class EPDTCClassifier(VariationalClassifier):
         The first call is :meth:`fit`. Each later one adds rows with sites of their own, and
         brings all sites to their new fixed point; the hyperparameters stay, and inducing
         inputs are added up to `n_inducing`. Where the rows before were fewer than 32, or had
-        no row of a class that the new ones have, the hyperparameters are learned again from
-        all rows. A call that fails leaves the estimator as it was.
+        no row of a class or no variation of a column that the new ones have, the
+        hyperparameters are learned again from all rows. A call that fails leaves the
+        estimator as it was.
 
         Parameters
         ----------

@@ -81,11 +81,6 @@ class ColumnModel:
                 f"{self.high[j]:g}, but has others."
             )
 
-    def has_news(self, X: Array) -> bool:
-        """Whether a column that has been constant has another value."""
-        constant = self.low == self.high
-        return bool(np.any(~np.isnan(X[:, constant]) & (X[:, constant] != self.low[constant])))
-
     def completed(self, X: Array) -> CompletedRows:
         """Rows given the entries that are seen."""
         Y = self.coordinates.scaled(X)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import START_ROWS, Labels
+from skvbgp.base import START_ROWS, Labels, brings_variation
 from skvbgp.ep._hybrid_columns import ColumnModel
 from skvbgp.ep._hybrid_objective import ColumnSites, HybridData, HybridParameters
 from skvbgp.ep._hybrid_training import HybridModel, solve_finally
@@ -44,7 +44,7 @@ class HybridState:
         that they did not have.
         """
         new_class = y is not None and len(np.setdiff1d(y.codes, self.y.codes)) > 0
-        return len(self.X) < START_ROWS or new_class or self.model.columns.has_news(X)
+        return len(self.X) < START_ROWS or new_class or brings_variation(self.X, X)
 
 
 def solved_state(

@@ -11,7 +11,13 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import START_ROWS, at_one_place, choose_inducing_inputs, subsample
+from skvbgp.base import (
+    START_ROWS,
+    at_one_place,
+    brings_variation,
+    choose_inducing_inputs,
+    subsample,
+)
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._objective import Parameters, Problem, Solution, solve
 from skvbgp.ep._prediction import Predictor
@@ -195,11 +201,15 @@ class EPLearner:
 
     def update(self, state: State, inputs: Inputs, t: Array) -> State:
         known = state.solved
-        n_new, new, new_label = len(t), inputs, len(np.setdiff1d(t, known.t)) > 0
+        n_new, new = len(t), inputs
+        too_little = self.learn_hyperparameters and (
+            len(known.t) < START_ROWS
+            or len(np.setdiff1d(t, known.t)) > 0
+            or brings_variation(known.inputs.mean, new.mean)
+        )
         inputs = known.inputs.followed_by(inputs)
         t = np.concatenate([known.t, t])
-        too_little = self.learn_hyperparameters and (len(known.t) < START_ROWS or new_label)
-        if too_little or at_one_place(known.inputs.mean):  # ... which has no spread for units
+        if too_little or at_one_place(known.inputs.mean):  # without a spread for units
             start = self.start(inputs, t, state.seed, None)
             return self.train(start, inputs, t, lambda _: False)
         state = self._grown(state, new)

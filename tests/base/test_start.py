@@ -5,7 +5,13 @@ import pytest
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_limits
 
-from skvbgp.base import _start, at_one_place, choose_inducing_inputs, subsample
+from skvbgp.base import (
+    _start,
+    at_one_place,
+    brings_variation,
+    choose_inducing_inputs,
+    subsample,
+)
 
 
 def test_subsample(monkeypatch):
@@ -25,6 +31,19 @@ def test_at_one_place(monkeypatch, row):
     assert at_one_place(X)
     X[row, 1] = 2.0
     assert not at_one_place(X)
+
+
+def test_brings_variation(rng):
+    known, X = rng.standard_normal((2, 6, 3))
+    assert not brings_variation(known, X)
+    known[:, 1:] = [2.0, np.nan]
+    known[0, 1] = np.nan
+    X[:, 1:] = [2.0, np.nan]
+    assert not brings_variation(known, X)
+    for j in (1, 2):
+        new = X.copy()
+        new[3, j] = 1.0
+        assert brings_variation(known, new)
 
 
 def test_inducing_inputs_are_all_rows_if_these_are_few(rng):

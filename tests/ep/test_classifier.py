@@ -325,12 +325,13 @@ def test_rows_at_one_place_decide_nothing(missing):
     assert_same_model(small().fit(X, y), model, X)
 
 
-@pytest.mark.parametrize("first", ["few", "one class"])
+@pytest.mark.parametrize("first", ["few", "one class", "constant column", "empty column"])
 def test_rows_that_say_little_do_not_set_the_hyperparameters(first):
     X, y = make_labels(80)
-    order = np.arange(80) if first == "few" else np.argsort(y, kind="stable")
+    order = np.argsort(y, kind="stable") if first == "one class" else np.arange(80)
     n = 20 if first == "few" else 35
     X, y = X[order], y[order]
+    X[:n, 1] = {"constant column": 1.0, "empty column": np.nan}.get(first, X[:n, 1])
     model = small().partial_fit(X[:n], y[:n], classes=[0, 1]).partial_fit(X[n:], y[n:])
     assert_same_model(small().fit(X, y), model, X)
     learned = model.kernel_
