@@ -64,8 +64,12 @@ class RunningScale:
     @property
     def unit(self) -> Array:
         """The standard deviation, or 1 where a column is constant up to rounding."""
-        rounding = 10.0 * np.finfo(float).eps * np.abs(self.mean)
-        return np.where(self.std > rounding, self.std, 1.0)
+        return np.where(self.std > _rounding(self.mean), self.std, 1.0)
+
+
+def _rounding(value: Array) -> Array:
+    """What values may differ by and still be equal up to rounding."""
+    return 10.0 * np.finfo(float).eps * np.abs(value)
 
 
 @dataclass(frozen=True)
@@ -93,15 +97,16 @@ class Coordinates:
     def filled(self, known: Array, X: Array) -> Coordinates:
         """The same, with units from rows X for columns that are constant in the known rows.
 
-        The unit of a column is the distance (RMS) of those entries that differ: nothing changes for
-        the known rows, which stay at the origin of these columns.
+        The unit of a column is the median distance of those entries that differ: nothing changes
+        for the known rows, which stay at the origin of these columns.
         """
         scale = self.scale.copy()
         for j in np.flatnonzero(np.all(known == known[0], axis=0) & (self.scale == 1.0)):
-            far = X[:, j][X[:, j] != known[0, j]] - self.offset[j]
-            if len(far):
-                largest = np.max(np.abs(far))
-                scale[j] = largest * np.sqrt(np.mean((far / largest) ** 2))
+            with np.errstate(over="ignore"):
+                distance = np.abs(X[:, j] - self.offset[j])
+            distance = distance[distance > _rounding(self.offset[j])]
+            if len(distance):
+                scale[j] = np.median(distance)
         check_unit(scale, "X")
         return Coordinates(self.offset, scale)
 
