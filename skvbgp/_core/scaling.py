@@ -101,7 +101,9 @@ class Coordinates:
         for the known rows, which stay at the origin of these columns.
         """
         scale = self.scale.copy()
-        for j in np.flatnonzero(np.all(known == known[0], axis=0) & (self.scale == 1.0)):
+        for j in np.flatnonzero(self.scale == 1.0):
+            if np.any(known[:, j] != known[0, j]):
+                continue
             with np.errstate(over="ignore"):
                 distance = np.abs(X[:, j] - self.offset[j])
             distance = distance[distance > _rounding(self.offset[j])]

@@ -21,8 +21,8 @@ from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
-    brings_variation,
     choose_inducing_inputs,
+    is_outgrown,
     subsample,
 )
 
@@ -38,12 +38,12 @@ __all__ = [
     "VariationalRegressor",
     "as_vector",
     "at_one_place",
-    "brings_variation",
     "choose_inducing_inputs",
     "class_codes",
     "class_probabilities",
     "declared_classes",
     "fit_method",
     "in_tiles",
+    "is_outgrown",
     "subsample",
 ]

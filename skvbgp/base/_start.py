@@ -31,6 +31,15 @@ def at_one_place(X: Array) -> bool:
     )
 
 
+def is_outgrown(known_X: Array, known_labels: Array, X: Array, labels: Array) -> bool:
+    """Whether what the known rows have set is to be set again, because of new rows.
+
+    The known ones are few, or without a class or the variation of a column that the new ones have.
+    """
+    new_class = len(np.setdiff1d(labels, known_labels)) > 0
+    return len(known_X) < START_ROWS or new_class or brings_variation(known_X, X)
+
+
 def brings_variation(known: Array, X: Array) -> bool:
     """Whether rows X vary in a column that is constant, or all missing, in the known rows."""
     low, high = np.fmin.reduce(known, axis=0), np.fmax.reduce(known, axis=0)  # NaN if all are

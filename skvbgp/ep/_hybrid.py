@@ -417,17 +417,17 @@ class HybridGPLVM(
         return solved_state(columns, data, parameters, sites, X, y, tuple(values))
 
     def _max_update_passes(self, state: HybridState, X: Array, y: Labels | None) -> int:
-        return self.max_iter if state.is_overtaken(X, y) else 1
+        return self.max_iter if state.is_outgrown(X, y) else 1
 
     def _update(self, state: HybridState, X: Array, y: Labels | None, progress) -> HybridState:
         columns, p = state.model.columns, state.model.parameters
-        is_overtaken = state.is_overtaken(X, y)
-        if not is_overtaken:
+        is_outgrown = state.is_outgrown(X, y)
+        if not is_outgrown:
             columns.check(X)
         X = np.concatenate([state.X, X])
         if y is not None:
             y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
-        if is_overtaken:
+        if is_outgrown:
             return self._train(self._start(X, y), X, y, progress)
         data = self._data(columns, X, y)
         updated = solved_state(columns, data, p, ColumnSites.vague(data.t), X, y, state.bounds)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import START_ROWS, Labels, brings_variation
+from skvbgp.base import Labels, is_outgrown
 from skvbgp.ep._hybrid_columns import ColumnModel
 from skvbgp.ep._hybrid_objective import ColumnSites, HybridData, HybridParameters
 from skvbgp.ep._hybrid_training import HybridModel, solve_finally
@@ -37,14 +37,10 @@ class HybridState:
     lower_bound: float
     relevance: Array
 
-    def is_overtaken(self, X: Array, y: Labels | None) -> bool:
-        """Whether with these new rows another map to the latents is to be learned.
-
-        Few rows do not set it, and it knows nothing of a class or of the variation of a column
-        that they did not have.
-        """
-        new_class = y is not None and len(np.setdiff1d(y.codes, self.y.codes)) > 0
-        return len(self.X) < START_ROWS or new_class or brings_variation(self.X, X)
+    def is_outgrown(self, X: Array, y: Labels | None) -> bool:
+        """Whether with these new rows another map to the latents is to be learned."""
+        known, new = (np.empty(0) if rows is None else rows.codes for rows in (self.y, y))
+        return is_outgrown(self.X, known, X, new)
 
 
 def solved_state(

@@ -12,10 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
-    START_ROWS,
     at_one_place,
-    brings_variation,
     choose_inducing_inputs,
+    is_outgrown,
     subsample,
 )
 from skvbgp.ep._inputs import InputModel, Inputs
@@ -202,14 +201,11 @@ class EPLearner:
     def update(self, state: State, inputs: Inputs, t: Array) -> State:
         known = state.solved
         n_new, new = len(t), inputs
-        too_little = self.learn_hyperparameters and (
-            len(known.t) < START_ROWS
-            or len(np.setdiff1d(t, known.t)) > 0
-            or brings_variation(known.inputs.mean, new.mean)
-        )
+        outgrown = is_outgrown(known.inputs.mean, known.t, new.mean, t)
         inputs = known.inputs.followed_by(inputs)
         t = np.concatenate([known.t, t])
-        if too_little or at_one_place(known.inputs.mean):  # without a spread for units
+        # rows at one place have no spread for units
+        if (outgrown and self.learn_hyperparameters) or at_one_place(known.inputs.mean):
             start = self.start(inputs, t, state.seed, None)
             return self.train(start, inputs, t, lambda _: False)
         state = self._grown(state, new)

@@ -8,10 +8,11 @@ from threadpoolctl import threadpool_limits
 from skvbgp.base import (
     _start,
     at_one_place,
-    brings_variation,
     choose_inducing_inputs,
+    is_outgrown,
     subsample,
 )
+from skvbgp.base._start import brings_variation
 
 
 def test_subsample(monkeypatch):
@@ -31,6 +32,15 @@ def test_at_one_place(monkeypatch, row):
     assert at_one_place(X)
     X[row, 1] = 2.0
     assert not at_one_place(X)
+
+
+def test_is_outgrown(rng):
+    known, X = rng.standard_normal((2, 40, 3))
+    labels = np.arange(40) % 2
+    assert not is_outgrown(known, labels, X, labels[:1])
+    assert is_outgrown(known[:31], labels[:31], X, labels)
+    assert is_outgrown(known, labels, X, labels + 1)
+    assert not is_outgrown(known, np.empty(0), X, np.empty(0))  # without labels
 
 
 def test_brings_variation(rng):
