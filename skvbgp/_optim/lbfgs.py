@@ -7,6 +7,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._optim.ascent import EndPass, go_on
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class LbfgsResult:
     value: float
     n_iter: int
     converged: bool
+    values: tuple[float, ...] = ()  # one per iteration
 
 
 def lbfgs_ascent(
@@ -27,6 +29,7 @@ def lbfgs_ascent(
     tol: float,
     bounds: Array | None = None,
     monitor: Callable[[Array, float], bool] | None = None,
+    end_pass: EndPass = go_on,
 ) -> LbfgsResult:
     """Maximise ``objective`` from ``x``.
 
@@ -44,6 +47,9 @@ def lbfgs_ascent(
     bounds : ndarray of shape (p, 2) or None
     monitor : callable or None
         ``(x, value) -> stop`` after every iteration.
+    end_pass : callable
+        Called after every iteration, which is a pass over all rows; it gets a function that
+        returns the `LbfgsResult` of this moment.
 
     Returns
     -------
@@ -67,12 +73,16 @@ def lbfgs_ascent(
             best_x, best_value, best_gradient = z.copy(), value, gradient
         return -value, -gradient
 
-    n_iter = 0
+    values: list[float] = []
+
+    def reached(converged: bool) -> LbfgsResult:
+        return LbfgsResult(best_x, best_value, max(len(values), 1), converged, tuple(values))
 
     def callback(_: Array) -> None:
-        nonlocal n_iter
-        n_iter += 1
+        values.append(best_value)
         if monitor is not None and monitor(best_x, best_value):
+            raise StopIteration
+        if end_pass(lambda: reached(False)):
             raise StopIteration
 
     result = minimize(
@@ -84,4 +94,4 @@ def lbfgs_ascent(
         callback=callback,
         options={"maxiter": max_iter, "maxfun": 2 * max_iter + 10, "ftol": tol, "gtol": 1e-6},
     )
-    return LbfgsResult(best_x, best_value, max(n_iter, 1), bool(result.success))
+    return reached(bool(result.success))

@@ -1,8 +1,8 @@
 """What the estimators share; the only package that imports private parts of scikit-learn."""
 
 from skvbgp.base._classifier import (
-    BinaryLearner,
     Labels,
+    OneVersusRest,
     VariationalClassifier,
     class_codes,
     class_probabilities,
@@ -17,12 +17,15 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
+from skvbgp.base._former import FormerClassifier, FormerEstimator, FormerRegressor
+from skvbgp.base._learner import BinaryLearner, Learner, Posterior, RegressionLearner
 from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
     choose_inducing_inputs,
     is_outgrown,
+    says_too_little,
     subsample,
 )
 
@@ -30,8 +33,15 @@ __all__ = [
     "START_ROWS",
     "BinaryLearner",
     "DocumentedEstimator",
+    "FormerClassifier",
+    "FormerEstimator",
+    "FormerRegressor",
     "Interval",
     "Labels",
+    "Learner",
+    "OneVersusRest",
+    "Posterior",
+    "RegressionLearner",
     "StrOptions",
     "VariationalClassifier",
     "VariationalEstimator",
@@ -45,5 +55,6 @@ __all__ = [
     "fit_method",
     "in_tiles",
     "is_outgrown",
+    "says_too_little",
     "subsample",
 ]

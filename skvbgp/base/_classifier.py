@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,36 +14,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import parallel_map, single_blas_thread, spawn_seeds
+from skvbgp._core.parallel import parallel_map, single_blas_thread
+from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base._estimator import VariationalEstimator, fit_method
-
-#: Reports the end of a pass, with a function that makes the state of this moment; True asks
-#: to stop.
-EndPass = Callable[[Callable[[], Any]], bool]
-
-
-class BinaryLearner(Protocol):
-    """Settings of a model of two classes, and what it does with them.
-
-    It may be sent to another process, and keeps nothing: what is learned is the state,
-    whatever that is, which is replaced and never modified. The inputs are what the
-    classifier's ``_inputs`` makes of X, and t (n,) holds -1.0 and 1.0.
-    """
-
-    def max_passes(self, n: int) -> int:
-        """Largest number of passes over n rows."""
-
-    def start(self, inputs: Any, t: Array, seed: int, before: Any) -> Any:
-        """State before training; ``before`` is that of the fit to go on from, or None."""
-
-    def train(self, state: Any, inputs: Any, t: Array, end_pass: EndPass) -> Any:
-        """State after training; ``end_pass`` is called once for each pass."""
-
-    def update(self, state: Any, inputs: Any, t: Array) -> Any:
-        """State after new rows, which may all be of one class."""
-
-    def decision(self, state: Any, inputs: Any) -> Array:
-        """Scores (n,) whose normal distribution function is the probability of t = 1."""
+from skvbgp.base._learner import BinaryLearner, Learner
 
 
 @dataclass(frozen=True)
@@ -85,25 +59,106 @@ class ClassifierState:
     problems: tuple[Any, ...]
 
 
+@dataclass(frozen=True)
+class OneVersusRest(Learner):
+    """Learns each of ``Labels.problems`` on its own, by one learner of two classes.
+
+    Two classes train here, and each pass is reported. More are trained on the active joblib
+    backend, and the whole fit is one pass.
+    """
+
+    learner: BinaryLearner
+    n_jobs: int | None
+
+    def max_passes(self, y: Labels) -> int:
+        return self.learner.max_passes(y.problems()[0]) if len(y.classes) == 2 else 1
+
+    def start(
+        self, X: Any, y: Labels, rng: np.random.RandomState, before: ClassifierState | None
+    ) -> ClassifierState:
+        targets = y.problems()
+        states: tuple[Any, ...] = (None,) * len(targets)
+        if before is not None:
+            if not np.array_equal(y.classes, before.classes):
+                raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
+            states = before.problems
+        problems = [
+            self.learner.start(X, t, rng, state) for t, state in zip(targets, states, strict=True)
+        ]
+        return ClassifierState(y.classes, tuple(problems))
+
+    def train(
+        self, state: ClassifierState, X: Any, y: Labels, end_pass: EndPass
+    ) -> ClassifierState:
+        targets = y.problems()
+        if len(targets) > 1:
+            return self._solve_in_parallel(_train_problem, state, X, targets, end_pass)
+
+        def end_own_pass(make_state: Callable[[], Any]) -> bool:
+            return end_pass(lambda: ClassifierState(y.classes, (make_state(),)))
+
+        solved = self.learner.train(state.problems[0], X, targets[0], end_own_pass)
+        return ClassifierState(y.classes, (solved,))
+
+    def update(
+        self, state: ClassifierState, X: Any, y: Labels, end_pass: EndPass
+    ) -> ClassifierState:
+        return self._solve_in_parallel(_update_problem, state, X, y.problems(), end_pass)
+
+    def rows_to_restart(
+        self, state: ClassifierState, X: Any, y: Labels
+    ) -> tuple[Any, Labels] | None:
+        """All rows, if any of the problems has to begin again with them."""
+        found = [
+            self.learner.rows_to_restart(known, X, t)
+            for known, t in zip(state.problems, y.problems(), strict=True)
+        ]
+        if all(rows is None for rows in found):
+            return None
+        everything = [
+            self.learner.all_rows(known, X, t)
+            for known, t in zip(state.problems, y.problems(), strict=True)
+        ]
+        inputs, signs = everything[0][0], np.column_stack([t for _, t in everything])
+        return inputs, Labels(state.classes, class_codes(signs))
+
+    def attributes(self, state: ClassifierState) -> dict[str, Any]:
+        return {"classes_": state.classes, **self.learner.class_attributes(state.problems)}
+
+    def decisions(self, state: ClassifierState, X: Any) -> Array:
+        """Scores of all problems, (n, 1) or (n, k)."""
+        return np.column_stack([self.learner.decision(problem, X) for problem in state.problems])
+
+    def _solve_in_parallel(
+        self,
+        solve: Callable[..., Any],
+        state: ClassifierState,
+        X: Any,
+        targets: list[Array],
+        end_pass: EndPass,
+    ) -> ClassifierState:
+        """Solve the problems independently of one another, as one pass."""
+        problems = parallel_map(
+            solve,
+            list(zip(state.problems, targets, strict=True)),
+            n_jobs=self.n_jobs,
+            shared=(self.learner, X),
+        )
+        solved = ClassifierState(state.classes, tuple(problems))
+        end_pass(lambda: solved)
+        return solved
+
+
 class VariationalClassifier(ClassifierMixin, VariationalEstimator):
-    """Template of the classifiers: probit models of two classes, one versus the rest for more.
+    """Template of the classifiers.
 
-    A subclass has the constructor parameters `random_state`, `warm_start` and `n_jobs`
-    and implements
-
-    - ``_learner()``: the `BinaryLearner` of its constructor parameters;
-    - ``_problem_attributes(problems)``: public fitted attributes, from the learner's
-      states, as a dict.
-
-    It may override
+    ``_learner()`` is a learner of `Labels` with a method ``decisions(state, inputs)``, such as
+    `OneVersusRest`. A subclass may override
 
     - ``_all_finite``: "allow-nan" admits missing entries of X;
     - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
       own `fit`, `partial_fit` or `predict_proba` hand to ``_fit``, ``_partial_fit`` or
       ``_decisions`` as keywords.
-
-    Two classes train here, and each pass is a subtask for the callbacks. More are trained
-    on the active joblib backend, and the whole fit is one subtask.
     """
 
     _all_finite: bool | str = True
@@ -206,8 +261,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         )
         inputs, learner = self._inputs(X, **metadata), self._learner()
         with single_blas_thread:
-            scores = [learner.decision(state, inputs) for state in self._state.problems]
-        return np.column_stack(scores)
+            return learner.decisions(self._state, inputs)
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
         return self._state.classes[class_codes(decisions)]
@@ -231,64 +285,6 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
             known = self._state.classes if hasattr(self, "_state") else None
             classes = declared_classes(metadata.pop("classes"), known)
         return self._inputs(X, **metadata), Labels.of(y, classes)
-
-    def _start(self, inputs: Any, y: Labels) -> ClassifierState:
-        learner, targets = self._learner(), y.problems()
-        before = [None] * len(targets)
-        if self.warm_start and hasattr(self, "_state"):
-            if not np.array_equal(y.classes, self._state.classes):
-                raise ValueError(f"warm_start: the classes were {self._state.classes.tolist()}.")
-            before = self._state.problems
-        seeds = spawn_seeds(self.random_state, len(targets))
-        problems = [
-            learner.start(inputs, t, int(seed), state)
-            for t, seed, state in zip(targets, seeds, before, strict=True)
-        ]
-        return ClassifierState(y.classes, tuple(problems))
-
-    def _max_fit_passes(self, y: Labels) -> int:
-        return self._learner().max_passes(len(y)) if len(y.classes) == 2 else 1
-
-    def _train(self, state: ClassifierState, inputs: Any, y: Labels, progress: Any) -> Any:
-        targets = y.problems()
-        if len(targets) > 1:
-            return self._solve_in_parallel(_train_problem, state, inputs, targets, progress)
-
-        def end_pass(make_state: Callable[[], Any]) -> bool:
-            return progress.end_pass(
-                lambda: self._reconstruction(ClassifierState(y.classes, (make_state(),)))
-            )
-
-        solved = self._learner().train(state.problems[0], inputs, targets[0], end_pass)
-        return ClassifierState(y.classes, (solved,))
-
-    def _max_update_passes(self, state: ClassifierState, inputs: Any, y: Labels) -> int:
-        return 1
-
-    def _update(self, state: ClassifierState, inputs: Any, y: Labels, progress: Any) -> Any:
-        return self._solve_in_parallel(_update_problem, state, inputs, y.problems(), progress)
-
-    def _solve_in_parallel(
-        self,
-        solve: Callable[..., Any],
-        state: ClassifierState,
-        inputs: Any,
-        targets: list[Array],
-        progress: Any,
-    ) -> ClassifierState:
-        """Solve the problems independently of one another, as one pass."""
-        problems = parallel_map(
-            solve,
-            list(zip(state.problems, targets, strict=True)),
-            n_jobs=self.n_jobs,
-            shared=(self._learner(), inputs),
-        )
-        solved = ClassifierState(state.classes, tuple(problems))
-        progress.end_pass(lambda: self._reconstruction(solved))
-        return solved
-
-    def _attributes(self, state: ClassifierState) -> dict[str, Any]:
-        return {"classes_": state.classes, **self._problem_attributes(state.problems)}
 
 
 def declared_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
@@ -318,9 +314,9 @@ def class_probabilities(decisions: Array) -> Array:
     return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
 
 
-def _train_problem(learner: BinaryLearner, inputs: Any, state: Any, t: Array) -> Any:
-    return learner.train(state, inputs, t, lambda make_state: False)
+def _train_problem(learner: BinaryLearner, X: Any, state: Any, t: Array) -> Any:
+    return learner.train(state, X, t, go_on)
 
 
-def _update_problem(learner: BinaryLearner, inputs: Any, state: Any, t: Array) -> Any:
-    return learner.update(state, inputs, t)
+def _update_problem(learner: BinaryLearner, X: Any, state: Any, t: Array) -> Any:
+    return learner.update(state, X, t, go_on)

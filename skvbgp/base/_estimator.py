@@ -1,4 +1,4 @@
-"""fit and partial_fit over an immutable state: validation, progress and roll-back."""
+"""fit and partial_fit of a learner's state: progress, the restart policy and roll-back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.callback import CallbackSupportMixin
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions  # noqa: F401
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base._learner import Learner
 
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
 _TILE_ROWS = 1024
@@ -31,53 +34,64 @@ class DocumentedEstimator(CallbackSupportMixin, BaseEstimator):
 
 
 class VariationalEstimator(DocumentedEstimator):
-    """Template of training over an immutable state, for regressors and classifiers.
+    """Template of training over an immutable state, for all estimators.
 
     A subclass implements
 
-    - ``_validate(X, y, *, reset, **metadata)``: the data as the other hooks take them, a
-      pair of inputs and targets;
-    - ``_start(X, y)``: the state before training, from validated data;
-    - ``_max_fit_passes(y)``: the largest number of passes over rows with these targets;
-    - ``_train(state, X, y, progress)``: the state after training;
-    - ``_max_update_passes(state, X, y)``: the largest number of passes when rows are added;
-    - ``_update(state, X, y, progress)``: the state after new rows;
-    - ``_attributes(state)``: public fitted attributes of a state, as a dict.
+    - ``_learner()``: the `Learner` of its constructor parameters;
+    - ``_validate(X, y, *, reset, **metadata)``: the data as the learner takes them, a pair of
+      inputs and targets.
 
     The state is kept in ``_state`` and replaced, never modified: what fails on its way
     to a new state leaves the estimator as it was.
     """
 
     def _fit(self, X, y, **metadata):
-        with _restored_on_error(self), single_blas_thread:
-            return self._fit_validated(X, y, *self._validate(X, y, reset=True, **metadata))
+        with restored_on_error(self), single_blas_thread:
+            inputs, targets = self._validate(X, y, reset=True, **metadata)
+            warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
+            return self._train_anew(X, y, inputs, targets, self._state if warm else None)
 
     def _partial_fit(self, X, y, **metadata):
         first = not hasattr(self, "_state")
-        with _restored_on_error(self), single_blas_thread:
-            X_in, y_in = X, y
-            X, y = self._validate(X, y, reset=first, **metadata)
+        with restored_on_error(self), single_blas_thread:
+            inputs, targets = self._validate(X, y, reset=first, **metadata)
             if first:
-                return self._fit_validated(X_in, y_in, X, y)
-            max_passes = self._max_update_passes(self._state, X, y)
-            progress = FitProgress(self, X_in, y_in, max_passes)
-            return self._publish(self._update(self._state, X, y, progress), progress)
+                return self._train_anew(X, y, inputs, targets, None)
+            learner, state = self._learner(), self._state
+            everything = learner.rows_to_restart(state, inputs, targets)
+            if everything is not None:
+                return self._train_anew(X, y, *everything, None)
+            progress = FitProgress(self, X, y, learner.max_update_passes(state, inputs, targets))
+            end_pass = self._end_pass(learner, progress)
+            return self._publish(
+                learner, learner.update(state, inputs, targets, end_pass), progress
+            )
 
-    def _fit_validated(self, X_in, y_in, X, y):
-        start = self._start(X, y)
-        progress = FitProgress(self, X_in, y_in, self._max_fit_passes(y))
-        return self._publish(self._train(start, X, y, progress), progress)
+    def _train_anew(self, X, y, inputs, targets, before):
+        """Train on validated data; X and y are the user's own, for the callbacks."""
+        learner = self._learner()
+        start = learner.start(inputs, targets, check_random_state(self.random_state), before)
+        progress = FitProgress(self, X, y, learner.max_passes(targets))
+        state = learner.train(start, inputs, targets, self._end_pass(learner, progress))
+        return self._publish(learner, state, progress)
 
-    def _publish(self, state, progress):
-        for name, value in self._attributes(state).items():
+    def _end_pass(self, learner: Learner, progress: FitProgress) -> EndPass:
+        def end_pass(make_state: Callable[[], Any]) -> bool:
+            def reconstruction() -> dict[str, Any]:
+                state = make_state()
+                return learner.attributes(state) | {"_state": state}
+
+            return progress.end_pass(reconstruction)
+
+        return end_pass
+
+    def _publish(self, learner: Learner, state: Any, progress: FitProgress):
+        for name, value in learner.attributes(state).items():
             setattr(self, name, value)
         self._state = state
         progress.close()
         return self
-
-    def _reconstruction(self, state: Any) -> dict[str, Any]:
-        """What makes an estimator that callbacks can use from a state on the way."""
-        return self._attributes(state) | {"_state": state}
 
 
 def in_tiles(moments: Callable[[Array], tuple[Array, Array]], X: Array) -> tuple[Array, Array]:
@@ -88,7 +102,7 @@ def in_tiles(moments: Callable[[Array], tuple[Array, Array]], X: Array) -> tuple
 
 
 @contextmanager
-def _restored_on_error(estimator: Any) -> Iterator[None]:
+def restored_on_error(estimator: Any) -> Iterator[None]:
     """Undo every change of the estimator's attributes if the block fails."""
     before = dict(vars(estimator))
     try:

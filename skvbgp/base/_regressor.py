@@ -10,19 +10,7 @@ from skvbgp.base._estimator import VariationalEstimator, fit_method
 
 
 class VariationalRegressor(RegressorMixin, VariationalEstimator):
-    """Template of the regressors: fit, partial_fit and predict over an immutable state.
-
-    A subclass implements
-
-    - ``_start(X, y)``: the state before training, from validated data;
-    - ``_max_passes(n)``: the largest number of passes over n rows;
-    - ``_train(state, X, y, progress)``: the state after training;
-    - ``_max_update_passes(state, X, y)``: the largest number of passes when rows are added;
-    - ``_update(state, X, y, progress)``: the state after new rows;
-    - ``_attributes(state)``: public fitted attributes of a state, as a dict;
-    - ``_moments(X, include_noise)``: mean and variance of every row;
-    - ``_joint(X, include_noise)``: mean and covariance of all rows.
-    """
+    """Template of the regressors, whose ``_learner()`` is a `RegressionLearner`."""
 
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
@@ -70,9 +58,6 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
-    def _max_fit_passes(self, y):
-        return self._max_passes(len(y))
-
     def predict(self, X, return_std=False, return_cov=False, *, include_noise=True):
         """Predict the distribution of new observations.
 
@@ -100,10 +85,11 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        posterior = self._learner().posterior(self._state)
         with single_blas_thread:
             if return_cov:
-                return self._joint(X, include_noise)
-            mean, variance = self._moments(X, include_noise)
+                return posterior.joint(X, include_noise)
+            mean, variance = posterior.moments(X, include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):

@@ -31,13 +31,26 @@ def at_one_place(X: Array) -> bool:
     )
 
 
-def is_outgrown(known_X: Array, known_labels: Array, X: Array, labels: Array) -> bool:
+def says_too_little(X: Array, *, learns: bool) -> bool:
+    """Whether rows set nothing for good, so that a stream starts again with all of them.
+
+    They are too few for hyperparameters, if these are learned, or at one place, which has no unit.
+    """
+    return (learns and len(X) < START_ROWS) or at_one_place(X)
+
+
+def is_outgrown(
+    known_X: Array, known_labels: Array, X: Array, labels: Array, *, learns: bool
+) -> bool:
     """Whether what the known rows have set is to be set again, because of new rows.
 
-    The known ones are few, or without a class or the variation of a column that the new ones have.
+    The known ones say too little, or are without a class or the variation of a column that the new
+    ones have, which matters if hyperparameters are learned.
     """
+    if says_too_little(known_X, learns=learns):
+        return True
     new_class = len(np.setdiff1d(labels, known_labels)) > 0
-    return len(known_X) < START_ROWS or new_class or brings_variation(known_X, X)
+    return learns and (new_class or brings_variation(known_X, X))
 
 
 def brings_variation(known: Array, X: Array) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skvbgp.base import VariationalClassifier
+from skvbgp.base import FormerClassifier
 from skvbgp.decoupled._docs import documented
 from skvbgp.decoupled._estimator import CONSTRAINTS, DecoupledEstimator, fitted_attributes
 from skvbgp.decoupled._learner import Learner
@@ -17,7 +17,7 @@ from skvbgp.decoupled._learner import Learner
     """,
     regression=False,
 )
-class DecoupledGPClassifier(DecoupledEstimator, VariationalClassifier):
+class DecoupledGPClassifier(DecoupledEstimator, FormerClassifier):
     _parameter_constraints: dict = CONSTRAINTS
 
     def __init__(

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from skvbgp._core.parallel import spawn_seeds
-from skvbgp.base import StrOptions, VariationalRegressor, in_tiles
+from skvbgp.base import FormerRegressor, StrOptions, in_tiles
 from skvbgp.decoupled._docs import documented
 from skvbgp.decoupled._estimator import CONSTRAINTS, DecoupledEstimator, fitted_attributes
 from skvbgp.decoupled._learner import Learner
@@ -22,7 +22,7 @@ from skvbgp.decoupled._learner import Learner
     """,
     regression=True,
 )
-class DecoupledGPRegressor(DecoupledEstimator, VariationalRegressor):
+class DecoupledGPRegressor(DecoupledEstimator, FormerRegressor):
     _parameter_constraints: dict = {
         **CONSTRAINTS,
         "likelihood": [StrOptions({"gaussian", "student_t", "poisson"})],

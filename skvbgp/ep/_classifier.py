@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from skvbgp.base import (
+    FormerClassifier,
     Interval,
     StrOptions,
-    VariationalClassifier,
     class_probabilities,
     fit_method,
 )
@@ -21,7 +21,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
 
-class EPDTCClassifier(VariationalClassifier):
+class EPDTCClassifier(FormerClassifier):
     r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).
 
     The latent function f has a Gaussian process prior that is carried by `n_inducing`

@@ -15,9 +15,9 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import check_near
 from skvbgp.base import (
+    FormerEstimator,
     Interval,
     Labels,
-    VariationalEstimator,
     class_codes,
     class_probabilities,
     declared_classes,
@@ -34,7 +34,7 @@ _TASK_ROWS = 1024
 
 
 class HybridGPLVM(
-    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, VariationalEstimator
+    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, FormerEstimator
 ):
     r"""Latent-variable model of continuous and binary columns and class labels.
 

@@ -40,7 +40,7 @@ class HybridState:
     def is_outgrown(self, X: Array, y: Labels | None) -> bool:
         """Whether with these new rows another map to the latents is to be learned."""
         known, new = (np.empty(0) if rows is None else rows.codes for rows in (self.y, y))
-        return is_outgrown(self.X, known, X, new)
+        return is_outgrown(self.X, known, X, new, learns=True)
 
 
 def solved_state(

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
-    at_one_place,
     choose_inducing_inputs,
     is_outgrown,
     subsample,
@@ -201,11 +200,12 @@ class EPLearner:
     def update(self, state: State, inputs: Inputs, t: Array) -> State:
         known = state.solved
         n_new, new = len(t), inputs
-        outgrown = is_outgrown(known.inputs.mean, known.t, new.mean, t)
+        outgrown = is_outgrown(
+            known.inputs.mean, known.t, new.mean, t, learns=self.learn_hyperparameters
+        )
         inputs = known.inputs.followed_by(inputs)
         t = np.concatenate([known.t, t])
-        # rows at one place have no spread for units
-        if (outgrown and self.learn_hyperparameters) or at_one_place(known.inputs.mean):
+        if outgrown:
             start = self.start(inputs, t, state.seed, None)
             return self.train(start, inputs, t, lambda _: False)
         state = self._grown(state, new)

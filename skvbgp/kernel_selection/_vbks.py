@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp.base import (
+    FormerRegressor,
     Interval,
     StrOptions,
-    VariationalRegressor,
     choose_inducing_inputs,
     subsample,
 )
@@ -37,7 +37,7 @@ _DENSE_ROWS = 1_000
 _SPARSE_INDUCING = 500
 
 
-class VBKSRegressor(VariationalRegressor):
+class VBKSRegressor(FormerRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower

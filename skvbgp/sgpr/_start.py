@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp.base import (
+    FormerRegressor,
     Interval,
     StrOptions,
-    VariationalRegressor,
     as_vector,
     choose_inducing_inputs,
     subsample,
@@ -29,7 +29,7 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._state import State
 
 
-class StartingRegressor(VariationalRegressor):
+class StartingRegressor(FormerRegressor):
     """Turns constructor parameters and data into a state before training."""
 
     _parameter_constraints: dict[str, list[Any]] = {

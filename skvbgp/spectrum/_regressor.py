@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_vector
+from skvbgp.base import FormerRegressor, Interval, StrOptions, as_vector
 from skvbgp.spectrum._blocks import Blocks
 from skvbgp.spectrum._features import start_frequencies
 from skvbgp.spectrum._posterior import Structure
@@ -30,7 +30,7 @@ _RETRAINED_ROWS = 1_000
 _MOST_JOINT = 5_000
 
 
-class SVBSSGPRegressor(VariationalRegressor):
+class SVBSSGPRegressor(FormerRegressor):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).

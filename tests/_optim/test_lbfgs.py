@@ -113,3 +113,21 @@ def test_start_is_not_modified():
     start = START.copy()
     start.flags.writeable = False
     lbfgs_ascent(rosenbrock, start, max_iter=3, tol=0.0)
+
+
+def test_each_iteration_is_a_pass_that_is_reported():
+    """With the best point and the values so far, as they were then."""
+    reports = []
+
+    def end_pass(make):
+        reports.append(make())
+        return len(reports) == 3
+
+    def objective(x):
+        return -float(np.sum((x - 1.0) ** 4)), -4.0 * (x - 1.0) ** 3
+
+    result = lbfgs_ascent(objective, np.array([5.0, -3.0]), max_iter=50, tol=0.0, end_pass=end_pass)
+    assert [len(report.values) for report in reports] == [1, 2, 3]
+    assert result.values == reports[-1].values
+    assert list(result.values) == sorted(result.values)
+    np.testing.assert_array_equal(result.x, reports[-1].x)

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvbgp.base import VariationalClassifier, class_probabilities, fit_method
+from skvbgp.base import FormerClassifier, class_probabilities, fit_method
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RidgeLearner:
         return 2.0 * (inputs @ weights[:-1] + weights[-1])
 
 
-class Ridge(VariationalClassifier):
+class Ridge(FormerClassifier):
     _parameter_constraints: dict = {"n_passes": [int]}
 
     def __init__(self, n_passes=2, *, warm_start=False, random_state=None, n_jobs=None):

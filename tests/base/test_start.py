@@ -10,6 +10,7 @@ from skvbgp.base import (
     at_one_place,
     choose_inducing_inputs,
     is_outgrown,
+    says_too_little,
     subsample,
 )
 from skvbgp.base._start import brings_variation
@@ -34,13 +35,22 @@ def test_at_one_place(monkeypatch, row):
     assert not at_one_place(X)
 
 
+def test_says_too_little(rng):
+    X = rng.standard_normal((32, 3))
+    assert not says_too_little(X, learns=True)
+    assert says_too_little(X[:31], learns=True)
+    assert not says_too_little(X[:31], learns=False)
+    assert says_too_little(np.ones((40, 3)), learns=False)
+
+
 def test_is_outgrown(rng):
     known, X = rng.standard_normal((2, 40, 3))
     labels = np.arange(40) % 2
-    assert not is_outgrown(known, labels, X, labels[:1])
-    assert is_outgrown(known[:31], labels[:31], X, labels)
-    assert is_outgrown(known, labels, X, labels + 1)
-    assert not is_outgrown(known, np.empty(0), X, np.empty(0))  # without labels
+    assert not is_outgrown(known, labels, X, labels[:1], learns=True)
+    assert is_outgrown(known[:31], labels[:31], X, labels, learns=True)
+    assert is_outgrown(known, labels, X, labels + 1, learns=True)
+    assert not is_outgrown(known, labels, X, labels + 1, learns=False)
+    assert not is_outgrown(known, np.empty(0), X, np.empty(0), learns=True)  # without labels
 
 
 def test_brings_variation(rng):

@@ -1,0 +1,90 @@
+"""The one loop of stochastic ascent: passes over mini-batches, whatever a step does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from skvbgp._optim.convergence import has_converged
+from skvbgp._optim.schedule import Annealing, cosine_annealing
+
+#: Reports the end of a pass, with a function that makes what has been learned by then; True
+#: asks to stop. Everything that trains takes one of these, and nothing else, from its caller,
+#: who wraps the function: ``lambda make: end_pass(lambda: State(..., make()))``.
+EndPass = Callable[[Callable[[], Any]], bool]
+
+S = TypeVar("S")
+B = TypeVar("B")
+
+
+def go_on(make: Callable[[], Any]) -> bool:
+    """Do nothing at the end of a pass."""
+    return False
+
+
+class Clock(NamedTuple):
+    """What a step knows about the run that it belongs to."""
+
+    step: int  # steps before this one
+    annealing: float  # share of the first step size
+
+
+class Ascended(NamedTuple):
+    """Where a run has ended, or stands at the end of a pass."""
+
+    state: Any
+    values: tuple[float, ...]  # one per pass: the average of what its steps say of the objective
+
+
+def ascend(
+    step: Callable[[S, B, Clock], tuple[S, float]],
+    start: S,
+    batches: Callable[[], Iterable[B]],
+    *,
+    n_passes: int,
+    n_batches: int,
+    end_pass: EndPass = go_on,
+    annealing: Annealing = cosine_annealing,
+    tol: float | None = None,
+) -> Ascended:
+    """Go uphill for some passes.
+
+    Parameters
+    ----------
+    step : callable
+        ``(state, batch, clock) -> (state, value)``: the state after a step on a mini-batch,
+        and an estimate of the objective before it. A state is replaced, not modified, so
+        that one which was reported stays as it was.
+    start : object
+        The first state.
+    batches : callable
+        The mini-batches of one pass; called at the beginning of each.
+    n_passes : int
+        Largest number of passes.
+    n_batches : int
+        Number of mini-batches in a pass, which the annealing goes by.
+    end_pass : callable
+        Gets a function that returns the `Ascended` of this moment.
+    annealing : callable
+        ``(step, n_steps) -> share`` of the first step size.
+    tol : float or None
+        Stop when the average of the last passes' values rises by less than this share of
+        itself; None makes all passes.
+    """
+    state, values, n_done = start, [], 0
+    for _ in range(n_passes):
+        in_pass = []
+        for batch in batches():
+            clock = Clock(n_done, annealing(n_done, n_passes * n_batches))
+            state, value = step(state, batch, clock)
+            in_pass.append(value)
+            n_done += 1
+        values.append(float(np.mean(in_pass)))
+        reached = Ascended(state, tuple(values))
+        if end_pass(lambda reached=reached: reached):  # type: ignore[misc]
+            break
+        if tol is not None and has_converged(values, tol, len(in_pass)):
+            break
+    return Ascended(state, tuple(values))

@@ -1,0 +1,90 @@
+"""What a family of models is to its estimators: a learner, its states and their posteriors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._optim.ascent import EndPass
+
+
+class Posterior(Protocol):
+    """What a regressor's state says about new rows, in the user's units.
+
+    It owns whatever is worth keeping between two calls, and does not pickle it.
+    """
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean (n,) and variance (n,) of each row; a row's do not depend on the others."""
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean (n,) and covariance (n, n) of all rows."""
+
+
+class Learner(ABC):
+    """Settings of a model, and what it does with data.
+
+    A learner is a frozen dataclass of the constructor parameters that training needs. It may be
+    sent to another process, and keeps nothing: what is learned is the state, an immutable value
+    of any class, which is replaced and never modified. Inputs and targets are what the
+    estimator's ``_validate`` makes of the user's: mostly X (n, d) and y (n,).
+    """
+
+    @abstractmethod
+    def max_passes(self, y: Any) -> int:
+        """Largest number of passes of a fit to these targets."""
+
+    @abstractmethod
+    def start(self, X: Any, y: Any, rng: np.random.RandomState, before: Any) -> Any:
+        """State before training; ``before`` is that of the fit to go on from, or None."""
+
+    @abstractmethod
+    def train(self, state: Any, X: Any, y: Any, end_pass: EndPass) -> Any:
+        """State after training; `end_pass` is called once for each pass."""
+
+    @abstractmethod
+    def update(self, state: Any, X: Any, y: Any, end_pass: EndPass) -> Any:
+        """State after new rows, at most ``max_update_passes`` passes."""
+
+    def max_update_passes(self, state: Any, X: Any, y: Any) -> int:
+        """Largest number of passes of `update`."""
+        return 1
+
+    def rows_to_restart(self, state: Any, X: Any, y: Any) -> tuple[Any, Any] | None:
+        """All rows, known and new, if training has to begin again with them, else None.
+
+        The state's own rows were too few, or too uniform, to set anything for good
+        (`is_outgrown`); then a stream goes on as a fit to all rows, from a cold start.
+        """
+        return None
+
+    @abstractmethod
+    def attributes(self, state: Any) -> dict[str, Any]:
+        """Public fitted attributes."""
+
+
+class RegressionLearner(Learner):
+    """A learner of y (n,) whose states predict distributions."""
+
+    @abstractmethod
+    def posterior(self, state: Any) -> Posterior:
+        """What the state says about new rows."""
+
+
+class BinaryLearner(Learner):
+    """A learner of signs t (n,), -1.0 and 1.0; rows that come later may all have one of them."""
+
+    @abstractmethod
+    def decision(self, state: Any, X: Any) -> Array:
+        """Scores (n,) whose normal distribution function is the probability of t = 1."""
+
+    @abstractmethod
+    def all_rows(self, state: Any, X: Any, t: Array) -> tuple[Any, Array]:
+        """The rows that the state knows, followed by new ones."""
+
+    @abstractmethod
+    def class_attributes(self, states: tuple[Any, ...]) -> dict[str, Any]:
+        """Public fitted attributes, from the states of one problem or of one for each class."""
