@@ -13,7 +13,7 @@ import numpy as np
 from common import Report, parser, smooth_data
 
 from skvbgp import SVBSSGPRegressor
-from skvbgp.spectrum._blocks import Blocks
+from skvbgp.spectrum._rows import BlockedRows
 
 
 def main():
@@ -53,7 +53,7 @@ def main():
 def step_stamps(X, y, n_steps):
     """When each step of a single pass of each phase, cut short, gets its rows."""
     stamps = []
-    minibatches = Blocks.minibatches
+    minibatches = BlockedRows.minibatches
 
     def observed(self, batch_size, rng):
         stamps.append([])
@@ -61,7 +61,7 @@ def step_stamps(X, y, n_steps):
             stamps[-1].append(perf_counter())
             yield batch
 
-    with mock.patch.object(Blocks, "minibatches", observed):
+    with mock.patch.object(BlockedRows, "minibatches", observed):
         SVBSSGPRegressor(max_iter=1, random_state=0).fit(X, y)
     return stamps
 

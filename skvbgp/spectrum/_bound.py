@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.spectrum._blocks import Rows
 from skvbgp.spectrum._features import features, function_jacobian
-from skvbgp.spectrum._posterior import Gaussian, Structure
+from skvbgp.spectrum._gaussian import Gaussian, Structure
+from skvbgp.spectrum._rows import Data
 
 #: Rows of which Jacobians are held at a time.
 _TILE_ROWS = 256
@@ -26,21 +26,21 @@ class Statistics(NamedTuple):
     shift: Array  # (D,): J' v, the gradient of log p(y | alpha) in alpha (App. F)
     curvatures: list[Array]  # by group: J' J
 
-    def scaled(self, factor: float) -> Statistics:
+    def times(self, factor: float) -> Statistics:
         return Statistics(
             factor * self.squared_error, factor * self.shift, [factor * C for C in self.curvatures]
         )
 
 
-def antithetic(n_draws: int, size: int, rng: np.random.RandomState) -> Array:
+def draw_antithetic(n_draws: int, size: int, rng: np.random.RandomState) -> Array:
     """Standard normal points in pairs z, -z, (n_draws, size)."""
     half = rng.standard_normal((n_draws // 2, size))
     return np.concatenate([half, -half])
 
 
-def statistics(structure: Structure, alphas: Array, rows: list[Rows]) -> Statistics:
+def sum_statistics(structure: Structure, alphas: Array, blocks: list[Data]) -> Statistics:
     """Sums over the rows of some blocks, averaged over the draws ``alphas`` (S, D)."""
-    X, y = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    X, y = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     squared_error, shift = 0.0, np.zeros(structure.size)
     curvatures = [np.zeros((g.stop - g.start,) * 2) for g in structure.groups]
     for alpha in alphas:
@@ -54,7 +54,7 @@ def statistics(structure: Structure, alphas: Array, rows: list[Rows]) -> Statist
             shift += J.T @ v
             for total, C in zip(curvatures, structure.curvatures(J), strict=True):
                 total += C
-    return Statistics(squared_error, shift, curvatures).scaled(1.0 / len(alphas))
+    return Statistics(squared_error, shift, curvatures).times(1.0 / len(alphas))
 
 
 def expected_squared_error(structure: Structure, alphas: Array, X: Array, y: Array) -> float:

@@ -1,7 +1,9 @@
-"""Trigonometric features of the sparse spectrum, and the frequencies they start from.
+"""Trigonometric features of the sparse spectrum.
 
 Feature 2i is cos(2 pi r_i' x), feature 2i + 1 is sin(2 pi r_i' x), as in eq. (2) of [Hoang2017]_.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
@@ -10,9 +12,6 @@ from skvbgp._core.linalg import Array
 
 #: Entries of a tile of phases, so that its temporary arrays stay in the cache.
 _TILE = 2**14
-#: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
-#: standard deviations of the normal one.
-_SMALLEST_SCALE = 0.02
 
 
 def _turn_series() -> tuple[list[float], list[float]]:
@@ -21,7 +20,7 @@ def _turn_series() -> tuple[list[float], list[float]]:
     Interpolated at Chebyshev points: the error is at rounding level.
     """
 
-    def coefficients(function, degree):
+    def coefficients(function: Callable[[Array], Array], degree: int) -> list[float]:
         fit = Chebyshev.interpolate(function, degree, domain=[0.0, 0.0625])
         return list(fit.convert(kind=Polynomial).coef[::-1])
 
@@ -87,16 +86,3 @@ def function_jacobian(X: Array, Phi: Array, s: Array) -> Array:
     np.multiply((2.0 * np.pi) * slope[:, :, None], X[:, None, :], out=by_frequency)
     J[:, by_frequency.shape[1] * d :] = Phi
     return J
-
-
-def start_frequencies(m: int, length_scale: Array, rng: np.random.RandomState) -> Array:
-    """Frequencies from a mixture of scales, (m, d).
-
-    Every coordinate is that of the squared exponential spectrum N(0, 1 / (2 pi l)^2) times a
-    random scale, the inverse of a half-normal variable: a Cauchy variable, that is, the spectrum
-    of exponential kernels exp(-|x - x'| / l), cut off far out. Each size of structure in the data
-    finds some frequencies close to what it needs.
-    """
-    normal = rng.standard_normal((m, len(length_scale)))
-    scale = np.maximum(np.abs(rng.standard_normal(normal.shape)), _SMALLEST_SCALE)
-    return normal / scale / (2.0 * np.pi * length_scale)

@@ -1,138 +1,110 @@
-r"""Gaussian q(alpha) over alpha = vec(theta, s), and its prior.
+r"""Proposition 1 of [Hoang2017]_, averaged over draws of alpha (Sec. 4.2).
 
-Lemma 1 of [Hoang2017]_: alpha = M z + b with standard normal z. M is lower triangular, which
-loses nothing for normal z, and the inverse of M M' is kept as well, because each of its groups
-is a sum over the data.
+    mu(alpha) = gamma phi' s + (1 - gamma) phi' Gamma_k^-1 Phi_k y_k,
+    sigma^2(alpha) = (1 - gamma^2) noise phi' Gamma_k^-1 phi,
+
+with the noise of the local conditional in Gamma_k. The mean is the average of mu, the variance
+that of sigma^2 plus the variance of mu.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.blockwise import moments_by_block
+from skvbgp._core.linalg import Array
+from skvbgp._core.partition import rows_by_block
+from skvbgp.spectrum._block_model import BlockModel
+from skvbgp.spectrum._features import features
+from skvbgp.spectrum._state import Hyperparameters, State
 
 
-@dataclass(frozen=True)
-class Structure:
-    """Which entries of alpha depend on one another in q.
+class SpectrumPosterior:
+    """What a state says about new rows.
 
-    Attributes
+    Parameters
     ----------
-    m, d : int
-        Frequencies and inputs.
-    posterior : {"joint", "factorised", "point"}
-        One Gaussian of everything; independent r_1, ..., r_m and s; or theta without any
-        uncertainty.
+    state : State
+    gamma : float
+        Share of the global model.
+    n_samples : int
+        Draws of alpha.
     """
 
-    m: int
-    d: int
-    posterior: str
+    def __init__(self, state: State, gamma: float, n_samples: int) -> None:
+        self._state = state
+        structure = state.q.structure
+        z = np.random.RandomState(state.seed).standard_normal((n_samples, structure.size))
+        draws = [
+            (structure.frequencies(alpha), alpha[structure.weights]) for alpha in state.q.sample(z)
+        ]
+        self._mixture = _Mixture(draws, gamma, state.hyper)
 
-    @property
-    def size(self) -> int:
-        """Length of alpha."""
-        return self.m * (self.d + 2)
-
-    @property
-    def weights(self) -> slice:
-        """Where s is in alpha."""
-        return slice(self.m * self.d, self.size)
-
-    @cached_property
-    def groups(self) -> tuple[slice, ...]:
-        """Entries that depend on one another."""
-        if self.posterior == "joint":
-            return (slice(0, self.size),)
-        d = self.d
-        return (*(slice(i * d, (i + 1) * d) for i in range(self.m)), self.weights)
-
-    @property
-    def random_groups(self) -> range:
-        """Indices of the groups that are uncertain."""
-        n = len(self.groups)
-        return range(n - 1, n) if self.posterior == "point" else range(n)
-
-    def frequencies(self, alpha: Array) -> Array:
-        return alpha[: self.m * self.d].reshape(self.m, self.d)
-
-    def curvatures(self, J: Array) -> list[Array]:
-        """J' J, group by group."""
-        return [J[:, group].T @ J[:, group] for group in self.groups]
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """N(mean, M M'), by the precision of each group."""
-
-    structure: Structure
-    mean: Array  # (D,)
-    precisions: tuple[Array, ...]  # by group
-
-    @classmethod
-    def prior(cls, structure: Structure, length_scale: Array, signal_variance: float) -> Gaussian:
-        """p(alpha): r_i ~ N(0, 1 / (2 pi l)^2), s ~ N(0, signal_variance / m)."""
-        diagonal = np.empty(structure.size)
-        structure.frequencies(diagonal)[:] = (2.0 * np.pi * length_scale) ** 2
-        diagonal[structure.weights] = structure.m / signal_variance
-        precisions = tuple(np.diag(diagonal[group]) for group in structure.groups)
-        return cls(structure, np.zeros(structure.size), precisions)
-
-    @cached_property
-    def factors(self) -> tuple[Array, ...]:
-        """M of each group, lower triangular with M M' = precision^-1."""
-        return tuple(
-            # With the entries in reverse order the Cholesky factor is the transposed one.
-            tril_inverse(cholesky(P[::-1, ::-1], "precision of q(alpha)"))[::-1, ::-1].T
-            for P in self.precisions
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance of each row, block by block."""
+        X, rows = self._state.coordinates.scaled(X), self._state.rows
+        mean, variance = moments_by_block(
+            _marginal_moments, X, rows.lookup(X), rows.block, shared=(self._mixture,)
         )
+        if include_noise:
+            variance = variance + self._noise_variance
+        return self._state.target.original(mean), variance * self._state.target.unit**2
 
-    def sample(self, Z: Array) -> Array:
-        """M z + b for each row of Z, (S, D)."""
-        alpha = np.tile(self.mean, (len(Z), 1))
-        for k in self.structure.random_groups:
-            group = self.structure.groups[k]
-            alpha[:, group] += Z[:, group] @ self.factors[k].T
-        return alpha
-
-    def solve(self, vector: Array) -> Array:
-        """Every group's covariance times its part of a vector."""
-        parts = [M @ (M.T @ vector[g]) for M, g in zip(self.factors, self._groups, strict=True)]
-        return np.concatenate(parts)
-
-    def times_precision(self, vector: Array) -> Array:
-        """Every group's precision times its part of a vector."""
-        parts = [P @ vector[g] for P, g in zip(self.precisions, self._groups, strict=True)]
-        return np.concatenate(parts)
-
-    def second_moment(self) -> Array:
-        """E[alpha^2], entry by entry, (D,)."""
-        moment = self.mean**2
-        for k in self.structure.random_groups:
-            moment[self._groups[k]] += np.sum(self.factors[k] ** 2, axis=1)
-        return moment
-
-    def cholesky(self, units: Array) -> Array:
-        """M as one matrix, (D, D), in units (D,); zero where q is certain."""
-        M = np.zeros((self.structure.size,) * 2)
-        for k in self.structure.random_groups:
-            group = self._groups[k]
-            M[group, group] = self.factors[k] * units[group, None]
-        return M
-
-    def kl_to(self, prior: Gaussian) -> float:
-        """KL(self || prior) of what is uncertain."""
-        total = 0.0
-        for k in self.structure.random_groups:
-            group, M, P = self._groups[k], self.factors[k], prior.precisions[k]
-            shift = self.mean[group] - prior.mean[group]
-            total += float(np.sum(M * (P @ M)) + shift @ P @ shift) - len(M)
-            total -= log_determinant(M) - log_determinant(prior.factors[k])
-        return 0.5 * total
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and covariance of all rows; given alpha, blocks are independent."""
+        X, data = self._state.coordinates.scaled(X), self._state.rows
+        means, covariance = np.empty((len(self._mixture.draws), len(X))), np.zeros((len(X),) * 2)
+        for k, rows in rows_by_block(data.lookup(X), len(X)):
+            means[:, rows], within = self._mixture.moments(X[rows], *data.block(k), full=True)
+            covariance[np.ix_(rows, rows)] = within
+        mean = means.mean(axis=0)
+        deviation = means - mean
+        covariance = covariance + deviation.T @ deviation / len(means)
+        if include_noise:
+            covariance.flat[:: len(X) + 1] += self._noise_variance
+        return self._state.target.original(mean), covariance * self._state.target.unit**2
 
     @property
-    def _groups(self) -> tuple[slice, ...]:
-        return self.structure.groups
+    def _noise_variance(self) -> float:
+        """Noise of an observation around mu: that of the model at each end of gamma."""
+        share, hyper = self._mixture.gamma**2, self._state.hyper
+        return share * hyper.noise_variance + (1.0 - share) * hyper.local_noise_variance
+
+
+class _Mixture(NamedTuple):
+    """What the predictions of any block need besides the block."""
+
+    draws: list[tuple[Array, Array]]  # S of frequencies R and weights s
+    gamma: float
+    hyper: Hyperparameters
+
+    def moments(
+        self, X: Array, X_block: Array, y_block: Array, *, full: bool
+    ) -> tuple[Array, Array]:
+        """Rows X of a block: means given each draw, (S, n), and the average over draws of the
+        variance given the draw, (n,) or (n, n).
+        """
+        hyper, gamma = self.hyper, self.gamma
+        means = np.empty((len(self.draws), len(X)))
+        within = np.zeros((len(X),) * (2 if full else 1))
+        for k, (R, s) in enumerate(self.draws):
+            Phi = features(X, R)
+            means[k] = gamma * (Phi @ s)
+            if gamma**2 == 1.0 and gamma > 0.0:
+                continue
+            block = BlockModel(
+                features(X_block, R), y_block, hyper.signal_variance, hyper.local_noise_variance
+            )
+            means[k] += (1.0 - gamma) * block.mean(Phi)
+            within += (1.0 - gamma**2) * block.covariance(Phi, full=full)
+        return means, within / len(self.draws)
+
+
+def _marginal_moments(
+    mixture: _Mixture, X: Array, X_block: Array, y_block: Array
+) -> tuple[Array, Array]:
+    """Mean and variance of the scaled function at rows of one block, each (n,)."""
+    means, within = mixture.moments(X, X_block, y_block, full=False)
+    return means.mean(axis=0), within + means.var(axis=0)

@@ -8,8 +8,8 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.spectrum._blocks import Blocks
-from skvbgp.spectrum._posterior import Gaussian, Structure
+from skvbgp.spectrum._gaussian import Gaussian, Structure
+from skvbgp.spectrum._rows import BlockedRows
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,15 @@ class Hyperparameters:
 
 
 @dataclass(frozen=True)
-class State:
-    """Data, posterior and hyperparameters, with the frames they are expressed in.
+class Start:
+    """What training begins with.
 
     Attributes
     ----------
     R : ndarray of shape (m, d)
-        Where the frequencies start.
+        Frequencies.
     seed : int
         Root of every later random choice.
-    n, n_trained : int
-        Rows seen, and rows that the hyperparameters were trained on.
-    lower_bound : float
-        Bound on log p(y), y on its own scale; ``lower_bounds`` has one per pass.
     """
 
     coordinates: Coordinates
@@ -56,13 +52,31 @@ class State:
     hyper: Hyperparameters
     R: Array
     seed: int
-    q: Gaussian | None = None
-    blocks: Blocks | None = None
-    n: int = 0
-    n_trained: int = 0
-    lower_bound: float = -np.inf
-    lower_bounds: tuple[float, ...] = ()
-    n_iter: int = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """Data, posterior and hyperparameters, with the frames they are expressed in.
+
+    Attributes
+    ----------
+    seed : int
+        Root of every later random choice.
+    lower_bounds : tuple of float
+        Bounds on log p(y), y on its own scale: one per pass and update.
+    lower_bound : float
+        The last one, over more draws.
+    """
+
+    coordinates: Coordinates
+    target: Target
+    hyper: Hyperparameters
+    q: Gaussian
+    rows: BlockedRows
+    seed: int
+    lower_bounds: tuple[float, ...]
+    lower_bound: float
+    n_iter: int
 
     @property
     def units(self) -> Array:

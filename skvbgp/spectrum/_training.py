@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.convergence import has_converged
-from skvbgp._optim.schedule import cosine_annealing
-from skvbgp.spectrum._blocks import Blocks, Rows
+from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
+from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
     Statistics,
-    antithetic,
+    draw_antithetic,
     expected_log_likelihood,
     expected_squared_error,
     newton_step,
-    statistics,
+    sum_statistics,
 )
-from skvbgp.spectrum._local import evidence_gradient
-from skvbgp.spectrum._posterior import Gaussian, Structure
+from skvbgp.spectrum._gaussian import Gaussian, Structure
+from skvbgp.spectrum._rows import BlockedRows, Data
 from skvbgp.spectrum._state import Hyperparameters
 
 #: Limits of the variances of a scaled target.
@@ -42,12 +40,35 @@ _BOUND_ROWS = 100_000
 #: Rates of the steps on new rows, where q is uncertain about the frequencies.
 _UPDATE_RATES = (1.0, 0.5, 1.0 / 3.0, 0.25, 0.2)
 
-#: Called at the end of a pass; True asks to stop.
-Monitor = Callable[..., bool]
+#: The blocks of a mini-batch, and the weight that makes it unbiased.
+_Batch = tuple[list[Data], float]
+#: What the second phase moves; q is made from the first mini-batch.
+_Reached = tuple[Gaussian | None, Hyperparameters]
+
+
+class Passes(NamedTuple):
+    """How a phase goes through the rows."""
+
+    rows: BlockedRows
+    n_passes: int
+    batch_size: int
+    tol: float | None
+    rng: np.random.RandomState
+
+    def ascend(self, step: Any, start: Any, end_pass: EndPass) -> Ascended:
+        return ascend(
+            step,
+            start,
+            lambda: self.rows.minibatches(self.batch_size, self.rng),
+            n_passes=self.n_passes,
+            n_batches=self.rows.n_batches(self.batch_size),
+            end_pass=end_pass,
+            tol=self.tol,
+        )
 
 
 class BlockFit(NamedTuple):
-    """End of the first phase."""
+    """What the first phase has learned."""
 
     R: Array  # (m, d)
     hyper: Hyperparameters
@@ -57,15 +78,11 @@ class BlockFit(NamedTuple):
 def fit_blocks(
     R: Array,
     hyper: Hyperparameters,
-    blocks: Blocks,
+    passes: Passes,
     *,
-    noise_only: bool,
-    max_iter: int,
-    batch_size: int,
     learning_rate: float,
-    tol: float,
-    rng: np.random.RandomState,
-    monitor: Monitor | None = None,
+    noise_only: bool = False,
+    end_pass: EndPass = go_on,
 ) -> BlockFit:
     """Adam on the blocks' evidence, sum_k log N(y_k | 0, lambda Phi_k' Phi_k + noise I).
 
@@ -84,70 +101,55 @@ def fit_blocks(
     if noise_only:
         sizes[:-1] = 0.0
     limits = np.log(_VARIANCE_LIMITS)
-    state, step, values = AdamState.zeros(len(x)), 0, []
-    n_steps = max_iter * blocks.n_batches(batch_size)
 
-    def unpacked() -> tuple[Array, Hyperparameters]:
-        signal_variance, noise_variance = np.exp(x[-2:])
+    def unpack(x: Array) -> tuple[Array, Array, Array]:
+        """R (m, d), w (d,), and both variances."""
+        w = np.exp(x[m * d : -2])
+        return x[: m * d].reshape(m, d) * w, w, np.exp(x[-2:])
+
+    def step(
+        state: tuple[Array, AdamState], batch: _Batch, clock: Clock
+    ) -> tuple[tuple[Array, AdamState], float]:
+        (x, adam), (blocks, weight) = state, batch
+        R, w, variances = unpack(x)
+        parts = [evidence_gradient(*block, R, *variances) for block in blocks]
+        dR = sum(part.R for part in parts)
+        gradient = np.concatenate(
+            [
+                (dR * w).ravel(),
+                np.sum(dR * R, axis=0),
+                [sum(part.log_signal_variance for part in parts)],
+                [sum(part.log_noise_variance for part in parts)],
+            ]
+        )
+        rates = learning_rate * clock.annealing * sizes
+        x, adam = adam_ascent(x, weight * gradient, adam, rates)
+        x[-2:] = np.clip(x[-2:], *limits)
+        return (x, adam), weight * sum(part.value for part in parts)
+
+    def reach(ascended: Ascended) -> BlockFit:
+        R, _, (signal_variance, noise_variance) = unpack(ascended.state[0])
         learned = replace(
             hyper,
             signal_variance=float(signal_variance),
             local_noise_variance=float(noise_variance),
         )
-        return x[: m * d].reshape(m, d) * np.exp(x[m * d : -2]), learned
+        return BlockFit(R, learned, len(ascended.values))
 
-    for _ in range(max_iter):
-        in_pass = []
-        for batch, weight in blocks.minibatches(batch_size, rng):
-            R, learned = unpacked()
-            parts = [
-                evidence_gradient(*rows, R, learned.signal_variance, learned.local_noise_variance)
-                for rows in batch
-            ]
-            dR = sum(part.R for part in parts)
-            gradient = np.concatenate(
-                [
-                    (dR * np.exp(x[m * d : -2])).ravel(),
-                    np.sum(dR * R, axis=0),
-                    [sum(part.log_signal_variance for part in parts)],
-                    [sum(part.log_noise_variance for part in parts)],
-                ]
-            )
-            annealing = cosine_annealing(step, n_steps)
-            x, state = adam_ascent(x, weight * gradient, state, learning_rate * annealing * sizes)
-            x[-2:] = np.clip(x[-2:], *limits)
-            in_pass.append(weight * sum(part.value for part in parts))
-            step += 1
-        values.append(float(np.mean(in_pass)))
-        if monitor is not None and monitor(*unpacked()):
-            break
-        if tol > 0.0 and has_converged(values, tol, len(in_pass)):
-            break
-    return BlockFit(*unpacked(), len(values))
-
-
-class BoundFit(NamedTuple):
-    """End of the second phase."""
-
-    q: Gaussian
-    hyper: Hyperparameters
-    lower_bounds: list[float]  # one per pass, scaled target
+    start = x, AdamState.zeros(len(x))
+    return reach(passes.ascend(step, start, lambda make: end_pass(lambda: reach(make()))))
 
 
 def fit_bound(
     structure: Structure,
     R: Array,
     hyper: Hyperparameters,
-    blocks: Blocks,
+    passes: Passes,
     *,
     moves_frequencies: bool,
     learns: bool,
-    max_iter: int,
-    batch_size: int,
-    tol: float,
-    rng: np.random.RandomState,
-    monitor: Monitor | None = None,
-) -> BoundFit:
+    end_pass: EndPass = go_on,
+) -> Ascended:
     """Natural-gradient steps on q(alpha) and closed-form steps on the hyperparameters.
 
     Parameters
@@ -156,49 +158,46 @@ def fit_bound(
         False holds the mean of q(theta), and sigma_s^2 with it.
     learns : bool
         False holds the hyperparameters.
+
+    Returns
+    -------
+    Ascended
+        Its state is a pair of q and the hyperparameters.
     """
-    n = len(blocks.y)
+    n, rng = passes.rows.n, passes.rng
     if learns:
         hyper = replace(hyper, length_scale=_length_scale(R**2))
-    q = None
-    n_steps = max_iter * blocks.n_batches(batch_size)
-    step, lower_bounds = 0, []
-    for _ in range(max_iter):
-        in_pass = []
-        for batch, weight in blocks.minibatches(batch_size, rng):
-            prior = hyper.prior(structure)
-            if q is None:
-                q = _first_q(structure, R, prior, batch, weight, hyper.noise_variance)
-            alphas = q.sample(antithetic(_STEP_DRAWS, structure.size, rng))
-            information = statistics(structure, alphas, batch).scaled(weight)
-            annealing = cosine_annealing(step, n_steps)
-            rate = max(_FIRST_RATE * annealing, _LAST_RATE, 1.0 / (step + 2.0))
-            fit = expected_log_likelihood(n, information.squared_error, hyper.noise_variance)
-            in_pass.append(fit - q.kl_to(prior))
-            q = newton_step(
-                q,
-                prior,
-                information,
-                hyper.noise_variance,
-                rate,
-                moves_frequencies=moves_frequencies,
-            )
-            if learns:
-                hyper = _learned(hyper, q, information, n, rate, moves_frequencies)
-            step += 1
-        lower_bounds.append(float(np.mean(in_pass)))
-        if monitor is not None and monitor(q, hyper, lower_bounds[-1]):
-            break
-        if tol > 0.0 and has_converged(lower_bounds, tol, len(in_pass)):
-            break
-    return BoundFit(q, hyper, lower_bounds)
+
+    def step(state: _Reached, batch: _Batch, clock: Clock) -> tuple[_Reached, float]:
+        (q, hyper), (blocks, weight) = state, batch
+        prior = hyper.prior(structure)
+        if q is None:
+            q = _start_q(structure, R, prior, blocks, weight, hyper.noise_variance)
+        alphas = q.sample(draw_antithetic(_STEP_DRAWS, structure.size, rng))
+        information = sum_statistics(structure, alphas, blocks).times(weight)
+        rate = max(_FIRST_RATE * clock.annealing, _LAST_RATE, 1.0 / (clock.step + 2.0))
+        likelihood = expected_log_likelihood(n, information.squared_error, hyper.noise_variance)
+        value = likelihood - q.kl_to(prior)
+        q = newton_step(
+            q,
+            prior,
+            information,
+            hyper.noise_variance,
+            rate,
+            moves_frequencies=moves_frequencies,
+        )
+        if learns:
+            hyper = _move_hyperparameters(hyper, q, information, n, rate, moves_frequencies)
+        return (q, hyper), value
+
+    return passes.ascend(step, (None, hyper), end_pass)
 
 
-def _first_q(
+def _start_q(
     structure: Structure,
     R: Array,
     prior: Gaussian,
-    batch: list[Rows],
+    blocks: list[Data],
     weight: float,
     noise_variance: float,
 ) -> Gaussian:
@@ -206,12 +205,12 @@ def _first_q(
     alpha = np.concatenate([R.ravel(), np.zeros(2 * structure.m)])
     q = Gaussian(structure, alpha, prior.precisions)
     for _ in range(2):  # the curvature in theta needs the s of the first step
-        information = statistics(structure, q.mean[None], batch).scaled(weight)
+        information = sum_statistics(structure, q.mean[None], blocks).times(weight)
         q = newton_step(q, prior, information, noise_variance, 1.0, moves_frequencies=False)
     return q
 
 
-def _learned(
+def _move_hyperparameters(
     hyper: Hyperparameters,
     q: Gaussian,
     information: Statistics,
@@ -241,23 +240,21 @@ def _length_scale(squared_frequencies: Array) -> Array:
     return np.clip(0.5 / np.pi / np.sqrt(np.maximum(average, 1e-300)), shortest, longest)
 
 
-def final_bound(
-    q: Gaussian, hyper: Hyperparameters, blocks: Blocks, rng: np.random.RandomState
+def estimate_bound(
+    q: Gaussian, hyper: Hyperparameters, rows: BlockedRows, rng: np.random.RandomState
 ) -> float:
     """L(q) for the scaled target, over common draws."""
-    n = len(blocks.y)
-    alphas = q.sample(antithetic(_FINAL_DRAWS, q.structure.size, rng))
-    chosen = rng.permutation(blocks.n_blocks)
-    chosen = chosen[: max(1, blocks.n_blocks * _BOUND_ROWS // max(n, _BOUND_ROWS))]
-    squared_error = sum(
-        expected_squared_error(q.structure, alphas, *blocks.rows(k)) for k in chosen
-    )
-    squared_error *= blocks.n_blocks / len(chosen)
+    n = rows.n
+    alphas = q.sample(draw_antithetic(_FINAL_DRAWS, q.structure.size, rng))
+    chosen = rng.permutation(rows.n_blocks)
+    chosen = chosen[: max(1, rows.n_blocks * _BOUND_ROWS // max(n, _BOUND_ROWS))]
+    squared_error = sum(expected_squared_error(q.structure, alphas, *rows.block(k)) for k in chosen)
+    squared_error *= rows.n_blocks / len(chosen)
     likelihood = expected_log_likelihood(n, squared_error, hyper.noise_variance)
     return likelihood - q.kl_to(hyper.prior(q.structure))
 
 
-def updated(
+def add_rows(
     q: Gaussian,
     noise_variance: float,
     X: Array,
@@ -271,11 +268,11 @@ def updated(
     structure, new = q.structure, q
     certain = structure.posterior == "point"
     for rate in (1.0,) if certain else _UPDATE_RATES:
-        z = antithetic(_UPDATE_DRAWS, structure.size, rng)
+        z = draw_antithetic(_UPDATE_DRAWS, structure.size, rng)
         alphas = q.mean[None] if certain else new.sample(z)
-        information = statistics(structure, alphas, [(X, y)])
+        information = sum_statistics(structure, alphas, [(X, y)])
         new = newton_step(new, q, information, noise_variance, rate, moves_frequencies=not certain)
-    alphas = new.sample(antithetic(_FINAL_DRAWS, structure.size, rng))
+    alphas = new.sample(draw_antithetic(_FINAL_DRAWS, structure.size, rng))
     squared_error = expected_squared_error(structure, alphas, X, y)
     likelihood = expected_log_likelihood(len(y), squared_error, noise_variance)
     return new, likelihood - new.kl_to(q)

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.spectrum._blocks import Blocks
-from skvbgp.spectrum._bound import expected_squared_error, newton_step, statistics
+from skvbgp.spectrum._block_model import BlockModel, evidence_gradient
+from skvbgp.spectrum._bound import expected_squared_error, newton_step, sum_statistics
 from skvbgp.spectrum._features import (
     features,
     features_vjp,
     function_jacobian,
-    start_frequencies,
 )
-from skvbgp.spectrum._local import LocalConditional, evidence_gradient
-from skvbgp.spectrum._posterior import Gaussian, Structure
+from skvbgp.spectrum._gaussian import Gaussian, Structure
+from skvbgp.spectrum._rows import BlockedRows
+from skvbgp.spectrum._start import draw_frequencies
 from skvbgp.spectrum._state import Hyperparameters
-from skvbgp.spectrum._training import final_bound
+from skvbgp.spectrum._training import estimate_bound
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import POSTERIORS
@@ -91,7 +91,7 @@ def test_kernel_of_many_features_is_the_squared_exponential(rng):
 
 def test_starting_frequencies_are_a_mixture_of_scales():
     """Cauchy: the kernel of many is a product of exponentials, up to the cut-off."""
-    R = start_frequencies(100_000, LENGTH_SCALE, np.random.RandomState(0))
+    R = draw_frequencies(100_000, LENGTH_SCALE, np.random.RandomState(0))
     for k, scale in enumerate(LENGTH_SCALE):
         for distance in (0.2, 1.0, 2.0):
             kernel = np.mean(np.cos(2.0 * np.pi * R[:, k] * distance))
@@ -120,7 +120,7 @@ def test_evidence_and_its_gradients(rows, R, n):
 def test_local_conditional_is_proposition_1_at_gamma_0(rng, rows, R, n):
     X, y = rows[0][:n], rows[1][:n]
     X_new = rng.standard_normal((3, D))
-    local, Phi = LocalConditional(features(X, R), y, 1.3, 0.2), features(X_new, R)
+    local, Phi = BlockModel(features(X, R), y, 1.3, 0.2), features(X_new, R)
     expected = [oracle.test_conditional(x, X, y, R, np.zeros(2 * M), 0.0, 1.3, 0.2) for x in X_new]
     mean, variance = np.transpose(expected)
     np.testing.assert_allclose(local.mean(Phi), mean, rtol=1e-9)
@@ -175,14 +175,14 @@ def test_gradient_of_the_divergence_of_the_mean(rng):
 def test_shift_is_the_gradient_of_the_log_likelihood(rng, rows):
     """App. F, for one draw."""
     alpha = 0.5 * rng.standard_normal(M * (D + 2))
-    result = statistics(Structure(M, D, "joint"), alpha[None], [rows])
+    result = sum_statistics(Structure(M, D, "joint"), alpha[None], [rows])
     expected = numerical_gradient(lambda alpha: oracle.log_likelihood(alpha, *rows, M, 0.2), alpha)
     np.testing.assert_allclose(result.shift / 0.2, expected, rtol=1e-7)
 
 
 def unscaled_blocks(X, y, n_blocks):
     d = X.shape[1]
-    return Blocks.of(X, y, Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0), n_blocks)
+    return BlockedRows.of(X, y, Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0), n_blocks)
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
@@ -191,9 +191,9 @@ def test_average_over_blocks_is_the_full_sum(rng, posterior):
     X, y = rng.standard_normal((48, D)), rng.standard_normal(48)
     blocks, structure = unscaled_blocks(X, y, 8), Structure(M, D, posterior)
     alphas = 0.5 * rng.standard_normal((3, structure.size))
-    full = statistics(structure, alphas, [(X, y)])
+    full = sum_statistics(structure, alphas, [(X, y)])
     parts = [
-        statistics(structure, alphas, batch).scaled(weight)
+        sum_statistics(structure, alphas, batch).times(weight)
         for batch, weight in blocks.minibatches(12, np.random.RandomState(0))
     ]
     assert len(parts) == 4
@@ -215,7 +215,7 @@ def test_bound_converges_to_its_closed_form(rng, rows):
     assert expected_squared_error(q.structure, alphas, *rows) == pytest.approx(exact, rel=0.01)
     hyper = Hyperparameters(LENGTH_SCALE, 1.3, 0.5, 0.2)
     bounds = [
-        final_bound(q, hyper, unscaled_blocks(*rows, 2), np.random.RandomState(seed))
+        estimate_bound(q, hyper, unscaled_blocks(*rows, 2), np.random.RandomState(seed))
         for seed in range(200)
     ]
     expected = oracle.lower_bound(q.mean, covariance, *rows, M, LENGTH_SCALE, 1.3, 0.5)
@@ -227,7 +227,7 @@ def test_newton_step_with_certain_frequencies_is_the_linear_model(rng, rows, R):
     structure = Structure(M, D, "point")
     prior = Gaussian.prior(structure, LENGTH_SCALE, 1.3)
     q = Gaussian(structure, np.append(R, np.zeros(2 * M)), prior.precisions)
-    information = statistics(structure, q.mean[None], [rows])
+    information = sum_statistics(structure, q.mean[None], [rows])
     q = newton_step(q, prior, information, 0.2, 1.0, moves_frequencies=False)
     Phi = oracle.design(rows[0], R)
     Gamma = Phi @ Phi.T + 0.2 * M / 1.3 * np.eye(2 * M)

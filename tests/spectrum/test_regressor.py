@@ -43,9 +43,9 @@ def test_point_posterior_at_gamma_is_the_literal_conditional(gamma):
     s = state.q.sample(z)[0, structure.weights] * state.target.unit
     mean, std = model.predict(X[:6] + 0.1, return_std=True, include_noise=False)
     offset, center = y.mean(), model.input_mean_
-    labels = state.blocks.lookup(state.coordinates.scaled(X[:6] + 0.1))
+    labels = state.rows.lookup(state.coordinates.scaled(X[:6] + 0.1))
     for k, x in enumerate(X[:6] + 0.1 - center):
-        X_k, y_k = state.blocks.rows(labels[k])
+        X_k, y_k = state.rows.block(labels[k])
         X_k, y_k = state.coordinates.original(X_k) - center, y_k * state.target.unit
         expected = oracle.test_conditional(x, X_k, y_k, R, s, gamma, signal, noise)
         assert mean[k] == pytest.approx(expected[0] + offset, rel=1e-7)
@@ -141,7 +141,7 @@ def test_joint_posterior_correlates_frequencies_and_has_the_higher_bound(objecti
 def test_no_dense_factor_of_many_parameters(monkeypatch):
     model = small(posterior="factorised").fit(*make_data())
     size = len(model.q_chol_)
-    monkeypatch.setattr("skvbgp.spectrum._regressor._MOST_JOINT", size - 1)
+    monkeypatch.setattr("skvbgp.spectrum._regressor.MOST_JOINT", size - 1)
     with pytest.raises(AttributeError, match=f"{size} rows"):
         _ = model.q_chol_
     assert "q_mean_" in model._repr_html_() and "q_chol_" not in model._repr_html_()
@@ -200,8 +200,8 @@ def test_new_rows_join_their_block_and_change_its_predictions(posterior):
     before, bound = model.predict(X), model.lower_bound_
     x = X[:1] + 0.01
     model.partial_fit(x, y[:1] + 2.0)
-    labels = model._state.blocks.lookup(model._state.coordinates.scaled(X))
-    own = labels == model._state.blocks.lookup(model._state.coordinates.scaled(x))
+    labels = model._state.rows.lookup(model._state.coordinates.scaled(X))
+    own = labels == model._state.rows.lookup(model._state.coordinates.scaled(x))
     change = np.abs(model.predict(X) - before)
     assert change[own].max() > 1e-3
     assert model.n_samples_seen_ == 61 and model.lower_bound_ != bound
@@ -223,14 +223,14 @@ def test_crowded_blocks_are_divided():
     X, y = make_data(1200)
     model = small(max_iter=2).fit(X[:40], y[:40])  # blocks of ten rows
     state = model._state
-    blocks = state.blocks
+    data = state.rows
     for start in range(40, 1200, 29):
         rows = slice(start, start + 29)
-        blocks = blocks.plus(state.coordinates.scaled(X[rows]), state.target.scaled(y[rows]))
-    sizes = [len(blocks.rows(k)[1]) for k in range(blocks.n_blocks)]
-    assert sum(sizes) == 1200 and max(sizes) <= blocks.capacity and min(sizes) > 0
-    for k in range(0, blocks.n_blocks, 7):
-        np.testing.assert_array_equal(blocks.lookup(blocks.rows(k)[0]), k)
+        data = data.add(state.coordinates.scaled(X[rows]), state.target.scaled(y[rows]))
+    sizes = [len(data.block(k)[1]) for k in range(data.n_blocks)]
+    assert sum(sizes) == 1200 and max(sizes) <= data.capacity and min(sizes) > 0
+    for k in range(0, data.n_blocks, 7):
+        np.testing.assert_array_equal(data.lookup(data.block(k)[0]), k)
 
 
 def test_a_stream_from_a_single_row():
@@ -240,6 +240,14 @@ def test_a_stream_from_a_single_row():
         model.partial_fit(X[k : k + 1], y[k : k + 1])
     assert model.n_samples_seen_ == 64
     assert model.score(X, y) > 0.7
+
+
+def test_a_stream_that_begins_again_is_cold():
+    X, y = make_data()
+    streamed = small(warm_start=True).partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
+    whole = small().fit(X, y)
+    assert streamed.n_iter_ == whole.n_iter_
+    np.testing.assert_allclose(streamed.predict(X), whole.predict(X), rtol=1e-6)
 
 
 def test_a_failed_call_changes_nothing():

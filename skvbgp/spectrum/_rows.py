@@ -17,11 +17,11 @@ from skvbgp._core.partition import (
 )
 from skvbgp._core.scaling import Coordinates, Target
 
-Rows = tuple[Array, Array]  # X (n, d) and y (n,), scaled
+Data = tuple[Array, Array]  # X (n, d) and y (n,), scaled
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockedRows:
     """Rows divided into blocks by location; rows that come later join their block.
 
     A block that has outgrown its capacity is divided in its turn, so that neither adding a row
@@ -42,7 +42,8 @@ class Blocks:
     divided : dict
         Blocks divided since: a partition of the block for each division, and the names of
         its parts; the first part keeps the name of the block.
-    n_blocks : int
+    n_blocks, n : int
+        Blocks and rows, of now.
     """
 
     partition: Partition
@@ -50,14 +51,15 @@ class Blocks:
     y: Array
     ends: NDArray[np.intp]
     capacity: int
-    changed: dict[int, Rows]
+    changed: dict[int, Data]
     divided: dict[int, tuple[tuple[Partition, NDArray[np.intp]], ...]]
     n_blocks: int
+    n: int
 
     @classmethod
     def of(
         cls, X: Array, y: Array, coordinates: Coordinates, target: Target, n_blocks: int
-    ) -> Blocks:
+    ) -> BlockedRows:
         """Blocks of rows, which are scaled one block after the other."""
         partition, index = partition_rows(X, n_blocks, coordinates.scaled)
         ends = np.append(0, np.cumsum(partition.sizes))
@@ -66,18 +68,23 @@ class Blocks:
             X_sorted[ends[k] : ends[k + 1]] = coordinates.scaled(X[rows])
             y_sorted[ends[k] : ends[k + 1]] = target.scaled(y[rows])
         capacity = 2 * int(partition.sizes.max())
-        return cls(partition, X_sorted, y_sorted, ends, capacity, {}, {}, n_blocks)
+        return cls(partition, X_sorted, y_sorted, ends, capacity, {}, {}, n_blocks, len(y))
 
-    def rows(self, block: int) -> Rows:
+    @property
+    def n_first(self) -> int:
+        """Number of first rows, which training uses."""
+        return len(self.y)
+
+    def block(self, k: int) -> Data:
         """X and y of a block."""
-        if block in self.changed:
-            return self.changed[block]
-        rows = slice(self.ends[block], self.ends[block + 1])
+        if k in self.changed:
+            return self.changed[k]
+        rows = slice(self.ends[k], self.ends[k + 1])
         return self.X[rows], self.y[rows]
 
-    def all_rows(self) -> Rows:
+    def all_rows(self) -> Data:
         """X and y of all blocks."""
-        X, y = zip(*(self.rows(k) for k in range(self.n_blocks)), strict=True)
+        X, y = zip(*(self.block(k) for k in range(self.n_blocks)), strict=True)
         return np.concatenate(X), np.concatenate(y)
 
     def lookup(self, X: Array) -> NDArray[np.intp]:
@@ -95,12 +102,12 @@ class Blocks:
             pending.extend((k, 0) for k in new if k != block and k in self.divided)
         return labels
 
-    def plus(self, X: Array, y: Array) -> Blocks:
+    def add(self, X: Array, y: Array) -> BlockedRows:
         """The blocks after more rows."""
         changed, divided, n_blocks = dict(self.changed), dict(self.divided), self.n_blocks
         labels = self.lookup(X)
         for block in np.unique(labels):
-            own, (X_old, y_old) = labels == block, self.rows(block)
+            own, (X_old, y_old) = labels == block, self.block(block)
             X_all, y_all = np.concatenate([X_old, X[own]]), np.concatenate([y_old, y[own]])
             n_parts = -(-2 * len(y_all) // self.capacity) if len(y_all) > self.capacity else 1
             parts = [np.arange(len(y_all))]
@@ -114,7 +121,8 @@ class Blocks:
                 int(name): (X_all[part], y_all[part])
                 for name, part in zip(names, parts, strict=True)
             }
-        return replace(self, changed=changed, divided=divided, n_blocks=n_blocks)
+        n = self.n + len(y)
+        return replace(self, changed=changed, divided=divided, n_blocks=n_blocks, n=n)
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
@@ -122,7 +130,7 @@ class Blocks:
 
     def minibatches(
         self, batch_size: int, rng: np.random.RandomState
-    ) -> Iterator[tuple[list[Rows], float]]:
+    ) -> Iterator[tuple[list[Data], float]]:
         """One pass in random order: blocks, with the weight that makes a batch unbiased.
 
         The weight is the number of blocks over that of the batch (Theorem 1 and App. G of
@@ -130,4 +138,4 @@ class Blocks:
         """
         order = rng.permutation(self.n_blocks)
         for chosen in np.array_split(order, self.n_batches(batch_size)):
-            yield [self.rows(k) for k in chosen], self.n_blocks / len(chosen)
+            yield [self.block(k) for k in chosen], self.n_blocks / len(chosen)

@@ -1,0 +1,107 @@
+r"""The local conditional of Proposition 1: a Bayesian linear model of the rows of one block.
+
+Given the frequencies, a block's targets are N(0, K), K = lambda Phi' Phi + noise I with
+lambda = sigma_s^2 / m. All that depends on the block comes from one factorisation: of K for
+blocks with at most as many rows as features, of Gamma = Phi Phi' + (noise / lambda) I for others.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp.spectrum._features import features, features_vjp
+
+
+class EvidenceGradient(NamedTuple):
+    """log N(y | 0, K) of a block, with its gradients."""
+
+    value: float
+    R: Array  # (m, d)
+    log_signal_variance: float
+    log_noise_variance: float
+
+
+class BlockModel:
+    """p(y_k | theta) and p(f* | y_k, theta) of one block, given its features.
+
+    Parameters
+    ----------
+    Phi : ndarray of shape (n, 2 m)
+        Features of the block's rows.
+    y : ndarray of shape (n,)
+    signal_variance, noise_variance : float
+        sigma_s^2, and the noise of the local conditional.
+    """
+
+    def __init__(self, Phi: Array, y: Array, signal_variance: float, noise_variance: float) -> None:
+        n, n_features = Phi.shape
+        self._Phi, self._y = Phi, y
+        self._scale, self._noise_variance = 2.0 * signal_variance / n_features, noise_variance
+        self._by_rows = n <= n_features
+        if self._by_rows:
+            matrix = self._scale * (Phi @ Phi.T)
+            matrix.flat[:: n + 1] += noise_variance
+            self._L = cholesky(matrix, "covariance of a block")
+        else:
+            matrix = Phi.T @ Phi
+            matrix.flat[:: n_features + 1] += noise_variance / self._scale
+            self._L = cholesky(matrix, "precision of a block's weights")
+        self._root = tril_inverse(self._L).T  # the inverse is root root'
+
+    @cached_property
+    def _weights(self) -> Array:
+        """Gamma^-1 Phi y."""
+        if self._by_rows:
+            return self._scale * (self._Phi.T @ (self._root @ (self._root.T @ self._y)))
+        return self._root @ (self._root.T @ (self._Phi.T @ self._y))
+
+    def mean(self, Phi: Array) -> Array:
+        """phi' Gamma^-1 Phi y of rows with features Phi, (n,)."""
+        return Phi @ self._weights
+
+    def covariance(self, Phi: Array, *, full: bool) -> Array:
+        """Noise times phi' Gamma^-1 phi: variances (n,), or the matrix (n, n)."""
+        if self._by_rows:
+            A = self._scale * ((Phi @ self._Phi.T) @ self._root)
+            if full:
+                return self._scale * (Phi @ Phi.T) - A @ A.T
+            own = self._scale * 0.5 * Phi.shape[1]  # cos^2 + sin^2 = 1 for each frequency
+            return np.maximum(own - np.einsum("ij,ij->i", A, A), 0.0)
+        A = Phi @ self._root
+        if full:
+            return self._noise_variance * (A @ A.T)
+        return self._noise_variance * np.einsum("ij,ij->i", A, A)
+
+    def evidence_gradient(self, X: Array) -> EvidenceGradient:
+        """Evidence, and its gradients in the frequencies and log variances.
+
+        X are the block's rows, whose features the model has.
+        """
+        (n, n_features), Phi, y = self._Phi.shape, self._Phi, self._y
+        scale, noise_variance = self._scale, self._noise_variance
+        inverse = self._root @ self._root.T
+        log_det, trace = log_determinant(self._L), float(np.trace(inverse))
+        if self._by_rows:
+            a, K_inv_Phi = inverse @ y, inverse @ Phi
+        else:
+            excess = n - n_features
+            a = (y - Phi @ (inverse @ (Phi.T @ y))) / noise_variance
+            log_det += n_features * np.log(scale) + excess * np.log(noise_variance)
+            trace = excess / noise_variance + trace / scale
+            K_inv_Phi = Phi @ (inverse / scale)
+        value = -0.5 * (float(y @ a) + log_det + n * np.log(2.0 * np.pi))
+        dPhi = scale * (np.outer(a, a @ Phi) - K_inv_Phi)
+        d_noise = 0.5 * noise_variance * (float(a @ a) - trace)
+        d_signal = 0.5 * (float(a @ y) - n) - d_noise  # both together scale K
+        return EvidenceGradient(value, features_vjp(X, Phi, dPhi), d_signal, d_noise)
+
+
+def evidence_gradient(
+    X: Array, y: Array, R: Array, signal_variance: float, noise_variance: float
+) -> EvidenceGradient:
+    """Evidence of a block at frequencies R, and its gradients."""
+    return BlockModel(features(X, R), y, signal_variance, noise_variance).evidence_gradient(X)

@@ -1,0 +1,138 @@
+r"""Gaussian q(alpha) over alpha = vec(theta, s), and its prior.
+
+Lemma 1 of [Hoang2017]_: alpha = M z + b with standard normal z. M is lower triangular, which
+loses nothing for normal z, and the inverse of M M' is kept as well, because each of its groups
+is a sum over the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Which entries of alpha depend on one another in q.
+
+    Attributes
+    ----------
+    m, d : int
+        Frequencies and inputs.
+    posterior : {"joint", "factorised", "point"}
+        One Gaussian of everything; independent r_1, ..., r_m and s; or theta without any
+        uncertainty.
+    """
+
+    m: int
+    d: int
+    posterior: str
+
+    @property
+    def size(self) -> int:
+        """Length of alpha."""
+        return self.m * (self.d + 2)
+
+    @property
+    def weights(self) -> slice:
+        """Where s is in alpha."""
+        return slice(self.m * self.d, self.size)
+
+    @cached_property
+    def groups(self) -> tuple[slice, ...]:
+        """Entries that depend on one another."""
+        if self.posterior == "joint":
+            return (slice(0, self.size),)
+        d = self.d
+        return (*(slice(i * d, (i + 1) * d) for i in range(self.m)), self.weights)
+
+    @property
+    def random_groups(self) -> range:
+        """Indices of the groups that are uncertain."""
+        n = len(self.groups)
+        return range(n - 1, n) if self.posterior == "point" else range(n)
+
+    def frequencies(self, alpha: Array) -> Array:
+        return alpha[: self.m * self.d].reshape(self.m, self.d)
+
+    def curvatures(self, J: Array) -> list[Array]:
+        """J' J, group by group."""
+        return [J[:, group].T @ J[:, group] for group in self.groups]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(mean, M M'), by the precision of each group."""
+
+    structure: Structure
+    mean: Array  # (D,)
+    precisions: tuple[Array, ...]  # by group
+
+    @classmethod
+    def prior(cls, structure: Structure, length_scale: Array, signal_variance: float) -> Gaussian:
+        """p(alpha): r_i ~ N(0, 1 / (2 pi l)^2), s ~ N(0, signal_variance / m)."""
+        diagonal = np.empty(structure.size)
+        structure.frequencies(diagonal)[:] = (2.0 * np.pi * length_scale) ** 2
+        diagonal[structure.weights] = structure.m / signal_variance
+        precisions = tuple(np.diag(diagonal[group]) for group in structure.groups)
+        return cls(structure, np.zeros(structure.size), precisions)
+
+    @cached_property
+    def factors(self) -> tuple[Array, ...]:
+        """M of each group, lower triangular with M M' = precision^-1."""
+        return tuple(
+            # With the entries in reverse order the Cholesky factor is the transposed one.
+            tril_inverse(cholesky(P[::-1, ::-1], "precision of q(alpha)"))[::-1, ::-1].T
+            for P in self.precisions
+        )
+
+    def sample(self, Z: Array) -> Array:
+        """M z + b for each row of Z, (S, D)."""
+        alpha = np.tile(self.mean, (len(Z), 1))
+        for k in self.structure.random_groups:
+            group = self.structure.groups[k]
+            alpha[:, group] += Z[:, group] @ self.factors[k].T
+        return alpha
+
+    def solve(self, vector: Array) -> Array:
+        """Every group's covariance times its part of a vector."""
+        parts = [M @ (M.T @ vector[g]) for M, g in zip(self.factors, self._groups, strict=True)]
+        return np.concatenate(parts)
+
+    def times_precision(self, vector: Array) -> Array:
+        """Every group's precision times its part of a vector."""
+        parts = [P @ vector[g] for P, g in zip(self.precisions, self._groups, strict=True)]
+        return np.concatenate(parts)
+
+    def second_moment(self) -> Array:
+        """E[alpha^2], entry by entry, (D,)."""
+        moment = self.mean**2
+        for k in self.structure.random_groups:
+            moment[self._groups[k]] += np.sum(self.factors[k] ** 2, axis=1)
+        return moment
+
+    def cholesky(self, units: Array) -> Array:
+        """M as one matrix, (D, D), in units (D,); zero where q is certain."""
+        M = np.zeros((self.structure.size,) * 2)
+        for k in self.structure.random_groups:
+            group = self._groups[k]
+            M[group, group] = self.factors[k] * units[group, None]
+        return M
+
+    def kl_to(self, prior: Gaussian) -> float:
+        """KL(self || prior) of what is uncertain."""
+        total = 0.0
+        for k in self.structure.random_groups:
+            group, M, P = self._groups[k], self.factors[k], prior.precisions[k]
+            shift = self.mean[group] - prior.mean[group]
+            total += float(np.sum(M * (P @ M)) + shift @ P @ shift) - len(M)
+            total -= log_determinant(M) - log_determinant(prior.factors[k])
+        return 0.5 * total
+
+    @property
+    def _groups(self) -> tuple[slice, ...]:
+        return self.structure.groups

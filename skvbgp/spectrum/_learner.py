@@ -1,0 +1,217 @@
+"""The learner: the two phases of training, new rows, and what the public attributes say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._optim.ascent import Ascended, EndPass, go_on
+from skvbgp.base import RegressionLearner
+from skvbgp.spectrum._gaussian import Structure
+from skvbgp.spectrum._posterior import SpectrumPosterior
+from skvbgp.spectrum._rows import BlockedRows
+from skvbgp.spectrum._start import choose_hyperparameters, draw_frequencies, go_on_from
+from skvbgp.spectrum._state import Start, State
+from skvbgp.spectrum._training import (
+    BlockFit,
+    Passes,
+    add_rows,
+    estimate_bound,
+    fit_blocks,
+    fit_bound,
+)
+
+#: Rows of a block for n_blocks="auto": fewer than the features of the default spectrum.
+_BLOCK_ROWS = 60
+#: max_iter=None: rows that each phase visits, and most passes.
+_VISITED_ROWS = {"blocks": 1_500_000, "bound": 120_000}
+_MOST_PASSES = 300
+#: Up to so many rows, partial_fit trains again whenever their number has doubled.
+_RETRAINED_ROWS = 1_000
+#: Most entries of alpha whose joint covariance is formed: 0.2 GB a matrix.
+MOST_JOINT = 5_000
+
+
+@dataclass(frozen=True)
+class SpectrumLearner(RegressionLearner):
+    """Settings of a sparse spectrum, by the names of the constructor parameters."""
+
+    n_frequencies: int
+    gamma: float
+    q_form: str
+    objective: str
+    n_blocks: int | str
+    n_samples: int
+    length_scale: Any
+    signal_variance: float | None
+    noise_variance: float | None
+    learn_hyperparameters: bool
+    max_iter: int | None
+    batch_size: int
+    learning_rate: float
+    tol: float
+    normalize_y: bool
+
+    # -- fit -----------------------------------------------------------------------------
+
+    def max_passes(self, y: Array) -> int:
+        n_passes = self._max_passes("bound", len(y))
+        return n_passes + self._max_passes("blocks", len(y)) * self._trains_blocks
+
+    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        coordinates, summary = Coordinates.of(X), RunningScale.of(y[:, None])
+        mean = float(summary.mean[0]) if self.normalize_y else 0.0
+        scale, target = coordinates.scale, Target(mean, float(summary.unit[0]))
+        check_unit(scale, "X")
+        check_unit(target.unit, "y")
+        self._check_size(len(scale))
+        if before is not None:
+            R, hyper = go_on_from(before, self.n_frequencies, scale, target.unit)
+        else:
+            hyper = choose_hyperparameters(
+                scale, target.unit, self.length_scale, self.signal_variance, self.noise_variance
+            )
+            rng = np.random.RandomState(seed)
+            R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
+        return Start(coordinates, target, hyper, R, seed)
+
+    def train(self, state: Start, X: Array, y: Array, end_pass: EndPass) -> State:
+        n = len(y)
+        n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
+        rows = BlockedRows.of(X, y, state.coordinates, state.target, min(int(n_blocks), n))
+        if not self._trains_blocks:
+            return self._fit_q(state, rows, end_pass)
+
+        def continue_from(reached: BlockFit, end_pass: EndPass = go_on) -> State:
+            start = replace(state, R=reached.R, hyper=reached.hyper)
+            return self._fit_q(start, rows, end_pass, n_passes=reached.n_passes)
+
+        reached = fit_blocks(
+            state.R,
+            state.hyper,
+            self._passes("blocks", rows, state.seed),
+            learning_rate=self.learning_rate,
+            end_pass=lambda make: end_pass(lambda: continue_from(make())),
+        )
+        return continue_from(reached, end_pass)
+
+    def _fit_q(
+        self, start: Start, rows: BlockedRows, end_pass: EndPass, n_passes: int = 0
+    ) -> State:
+        """The posterior around the frequencies, and with objective="bound" these as well."""
+        offset = rows.n * float(np.log(start.target.unit))
+
+        def reach(ascended: Ascended) -> State:
+            q, hyper = ascended.state
+            bounds = tuple(value - offset for value in ascended.values)
+            return State(
+                start.coordinates,
+                start.target,
+                hyper,
+                q,
+                rows,
+                start.seed,
+                lower_bounds=bounds,
+                lower_bound=bounds[-1],
+                n_iter=n_passes + len(bounds),
+            )
+
+        moves = self.objective == "bound" and (self.learn_hyperparameters or self.q_form != "point")
+        ascended = fit_bound(
+            self._structure(start.R.shape[1]),
+            start.R,
+            start.hyper,
+            self._passes("bound", rows, start.seed),
+            moves_frequencies=moves,
+            learns=self.learn_hyperparameters,
+            end_pass=lambda make: end_pass(lambda: reach(make())),
+        )
+        state = reach(ascended)
+        if self.learn_hyperparameters and self.objective == "bound":
+            _, hyper, _ = fit_blocks(
+                state.q.structure.frequencies(state.q.mean),
+                state.hyper,
+                self._passes("blocks", rows, start.seed),
+                learning_rate=self.learning_rate,
+                noise_only=True,
+            )
+            state = replace(state, hyper=hyper)
+        bound = estimate_bound(state.q, state.hyper, rows, np.random.RandomState(start.seed))
+        return replace(state, lower_bound=bound - offset)
+
+    @property
+    def _trains_blocks(self) -> bool:
+        return self.learn_hyperparameters and self.objective == "blocks"
+
+    def _passes(self, phase: str, rows: BlockedRows, seed: int) -> Passes:
+        n_passes, rng = self._max_passes(phase, rows.n), np.random.RandomState(seed)
+        return Passes(rows, n_passes, self.batch_size, self.tol or None, rng)
+
+    def _max_passes(self, phase: str, n: int) -> int:
+        return self.max_iter or int(np.clip(round(_VISITED_ROWS[phase] / n), 2, _MOST_PASSES))
+
+    def _structure(self, d: int) -> Structure:
+        return Structure(self.n_frequencies, d, self.q_form)
+
+    def _check_size(self, d: int) -> None:
+        size = self._structure(d).size
+        if self.q_form == "joint" and size > MOST_JOINT:
+            raise ValueError(
+                f'posterior="joint" of {self.n_frequencies} frequencies of {d} features has a '
+                f"covariance of {size} x {size}, more than {MOST_JOINT} x {MOST_JOINT}: take "
+                'posterior="factorised" or "point", or a smaller n_frequencies.'
+            )
+
+    # -- partial_fit -----------------------------------------------------------------------
+
+    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+        rows = state.rows
+        if rows.n >= _RETRAINED_ROWS or rows.n + len(y) < 2 * rows.n_first:
+            return None
+        X_old, y_old = rows.all_rows()
+        return (
+            np.concatenate([state.coordinates.original(X_old), X]),
+            np.concatenate([state.target.original(y_old), y]),
+        )
+
+    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        X, scaled = state.coordinates.scaled(X), state.target.scaled(y)
+        rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
+        q, change = add_rows(state.q, state.hyper.noise_variance, X, scaled, rng)
+        bound = state.lower_bound + (change - len(y) * float(np.log(state.target.unit)))
+        state = replace(
+            state,
+            q=q,
+            rows=state.rows.add(X, scaled),
+            lower_bound=bound,
+            lower_bounds=(*state.lower_bounds, bound),
+        )
+        end_pass(lambda: state)
+        return state
+
+    # -- what a state says -----------------------------------------------------------------
+
+    def attributes(self, state: State) -> dict[str, Any]:
+        q, hyper, unit = state.q, state.hyper, state.target.unit
+        scale = state.coordinates.scale
+        return {
+            "frequencies_": q.structure.frequencies(q.mean) / scale,
+            "q_mean_": q.mean * state.units,
+            "input_mean_": state.coordinates.offset.copy(),
+            "length_scale_": hyper.length_scale * scale,
+            "signal_variance_": hyper.signal_variance * unit**2,
+            "noise_variance_": hyper.noise_variance * unit**2,
+            "local_noise_variance_": hyper.local_noise_variance * unit**2,
+            "lower_bound_": state.lower_bound,
+            "lower_bounds_": list(state.lower_bounds),
+            "n_iter_": state.n_iter,
+            "n_samples_seen_": state.rows.n,
+        }
+
+    def posterior(self, state: State) -> SpectrumPosterior:
+        return SpectrumPosterior(state, self.gamma, self.n_samples)
