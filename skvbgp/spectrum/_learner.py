@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,18 +88,25 @@ class SpectrumLearner(RegressionLearner):
         if not self._trains_blocks:
             return self._fit_q(state, rows, end_pass)
 
+        stopped = False
+
         def continue_from(reached: BlockFit, end_pass: EndPass = go_on) -> State:
             start = replace(state, R=reached.R, hyper=reached.hyper)
             return self._fit_q(start, rows, end_pass, n_passes=reached.n_passes)
+
+        def end_block_pass(make: Callable[[], BlockFit]) -> bool:
+            nonlocal stopped
+            stopped = end_pass(lambda: continue_from(make()))
+            return stopped
 
         reached = fit_blocks(
             state.R,
             state.hyper,
             self._passes("blocks", rows, state.seed),
             learning_rate=self.learning_rate,
-            end_pass=lambda make: end_pass(lambda: continue_from(make())),
+            end_pass=end_block_pass,
         )
-        return continue_from(reached, end_pass)
+        return continue_from(reached, go_on if stopped else end_pass)
 
     def _fit_q(
         self, start: Start, rows: BlockedRows, end_pass: EndPass, n_passes: int = 0

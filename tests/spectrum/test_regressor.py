@@ -11,6 +11,7 @@ from sklearn.base import clone
 from skvbgp.spectrum import SVBSSGPRegressor
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import POSTERIORS, make_data, small
+from tests.test_callbacks import Recorder, passes
 
 KNOWN = {
     "posterior": "point",
@@ -176,6 +177,17 @@ def test_fixed_hyperparameters_stay():
         np.testing.assert_allclose(model.length_scale_, [1.0, 3.0])
         found = model.signal_variance_, model.noise_variance_, model.local_noise_variance_
         np.testing.assert_allclose(found, [4.0, 0.3, 0.3])
+
+
+@pytest.mark.parametrize("stop_after", [3, 10, 14])
+def test_a_callback_may_stop_either_phase(stop_after):
+    """The model is the one that the callback saw last; q takes its passes in any case."""
+    X, y = make_data()
+    recorder = Recorder(X, stop_after=stop_after)
+    model = small().set_callbacks(recorder).fit(X, y)
+    assert recorder.calls == passes(stop_after)
+    assert model.n_iter_ == min(stop_after, 10) + len(model.lower_bounds_)
+    np.testing.assert_array_equal(model.predict(X), recorder.predictions[-1][0])
 
 
 # -- partial_fit -----------------------------------------------------------------------------
