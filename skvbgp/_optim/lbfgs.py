@@ -19,6 +19,7 @@ class LbfgsResult:
     n_iter: int
     converged: bool
     values: tuple[float, ...] = ()  # one per iteration
+    stopped: bool = False  # by `end_pass`
 
 
 def lbfgs_ascent(
@@ -74,15 +75,19 @@ def lbfgs_ascent(
         return -value, -gradient
 
     values: list[float] = []
+    stopped = False
 
     def reached(converged: bool) -> LbfgsResult:
-        return LbfgsResult(best_x, best_value, max(len(values), 1), converged, tuple(values))
+        n_iter = max(len(values), 1)
+        return LbfgsResult(best_x, best_value, n_iter, converged, tuple(values), stopped)
 
     def callback(_: Array) -> None:
+        nonlocal stopped
         values.append(best_value)
         if monitor is not None and monitor(best_x, best_value):
             raise StopIteration
-        if end_pass(lambda: reached(False)):
+        stopped = end_pass(lambda: reached(False))
+        if stopped:
             raise StopIteration
 
     result = minimize(

@@ -129,5 +129,6 @@ def test_each_iteration_is_a_pass_that_is_reported():
     result = lbfgs_ascent(objective, np.array([5.0, -3.0]), max_iter=50, tol=0.0, end_pass=end_pass)
     assert [len(report.values) for report in reports] == [1, 2, 3]
     assert result.values == reports[-1].values
+    assert [report.stopped for report in reports] == [False] * 3 and result.stopped
     assert list(result.values) == sorted(result.values)
     np.testing.assert_array_equal(result.x, reports[-1].x)
