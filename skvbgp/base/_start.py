@@ -1,6 +1,9 @@
 """What training starts from."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from skvbgp._core.linalg import Array
@@ -40,7 +43,7 @@ def says_too_little(X: Array, *, learns: bool) -> bool:
 
 
 def is_outgrown(
-    known_X: Array, known_labels: Array, X: Array, labels: Array, *, learns: bool
+    known_X: Array, known_labels: NDArray[Any], X: Array, labels: NDArray[Any], *, learns: bool
 ) -> bool:
     """Whether what the known rows have set is to be set again, because of new rows.
 
