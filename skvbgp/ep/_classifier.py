@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+from skvbgp._core.linalg import Array
 from skvbgp.base import (
-    FormerClassifier,
     Interval,
+    OneVersusRest,
     StrOptions,
+    VariationalClassifier,
     class_probabilities,
     fit_method,
 )
@@ -21,7 +24,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
 
-class EPDTCClassifier(FormerClassifier):
+class EPDTCClassifier(VariationalClassifier):
     r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).
 
     The latent function f has a Gaussian process prior that is carried by `n_inducing`
@@ -160,23 +163,23 @@ class EPDTCClassifier(FormerClassifier):
 
     def __init__(
         self,
-        n_inducing=100,
+        n_inducing: int = 100,
         *,
-        kernel=None,
-        inducing_inputs=None,
-        approximation="dtc",
-        schedule="parallel",
-        max_ep_iter=100,
-        damping=0.0,
-        learn_hyperparameters=True,
-        n_restarts=0,
-        max_iter=100,
-        tol=1e-5,
-        multi_class="one_vs_rest",
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-    ):
+        kernel: Any = None,
+        inducing_inputs: Any = None,
+        approximation: str = "dtc",
+        schedule: str = "parallel",
+        max_ep_iter: int = 100,
+        damping: float = 0.0,
+        learn_hyperparameters: bool = True,
+        n_restarts: int = 0,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        multi_class: str = "one_vs_rest",
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_inducing = n_inducing
         self.kernel = kernel
         self.inducing_inputs = inducing_inputs
@@ -193,13 +196,13 @@ class EPDTCClassifier(FormerClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
     @fit_method
-    def fit(self, X, y, X_var=None):
+    def fit(self, X: Any, y: Any, X_var: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -220,7 +223,7 @@ class EPDTCClassifier(FormerClassifier):
         return self._fit(X, y, X_var=X_var)
 
     @fit_method
-    def partial_fit(self, X, y, classes=None, X_var=None):
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, X_var: Any = None) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`. Each later one adds rows with sites of their own, and
@@ -248,7 +251,7 @@ class EPDTCClassifier(FormerClassifier):
         """
         return self._partial_fit(X, y, classes=classes, X_var=X_var)
 
-    def predict(self, X, X_var=None):
+    def predict(self, X: Any, X_var: Any = None) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
@@ -265,7 +268,7 @@ class EPDTCClassifier(FormerClassifier):
         """
         return self._labels(self._decisions(X, X_var=X_var))
 
-    def predict_proba(self, X, X_var=None):
+    def predict_proba(self, X: Any, X_var: Any = None) -> Array:
         """Predict the probability of each class, averaged over f and over uncertain inputs.
 
         Parameters
@@ -283,7 +286,7 @@ class EPDTCClassifier(FormerClassifier):
         """
         return class_probabilities(self._decisions(X, X_var=X_var))
 
-    def decision_function(self, X, X_var=None):
+    def decision_function(self, X: Any, X_var: Any = None) -> Array:
         """Compute the scores of the classes.
 
         Parameters
@@ -304,13 +307,13 @@ class EPDTCClassifier(FormerClassifier):
 
     # -- hooks of the template -------------------------------------------------------------------
 
-    def _learner(self):
+    def _learner(self) -> OneVersusRest:
         inducing_inputs = self.inducing_inputs
         if inducing_inputs is not None:
             inducing_inputs = check_array(
                 inducing_inputs, dtype=np.float64, input_name="inducing_inputs"
             )
-        return EPLearner(
+        learner = EPLearner(
             n_inducing=self.n_inducing,
             kernel=None if self.kernel is None else as_kernel(self.kernel),
             inducing_inputs=inducing_inputs,
@@ -321,8 +324,9 @@ class EPDTCClassifier(FormerClassifier):
             max_iter=self.max_iter,
             tol=self.tol,
         )
+        return OneVersusRest(learner, self.n_jobs)
 
-    def _inputs(self, X, X_var=None):
+    def _inputs(self, X: Array, X_var: Any = None) -> Inputs:
         if X_var is None:
             return Inputs(X, np.zeros_like(X))
         X_var = check_array(X_var, dtype=np.float64, order="C", input_name="X_var")
@@ -331,30 +335,3 @@ class EPDTCClassifier(FormerClassifier):
         if np.any(X_var < 0.0):
             raise ValueError("X_var holds variances: it must not be negative.")
         return Inputs(X, X_var)
-
-    def _problem_attributes(self, problems):
-        each = [_attributes(problem) for problem in problems]
-        if len(each) == 1:
-            return each[0]
-        joined = {name: [attributes[name] for attributes in each] for name in each[0]}
-        for name in ("log_marginal_likelihood_value_", "site_precision_", "site_mean_"):
-            joined[name] = np.array(joined[name])
-        return joined | {
-            "observed_features_": each[0]["observed_features_"],
-            "n_iter_": max(joined["n_iter_"]),
-        }
-
-
-def _attributes(problem):
-    """Public attributes of one problem."""
-    solved, sites = problem.solved, problem.solved.latent_sites
-    informed = sites.tau > 0.0
-    return {
-        "kernel_": problem.parameters.kernel,
-        "inducing_inputs_": problem.parameters.Z,
-        "observed_features_": problem.parameters.columns.seen,
-        "log_marginal_likelihood_value_": solved.log_evidence,
-        "site_precision_": sites.tau,
-        "site_mean_": np.divide(sites.nu, sites.tau, out=np.zeros_like(sites.nu), where=informed),
-        "n_iter_": problem.n_iter,
-    }

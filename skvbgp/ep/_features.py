@@ -162,6 +162,7 @@ class RowFeatures:
         d_theta, d_mean[~uncertain], d_Z = kernel.vjp(
             mean[~uncertain], inducing.Z, self._K_fu[~uncertain], d_K_fu[~uncertain]
         )
+        assert d_Z is not None  # as there is a Z
         theta = theta + d_theta
         d_variance, d_K_inv = np.zeros_like(d_mean), None
         for part in self._expectation_gradients(d_K_fu, d_expected) if uncertain.any() else []:

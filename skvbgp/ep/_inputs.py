@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, check_unit
-from skvbgp.ep._missing import ColumnGaussian
+from skvbgp.ep._column_gaussian import ColumnGaussian
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Inputs:
     Attributes
     ----------
     mean : ndarray of shape (n, d)
-        NaN where an entry is missing, until `InputModel.completed`.
+        NaN where an entry is missing, until `InputModel.complete`.
     variance : ndarray of shape (n, d)
         0 where an entry is certain.
     """
@@ -31,14 +33,14 @@ class Inputs:
         return len(self.mean)
 
     @cached_property
-    def uncertain(self) -> Array:
+    def uncertain(self) -> NDArray[np.bool_]:
         """Whether a row has an uncertain entry, (n,)."""
-        return np.any(self.variance > 0.0, axis=1)
+        return np.asarray(np.any(self.variance > 0.0, axis=1))
 
-    def rows(self, index: slice | Array) -> Inputs:
+    def rows(self, index: slice | NDArray[Any]) -> Inputs:
         return Inputs(self.mean[index], self.variance[index])
 
-    def followed_by(self, other: Inputs) -> Inputs:
+    def append(self, other: Inputs) -> Inputs:
         return Inputs(
             np.concatenate([self.mean, other.mean]), np.concatenate([self.variance, other.variance])
         )
@@ -63,7 +65,7 @@ class InputModel:
     shift, log_spread : ndarray of shape (d,)
     """
 
-    seen: Array
+    seen: NDArray[np.bool_]
     coordinates: Coordinates
     gaussian: ColumnGaussian
     shift: Array
@@ -77,7 +79,7 @@ class InputModel:
     @classmethod
     def of(cls, X: Array) -> InputModel:
         """Learn from rows (n, n_features) with missing entries."""
-        seen = ~np.isnan(X).all(axis=0)
+        seen = np.asarray(~np.isnan(X).all(axis=0))
         if not seen.any():
             raise ValueError("All entries of X are missing.")
         coordinates = Coordinates.of_seen(X[:, seen])
@@ -85,7 +87,7 @@ class InputModel:
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
         return cls(seen, coordinates, gaussian, *np.zeros((2, int(seen.sum()))))
 
-    def conditional(self, inputs: Inputs) -> Inputs:
+    def condition(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, missing entries as the joint Gaussian has them."""
         X, variance = inputs.mean[:, self.seen], inputs.variance[:, self.seen]
         missing = np.isnan(X)
@@ -97,7 +99,7 @@ class InputModel:
             np.where(missing, self.coordinates.scale**2 * conditional, variance),
         )
 
-    def refined(self, conditional: Inputs, missing: Array) -> Inputs:
+    def refine(self, conditional: Inputs, missing: Array) -> Inputs:
         """The same with the shift and the spread that training has found."""
         v = np.where(missing, conditional.variance, 0.0)
         return Inputs(
@@ -105,7 +107,7 @@ class InputModel:
             conditional.variance + np.expm1(self.log_spread) * v,
         )
 
-    def refined_vjp(
+    def refine_vjp(
         self, conditional: Inputs, missing: Array, d_mean: Array, d_variance: Array
     ) -> tuple[Array, Array]:
         """Gradients in shift and log spread (d,) from those in the refined moments (n, d)."""
@@ -113,9 +115,9 @@ class InputModel:
         d_log_spread = np.exp(self.log_spread) * np.sum(d_variance * v, axis=0)
         return np.sum(d_mean * np.sqrt(v), axis=0), d_log_spread
 
-    def completed(self, inputs: Inputs) -> Inputs:
+    def complete(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, without missing entries."""
-        return self.refined(self.conditional(inputs), np.isnan(inputs.mean[:, self.seen]))
+        return self.refine(self.condition(inputs), np.isnan(inputs.mean[:, self.seen]))
 
     def with_refinement(self, shift: Array, log_spread: Array) -> InputModel:
         return replace(self, shift=shift, log_spread=log_spread)

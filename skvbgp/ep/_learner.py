@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,18 +11,16 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import (
-    choose_inducing_inputs,
-    is_outgrown,
-    subsample,
-)
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base import BinaryLearner, choose_inducing_inputs, is_outgrown, subsample
+from skvbgp.ep._bound import Parameters, Problem, solve
+from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
-from skvbgp.ep._objective import Parameters, Problem, Solution, solve
-from skvbgp.ep._prediction import Predictor
+from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites
-from skvbgp.ep._start import ScalePrior, default_kernel
-from skvbgp.ep._training import maximise
+from skvbgp.ep._state import Start, State
+from skvbgp.ep._training import Reached, maximise
 from skvbgp.kernels import Kernel
 
 #: Convergence of the sites that a fit ends with.
@@ -32,30 +30,7 @@ _SAME_PLACE = 1e-9
 
 
 @dataclass(frozen=True)
-class State:
-    """What is known of one problem: `solved` is None until it has been trained."""
-
-    parameters: Parameters
-    hyperprior: ScalePrior | None
-    seed: int
-    n_iter: int = 0
-    solved: Solved | None = None
-
-
-@dataclass(frozen=True)
-class Solved:
-    """The rows, their sites and the posterior."""
-
-    inputs: Inputs  # (n, n_features) as they were given
-    t: Array  # (n,)
-    sites: Sites  # of g
-    latent_sites: Sites  # of f
-    log_evidence: float
-    predictor: Predictor
-
-
-@dataclass(frozen=True)
-class EPLearner:
+class EPLearner(BinaryLearner):
     """Settings of the estimator, see `EPDTCClassifier`."""
 
     n_inducing: int
@@ -68,117 +43,107 @@ class EPLearner:
     max_iter: int
     tol: float
 
-    def max_passes(self, n: int) -> int:
+    def max_passes(self, y: Array) -> int:
         return self.max_iter * (1 + self.n_restarts) if self.learn_hyperparameters else 1
 
     # -- start -----------------------------------------------------------------------------------
 
-    def start(self, inputs: Inputs, t: Array, seed: int, before: State | None) -> State:
-        n_features = inputs.mean.shape[1]
+    def start(self, X: Inputs, t: Array, rng: np.random.RandomState, before: State | None) -> Start:
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        n_features = X.mean.shape[1]
         if before is not None:
-            _check_width(before.parameters.columns.seen, n_features, "warm_start: the fit before")
-            return replace(before, seed=seed)
-        columns = InputModel.of(inputs.mean)
+            seen = before.start.parameters.columns.seen
+            _check_width(len(seen), n_features, "warm_start: the fit before")
+            return replace(before.start, seed=seed)
+        columns = InputModel.of(X.mean)
+        hyperprior = None
         if self.kernel is None:
             kernel = default_kernel(columns.coordinates.scale)
             hyperprior = ScalePrior(kernel.theta)
         else:
-            kernel, hyperprior = self.kernel.bind(columns.n_seen), None
+            kernel = self.kernel.bind(columns.n_seen)
         Z = np.empty((0, columns.n_seen))
         if self.inducing_inputs is not None:
-            _check_width(self.inducing_inputs.T, n_features, "inducing_inputs")
+            _check_width(self.inducing_inputs.shape[1], n_features, "inducing_inputs")
             Z = self.inducing_inputs[:, columns.seen]
-        return self._grown(State(Parameters(kernel, Z, columns), hyperprior, seed), inputs)
+        return self._grow(Start(Parameters(kernel, Z, columns), hyperprior, seed), X)
 
-    def _grown(self, state: State, inputs: Inputs) -> State:
-        """The state with inducing inputs at new places, while there is room for them."""
-        p = state.parameters
+    def _grow(self, start: Start, X: Inputs) -> Start:
+        """Add inducing inputs at new places, while there is room for them."""
+        p = start.parameters
         room = self.n_inducing - len(p.Z)
         if self.inducing_inputs is not None or room <= 0:
-            return state
-        rng = np.random.RandomState(state.seed)
+            return start
+        rng = np.random.RandomState(start.seed)
         frame = p.columns.coordinates
         U = frame.scaled(p.Z)
-        X = frame.scaled(p.columns.conditional(inputs).mean)
-        new = choose_inducing_inputs(subsample(X, rng), room, rng)
+        rows = frame.scaled(p.columns.condition(X).mean)
+        new = choose_inducing_inputs(subsample(rows, rng), room, rng)
         new = new[[not np.any(np.all(np.abs(u - U) < _SAME_PLACE, axis=1)) for u in new]]
         Z = np.concatenate([p.Z, frame.original(new)])
-        return replace(state, parameters=replace(p, Z=Z))
+        return replace(start, parameters=replace(p, Z=Z))
 
     # -- training --------------------------------------------------------------------------------
 
-    def _problem(self, state: State, inputs: Inputs, t: Array) -> Problem:
-        columns = state.parameters.columns
-        return Problem(
-            t,
-            columns.conditional(inputs),
-            np.isnan(inputs.mean[:, columns.seen]),
-            self.approximation,
-            self.schedule,
-            state.hyperprior,
-        )
+    def train(self, state: Start, X: Inputs, t: Array, end_pass: EndPass) -> State:
+        problem = self._pose(state, X, t)
 
-    def train(
-        self, state: State, inputs: Inputs, t: Array, end_pass: Callable[[Callable[[], Any]], bool]
-    ) -> State:
-        problem, n_iter = self._problem(state, inputs, t), 0
         if not self.learn_hyperparameters:
-            solved = self._solved(
-                replace(state, n_iter=1), state.parameters, problem, inputs, Sites.vague(len(t))
-            )
+            solved = self._solve(state, problem, X, Sites.vague(len(t)), 1)
             end_pass(lambda: solved)
             return solved
 
-        def end_iteration(p: Parameters, sites: Sites) -> bool:
-            nonlocal n_iter
-            n_iter += 1
-            now = replace(state, n_iter=n_iter)
-            return end_pass(lambda: self._solved(now, p, problem, inputs, sites))
+        def conclude(reached: Reached, searches: list[Reached]) -> State:
+            start = replace(state, parameters=reached.parameters)
+            n_iter = max(1, sum(search.n_iter for search in searches))
+            return self._solve(start, problem, X, reached.sites, n_iter)
 
-        best = self._learn(problem, state, end_iteration)
-        return self._solved(
-            replace(state, n_iter=max(1, n_iter)),
-            best.parameters,
-            problem,
-            inputs,
-            best.fixpoint.posterior.sites,
-        )
+        searches: list[Reached] = []
 
-    def _learn(
-        self, problem: Problem, state: State, end_pass: Callable[[Parameters, Sites], bool]
-    ) -> Solution:
-        """The best solution of all starts."""
-        rng = np.random.RandomState(state.seed)
-        kernel = state.parameters.kernel
-        results = []
-        for restart in range(1 + self.n_restarts):
-            start = state.parameters
-            if restart:
-                theta = kernel.theta + rng.standard_normal(start.n_theta)
-                start = replace(start, kernel=kernel.with_theta(np.clip(theta, *kernel.bounds.T)))
-            results.append(
-                maximise(
-                    problem,
-                    start,
-                    max_iter=self.max_iter,
-                    tol=self.tol,
-                    learn_inducing=self._learns_inducing(start, len(problem.t)),
-                    end_pass=end_pass,
-                )
+        def end_iteration(make: Callable[[], Reached]) -> bool:
+            return end_pass(lambda: conclude(now := make(), [*searches, now]))
+
+        for start in self._choose_starts(state):
+            search = maximise(
+                problem,
+                start,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                learn_inducing=self._learns_inducing(start, len(t)),
+                end_pass=end_iteration,
             )
-            if results[-1].stopped:
+            searches.append(search)
+            if search.stopped:
                 break
-        return max(results, key=lambda result: result.value).solution
+        return conclude(max(searches, key=lambda search: search.value), searches)
+
+    def _choose_starts(self, start: Start) -> Iterator[Parameters]:
+        """The first start, and those at random hyperparameters around it."""
+        rng, p = np.random.RandomState(start.seed), start.parameters
+        yield p
+        for _ in range(self.n_restarts):
+            theta = p.kernel.theta + rng.standard_normal(p.n_theta)
+            theta = np.clip(theta, *p.kernel.bounds.T)
+            yield replace(p, kernel=p.kernel.with_theta(theta))
 
     def _learns_inducing(self, start: Parameters, n: int) -> bool:
         """Unless every row is one; for "fitc" they would overfit, see :ref:`ep-training`."""
         return self.approximation == "dtc" and len(start.Z) < n
 
-    def _solved(
-        self, state: State, p: Parameters, problem: Problem, inputs: Inputs, sites: Sites
-    ) -> State:
+    def _pose(self, start: Start, X: Inputs, t: Array) -> Problem:
+        columns = start.parameters.columns
+        return Problem(
+            t,
+            columns.condition(X),
+            np.isnan(X.mean[:, columns.seen]),
+            self.approximation,
+            self.schedule,
+            start.hyperprior,
+        )
+
+    def _solve(self, start: Start, problem: Problem, X: Inputs, sites: Sites, n_iter: int) -> State:
         """The state at some parameters, with converged sites."""
-        solution = solve(problem, p, sites, _FINAL_EP_TOL)
+        solution = solve(problem, start.parameters, sites, _FINAL_EP_TOL)
         if not solution.fixpoint.converged:
             warnings.warn(
                 f"EP has not converged after {self.schedule.max_iter} passes over the sites: "
@@ -187,39 +152,69 @@ class EPLearner:
                 stacklevel=2,
             )
         q = solution.fixpoint.posterior
-        solved = Solved(
-            inputs,
+        return State(
+            start,
+            n_iter,
+            X,
             problem.t,
             q.sites,
             solution.latent_sites,
             solution.log_evidence,
-            Predictor(solution.prior.inducing, q.mean, q.covariance),
+            LatentPosterior(solution.prior.inducing, q.mean, q.covariance),
         )
-        return replace(state, parameters=p, solved=solved)
 
-    def update(self, state: State, inputs: Inputs, t: Array) -> State:
-        known = state.solved
-        n_new, new = len(t), inputs
-        outgrown = is_outgrown(
-            known.inputs.mean, known.t, new.mean, t, learns=self.learn_hyperparameters
-        )
-        inputs = known.inputs.followed_by(inputs)
-        t = np.concatenate([known.t, t])
-        if outgrown:
-            start = self.start(inputs, t, state.seed, None)
-            return self.train(start, inputs, t, lambda _: False)
-        state = self._grown(state, new)
-        sites = known.sites.followed_by(Sites.vague(n_new))
-        return self._solved(state, state.parameters, self._problem(state, inputs, t), inputs, sites)
+    # -- new rows --------------------------------------------------------------------------------
 
-    # -- prediction ------------------------------------------------------------------------------
+    def all_rows(self, state: State, X: Inputs, t: Array) -> tuple[Inputs, Array]:
+        return state.inputs.append(X), np.concatenate([state.t, t])
 
-    def decision(self, state: State, inputs: Inputs) -> Array:
-        completed = state.parameters.columns.completed(inputs)
-        mean, variance = state.solved.predictor.moments(completed)
-        return self.schedule.likelihood.score(mean, variance)
+    def rows_to_restart(self, state: State, X: Inputs, t: Array) -> tuple[Inputs, Array] | None:
+        learns = self.learn_hyperparameters
+        outgrown = is_outgrown(state.inputs.mean, state.t, X.mean, t, learns=learns)
+        return self.all_rows(state, X, t) if outgrown else None
+
+    def update(self, state: State, X: Inputs, t: Array, end_pass: EndPass) -> State:
+        start = self._grow(state.start, X)
+        sites = state.sites.append(Sites.vague(len(t)))
+        X, t = self.all_rows(state, X, t)
+        solved = self._solve(start, self._pose(start, X, t), X, sites, state.n_iter)
+        end_pass(lambda: solved)
+        return solved
+
+    # -- what a state says -----------------------------------------------------------------------
+
+    def decision(self, state: State, X: Inputs) -> Array:
+        completed = state.start.parameters.columns.complete(X)
+        return self.schedule.likelihood.score(*state.posterior.moments(completed))
+
+    def attributes(self, state: State) -> dict[str, Any]:
+        p, sites = state.start.parameters, state.latent_sites
+        informed = sites.tau > 0.0
+        return {
+            "kernel_": p.kernel,
+            "inducing_inputs_": p.Z,
+            "observed_features_": p.columns.seen,
+            "log_marginal_likelihood_value_": state.log_evidence,
+            "site_precision_": sites.tau,
+            "site_mean_": np.divide(
+                sites.nu, sites.tau, out=np.zeros_like(sites.nu), where=informed
+            ),
+            "n_iter_": state.n_iter,
+        }
+
+    def class_attributes(self, states: tuple[State, ...]) -> dict[str, Any]:
+        each = [self.attributes(state) for state in states]
+        if len(each) == 1:
+            return each[0]
+        joined: dict[str, Any] = {name: [one[name] for one in each] for name in each[0]}
+        for name in ("log_marginal_likelihood_value_", "site_precision_", "site_mean_"):
+            joined[name] = np.array(joined[name])
+        return joined | {
+            "observed_features_": each[0]["observed_features_"],
+            "n_iter_": max(joined["n_iter_"]),
+        }
 
 
-def _check_width(features: Array, n_features: int, name: str) -> None:
-    if len(features) != n_features:
-        raise ValueError(f"{name} has {len(features)} columns, but X has {n_features}.")
+def _check_width(width: int, n_features: int, name: str) -> None:
+    if width != n_features:
+        raise ValueError(f"{name} has {width} columns, but X has {n_features}.")

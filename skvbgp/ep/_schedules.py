@@ -10,7 +10,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.ep._factored import FactoredPosterior
 from skvbgp.ep._likelihoods import Likelihood, Probit
-from skvbgp.ep._sites import Fixpoint, Posterior, Sites, matched_sites
+from skvbgp.ep._sites import Fixpoint, Posterior, Sites, match_sites
 
 #: The sites oscillate where a pass would take back more than this share of the one before.
 _TAKEN_BACK = 0.5
@@ -21,8 +21,13 @@ _BACK_OFF = 0.7
 class Prior(Protocol):
     """f = A v + e with v ~ N(0, I), like `SparsePrior`."""
 
-    A: Array  # (n, m)
-    noise: Array  # (n,) variances of e
+    @property
+    def A(self) -> Array:
+        """(n, m)."""
+
+    @property
+    def noise(self) -> Array:
+        """Variances (n,) of e."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Schedule:
         step, last = 1.0 - self.damping, np.zeros(2 * len(t))
         for n_iter in range(1, self.max_iter + 1):
             posterior = Posterior(prior.A, sites)
-            matched, moments = matched_sites(self.likelihood, t, *posterior.cavity, prior.noise)
+            matched, moments = match_sites(self.likelihood, t, *posterior.cavity, prior.noise)
             move = sites.move_to(matched, posterior.marginal_variance)
             distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
@@ -79,7 +84,7 @@ class Schedule:
             mean, variance = q.marginal(i)
             rest = 1.0 - q.tau[i] * variance
             cavity = np.array([(mean - variance * q.nu[i]) / rest]), np.array([variance / rest])
-            new, _ = matched_sites(self.likelihood, t[i : i + 1], *cavity, none)
+            new, _ = match_sites(self.likelihood, t[i : i + 1], *cavity, none)
             tau, nu = q.tau[i], q.nu[i]
             q.update(i, tau + step * (new.tau[0] - tau), nu + step * (new.nu[0] - nu))
         return q.sites.with_noise(prior.noise)

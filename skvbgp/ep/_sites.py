@@ -43,7 +43,7 @@ class Sites:
             self.tau + step * (other.tau - self.tau), self.nu + step * (other.nu - self.nu)
         )
 
-    def followed_by(self, other: Sites) -> Sites:
+    def append(self, other: Sites) -> Sites:
         """Sites of more rows."""
         return Sites(np.append(self.tau, other.tau), np.append(self.nu, other.nu))
 
@@ -119,7 +119,7 @@ class Posterior:
         return 0.5 * float(self.shift @ self.mean) - 0.5 * log_determinant(self.factor)
 
 
-def matched_sites(
+def match_sites(
     likelihood: Likelihood, t: Array, mean: Array, variance: Array, noise: Array
 ) -> tuple[Sites, Moments]:
     """Sites that give the tilted distributions' first two moments, from cavities (n,)."""

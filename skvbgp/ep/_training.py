@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.ep._objective import Objective, Parameters, Problem, Solution, solve
+from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
+from skvbgp.ep._bound import Objective, Parameters, Problem, solve
 from skvbgp.ep._sites import Sites
 
 #: Iterations until the weights of the trace correction are brought up to date.
@@ -19,10 +19,11 @@ _EP_TOL = 1e-4
 _ROUND_TOL = 10.0
 
 
-class Optimum(NamedTuple):
-    """Where a search has ended."""
+class Reached(NamedTuple):
+    """Where a search stands, or has ended."""
 
-    solution: Solution
+    parameters: Parameters
+    sites: Sites
     value: float  # log evidence plus log prior, less the KL of the missing entries
     n_iter: int
     stopped: bool  # by a callback
@@ -35,9 +36,9 @@ def maximise(
     max_iter: int,
     tol: float,
     learn_inducing: bool,
-    end_pass: Callable[[Parameters, Sites], bool],
-) -> Optimum:
-    """Maximise the log evidence from a start.
+    end_pass: EndPass,
+) -> Reached:
+    """Maximise the log evidence from a start; what `end_pass` gets makes a `Reached`.
 
     The first round leaves the inducing inputs where they are: it is cheap, and their optimum
     depends on the length scales it finds.
@@ -45,55 +46,37 @@ def maximise(
     solution = solve(problem, start, Sites.vague(len(problem.t)), _EP_TOL)
     n_iter, value, joint = 0, -np.inf, False
     while True:
-        before = value
-        solution, value, used, stopped = _one_round(
+        objective = Objective(
             problem,
-            solution,
+            solution.parameters,
+            solution.latent_sites.tau,
+            solution.fixpoint.posterior.sites,
+            learn_inducing=learn_inducing and joint,
+            tol=_EP_TOL,
+        )
+        result = lbfgs_ascent(
+            objective,
+            objective.x,
             max_iter=min(_ROUND, max_iter - n_iter),
             tol=tol,
-            learn_inducing=learn_inducing and joint,
-            end_pass=end_pass,
+            bounds=objective.bounds,
+            end_pass=_report(objective, n_iter, end_pass),
         )
-        n_iter += used
-        settled = value - before < _ROUND_TOL * tol * abs(value)
-        if stopped or n_iter >= max_iter or (joint and settled):
-            return Optimum(solution, value, n_iter, stopped)
-        joint = True
+        n_iter += len(result.values)
+        solution = solve(problem, objective.parameters(result.x), objective.sites, _EP_TOL)
+        settled = joint and result.value - value < _ROUND_TOL * tol * abs(result.value)
+        value, joint = result.value, True
+        if result.stopped or n_iter >= max_iter or settled:
+            sites = solution.fixpoint.posterior.sites
+            return Reached(solution.parameters, sites, value, n_iter, result.stopped)
 
 
-def _one_round(
-    problem: Problem,
-    solution: Solution,
-    *,
-    max_iter: int,
-    tol: float,
-    learn_inducing: bool,
-    end_pass: Callable[[Parameters, Sites], bool],
-) -> tuple[Solution, float, int, bool]:
-    """L-BFGS with the trace correction's weights of a solution; also whether to stop for good."""
-    objective = Objective(
-        problem,
-        solution.parameters,
-        solution.latent_sites.tau,
-        solution.fixpoint.posterior.sites,
-        learn_inducing=learn_inducing,
-        tol=_EP_TOL,
-    )
-    n_iter, stopped = 0, False
+def _report(objective: Objective, n_before: int, end_pass: EndPass) -> EndPass:
+    """What `end_pass` gets after an iteration of a round."""
 
-    def monitor(x: np.ndarray, _: float) -> bool:
-        nonlocal n_iter, stopped
-        n_iter += 1
-        stopped = end_pass(objective.parameters(x), objective.sites)
-        return stopped
+    def reach(result: LbfgsResult) -> Reached:
+        n_iter = n_before + len(result.values)
+        p = objective.parameters(result.x)
+        return Reached(p, objective.sites, result.value, n_iter, result.stopped)
 
-    result = lbfgs_ascent(
-        objective,
-        objective.x,
-        max_iter=max_iter,
-        tol=tol,
-        bounds=objective.bounds,
-        monitor=monitor,
-    )
-    solution = solve(problem, objective.parameters(result.x), objective.sites, _EP_TOL)
-    return solution, result.value, n_iter, stopped
+    return lambda make: end_pass(lambda: reach(make()))

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.ep import _features
 from skvbgp.ep._features import InducingPrior, SparsePrior
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep._prediction import Predictor
+from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.kernels import RBF, Constant, Linear, Matern
 from tests.derivatives import numerical_gradient
 from tests.ep.problems import (
@@ -116,7 +116,7 @@ def test_predictive_moments_average_over_the_input(rng):
     """Mean and variance of f for uncertain rows, by Gauss-Hermite sums of certain ones."""
     inducing = InducingPrior(KERNEL, rng.standard_normal((4, 2)))
     root = rng.standard_normal((4, 4)) / 3.0
-    predictor = Predictor(inducing, rng.standard_normal(4), root @ root.T)
+    predictor = LatentPosterior(inducing, rng.standard_normal(4), root @ root.T)
     inputs = small_inputs()
     mean, variance = predictor.moments(inputs)
 

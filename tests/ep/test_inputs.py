@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
-from skvbgp.ep import _missing
+from skvbgp.ep import _column_gaussian
+from skvbgp.ep._column_gaussian import ColumnGaussian
 from skvbgp.ep._inputs import InputModel, Inputs
-from skvbgp.ep._missing import ColumnGaussian
 from tests.derivatives import numerical_gradient
 from tests.oracles import ep as oracles
 
@@ -24,7 +24,7 @@ def incomplete(rng):
 
 def test_conditional(incomplete):
     gaussian = ColumnGaussian(MEAN, COVARIANCE)
-    mean, covariance = gaussian.conditional(incomplete)
+    mean, covariance = gaussian.condition(incomplete)
     for i, x in enumerate(incomplete):
         expected = oracles.conditional(x, MEAN, COVARIANCE)
         assert_allclose(mean[i], expected[0], atol=1e-12)
@@ -49,7 +49,7 @@ def log_posterior(gaussian, X):
 
 
 def test_em_ends_at_a_maximum(incomplete, monkeypatch):
-    monkeypatch.setattr(_missing, "_TOL", 1e-9)
+    monkeypatch.setattr(_column_gaussian, "_TOL", 1e-9)
     fitted = ColumnGaussian.fit(incomplete)
     rows, columns = np.tril_indices(3)
 
@@ -72,7 +72,7 @@ def test_em_finds_the_gaussian(rng):
 
 def test_tiles_change_nothing(incomplete, monkeypatch):
     whole = ColumnGaussian.fit(incomplete)
-    monkeypatch.setattr(_missing, "_TILE", 9 * 7)
+    monkeypatch.setattr(_column_gaussian, "_TILE", 9 * 7)
     tiled = ColumnGaussian.fit(incomplete)
     assert_allclose(tiled.covariance, whole.covariance)
     assert_allclose(tiled.moments(incomplete), whole.moments(incomplete))
@@ -81,8 +81,8 @@ def test_tiles_change_nothing(incomplete, monkeypatch):
 def test_units_do_not_matter(incomplete):
     unit, offset = np.array([1e-3, 1.0, 1e5]), np.array([0.0, 7.0, 1e6])
     X = incomplete * unit + offset
-    a = InputModel.of(incomplete).completed(Inputs(incomplete, np.zeros_like(X)))
-    b = InputModel.of(X).completed(Inputs(X, np.zeros_like(X)))
+    a = InputModel.of(incomplete).complete(Inputs(incomplete, np.zeros_like(X)))
+    b = InputModel.of(X).complete(Inputs(X, np.zeros_like(X)))
     assert_allclose(b.mean, a.mean * unit + offset, rtol=1e-9)
     assert_allclose(b.variance, a.variance * unit**2, rtol=1e-9)
 
@@ -90,7 +90,7 @@ def test_units_do_not_matter(incomplete):
 def test_given_variances_stay_and_those_of_missing_entries_are_replaced(incomplete, rng):
     given = rng.uniform(0.1, 1.0, incomplete.shape)
     model = InputModel.of(incomplete).with_refinement(np.full(3, 0.5), np.full(3, 0.2))
-    completed = model.completed(Inputs(incomplete, given))
+    completed = model.complete(Inputs(incomplete, given))
     seen = ~np.isnan(incomplete)
     assert_array_equal(completed.mean[seen], incomplete[seen])
     assert_array_equal(completed.variance[seen], given[seen])
@@ -101,9 +101,9 @@ def test_given_variances_stay_and_those_of_missing_entries_are_replaced(incomple
 def test_refinement_shifts_and_spreads_what_is_missing(incomplete):
     model = InputModel.of(incomplete)
     inputs = Inputs(incomplete, np.zeros_like(incomplete))
-    before = model.completed(inputs)
+    before = model.complete(inputs)
     shift, log_spread = np.array([0.5, -1.0, 0.0]), np.array([0.3, 0.0, -0.7])
-    after = model.with_refinement(shift, log_spread).completed(inputs)
+    after = model.with_refinement(shift, log_spread).complete(inputs)
     assert_allclose(after.mean, before.mean + shift * np.sqrt(before.variance))
     assert_allclose(after.variance, before.variance * np.exp(log_spread))
 

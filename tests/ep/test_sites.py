@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose
 from skvbgp.ep._features import InducingPrior, SparsePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Probit
-from skvbgp.ep._prediction import Predictor
+from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._schedules import Schedule
-from skvbgp.ep._sites import Posterior, Sites, log_evidence, matched_sites
+from skvbgp.ep._sites import Posterior, Sites, log_evidence, match_sites
 from skvbgp.kernels import RBF, Constant
 from tests.ep.problems import (
     APPROXIMATIONS,
@@ -56,7 +56,7 @@ def test_dtc_at_the_rows_is_dense_ep(sixty, schedule):
     assert_allclose(fixpoint.log_evidence + trace, evidence, atol=1e-6)
 
     X_new = np.random.default_rng(1).uniform(-3.0, 3.0, (20, 2))
-    predictor = Predictor(prior.inducing, q.mean, q.covariance)
+    predictor = LatentPosterior(prior.inducing, q.mean, q.covariance)
     expected = oracles.predict(kernel(X), kernel(X_new, X), kernel.diag(X_new), tau, nu)
     assert_allclose(predictor.moments(certain(X_new)), expected, atol=1e-6)
 
@@ -115,7 +115,7 @@ def test_first_pass_is_damped_by_the_share_that_is_asked_for():
     prior = small_prior()
     t = small_labels(small_inputs())
     vague = Sites.vague(len(t))
-    full, _ = matched_sites(Probit(), t, *Posterior(prior.A, vague).cavity, prior.noise)
+    full, _ = match_sites(Probit(), t, *Posterior(prior.A, vague).cavity, prior.noise)
     half = Schedule("parallel", 2, 0.5).run(t, prior, vague, 0.0)
     assert_allclose(half.posterior.sites.tau, 0.5 * full.tau)
     assert half.n_iter == 2 and not half.converged
@@ -131,7 +131,7 @@ def test_evidence_is_stationary_in_the_sites():
         rng = np.random.default_rng(seed)
         d_tau, d_nu = step * rng.standard_normal((2, len(t)))
         posterior = Posterior(prior.A, Sites(sites.tau + d_tau, sites.nu + d_nu))
-        _, moments = matched_sites(Probit(), t, *posterior.cavity, prior.noise)
+        _, moments = match_sites(Probit(), t, *posterior.cavity, prior.noise)
         return log_evidence(posterior, moments)
 
     for seed in range(3):

@@ -164,7 +164,7 @@ def test_results_do_not_depend_on_units_of_the_columns(iris):
 
 
 def test_n_jobs_and_pickle_change_nothing(iris, fitted, monkeypatch):
-    monkeypatch.setattr("skvbgp.ep._hybrid._TASK_ROWS", 20)
+    monkeypatch.setattr("skvbgp.ep.hybrid._classifier._TASK_ROWS", 20)
     expected = fitted.predict_proba(iris[1])
     again = pickle.loads(pickle.dumps(fitted)).set_params(n_jobs=2)
     assert_array_equal(again.predict_proba(iris[1]), expected)

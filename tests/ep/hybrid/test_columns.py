@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.ep._hybrid_columns import ColumnModel, binary_mask
-from skvbgp.ep._hybrid_recognition import Recognition
+from skvbgp.ep.hybrid._columns import ColumnModel, binary_mask
+from skvbgp.ep.hybrid._recognition import Recognition
 from tests.derivatives import numerical_gradient
 from tests.oracles import ep as oracles
 
@@ -37,7 +37,7 @@ def test_entries_are_scaled_and_missing_ones_are_zero(model):
 
 def test_completed_rows_are_conditional_gaussians(model):
     X, columns = model
-    rows = columns.completed(X)
+    rows = columns.complete(X)
     Y = columns.coordinates.scaled(X)
     assert_array_equal(rows.incomplete, np.flatnonzero(np.isnan(X).any(axis=1)))
     for i, covariance in zip(rows.incomplete, rows.covariance, strict=True):
@@ -62,7 +62,7 @@ def test_original_units(model, rng):
 
 def test_latents_are_moments_of_the_projected_entries(model, rng):
     X, columns = model
-    rows = columns.completed(X)
+    rows = columns.complete(X)
     recognition = Recognition(rng.standard_normal((3, 2)), rng.standard_normal(2), np.ones(2))
     latents = recognition.latents(rows)
     i, k = rows.incomplete[0], 0
@@ -74,7 +74,7 @@ def test_latents_are_moments_of_the_projected_entries(model, rng):
 
 def test_gradient_of_the_recognition_map(model, rng):
     X, columns = model
-    rows = columns.completed(X)
+    rows = columns.complete(X)
     C, c, s = rng.standard_normal((3, 2)), rng.standard_normal(2), rng.uniform(0.1, 1.0, 2)
     d_mean, d_variance = rng.standard_normal((2, len(X), 2))
 
@@ -107,7 +107,7 @@ def test_prior_of_the_recognition_map(rng):
 def test_recognition_starts_at_the_principal_components(rng):
     X = rng.standard_normal((50, 4)) @ np.diag([5.0, 3.0, 1.0, 0.5]) @ rng.standard_normal((4, 4))
     columns = ColumnModel.of(X, np.zeros(4, bool))
-    rows = columns.completed(X)
+    rows = columns.complete(X)
     mean = Recognition.principal(rows, 2, rng).latents(rows).mean
     assert_allclose(mean.mean(axis=0), 0.0, atol=1e-12)
     assert_allclose(np.cov(mean.T, bias=True), np.eye(2), atol=1e-12)

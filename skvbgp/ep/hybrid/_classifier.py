@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array, check_is_fitted, check_random_state, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import check_near
 from skvbgp.base import (
-    FormerEstimator,
     Interval,
     Labels,
+    VariationalEstimator,
     class_codes,
     class_probabilities,
     declared_classes,
     fit_method,
 )
-from skvbgp.ep._hybrid_columns import ColumnModel, binary_mask
-from skvbgp.ep._hybrid_objective import ColumnSites, HybridData, HybridParameters
-from skvbgp.ep._hybrid_state import HybridState, solved_state
-from skvbgp.ep._hybrid_training import HybridModel, maximise, starting_parameters
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep.hybrid._columns import binary_mask
+from skvbgp.ep.hybrid._learner import HybridLearner
+from skvbgp.ep.hybrid._posterior import HybridPosterior
 
 #: Rows of one task of a prediction.
 _TASK_ROWS = 1024
 
 
 class HybridGPLVM(
-    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, FormerEstimator
+    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, VariationalEstimator
 ):
     r"""Latent-variable model of continuous and binary columns and class labels.
 
@@ -134,6 +134,10 @@ class HybridGPLVM(
     True
     """
 
+    _doc_link_template = VariationalEstimator._doc_link_template.replace(
+        "{estimator_module}", "skvbgp.ep"
+    )
+
     _parameter_constraints: dict[str, list[Any] | str] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
@@ -147,16 +151,16 @@ class HybridGPLVM(
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        n_inducing=20,
-        binary_columns=None,
-        prior_weight=0.005,
-        max_iter=200,
-        tol=1e-5,
-        random_state=None,
-        n_jobs=None,
-    ):
+        n_inducing: int = 20,
+        binary_columns: Any = None,
+        prior_weight: float = 0.005,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_components = n_components
         self.n_inducing = n_inducing
         self.binary_columns = binary_columns
@@ -166,14 +170,14 @@ class HybridGPLVM(
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.target_tags.required = False
         return tags
 
     @fit_method
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -191,7 +195,7 @@ class HybridGPLVM(
         return self._fit(X, y)
 
     @fit_method
-    def partial_fit(self, X, y=None, classes=None):
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`. Each later one brings the columns' functions up to date
@@ -216,7 +220,7 @@ class HybridGPLVM(
         """
         return self._partial_fit(X, y, classes=classes)
 
-    def transform(self, X, return_std=False):
+    def transform(self, X: Any, return_std: bool = False) -> Any:
         """Infer the latent variables of rows, whose labels are taken to be unknown.
 
         Parameters
@@ -236,7 +240,7 @@ class HybridGPLVM(
         latents = self._latents(X)
         return (latents.mean, np.sqrt(latents.variance)) if return_std else latents.mean
 
-    def inverse_transform(self, X, return_std=False):
+    def inverse_transform(self, X: Any, return_std: bool = False) -> Any:
         """Predict the entries of rows from their latent variables.
 
         Parameters
@@ -261,7 +265,7 @@ class HybridGPLVM(
         mean, std = self._in_tasks(_entries, Inputs(X, np.zeros_like(X)))
         return (mean, std) if return_std else mean
 
-    def impute(self, X, return_std=False):
+    def impute(self, X: Any, return_std: bool = False) -> Any:
         """Fill in missing entries with their expected values.
 
         Parameters
@@ -281,11 +285,11 @@ class HybridGPLVM(
         """
         X = self._rows(X)
         missing = np.isnan(X)
-        mean, std = self._in_tasks(_entries, self._state.model.latents(X))
+        mean, std = self._in_tasks(_entries, self._state.posterior.latents(X))
         filled = np.where(missing, mean, X)
         return (filled, np.where(missing, std, 0.0)) if return_std else filled
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class, averaged over the uncertain latents.
 
         Parameters
@@ -301,7 +305,7 @@ class HybridGPLVM(
         """
         return class_probabilities(self._decisions(X))
 
-    def predict(self, X):
+    def predict(self, X: Any) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
@@ -324,18 +328,18 @@ class HybridGPLVM(
 
     # -- prediction ------------------------------------------------------------------------------
 
-    def _rows(self, X) -> Array:
+    def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
         X = validate_data(
             self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
         )
-        self._state.model.columns.check(X)
+        self._state.posterior.columns.check(X)
         return X
 
-    def _latents(self, X) -> Inputs:
-        return self._state.model.latents(self._rows(X))
+    def _latents(self, X: Any) -> Inputs:
+        return self._state.posterior.latents(self._rows(X))
 
-    def _decisions(self, X) -> Array:
+    def _decisions(self, X: Any) -> Array:
         check_is_fitted(self)
         if self._state.y is None:
             raise NotFittedError(
@@ -343,23 +347,25 @@ class HybridGPLVM(
             )
         return self._in_tasks(_decisions, self._latents(X))[0]
 
-    def _in_tasks(self, function, latents: Inputs) -> list[Array]:
-        """``function(model, latents)``, a tuple of arrays, over tasks of some rows."""
+    def _in_tasks(self, function: Callable[..., tuple[Array, ...]], latents: Inputs) -> list[Array]:
+        """``function(posterior, latents)``, a tuple of arrays, over tasks of some rows."""
         starts = range(0, len(latents), _TASK_ROWS)
         parts = parallel_map(
             function,
             [(latents.rows(slice(start, start + _TASK_ROWS)),) for start in starts],
             n_jobs=self.n_jobs,
-            shared=(self._state.model,),
+            shared=(self._state.posterior,),
         )
         return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     # -- hooks of the template -------------------------------------------------------------------
 
-    def _validate(self, X, y, *, reset: bool, **metadata):
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, **metadata: Any
+    ) -> tuple[Array, Labels | None]:
         """Rows and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
         state = None if reset else self._state
-        options = {
+        options: dict[str, Any] = {
             "dtype": np.float64,
             "order": "C",
             "ensure_all_finite": "allow-nan",
@@ -378,83 +384,21 @@ class HybridGPLVM(
             classes = declared_classes(metadata["classes"], known)
         return X, Labels.of(y, classes)
 
-    def _data(self, columns: ColumnModel, X: Array, y: Labels | None) -> HybridData:
-        Y, seen = columns.continuous(X)
-        t, prior_weight = columns.signs(X), 1.0
-        weight = np.ones(X.shape[1])
-        if y is not None:
-            labels = np.column_stack(y.problems())
-            t, prior_weight = np.hstack([t, labels]), self.prior_weight
-            weight = np.append(prior_weight * weight, np.ones(labels.shape[1]))
-        return HybridData(columns.completed(X), Y, seen, t, weight, prior_weight)
-
-    def _start(self, X: Array, y: Labels | None):
+    def _learner(self) -> HybridLearner:
         names = getattr(self, "feature_names_in_", None)
-        columns = ColumnModel.of(X, binary_mask(self.binary_columns, X.shape[1], names))
-        rng = check_random_state(self.random_state)
-        data = self._data(columns, X, y)
-        return columns, data, starting_parameters(data, self.n_components, self.n_inducing, rng)
-
-    def _max_fit_passes(self, y: Labels | None) -> int:
-        return self.max_iter
-
-    def _train(self, start, X: Array, y: Labels | None, progress) -> HybridState:
-        columns, data, parameters = start
-        values: list[float] = []
-
-        def end_pass(p: HybridParameters, sites: ColumnSites, value: float) -> bool:
-            values.append(value)
-
-            def solved() -> dict[str, Any]:
-                state = solved_state(columns, data, p, sites, X, y, tuple(values))
-                return self._reconstruction(state)
-
-            return progress.end_pass(solved)
-
-        parameters, sites = maximise(
-            data, parameters, max_iter=self.max_iter, tol=self.tol, end_pass=end_pass
+        return HybridLearner(
+            n_components=self.n_components,
+            n_inducing=self.n_inducing,
+            binary=binary_mask(self.binary_columns, self.n_features_in_, names),
+            prior_weight=self.prior_weight,
+            max_iter=self.max_iter,
+            tol=self.tol,
         )
-        return solved_state(columns, data, parameters, sites, X, y, tuple(values))
-
-    def _max_update_passes(self, state: HybridState, X: Array, y: Labels | None) -> int:
-        return self.max_iter if state.is_outgrown(X, y) else 1
-
-    def _update(self, state: HybridState, X: Array, y: Labels | None, progress) -> HybridState:
-        columns, p = state.model.columns, state.model.parameters
-        is_outgrown = state.is_outgrown(X, y)
-        if not is_outgrown:
-            columns.check(X)
-        X = np.concatenate([state.X, X])
-        if y is not None:
-            y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
-        if is_outgrown:
-            return self._train(self._start(X, y), X, y, progress)
-        data = self._data(columns, X, y)
-        updated = solved_state(columns, data, p, ColumnSites.vague(data.t), X, y, state.bounds)
-        progress.end_pass(lambda: self._reconstruction(updated))
-        return updated
-
-    def _attributes(self, state: HybridState) -> dict[str, Any]:
-        columns, p = state.model.columns, state.model.parameters
-        noise = np.full(len(columns.binary), np.nan)
-        scale = columns.coordinates.scale[~columns.binary]
-        noise[~columns.binary] = np.exp(-p.log_precision) * scale**2
-        attributes = {
-            "lower_bound_": state.lower_bound,
-            "objective_values_": np.array(state.bounds),
-            "length_scale_": np.array(p.kernel.length_scale),
-            "relevance_": state.relevance,
-            "projection_": p.recognition.projection,
-            "inducing_inputs_": p.Z,
-            "noise_variance_": noise,
-            "n_iter_": len(state.bounds),
-        }
-        return attributes if state.y is None else {"classes_": state.y.classes, **attributes}
 
 
-def _entries(model: HybridModel, latents: Inputs) -> tuple[Array, Array]:
-    return model.entries(latents)
+def _entries(posterior: HybridPosterior, latents: Inputs) -> tuple[Array, Array]:
+    return posterior.entries(latents)
 
 
-def _decisions(model: HybridModel, latents: Inputs) -> tuple[NDArray[np.float64]]:
-    return (model.decisions(latents),)
+def _decisions(posterior: HybridPosterior, latents: Inputs) -> tuple[NDArray[np.float64]]:
+    return (posterior.decisions(latents),)

@@ -13,7 +13,7 @@ from skvbgp.ep._inputs import Inputs
 
 
 @dataclass(frozen=True)
-class Predictor:
+class LatentPosterior:
     """N(mean, covariance) of the whitened inducing outputs, carried to new rows.
 
     Attributes

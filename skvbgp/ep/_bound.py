@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.ep._default_kernel import ScalePrior
 from skvbgp.ep._features import InducingPrior, SparsePrior
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites
-from skvbgp.ep._start import ScalePrior
 from skvbgp.kernels import Kernel
 
 #: Range of the logarithm of the spread of missing entries.
@@ -49,7 +49,7 @@ class Problem:
 
     def prior(self, p: Parameters) -> SparsePrior:
         """The sparse prior of f at the rows."""
-        inputs = p.columns.refined(self.conditional, self.missing)
+        inputs = p.columns.refine(self.conditional, self.missing)
         return SparsePrior(InducingPrior(p.kernel, p.Z), inputs, self.approximation)
 
 
@@ -165,7 +165,7 @@ class Objective:
             gradient.append(np.ravel(g.Z * p.columns.coordinates.scale))
         if self._refine:
             kl, kl_shift, kl_spread = p.columns.kl(self._n_missing)
-            d_shift, d_spread = p.columns.refined_vjp(
+            d_shift, d_spread = p.columns.refine_vjp(
                 problem.conditional, problem.missing, g.mean, g.variance
             )
             value -= kl

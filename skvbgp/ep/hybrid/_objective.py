@@ -14,18 +14,23 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._core.linalg import Array
 from skvbgp.ep._features import InducingPrior
-from skvbgp.ep._hybrid_bound import CollapsedBound, LatentFeatures
-from skvbgp.ep._hybrid_columns import CompletedRows
-from skvbgp.ep._hybrid_recognition import Recognition
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import Logistic
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites, log_site_scales
+from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
+from skvbgp.ep.hybrid._columns import CompletedRows
+from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.kernels import RBF
 
+#: Of binary columns and labels, and how EP comes to its fixed point.
+LIKELIHOOD = Logistic()
+_SCHEDULE = Schedule("parallel", 500, 0.0, LIKELIHOOD)
 #: Variance by which the inducing outputs differ from the process of unit variance: the gradient
 #: in Z loses its digits where Z are much closer to each other than a length scale.
 _NUGGET = 1e-4
@@ -57,7 +62,7 @@ class HybridData:
 
     rows: CompletedRows
     Y: Array
-    seen: Array
+    seen: NDArray[np.bool_]
     t: Array
     weight: Array
     prior_weight: float
@@ -105,7 +110,7 @@ class ColumnSites:
         projected = tuple(Sites.vague(int(np.sum(column != 0.0))) for column in t.T)
         return cls(zero, zero, np.zeros(t.shape[1]), projected, True)
 
-    def refreshed(
+    def refresh(
         self, t: Array, features: LatentFeatures, amplitude: Array, schedule: Schedule, tol: float
     ) -> ColumnSites:
         """Converged sites, from the ones at hand, for amplitudes (d_b,)."""
@@ -195,6 +200,14 @@ class HybridSolution:
         ]
 
 
+def solve(data: HybridData, p: HybridParameters, sites: ColumnSites, tol: float) -> HybridSolution:
+    """The bound with sites that are brought up to date."""
+    features = p.features(p.recognition.latents(data.rows))
+    amplitude = np.exp(p.log_amplitude[data.n_continuous :])
+    sites = sites.refresh(data.t, features, amplitude, _SCHEDULE, tol)
+    return HybridSolution(data, p, sites, features)
+
+
 class HybridObjective:
     """x -> (value, gradient) for L-BFGS, at fixed sites.
 
@@ -203,7 +216,7 @@ class HybridObjective:
     """
 
     def __init__(self, data: HybridData, start: HybridParameters, sites: ColumnSites) -> None:
-        self._data, self._start, self._sites = data, start, sites
+        self._data, self._start, self.sites = data, start, sites
         m, Q = start.Z.shape
         d = len(start.recognition.projection)
         sizes = [Q, m * Q, d * Q, Q, Q, len(start.log_precision), len(start.log_amplitude)]
@@ -244,5 +257,5 @@ class HybridObjective:
         )
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        solution = HybridSolution(self._data, self.parameters(x), self._sites)
+        solution = HybridSolution(self._data, self.parameters(x), self.sites)
         return solution.objective, np.concatenate(solution.gradient())

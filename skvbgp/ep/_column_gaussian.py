@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
@@ -42,7 +43,7 @@ class ColumnGaussian:
         for _ in range(_MAX_ITER if np.isnan(X).any() else 1):
             filled, spread = X, np.zeros((d, d))
             if np.isnan(X).any():
-                filled, spread = gaussian._completed(X)
+                filled, spread = gaussian._complete(X)
             mean = filled.mean(axis=0)
             centred = filled - mean
             covariance = (centred.T @ centred + spread + prior) / (n + n_imagined)
@@ -52,7 +53,7 @@ class ColumnGaussian:
                 break
         return gaussian
 
-    def conditional(self, X: Array) -> tuple[Array, Array]:
+    def condition(self, X: Array) -> tuple[Array, Array]:
         """Means and covariances, (n, d) and (n, d, d), of rows given their entries that are seen.
 
         An entry that is seen has its own value and no variance.
@@ -69,11 +70,11 @@ class ColumnGaussian:
         both = missing[:, :, None] & missing[:, None, :]
         return mean, (self.covariance - weights @ self.covariance) * both
 
-    def incomplete(self, X: Array) -> tuple[Array, Array, Array]:
+    def incomplete(self, X: Array) -> tuple[NDArray[np.intp], Array, Array]:
         """Indices (u,) of the rows with missing entries, their means and covariances."""
         d = X.shape[1]
         tiles = _incomplete_tiles(X)
-        parts = [self.conditional(X[rows]) for rows in tiles]
+        parts = [self.condition(X[rows]) for rows in tiles]
         return (
             np.concatenate([np.empty(0, dtype=int), *tiles]),
             np.concatenate([np.empty((0, d)), *(mean for mean, _ in parts)]),
@@ -84,20 +85,20 @@ class ColumnGaussian:
         """Means and variances, each (n, d), of rows given their entries that are seen."""
         mean, variance = X.copy(), np.zeros_like(X)
         for rows in _incomplete_tiles(X):
-            mean[rows], covariance = self.conditional(X[rows])
+            mean[rows], covariance = self.condition(X[rows])
             variance[rows] = np.einsum("njj->nj", covariance)
         return mean, np.maximum(variance, 0.0)
 
-    def _completed(self, X: Array) -> tuple[Array, Array]:
+    def _complete(self, X: Array) -> tuple[Array, Array]:
         """Rows with conditional means, and the sum of their conditional covariances."""
         mean, total = X.copy(), np.zeros_like(self.covariance)
         for rows in _incomplete_tiles(X):
-            mean[rows], covariance = self.conditional(X[rows])
+            mean[rows], covariance = self.condition(X[rows])
             total += covariance.sum(axis=0)
         return mean, total
 
 
-def _incomplete_tiles(X: Array) -> list[Array]:
+def _incomplete_tiles(X: Array) -> list[NDArray[np.intp]]:
     """Indices of the rows with missing entries, in tiles."""
     rows = np.flatnonzero(np.isnan(X).any(axis=1))
     step = max(1, _TILE // X.shape[1] ** 2)

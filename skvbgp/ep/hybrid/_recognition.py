@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.utils.extmath import svd_flip
 
 from skvbgp._core.linalg import Array
-from skvbgp.ep._hybrid_columns import CompletedRows
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep.hybrid._columns import CompletedRows
 
 #: Residual variance at the start, where the means have unit variance.
 _START_RESIDUAL = 0.3

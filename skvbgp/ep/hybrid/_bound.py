@@ -10,7 +10,7 @@ is missing. See :ref:`hybrid-bound`.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,8 @@ class LatentFeatures:
         L_inv, length_scale = inducing.L_inv, inducing.se.length_scale
         first = psi1_vjp(q.mean, q.variance, inducing.Z, length_scale, self._psi1, d_A @ L_inv)
         second = self._psi2.vjp(w, L_inv.T @ H @ L_inv)
-        return ExpectationGradients(*(a + b for a, b in zip(first, second, strict=True)))
+        pairs: Any = zip(first, second, strict=True)
+        return ExpectationGradients(*(a + b for a, b in pairs))
 
 
 class BoundGradients(NamedTuple):
@@ -98,7 +99,7 @@ class CollapsedBound:
             raise NotPositiveDefiniteError(
                 "The precision of the inducing outputs is not positive definite."
             ) from None
-        self.covariance = np.linalg.inv(P)
+        self.covariance = np.asarray(np.linalg.inv(P), dtype=np.float64)
         c = r.T @ features.A  # (p, m)
         self.mean = np.einsum("pab,pb->pa", self.covariance, c)
         self._fit = np.einsum("pa,pa->p", c, self.mean)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, check_unit
-from skvbgp.ep._missing import ColumnGaussian
+from skvbgp.ep._column_gaussian import ColumnGaussian
 
 #: Imagined rows in the covariance of the joint Gaussian.
 _N_IMAGINED = 1
@@ -81,7 +81,7 @@ class ColumnModel:
                 f"{self.high[j]:g}, but has others."
             )
 
-    def completed(self, X: Array) -> CompletedRows:
+    def complete(self, X: Array) -> CompletedRows:
         """Rows given the entries that are seen."""
         Y = self.coordinates.scaled(X)
         rows, mean, covariance = self.gaussian.incomplete(Y)

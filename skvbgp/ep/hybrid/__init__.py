@@ -1,0 +1,1 @@
+"""The hybrid generative-discriminative latent-variable model."""

@@ -1,0 +1,130 @@
+"""The latent-variable model: what it learns, and how rows are added."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from skvbgp._core.linalg import Array
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base import Labels, Learner, is_outgrown
+from skvbgp.ep.hybrid._columns import ColumnModel
+from skvbgp.ep.hybrid._objective import ColumnSites, HybridData, solve
+from skvbgp.ep.hybrid._posterior import HybridPosterior
+from skvbgp.ep.hybrid._state import HybridStart, HybridState
+from skvbgp.ep.hybrid._training import Reached, choose_start, maximise
+
+#: Convergence of the sites that a fit ends with.
+_FINAL_EP_TOL = 1e-7
+
+
+@dataclass(frozen=True)
+class HybridLearner(Learner):
+    """Settings of the estimator, see `HybridGPLVM`."""
+
+    n_components: int
+    n_inducing: int
+    binary: NDArray[np.bool_]
+    prior_weight: float
+    max_iter: int
+    tol: float
+
+    def max_passes(self, y: Labels | None) -> int:
+        return self.max_iter
+
+    def start(
+        self, X: Array, y: Labels | None, rng: np.random.RandomState, before: None
+    ) -> HybridStart:
+        columns = ColumnModel.of(X, self.binary)
+        data = self._prepare(columns, X, y)
+        return HybridStart(columns, choose_start(data, self.n_components, self.n_inducing, rng))
+
+    def _prepare(self, columns: ColumnModel, X: Array, y: Labels | None) -> HybridData:
+        Y, seen = columns.continuous(X)
+        t, prior_weight = columns.signs(X), 1.0
+        weight = np.ones(X.shape[1])
+        if y is not None:
+            labels = np.column_stack(y.problems())
+            t, prior_weight = np.hstack([t, labels]), self.prior_weight
+            weight = np.append(prior_weight * weight, np.ones(labels.shape[1]))
+        return HybridData(columns.complete(X), Y, seen, t, weight, prior_weight)
+
+    def train(
+        self, state: HybridStart, X: Array, y: Labels | None, end_pass: EndPass
+    ) -> HybridState:
+        columns = state.columns
+        data = self._prepare(columns, X, y)
+        reached = maximise(
+            data,
+            state.parameters,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            end_pass=lambda make: end_pass(lambda: _conclude(columns, data, make(), X, y)),
+        )
+        return _conclude(columns, data, reached, X, y)
+
+    def rows_to_restart(
+        self, state: HybridState, X: Array, y: Labels | None
+    ) -> tuple[Array, Labels | None] | None:
+        """All rows, if another map to the latents is to be learned with the new ones."""
+        known, new = (np.empty(0) if rows is None else rows.codes for rows in (state.y, y))
+        outgrown = is_outgrown(state.X, known, X, new, learns=True)
+        return _append_rows(state, X, y) if outgrown else None
+
+    def update(
+        self, state: HybridState, X: Array, y: Labels | None, end_pass: EndPass
+    ) -> HybridState:
+        columns, p = state.posterior.columns, state.posterior.parameters
+        columns.check(X)
+        X, y = _append_rows(state, X, y)
+        data = self._prepare(columns, X, y)
+        reached = Reached(p, ColumnSites.vague(data.t), state.values)
+        updated = _conclude(columns, data, reached, X, y)
+        end_pass(lambda: updated)
+        return updated
+
+    def attributes(self, state: HybridState) -> dict[str, Any]:
+        columns, p = state.posterior.columns, state.posterior.parameters
+        noise = np.full(len(columns.binary), np.nan)
+        scale = columns.coordinates.scale[~columns.binary]
+        noise[~columns.binary] = np.exp(-p.log_precision) * scale**2
+        classes = {} if state.y is None else {"classes_": state.y.classes}
+        return classes | {
+            "lower_bound_": state.lower_bound,
+            "objective_values_": np.array(state.values),
+            "length_scale_": np.array(p.kernel.length_scale),
+            "relevance_": state.relevance,
+            "projection_": p.recognition.projection,
+            "inducing_inputs_": p.Z,
+            "noise_variance_": noise,
+            "n_iter_": len(state.values),
+        }
+
+
+def _append_rows(state: HybridState, X: Array, y: Labels | None) -> tuple[Array, Labels | None]:
+    """All rows, the state's first."""
+    if state.y is not None and y is not None:
+        y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
+    return np.concatenate([state.X, X]), y
+
+
+def _conclude(
+    columns: ColumnModel, data: HybridData, reached: Reached, X: Array, y: Labels | None
+) -> HybridState:
+    """The state at some parameters, with converged sites."""
+    p = reached.parameters
+    solution = solve(data, p, reached.sites, _FINAL_EP_TOL)
+    if not solution.sites.converged:
+        warnings.warn(
+            "The sites of EP have not converged: probabilities may be inaccurate.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
+    posterior = HybridPosterior(columns, p, solution.bound.mean, solution.bound.covariance)
+    return HybridState(posterior, X, y, reached.values, solution.lower_bound, relevance)

@@ -1,0 +1,61 @@
+"""What the latent-variable model says of new rows, in the user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from skvbgp._core.linalg import Array
+from skvbgp.ep._inputs import Inputs
+from skvbgp.ep.hybrid._columns import ColumnModel
+from skvbgp.ep.hybrid._objective import LIKELIHOOD, HybridParameters
+
+
+@dataclass(frozen=True)
+class HybridPosterior:
+    """Parameters with q(v_j) = N(mean_j, covariance_j) of every column.
+
+    Attributes
+    ----------
+    columns : ColumnModel
+    parameters : HybridParameters
+    mean : ndarray of shape (p, m)
+    covariance : ndarray of shape (p, m, m)
+    """
+
+    columns: ColumnModel
+    parameters: HybridParameters
+    mean: Array
+    covariance: Array
+
+    def latents(self, X: Array) -> Inputs:
+        """q(x_i) of rows (n, d) with missing entries."""
+        return self.parameters.recognition.latents(self.columns.complete(X))
+
+    def moments(self, latents: Inputs) -> tuple[Array, Array]:
+        """Mean and variance (n, p) of f_j at some latents, averaged over their uncertainty."""
+        features = self.parameters.features(latents)
+        first = features.A @ self.mean.T
+        H = self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
+        H = H - np.eye(H.shape[1])
+        variance = np.maximum(1.0 + features.quadratic_forms(H) - first**2, 0.0)
+        amplitude = np.exp(self.parameters.log_amplitude)
+        return amplitude * first, amplitude**2 * variance
+
+    def entries(self, latents: Inputs) -> tuple[Array, Array]:
+        """Mean and standard deviation (n, d) of entries of X, in its units."""
+        mean, variance = self.moments(latents)
+        binary = self.columns.binary
+        k = int(np.sum(~binary))
+        discrete = slice(k, k + int(binary.sum()))
+        probability = ndtr(LIKELIHOOD.score(mean[:, discrete], variance[:, discrete]))
+        noise = np.exp(-self.parameters.log_precision)
+        return self.columns.original(mean[:, :k], variance[:, :k] + noise, probability)
+
+    def decisions(self, latents: Inputs) -> Array:
+        """Scores of the labels, (n, number of label columns)."""
+        mean, variance = self.moments(latents)
+        d = len(self.columns.binary)
+        return LIKELIHOOD.score(mean[:, d:], variance[:, d:])

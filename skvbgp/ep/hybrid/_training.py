@@ -1,0 +1,85 @@
+"""Start and rounds of the latent-variable model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
+from skvbgp.base import choose_inducing_inputs, subsample
+from skvbgp.ep.hybrid._objective import (
+    ColumnSites,
+    HybridData,
+    HybridObjective,
+    HybridParameters,
+    solve,
+)
+from skvbgp.ep.hybrid._recognition import Recognition
+from skvbgp.kernels import RBF
+
+#: Iterations until the sites are brought up to date.
+_ROUND = 20
+#: Convergence of EP between the rounds.
+_EP_TOL = 1e-4
+#: Precision of the noise of scaled columns at the start.
+_START_PRECISION = 2.0
+
+
+class Reached(NamedTuple):
+    """Where a search stands, or has ended."""
+
+    parameters: HybridParameters
+    sites: ColumnSites
+    values: tuple[float, ...]  # objective after each iteration
+
+
+def choose_start(
+    data: HybridData, n_components: int, n_inducing: int, rng: np.random.RandomState
+) -> HybridParameters:
+    """Latents by PCA of the completed rows, inducing inputs by k-means."""
+    recognition = Recognition.principal(data.rows, n_components, rng)
+    mean = recognition.latents(data.rows).mean
+    return HybridParameters(
+        RBF(np.ones(n_components)),
+        choose_inducing_inputs(subsample(mean, rng), n_inducing, rng),
+        recognition,
+        np.full(data.n_continuous, np.log(_START_PRECISION)),
+        np.zeros(len(data.weight)),
+    )
+
+
+def maximise(
+    data: HybridData, start: HybridParameters, *, max_iter: int, tol: float, end_pass: EndPass
+) -> Reached:
+    """Rounds of L-BFGS at fixed sites, which are refreshed in between.
+
+    What `end_pass` gets makes a `Reached`.
+    """
+    reached, value = Reached(start, ColumnSites.vague(data.t), ()), -np.inf
+    while True:
+        p, n_iter = reached.parameters, len(reached.values)
+        objective = HybridObjective(data, p, solve(data, p, reached.sites, _EP_TOL).sites)
+        result = lbfgs_ascent(
+            objective,
+            objective.x,
+            max_iter=min(_ROUND, max_iter - n_iter),
+            tol=0.1 * tol,
+            bounds=objective.bounds,
+            end_pass=_report(objective, reached.values, end_pass),
+        )
+        reached = _reach(objective, reached.values, result)
+        settled = result.value - value < _ROUND * tol * abs(result.value)
+        value = result.value
+        if result.stopped or len(reached.values) >= max_iter or settled:
+            return reached
+
+
+def _report(objective: HybridObjective, before: tuple[float, ...], end_pass: EndPass) -> EndPass:
+    """What `end_pass` gets after an iteration of a round."""
+    return lambda make: end_pass(lambda: _reach(objective, before, make()))
+
+
+def _reach(objective: HybridObjective, before: tuple[float, ...], result: LbfgsResult) -> Reached:
+    return Reached(objective.parameters(result.x), objective.sites, before + result.values)
