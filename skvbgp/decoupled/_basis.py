@@ -8,7 +8,7 @@ sharpening) of the function around z. Data rows are points of the function itsel
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Basis:
     def __len__(self) -> int:
         return len(self.Z)
 
-    def __getitem__(self, index: object) -> Basis:
+    def __getitem__(self, index: Any) -> Basis:
         return Basis(self.Z[index], None if self.log_c is None else self.log_c[index])
 
     def __add__(self, other: Basis) -> Basis:
@@ -177,7 +177,7 @@ class GeneralizedSE:
             de -= half_d
             de *= W
             de_X[rows], de_Z = de.sum(axis=1), de_Z + de.sum(axis=0)
-        return self._gathered(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
+        return self._gather(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
 
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
@@ -199,9 +199,9 @@ class GeneralizedSE:
         r2 = from_X[:, 0] + total_Z * right[:, 1] - 2.0 * np.sum(from_X[:, 2:] * B, axis=1)
         de_Z = (r2 / e - half_d * total_Z) / e
         totals = (from_Z[:, -1], total_Z)
-        return self._gathered(X, Z, (A, B), (dA, dB), totals, (np.zeros(len(X)), de_Z))
+        return self._gather(X, Z, (A, B), (dA, dB), totals, (np.zeros(len(X)), de_Z))
 
-    def _gathered(self, X, Z, inputs, gradients, totals, de) -> tuple[Array, Basis, Basis]:
+    def _gather(self, X, Z, inputs, gradients, totals, de) -> tuple[Array, Basis, Basis]:
         """Gradients in theta and the bases, from sums of W and its products by row and column."""
         s, half_d = np.exp(self.log_length_scale), 0.5 * Z.Z.shape[1]
         products = [np.sum(P * dP, axis=0) for P, dP in zip(inputs, gradients, strict=True)]

@@ -14,7 +14,7 @@ from skvbgp.decoupled._basis import BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._posterior import Cotangents, Posterior, collected, total
+from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
 
 #: Rows that one thread works on at a time: of data, and of the residual's matrix.
 _TILE_ROWS = 512
@@ -71,8 +71,8 @@ class Evaluation:
             )
 
     @property
-    def posterior(self) -> Posterior:
-        return self._covariance.posterior
+    def process(self) -> Process:
+        return self._covariance.process
 
     def evaluate(
         self, X: Array, y: Array, weight: float, sample: Array
@@ -88,11 +88,11 @@ class Evaluation:
         sample : ndarray of int
             Points of the mean basis that stand for all of them in a' K~ a.
         """
-        zeros, posterior = self._parameters.zeros(), self.posterior
-        m = len(posterior.alpha)
+        zeros, process = self._parameters.zeros(), self.process
+        m = len(process.alpha)
         tasks = [
             (
-                partial(posterior.data_term, zeros, self._model.likelihood, self._parameters.noise),
+                partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
                 (X[tile], y[tile], weight),
             )
             for tile in _tiles(len(X), _TILE_ROWS)
@@ -100,16 +100,16 @@ class Evaluation:
         if m:
             share = m / len(sample)
             tasks += [
-                (posterior.residual_term, (zeros, sample[tile], self._covariance.v, share))
+                (process.residual_term, (zeros, sample[tile], self._covariance.v, share))
                 for tile in _tiles(len(sample), _RESIDUAL_TILE_ROWS)
             ]
         parts = thread_map(lambda function, arguments: function(*arguments), tasks)
         c = reduce(add, parts)
         gradient, da = self._covariance.backward(zeros, c)
         da = da + c.a
-        ddiag = -da * posterior.a / self._diag
-        dtheta, dalpha = self._kernel.vjp_diag(posterior.alpha, ddiag)
-        gradient = total([gradient, c.gradient, collected(zeros, theta=dtheta, alpha=dalpha)])
+        ddiag = -da * process.a / self._diag
+        dtheta, dalpha = self._kernel.vjp_diag(process.alpha, ddiag)
+        gradient = add_up([gradient, c.gradient, fill(zeros, theta=dtheta, alpha=dalpha)])
         gradient.a0[:] = da / self._diag
         return c.value + self._covariance.negative_kl, gradient, c
 

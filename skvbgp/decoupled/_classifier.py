@@ -2,22 +2,129 @@
 
 from __future__ import annotations
 
-from skvbgp.base import FormerClassifier
-from skvbgp.decoupled._docs import documented
-from skvbgp.decoupled._estimator import CONSTRAINTS, DecoupledEstimator, fitted_attributes
-from skvbgp.decoupled._learner import Learner
+from skvbgp.base import OneVersusRest, VariationalClassifier
+from skvbgp.decoupled._learner import DecoupledBinaryLearner
+from skvbgp.decoupled._regressor import CONSTRAINTS
 
 
-@documented(
+class DecoupledGPClassifier(VariationalClassifier):
     """Gaussian process classification with separate bases for the mean and the covariance.
 
     A probit model of two classes, and one such model for each class versus the rest if
     there are more. Like :class:`DecoupledGPRegressor`, it learns online and grows with the
     data [Cheng2017]_.
-    """,
-    regression=False,
-)
-class DecoupledGPClassifier(DecoupledEstimator, FormerClassifier):
+
+    Parameters
+    ----------
+    n_mean_basis : int, default=2000
+        Largest number of points of the mean's basis. The cost of a step is linear in it.
+
+    n_cov_basis : int, default=200
+        Largest number of points of the covariance's basis. The cost of a step is cubic in it.
+
+    parametrization : {"orthogonal", "hybrid", "decoupled"}, default="orthogonal"
+        "hybrid" has a conventional sparse Gaussian process on the covariance's basis, with
+        natural gradients, and adds the mean's basis to its mean. "orthogonal" is the same
+        family in better coordinates: the mean's basis acts on what the covariance's basis
+        cannot express [Salimbeni2018]_. "decoupled" shares nothing between the two and is
+        trained by Adam alone.
+
+    kernel : kernel, default=None
+        Prior kernel, of :mod:`skvbgp.kernels` or scikit-learn, over the inputs as they are
+        given. None is a squared
+        exponential with one length scale per input, which have a weak prior around the
+        median distance of the first rows. Training starts from the hyperparameters that
+        suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
+        the search for them begins at its own.
+
+    generalized_length_scales : bool, default=True
+        Whether each basis point has a learned multiplier of the length scales. Only for
+        the default kernel.
+
+    basis_growth : int, default=128
+        Largest number of points that a mini-batch (a call of `partial_fit`) adds to each
+        basis, until they have their sizes. New points are rows of it.
+
+    learn_hyperparameters : bool, default=True
+        False keeps the kernel as it is given (or at the median distance), the noise and
+        the basis points at their start, and only learns the coefficients of the mean and
+        the covariance.
+
+    max_iter : int, default=None
+        Largest number of passes over the data. None is as many as visit about a million
+        rows, but at least two.
+
+    batch_size : int, default=1024
+        Rows in a mini-batch.
+
+    learning_rate : float, default=0.05
+        First step size of Adam. It falls to zero along a cosine, within each call.
+
+    tol : float, default=1e-5
+        Stop when the lower bound rises by less than this share of itself from one average
+        over 100 steps to the next.
+
+    warm_start : bool, default=False
+        Whether `fit` starts from the result of the fit before, whose kernel, likelihood
+        and parametrization it then keeps.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines mini-batches and basis points.
+
+    n_jobs : int, default=None
+        Workers that train the models of more than two classes. It changes no result.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    kernel_ : list of kernel
+        Learned prior kernel of each model: one, or one for each class if there are more than two.
+
+    mean_basis_ : list of ndarray of shape (n_mean_basis, n_features)
+        Points of the mean's basis, in the space of X.
+
+    cov_basis_ : list of ndarray of shape (n_cov_basis, n_features)
+        Points of the covariance's basis, in the space of X.
+
+    lower_bound_ : list of float
+        Last of `lower_bounds_`.
+
+    lower_bounds_ : list of list of float
+        Estimates of the variational lower bound on log p(y), with every constant: one for
+        each pass of the last fit, averaged over its mini-batches, and one for each later
+        `partial_fit`.
+
+    n_iter_ : int
+        Number of passes of the last fit, the largest of all models.
+
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`.
+
+    n_features_in_ : int
+        Number of inputs.
+
+    References
+    ----------
+    .. [Cheng2017] C.-A. Cheng and B. Boots, "Variational inference for Gaussian process
+       models with linear complexity", NIPS 2017, arXiv:1711.10127.
+
+    .. [Salimbeni2018] H. Salimbeni, C.-A. Cheng, B. Boots and M. Deisenroth, "Orthogonally
+       decoupled variational Gaussian processes", NeurIPS 2018, arXiv:1809.08820.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skvbgp import DecoupledGPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DecoupledGPClassifier(n_cov_basis=20, max_iter=100, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:1]).shape
+    (1, 3)
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
     _parameter_constraints: dict = CONSTRAINTS
 
     def __init__(
@@ -53,12 +160,5 @@ class DecoupledGPClassifier(DecoupledEstimator, FormerClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _learner(self) -> Learner:
-        return self._make_learner("probit", normalize_y=False)
-
-    def _problem_attributes(self, problems):
-        each = [fitted_attributes(state) for state in problems]
-        attributes = {name: [one[name] for one in each] for name in each[0]}
-        attributes["n_iter_"] = max(attributes["n_iter_"])
-        attributes["n_samples_seen_"] = problems[0].replay.n_seen
-        return attributes
+    def _learner(self) -> OneVersusRest:
+        return OneVersusRest(DecoupledBinaryLearner.of(self), self.n_jobs)

@@ -25,7 +25,7 @@ from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._posterior import Cotangents, Posterior, collected, total
+from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
 
 
 class CoupledCovariance:
@@ -33,7 +33,7 @@ class CoupledCovariance:
 
     Attributes
     ----------
-    posterior : Posterior
+    process : Process
     v : ndarray of shape (m_b,)
         A_alpha' a.
     negative_kl : float
@@ -64,28 +64,28 @@ class CoupledCovariance:
         shift = float(self._mean @ self._mean - q.mean @ q.mean)
         self.negative_kl = -q.kl_to_prior - 0.5 * shift
         M = S - np.eye(len(beta))
-        self.posterior = Posterior(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
+        self.process = Process(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
 
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, v and the KL divergence: in the parameters, and in a."""
         dv = c.v - c.w
         if not self._orthogonal:
             dv = dv + c.w - self._mean
-        LtdL = -c.T.T @ self.posterior.T - np.outer(dv, self.v)  # T = L^-T, v = L^-1 K_ba a
+        LtdL = -c.T.T @ self.process.T - np.outer(dv, self.v)  # T = L^-T, v = L^-1 K_ba a
         du = self._L_inv.T @ dv
 
         def through_Kba() -> Parameters:
             dtheta, dbeta, dalpha = self._kernel.vjp_outer(
                 self._beta, self._alpha, self._Kba, du, self._a
             )
-            return collected(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
+            return fill(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
 
         def through_Kbb() -> Parameters:
             dKbb = cholesky_vjp(LtdL, self._L_inv)
             dtheta, left, right = self._kernel.vjp(self._beta, self._beta, self._Kbb, dKbb)
-            return collected(zeros, theta=dtheta, beta=left + right)
+            return fill(zeros, theta=dtheta, beta=left + right)
 
-        return total(concurrently(through_Kba, through_Kbb)), self._Kba.T @ du
+        return add_up(concurrently(through_Kba, through_Kbb)), self._Kba.T @ du
 
     def natural_step(self, c: Cotangents, rate: float) -> WhitenedGaussian:
         """q(u) after a natural-gradient step, for any likelihood [Khan2017]_."""

@@ -14,7 +14,7 @@ import numpy as np
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._posterior import Cotangents, Posterior, collected
+from skvbgp.decoupled._process import Cotangents, Process, fill
 
 
 class DirectCovariance:
@@ -22,7 +22,7 @@ class DirectCovariance:
 
     Attributes
     ----------
-    posterior : Posterior
+    process : Process
     v : None
         The residual of the mean basis is the whole of it.
     negative_kl : float
@@ -47,7 +47,7 @@ class DirectCovariance:
         self._R = self._LH @ self._L.T
         trace = m - float(np.trace(self._H_inv))
         self.negative_kl = -0.5 * log_determinant(factor) + 0.5 * trace
-        self.posterior = Posterior(kernel, alpha, beta, a, np.eye(m), -self._R, np.zeros(m))
+        self.process = Process(kernel, alpha, beta, a, np.eye(m), -self._R, np.zeros(m))
 
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, K_beta and the KL divergence: in the parameters, and in a."""
@@ -61,5 +61,5 @@ class DirectCovariance:
         ddiag = -np.sum(dL * self._L, axis=1) / self._diag
         dtheta, dleft, dright = self._kernel.vjp(self._beta, self._beta, self._K, dK)
         dtheta_diag, dbeta = self._kernel.vjp_diag(self._beta, ddiag)
-        gradient = collected(zeros, theta=dtheta + dtheta_diag, beta=dleft + dright + dbeta, L0=dL0)
-        return gradient, np.zeros(len(self.posterior.a))
+        gradient = fill(zeros, theta=dtheta + dtheta_diag, beta=dleft + dright + dbeta, L0=dL0)
+        return gradient, np.zeros(len(self.process.a))

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.adam import AdamState
-from skvbgp._optim.convergence import has_converged
-from skvbgp._optim.schedule import cosine_annealing
-from skvbgp.base import START_ROWS, at_one_place, in_tiles
+from skvbgp._optim.ascent import Ascended, EndPass, ascend
+from skvbgp.base import START_ROWS, BinaryLearner, RegressionLearner, says_too_little
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
-from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._likelihoods import AdditiveNoise, Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._start import EVIDENCE_ROWS, most_probable_hyperparameters
+from skvbgp.decoupled._posterior import Posterior
+from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
 from skvbgp.decoupled._state import Replay, State
-from skvbgp.decoupled._training import Ascent
+from skvbgp.decoupled._training import Ascent, Batch
 from skvbgp.kernels import as_kernel
 
 #: max_iter=None: visits of a row in an update; rows that are visited in all; most passes of a fit.
@@ -33,10 +35,9 @@ _PRIOR_VARIANCE = 0.5
 
 
 @dataclass(frozen=True)
-class Learner:
+class DecoupledLearner(RegressionLearner):
     """Constructor parameters that training needs; see the estimators for their meaning."""
 
-    likelihood: str
     n_mean_basis: int
     n_cov_basis: int
     parametrization: str
@@ -48,23 +49,30 @@ class Learner:
     batch_size: int
     learning_rate: float
     tol: float
+    likelihood: str = "probit"
     normalize_y: bool = False
 
-    def max_passes(self, n: int) -> int:
+    @classmethod
+    def of(cls, estimator: BaseEstimator) -> Self:
+        """The learner with those parameters that the estimator has."""
+        given = estimator.get_params(deep=False)
+        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
+
+    def max_passes(self, y: Array) -> int:
         if self.max_iter is not None:
             return self.max_iter
-        return int(np.clip(round(_VISITED_ROWS / n), 2, _MAX_PASSES))
+        return int(np.clip(round(_VISITED_ROWS / len(y)), 2, _MAX_PASSES))
 
     # -- the start -------------------------------------------------------------------------------
 
-    def start(self, X: Array, y: Array, seed: int, before: State | None) -> State:
+    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
         if self.parametrization == "decoupled" and self.n_mean_basis == 0:
             raise ValueError('parametrization="decoupled" needs n_mean_basis >= 1.')
+        seed = int(spawn_seeds(rng, 1)[0])
         rng = np.random.RandomState(seed)
-        summary = RunningScale.of(y[:, None])
-        replay = Replay.of(X, y, rng)
-        likelihood = self._start_likelihood(y)
-        target = self._target(likelihood, summary, replay)
+        summary, replay = RunningScale.of(y[:, None]), Replay.of(X, y, rng)
+        likelihood = self._make_likelihood(y)
+        target = self._choose_target(likelihood, summary, replay)
         if before is not None:
             if before.parameters.alpha.shape[1] != X.shape[1]:
                 raise ValueError(
@@ -72,7 +80,7 @@ class Learner:
                     f"{before.parameters.alpha.shape[1]}."
                 )
             return replace(
-                before.in_frame(target),
+                before.move_to(target),
                 adam=AdamState.zeros(len(before.adam.first)),
                 summary=summary,
                 replay=replay,
@@ -82,18 +90,7 @@ class Learner:
         order = rng.permutation(len(X))
         first = X[order[: self.batch_size]]
         coordinates = Coordinates.of(first).filled(first, X)
-        kernel = self._start_kernel(coordinates, coordinates.scaled(first))
-        d, none = X.shape[1], np.zeros(0)
-        parameters = Parameters(
-            theta=kernel.theta,
-            noise=np.array(likelihood.start, dtype=float),
-            alpha=np.zeros((0, d)),
-            alpha_log_c=none,
-            a0=none,
-            beta=np.zeros((0, d)),
-            beta_log_c=none,
-            L0=np.zeros((0, 0)),
-        )
+        kernel = self._choose_kernel(coordinates, coordinates.scaled(first))
         model = Model(
             kernel,
             likelihood,
@@ -101,13 +98,15 @@ class Learner:
             self.generalized_length_scales and self.kernel is None,
             _PRIOR_VARIANCE if self.kernel is None else np.inf,
         )
+        theta = kernel.theta
         if self.learn_hyperparameters and len(X) >= START_ROWS:
             sample = order[:EVIDENCE_ROWS]
             values = likelihood.latent_values(target.scaled(y[sample]))
             if np.ptp(values) > 0.0:
-                inputs = coordinates.scaled(X[sample])
-                theta = most_probable_hyperparameters(model, inputs, values)
-                parameters = replace(parameters, theta=theta)
+                theta = find_hyperparameters(model, coordinates.scaled(X[sample]), values)
+        parameters = Parameters.without_points(
+            theta, np.array(likelihood.start, dtype=float), X.shape[1]
+        )
         return State(
             model=model,
             parameters=parameters,
@@ -120,7 +119,21 @@ class Learner:
             seed=seed,
         )
 
-    def _start_kernel(self, coordinates: Coordinates, rows: Array) -> BasisKernel:
+    def _make_likelihood(self, y: Array) -> Any:
+        if self.likelihood == "poisson":
+            return Poisson(float(np.log(max(np.mean(y), 0.5 / len(y)))))
+        return {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}[self.likelihood]()
+
+    def _choose_target(self, likelihood: Any, summary: RunningScale, replay: Replay) -> Target:
+        if not (self.normalize_y and isinstance(likelihood, AdditiveNoise)):
+            return Target(0.0, 1.0)
+        check_unit(summary.unit, "y")
+        if likelihood.resistant:
+            summary = RunningScale.of(likelihood.latent_values(replay.y)[:, None])
+            check_unit(summary.unit, "y")
+        return Target(float(summary.mean[0]), float(summary.unit[0]))
+
+    def _choose_kernel(self, coordinates: Coordinates, rows: Array) -> BasisKernel:
         """The given kernel, or SE-ARD by the median trick."""
         d = rows.shape[1]
         if self.kernel is not None:
@@ -130,107 +143,126 @@ class Learner:
         median = float(np.median(distances)) if k else 0.0
         return GeneralizedSE(0.0, np.full(d, np.log(median if median > 0.0 else 1.0)))
 
-    def _start_likelihood(self, y: Array) -> Any:
-        if self.likelihood == "poisson":
-            return Poisson(float(np.log(max(np.mean(y), 0.5 / len(y)))))
-        return {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}[self.likelihood]()
-
-    def _target(self, likelihood: Any, summary: RunningScale, replay: Replay) -> Target:
-        if not self.normalize_y:
-            return Target(0.0, 1.0)
-        check_unit(summary.unit, "y")
-        if likelihood.resistant:
-            summary = RunningScale.of(likelihood.latent_values(replay.y)[:, None])
-            check_unit(summary.unit, "y")
-        return Target(float(summary.mean[0]), float(summary.unit[0]))
-
     # -- steps -----------------------------------------------------------------------------------
 
-    def train(self, state: State, X: Array, y: Array, end_pass: Callable[..., bool]) -> State:
-        rng = np.random.RandomState(state.seed)
-        ascent, n = self._ascent(state, rng), len(y)
+    def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        n, rng = len(y), np.random.RandomState(state.seed)
         n_batches = -(-n // self.batch_size)
-        n_steps = self.max_passes(n) * n_batches
-        lower_bounds: list[float] = []
-        unused = np.ones(n, dtype=bool)
+        ascent = self._ascent(rng)
+        room, unused = ascent.count_missing_points(state), np.ones(n, dtype=bool)
 
-        def finished() -> State:
-            return replace(
-                state,
-                parameters=ascent.parameters,
-                q=ascent.q,
-                adam=ascent.adam,
-                lower_bounds=tuple(lower_bounds),
-                n_iter=len(lower_bounds),
-            )
-
-        step = 0
-        for _ in range(self.max_passes(n)):
-            values = []
+        def draw_batches() -> Iterator[Batch]:
+            nonlocal room
             for rows in np.array_split(rng.permutation(n), n_batches):
                 X_batch = state.coordinates.scaled(X[rows])
-                if ascent.room > 0:
-                    candidates = np.flatnonzero(unused[rows])
-                    used = ascent.grow(X_batch[candidates])
-                    unused[rows[candidates[:used]]] = False
-                annealing = cosine_annealing(step, n_steps)
-                y_batch = state.target.scaled(y[rows])
-                values.append(ascent.step(X_batch, y_batch, n / len(rows), annealing))
-                step += 1
-            lower_bounds.append(float(np.mean(values)) - n * float(np.log(state.target.unit)))
-            if end_pass(finished) or has_converged(lower_bounds, self.tol, len(values)):
-                break
-        return finished()
+                new = np.flatnonzero(unused[rows])[: min(room, self.basis_growth)]
+                unused[rows[new]] = False
+                room -= len(new)
+                yield Batch(X_batch, state.target.scaled(y[rows]), n, X_batch[new])
 
-    def update(self, state: State, X: Array, y: Array) -> State:
-        rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
+        def conclude(ascended: Ascended) -> State:
+            values = ascended.values
+            return replace(ascended.state, lower_bounds=values, n_iter=len(values))
+
+        ascended = ascend(
+            ascent.step,
+            state,
+            draw_batches,
+            n_passes=self.max_passes(y),
+            n_batches=n_batches,
+            end_pass=lambda make: end_pass(lambda: conclude(make())),
+            tol=self.tol,
+        )
+        return conclude(ascended)
+
+    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        replay, rng = self._remember(state, X, y)
+        coordinates = state.coordinates
         if self.kernel is None and self.learn_hyperparameters:
-            state = replace(state, coordinates=state.coordinates.filled(state.replay.X, X))
-        replay = state.replay.plus(X, y, rng)
-        if state.replay.n_seen < START_ROWS or at_one_place(state.replay.X):
-            again = self.start(replay.X, replay.y, state.seed, None)
-            return self.train(again, replay.X, replay.y, lambda make_state: False)
+            coordinates = coordinates.filled(state.replay.X, X)
         summary = state.summary.merged(RunningScale.of(y[:, None]))
-        target = self._target(state.model.likelihood, summary, replay)
-        state = replace(state, summary=summary, replay=replay).in_frame(target)
-        ascent = self._ascent(state, rng)
-        ascent.grow(state.coordinates.scaled(X[rng.permutation(len(X))]))
+        target = self._choose_target(state.model.likelihood, summary, replay)
+        start = replace(
+            state.move_to(target), summary=summary, replay=replay, coordinates=coordinates
+        )
+        ascent = self._ascent(rng)
+        room = min(ascent.count_missing_points(start), self.basis_growth)
         size = min(self.batch_size, len(replay.y))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
         n_steps = max(1, round(min(visits, _VISITED_ROWS) / size))
-        values = []
-        for step in range(n_steps):
-            rows = rng.choice(len(replay.y), size, replace=False)
-            X_batch = state.coordinates.scaled(replay.X[rows])
-            y_batch = state.target.scaled(replay.y[rows])
-            annealing = cosine_annealing(step, n_steps)
-            values.append(ascent.step(X_batch, y_batch, replay.n_seen / size, annealing))
-        lower_bound = float(np.mean(values)) - replay.n_seen * float(np.log(state.target.unit))
-        return replace(
-            state,
-            parameters=ascent.parameters,
-            q=ascent.q,
-            adam=ascent.adam,
-            lower_bounds=(*state.lower_bounds, lower_bound),
-        )
 
-    def _ascent(self, state: State, rng: np.random.RandomState) -> Ascent:
-        return Ascent(
-            state.model,
-            state.parameters,
-            state.q,
-            state.adam,
-            sizes=(self.n_mean_basis, self.n_cov_basis),
-            growth=self.basis_growth,
-            learning_rate=self.learning_rate,
-            learn_hyperparameters=self.learn_hyperparameters,
-            rng=rng,
-        )
+        def draw_batches() -> Iterator[Batch]:
+            new_points = coordinates.scaled(X[rng.permutation(len(X))][:room])
+            for _ in range(n_steps):
+                rows = rng.choice(len(replay.y), size, replace=False)
+                X_batch, y_batch = coordinates.scaled(replay.X[rows]), target.scaled(replay.y[rows])
+                yield Batch(X_batch, y_batch, replay.n_seen, new_points)
+                new_points = new_points[:0]
 
-    # -- prediction ------------------------------------------------------------------------------
+        def conclude(ascended: Ascended) -> State:
+            return replace(ascended.state, lower_bounds=(*state.lower_bounds, *ascended.values))
+
+        ascended = ascend(
+            ascent.step,
+            start,
+            draw_batches,
+            n_passes=1,
+            n_batches=n_steps,
+            end_pass=lambda make: end_pass(lambda: conclude(make())),
+        )
+        return conclude(ascended)
+
+    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+        # the first rows set units and the median distance even if nothing is learned
+        if not says_too_little(state.replay.X, learns=True):
+            return None
+        return self.all_rows(state, X, y)
+
+    def all_rows(self, state: State, X: Array, y: Array) -> tuple[Array, Array]:
+        """The rows that the state keeps, and new ones."""
+        replay, _ = self._remember(state, X, y)
+        return replay.X, replay.y
+
+    def _remember(self, state: State, X: Array, y: Array) -> tuple[Replay, np.random.RandomState]:
+        """What is kept after new rows, and the generator of the update's further choices."""
+        rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
+        return state.replay.add(X, y, rng), rng
+
+    def _ascent(self, rng: np.random.RandomState) -> Ascent:
+        sizes = self.n_mean_basis, self.n_cov_basis
+        return Ascent(sizes, self.learning_rate, self.learn_hyperparameters, rng)
+
+    # -- what has been learned -------------------------------------------------------------------
+
+    def attributes(self, state: State) -> dict[str, Any]:
+        p, model, unit = state.parameters, state.model, state.target.unit
+        attributes = {
+            "kernel_": model.kernel.with_theta(p.theta).original(state.coordinates, unit),
+            "mean_basis_": state.coordinates.original(p.alpha),
+            "cov_basis_": state.coordinates.original(p.beta),
+            "lower_bound_": state.lower_bounds[-1],
+            "lower_bounds_": list(state.lower_bounds),
+            "n_iter_": state.n_iter,
+            "n_samples_seen_": state.replay.n_seen,
+        }
+        if len(p.noise):
+            attributes["noise_variance_"] = model.likelihood.noise_variance(p.noise) * unit**2
+        return attributes
+
+    def posterior(self, state: State) -> Posterior:
+        return state.posterior
+
+
+class DecoupledBinaryLearner(DecoupledLearner, BinaryLearner):
+    """The same for signs, with the probit likelihood."""
 
     def decision(self, state: State, X: Array) -> Array:
-        """Scores whose normal distribution function is P(y = 1), for the probit likelihood."""
-        posterior, coordinates = state.posterior, state.coordinates
-        mean, variance = in_tiles(lambda X: posterior.moments(coordinates.scaled(X)), X)
+        mean, variance = state.posterior.moments(X, include_noise=False)
         return mean / np.sqrt(1.0 + variance)
+
+    def class_attributes(self, states: tuple[State, ...]) -> dict[str, Any]:
+        each = [self.attributes(state) for state in states]
+        attributes = {name: [one[name] for one in each] for name in each[0]}
+        attributes["n_iter_"] = max(attributes["n_iter_"])
+        attributes["n_samples_seen_"] = states[0].replay.n_seen
+        return attributes

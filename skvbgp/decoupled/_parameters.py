@@ -27,6 +27,12 @@ class Parameters:
     beta_log_c: Array  # (m_b,) or (0,)
     L0: Array  # (m_b, m_b) lower, diag(K_beta) L with B = L L'; (0, 0) where q(u) stands for B
 
+    @classmethod
+    def without_points(cls, theta: Array, noise: Array, d: int) -> Parameters:
+        """Hyperparameters, and empty bases of d inputs."""
+        none, no_rows, no_matrix = np.zeros(0), np.zeros((0, d)), np.zeros((0, 0))
+        return cls(theta, noise, no_rows, none, none, no_rows, none, no_matrix)
+
     @property
     def mean_basis(self) -> Basis:
         return _basis(self.alpha, self.alpha_log_c)
@@ -59,7 +65,7 @@ class Parameters:
     def zeros(self) -> Parameters:
         return self.unpack(np.zeros(len(self.pack())))
 
-    def plus_points(
+    def add_points(
         self, alpha: Array, beta: Array, *, generalized: bool, new_L0: float | None
     ) -> Parameters:
         """More points of both bases, with zero coefficients.

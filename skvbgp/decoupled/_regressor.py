@@ -2,27 +2,164 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+from typing import Any
+
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 
-from skvbgp._core.parallel import spawn_seeds
-from skvbgp.base import FormerRegressor, StrOptions, in_tiles
-from skvbgp.decoupled._docs import documented
-from skvbgp.decoupled._estimator import CONSTRAINTS, DecoupledEstimator, fitted_attributes
-from skvbgp.decoupled._learner import Learner
+from skvbgp._core.linalg import Array
+from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp.decoupled._learner import DecoupledLearner
+
+#: What the classifier takes, too.
+CONSTRAINTS: dict[str, Any] = {
+    "n_mean_basis": [Interval(Integral, 0, None, closed="left")],
+    "n_cov_basis": [Interval(Integral, 1, None, closed="left")],
+    "parametrization": [StrOptions({"orthogonal", "hybrid", "decoupled"})],
+    "kernel": "no_validation",  # as_kernel says what it takes
+    "generalized_length_scales": ["boolean"],
+    "basis_growth": [Interval(Integral, 1, None, closed="left")],
+    "learn_hyperparameters": ["boolean"],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "warm_start": ["boolean"],
+    "random_state": ["random_state"],
+    "n_jobs": [Integral, None],
+}
 
 
-@documented(
+class DecoupledGPRegressor(VariationalRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
     be many times larger than that of the covariance, whose cost is cubic. Everything is
     learned online, from mini-batches: the model starts from the first batch and grows with
     the data, in `fit` as in `partial_fit` [Cheng2017]_.
-    """,
-    regression=True,
-)
-class DecoupledGPRegressor(DecoupledEstimator, FormerRegressor):
+
+    Parameters
+    ----------
+    n_mean_basis : int, default=2000
+        Largest number of points of the mean's basis. The cost of a step is linear in it.
+
+    n_cov_basis : int, default=200
+        Largest number of points of the covariance's basis. The cost of a step is cubic in it.
+
+    parametrization : {"orthogonal", "hybrid", "decoupled"}, default="orthogonal"
+        "hybrid" has a conventional sparse Gaussian process on the covariance's basis, with
+        natural gradients, and adds the mean's basis to its mean. "orthogonal" is the same
+        family in better coordinates: the mean's basis acts on what the covariance's basis
+        cannot express [Salimbeni2018]_. "decoupled" shares nothing between the two and is
+        trained by Adam alone.
+
+    kernel : kernel, default=None
+        Prior kernel, of :mod:`skvbgp.kernels` or scikit-learn, over the inputs as they are
+        given, and on the squared scale of the normalised y. None is a squared
+        exponential with one length scale per input, which have a weak prior around the
+        median distance of the first rows. Training starts from the hyperparameters that
+        suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
+        the search for them begins at its own.
+
+    generalized_length_scales : bool, default=True
+        Whether each basis point has a learned multiplier of the length scales. Only for
+        the default kernel.
+
+    basis_growth : int, default=128
+        Largest number of points that a mini-batch (a call of `partial_fit`) adds to each
+        basis, until they have their sizes. New points are rows of it.
+
+    likelihood : {"gaussian", "student_t", "poisson"}, default="gaussian"
+        Distribution of y given the latent function f: Gaussian noise; noise of Student's
+        distribution with four degrees of freedom, against outliers; or counts, of which f
+        is the logarithm of the rate.
+
+    learn_hyperparameters : bool, default=True
+        False keeps the kernel as it is given (or at the median distance), the noise and
+        the basis points at their start, and only learns the coefficients of the mean and
+        the covariance.
+
+    max_iter : int, default=None
+        Largest number of passes over the data. None is as many as visit about a million
+        rows, but at least two.
+
+    batch_size : int, default=1024
+        Rows in a mini-batch.
+
+    learning_rate : float, default=0.05
+        First step size of Adam. It falls to zero along a cosine, within each call.
+
+    tol : float, default=1e-5
+        Stop when the lower bound rises by less than this share of itself from one average
+        over 100 steps to the next.
+
+    normalize_y : bool, default=True
+        Whether to work with y of zero mean and unit variance, for Student's likelihood after
+        outliers have been cut off. Everything that is returned is on y's own scale. Counts
+        are never normalised.
+
+    warm_start : bool, default=False
+        Whether `fit` starts from the result of the fit before, whose kernel, likelihood
+        and parametrization it then keeps.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines mini-batches and basis points.
+
+    n_jobs : int, default=None
+        For compatibility: one model trains on the threads of BLAS. It changes no result.
+
+    Attributes
+    ----------
+    kernel_ : kernel
+        Learned prior kernel, on the squared scale of y.
+
+    mean_basis_ : ndarray of shape (n_mean_basis, n_features)
+        Points of the mean's basis, in the space of X.
+
+    cov_basis_ : ndarray of shape (n_cov_basis, n_features)
+        Points of the covariance's basis, in the space of X.
+
+    noise_variance_ : float
+        Variance of the noise, on the squared scale of y. Not with ``likelihood="poisson"``.
+
+    lower_bound_ : float
+        Last of `lower_bounds_`.
+
+    lower_bounds_ : list of float
+        Estimates of the variational lower bound on log p(y), with every constant: one for
+        each pass of the last fit, averaged over its mini-batches, and one for each later
+        `partial_fit`.
+
+    n_iter_ : int
+        Number of passes of the last fit.
+
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`.
+
+    n_features_in_ : int
+        Number of inputs.
+
+    References
+    ----------
+    .. [Cheng2017] C.-A. Cheng and B. Boots, "Variational inference for Gaussian process
+       models with linear complexity", NIPS 2017, arXiv:1711.10127.
+
+    .. [Salimbeni2018] H. Salimbeni, C.-A. Cheng, B. Boots and M. Deisenroth, "Orthogonally
+       decoupled variational Gaussian processes", NeurIPS 2018, arXiv:1809.08820.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skvbgp import DecoupledGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DecoupledGPRegressor(n_cov_basis=20, max_iter=50, random_state=0)
+    >>> model = model.fit(X[:400], y[:400])
+    >>> mean, std = model.predict(X[400:], return_std=True)
+    >>> mean.shape, std.shape
+    ((42,), (42,))
+    """
+
     _parameter_constraints: dict = {
         **CONSTRAINTS,
         "likelihood": [StrOptions({"gaussian", "student_t", "poisson"})],
@@ -66,80 +203,23 @@ class DecoupledGPRegressor(DecoupledEstimator, FormerRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
         return tags
 
-    def _learner(self) -> Learner:
-        normalize_y = self.normalize_y and self.likelihood != "poisson"
-        return self._make_learner(self.likelihood, normalize_y)
+    def _learner(self) -> DecoupledLearner:
+        return DecoupledLearner.of(self)
 
-    # -- training --------------------------------------------------------------------------------
-
-    def _validate(self, X, y, *, reset):
+    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, y = super()._validate(X, y, reset=reset)
         if self.likelihood == "poisson" and (np.any(y < 0.0) or np.any(y != np.round(y))):
             raise ValueError('likelihood="poisson" needs y of non-negative whole numbers.')
         return X, y
 
-    def _start(self, X, y):
-        before = getattr(self, "_state", None) if self.warm_start else None
-        (seed,) = spawn_seeds(self.random_state, 1)
-        return self._learner().start(X, y, int(seed), before)
-
-    def _max_passes(self, n):
-        return self._learner().max_passes(n)
-
-    def _train(self, state, X, y, progress):
-        def end_pass(make_state):
-            return progress.end_pass(lambda: self._reconstruction(make_state()))
-
-        return self._learner().train(state, X, y, end_pass)
-
-    def _max_update_passes(self, state, X, y):
-        return 1
-
-    def _update(self, state, X, y, progress):
-        state = self._learner().update(state, X, y)
-        progress.end_pass(lambda: self._reconstruction(state))
-        return state
-
-    def _attributes(self, state):
-        attributes = fitted_attributes(state)
-        noise = state.parameters.noise
-        if len(noise):
-            variance = state.model.likelihood.noise_variance(noise)
-            attributes["noise_variance_"] = variance * state.target.unit**2
-        return attributes
-
-    # -- prediction ------------------------------------------------------------------------------
-
-    def _moments(self, X, include_noise):
-        state, posterior = self._state, self._state.posterior
-        likelihood, noise = state.model.likelihood, state.parameters.noise
-
-        def moments(X):
-            mean, variance = posterior.moments(state.coordinates.scaled(X))
-            if include_noise:
-                mean, variance = likelihood.moments(noise, mean, variance)
-            return state.target.original(mean), variance * state.target.unit**2
-
-        return in_tiles(moments, X)
-
-    def _joint(self, X, include_noise):
-        state = self._state
-        mean, covariance = state.posterior.joint(state.coordinates.scaled(X))
-        if include_noise:
-            likelihood = state.model.likelihood
-            mean, covariance = likelihood.joint(state.parameters.noise, mean, covariance)
-        return state.target.original(mean), covariance * state.target.unit**2
-
-    def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
+    ) -> Array:
         rng = check_random_state(random_state)
         f = super().sample_y(X, n_samples, rng, include_noise=False)
-        if not include_noise:
-            return f
-        state = self._state
-        y = state.model.likelihood.sample(state.parameters.noise, state.target.scaled(f), rng)
-        return state.target.original(y)
+        return self._learner().posterior(self._state).sample(f, rng) if include_noise else f

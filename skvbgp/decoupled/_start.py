@@ -25,8 +25,8 @@ _LOG_NOISE_BOUNDS = (-12.0, 3.0)
 _MAX_ITER, _TOL = 40, 1e-4
 
 
-def most_probable_hyperparameters(model: Model, X: Array, y: Array) -> Array:
-    """theta of largest posterior density, together with some noise, given some rows.
+def find_hyperparameters(model: Model, X: Array, y: Array) -> Array:
+    """Find theta of largest posterior density, together with some noise, given some rows.
 
     The best of the kernel's candidates, after a scan of the noise, is refined by gradients.
     The noise is not returned: a sparse process, which cannot explain all of f, has more.

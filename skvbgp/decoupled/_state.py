@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
-from skvbgp.decoupled._bound import Evaluation, Model
+from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
 
@@ -34,7 +35,7 @@ class Replay:
         kept = np.sort(rng.choice(len(y), _REPLAY_ROWS, replace=False))
         return cls(np.array(X[kept]), np.array(y[kept]), len(y))
 
-    def plus(self, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
+    def add(self, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
         """The sample after more rows (Vitter's reservoir sampling)."""
         n = self.n_seen + len(y)
         room = max(0, _REPLAY_ROWS - len(self.y))
@@ -78,10 +79,13 @@ class State:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """q(f) in scaled units."""
-        return Evaluation(self.model, self.parameters, self.q).posterior
+        """What the state says about new rows; kept, but not pickled."""
+        return Posterior(self.model, self.parameters, self.q, self.coordinates, self.target)
 
-    def in_frame(self, target: Target) -> State:
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "posterior"}
+
+    def move_to(self, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.
 
         Hyperparameters are relative to the unit and move with it; the function found so

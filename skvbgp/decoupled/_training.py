@@ -1,18 +1,23 @@
 """The online procedure: steps of stochastic ascent, with bases that grow on the way.
 
 Algorithm 1 of [Cheng2017]_: every batch brings new points for the bases until they have their
-sizes, then everything is updated. One class takes the steps of `fit` and of `partial_fit`.
+sizes, then everything is updated, in `fit` as in `partial_fit`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.ascent import Clock
 from skvbgp.decoupled._bound import Evaluation, Model
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._state import State
 
 #: Points of the mean basis that stand for all of them in the KL divergence of one step.
 _RESIDUAL_SAMPLE = 256
@@ -30,122 +35,105 @@ _START_L0 = 1.0
 _MAX_LOG_C = 2.0
 
 
+class Batch(NamedTuple):
+    """Scaled rows, and what to do with them."""
+
+    X: Array  # (n, d)
+    y: Array  # (n,)
+    n_rows: int  # that they stand for
+    new_points: Array  # (k, d) that join each basis before the step, as far as it has room
+
+
+@dataclass(frozen=True)
 class Ascent:
-    """A run of stochastic steps; it owns its parameters until it is read out.
+    """The steps of a run."""
 
-    Parameters
-    ----------
-    model : Model
-    parameters : Parameters
-    q : WhitenedGaussian or None
-    adam : AdamState
-    sizes : tuple of two ints
-        Final sizes of the mean and of the covariance basis.
-    growth : int
-        Largest number of points a batch adds to each.
-    learning_rate : float
-    learn_hyperparameters : bool
-    rng : RandomState
-    """
+    sizes: tuple[int, int]  # of the mean and of the covariance basis in the end
+    learning_rate: float
+    learn_hyperparameters: bool
+    rng: np.random.RandomState
 
-    def __init__(
-        self,
-        model: Model,
-        parameters: Parameters,
-        q: WhitenedGaussian | None,
-        adam: AdamState,
-        *,
-        sizes: tuple[int, int],
-        growth: int,
-        learning_rate: float,
-        learn_hyperparameters: bool,
-        rng: np.random.RandomState,
-    ) -> None:
-        self.model, self.parameters, self.q, self.adam = model, parameters, q, adam
-        self._sizes, self._growth, self._learning_rate = sizes, growth, learning_rate
-        self._frozen = () if learn_hyperparameters else _HYPERPARAMETERS
-        self._rng = rng
+    def count_missing_points(self, state: State) -> int:
+        """Points that the larger of the two gaps has room for."""
+        return max(0, *self._gaps(state.parameters))
 
-    @property
-    def room(self) -> int:
-        """Points that the larger of the two bases still lacks."""
-        p = self.parameters
-        return max(self._sizes[0] - len(p.alpha), self._sizes[1] - len(p.beta))
-
-    def grow(self, X: Array) -> int:
-        """Add the first of some scaled rows to the bases; how many were used."""
-        p = self.parameters
-        new = [
-            X[: max(0, min(self._growth, size - present))]
-            for size, present in zip(self._sizes, (len(p.alpha), len(p.beta)), strict=True)
-        ]
-        if not any(map(len, new)):
-            return 0
-
-        def grown(parameters: Parameters, points: list[Array], L0: float) -> Parameters:
-            new_L0 = L0 if self.model.is_direct else None
-            return parameters.plus_points(
-                *points, generalized=self.model.generalized, new_L0=new_L0
-            )
-
-        nothing = [np.zeros_like(points) for points in new]
-        moments = [
-            grown(p.unpack(moment), nothing, 0.0).pack()
-            for moment in (self.adam.first, self.adam.second)
-        ]
-        self.adam = AdamState(moments[0], moments[1], self.adam.n_steps)
-        self.parameters = grown(p, new, _START_L0)
-        if self.q is not None:
-            self.q = _plus_prior(self.q, len(new[1]))
-        return max(map(len, new))
-
-    def step(self, X: Array, y: Array, weight: float, annealing: float) -> float:
-        """One step on everything, at scaled rows; the estimate of the bound before it."""
-        p, m = self.parameters, len(self.parameters.alpha)
+    def step(self, state: State, batch: Batch, clock: Clock) -> tuple[State, float]:
+        """One step on everything; the estimate of the bound before it, on y's own scale."""
+        if len(batch.new_points):
+            state = self._grow(state, batch.new_points)
+        X, y = batch.X, batch.y
+        model, p, m = state.model, state.parameters, len(state.parameters.alpha)
+        weight = batch.n_rows / len(y)
         sample = np.arange(m)
         if m > _RESIDUAL_SAMPLE:
-            sample = self._rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
-        evaluation = Evaluation(self.model, p, self.q)
+            sample = self.rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
+        evaluation = Evaluation(model, p, state.q)
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
-        if self._q_is_prior and self.model.likelihood.conjugate:
+        if state.q is not None and not state.q.shift.any() and model.likelihood.conjugate:
             # Adam would remember the gradients at the prior's q(u), which are huge
-            self.q = evaluation.natural_step(cotangents, 1.0)
-            evaluation = Evaluation(self.model, p, self.q)
+            evaluation = Evaluation(model, p, evaluation.natural_step(cotangents, 1.0))
             _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
-        gradient.theta[:] += self.model.log_prior(p.theta)[1]
-        rate = max(_NATURAL_RATES[0] * annealing, _NATURAL_RATES[1])
-        if self.model.likelihood.conjugate:  # averages the first batches, then one pass
-            rate = max(rate, 1.0 / (self.adam.n_steps + 2.0), 1.0 / weight)
-        self.q = evaluation.natural_step(cotangents, rate)
-        sizes = p.spread(self._relative_steps())
-        x, self.adam = adam_ascent(
-            p.pack(), gradient.pack(), self.adam, self._learning_rate * annealing * sizes
+        gradient.theta[:] += model.log_prior(p.theta)[1]
+        rate = max(_NATURAL_RATES[0] * clock.annealing, _NATURAL_RATES[1])
+        if model.likelihood.conjugate:  # averages the first batches, then one pass
+            rate = max(rate, 1.0 / (state.adam.n_steps + 2.0), 1.0 / weight)
+        step_sizes = self.learning_rate * clock.annealing * p.spread(self._relative_steps(state))
+        x, adam = adam_ascent(p.pack(), gradient.pack(), state.adam, step_sizes)
+        after = replace(
+            state,
+            parameters=_clip(model, p.unpack(x)),
+            q=evaluation.natural_step(cotangents, rate),
+            adam=adam,
         )
-        self.parameters = self._within_bounds(p.unpack(x))
-        return value
+        return after, value - batch.n_rows * float(np.log(state.target.unit))
 
-    @property
-    def _q_is_prior(self) -> bool:
-        return self.q is not None and not self.q.shift.any()
+    def _gaps(self, p: Parameters) -> list[int]:
+        present = len(p.alpha), len(p.beta)
+        return [max(0, size - now) for size, now in zip(self.sizes, present, strict=True)]
 
-    def _relative_steps(self) -> dict[str, float | Array]:
+    def _grow(self, state: State, points: Array) -> State:
+        """The state with the first of some points in each basis, as many as it lacks."""
+        p, is_direct = state.parameters, state.model.is_direct
+        new = [points[:gap] for gap in self._gaps(p)]
+        nothing = [np.zeros_like(points) for points in new]
+
+        def add_points(parameters: Parameters, points: list[Array], L0: float) -> Parameters:
+            return parameters.add_points(
+                *points,
+                generalized=state.model.generalized,
+                new_L0=L0 if is_direct else None,
+            )
+
+        first, second = (
+            add_points(p.unpack(moment), nothing, 0.0).pack()
+            for moment in (state.adam.first, state.adam.second)
+        )
+        return replace(
+            state,
+            parameters=add_points(p, new, _START_L0),
+            q=None if state.q is None else _add_prior(state.q, len(new[1])),
+            adam=AdamState(first, second, state.adam.n_steps),
+        )
+
+    def _relative_steps(self, state: State) -> dict[str, float | Array]:
         """Step sizes of Adam relative to the learning rate, by field."""
-        unit = self.model.kernel.with_theta(self.parameters.theta).length_unit
+        unit = state.model.kernel.with_theta(state.parameters.theta).length_unit
         location = np.minimum(_LOCATION_STEP * unit, _MAX_LOCATION_STEP)
-        frozen = dict.fromkeys(self._frozen, 0.0)
+        frozen = dict.fromkeys(() if self.learn_hyperparameters else _HYPERPARAMETERS, 0.0)
         return {**_RELATIVE_STEPS, "alpha": location, "beta": location, **frozen}
 
-    def _within_bounds(self, p: Parameters) -> Parameters:
-        kernel, likelihood = self.model.kernel, self.model.likelihood
-        np.clip(p.theta, *kernel.bounds.T, out=p.theta)
-        if len(p.noise):
-            np.clip(p.noise, *np.array(likelihood.bounds).T, out=p.noise)
-        for log_c in (p.alpha_log_c, p.beta_log_c):
-            np.clip(log_c, -_MAX_LOG_C, _MAX_LOG_C, out=log_c)
-        return p
+
+def _clip(model: Model, p: Parameters) -> Parameters:
+    """Put fresh parameters within their bounds, in place."""
+    np.clip(p.theta, *model.kernel.bounds.T, out=p.theta)
+    if len(p.noise):
+        np.clip(p.noise, *np.array(model.likelihood.bounds).T, out=p.noise)
+    for log_c in (p.alpha_log_c, p.beta_log_c):
+        np.clip(log_c, -_MAX_LOG_C, _MAX_LOG_C, out=log_c)
+    return p
 
 
-def _plus_prior(q: WhitenedGaussian, k: int) -> WhitenedGaussian:
+def _add_prior(q: WhitenedGaussian, k: int) -> WhitenedGaussian:
     """q(u) with k more variables, which are as their prior says."""
     m = len(q.shift)
     precision = np.eye(m + k)

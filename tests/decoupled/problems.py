@@ -6,7 +6,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates
 from skvbgp.decoupled._basis import GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
-from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.kernels import RBF, Constant, Matern
 

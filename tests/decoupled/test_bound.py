@@ -10,7 +10,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import jittered_cholesky
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
-from skvbgp.decoupled._likelihood import Gaussian, StudentT
+from skvbgp.decoupled._likelihoods import Gaussian, StudentT
 from tests.decoupled.problems import (
     LIKELIHOODS,
     M_ALPHA,
@@ -103,8 +103,8 @@ def test_decoupled_is_theorem_1(kind):
     R = np.linalg.inv(np.linalg.inv(B) + K("b", "b"))
     mean = K("x", "a") @ a
     variance = np.diag(K("x", "x") - K("x", "b") @ R @ K("b", "x"))
-    posterior = Evaluation(model, p, None).posterior
-    for found, expected in zip(posterior.moments(X), (mean, variance), strict=True):
+    process = Evaluation(model, p, None).process
+    for found, expected in zip(process.moments(X), (mean, variance), strict=True):
         assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
     expected = gaussian_expectation(y, mean, variance, np.exp(p.noise[0])) - kl
     assert_allclose(bound_of(model, p, None, X, y), expected, rtol=1e-7)
@@ -127,7 +127,7 @@ def test_coupled_part_and_residual_basis(parametrization, kind):
     b = np.linalg.solve(Kbb, m)  # the mean function is k_b b + k_a a
     norm = b @ Kbb @ b + 2.0 * b @ K("b", "a") @ a + a @ K("a", "a") @ a
     kl = kl_dense(np.zeros(M_BETA), S, np.zeros(M_BETA), Kbb) + 0.5 * norm
-    found_mean, found_covariance = Evaluation(model, p, q).posterior.joint(X)
+    found_mean, found_covariance = Evaluation(model, p, q).process.joint(X)
     assert_allclose(found_mean, mean, rtol=1e-7)
     assert_allclose(found_covariance, covariance, atol=1e-7)
     noise = np.exp(p.noise[0])
@@ -152,7 +152,7 @@ def test_no_residual_basis_is_the_conventional_model(kind):
             sample = np.arange(len(parameters.alpha))
             found = bound_of(model, parameters, q, X, y, sample=sample)
             assert_allclose(found, expected, rtol=1e-8)
-            assert_allclose(Evaluation(model, parameters, q).posterior.moments(X)[0], mean)
+            assert_allclose(Evaluation(model, parameters, q).process.moments(X)[0], mean)
 
 
 @kinds
@@ -178,9 +178,9 @@ def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
     found = bound_of(decoupled_model, direct, None, X, y, sample=some)
     expected = bound_of(model, coupled, q, X, y, sample=some[:0])
     assert_allclose(found, expected, rtol=1e-6)
-    moments = Evaluation(decoupled_model, direct, None).posterior.moments(X)
+    moments = Evaluation(decoupled_model, direct, None).process.moments(X)
     for mine, theirs in zip(
-        moments, Evaluation(model, coupled, q).posterior.moments(X), strict=True
+        moments, Evaluation(model, coupled, q).process.moments(X), strict=True
     ):
         assert_allclose(mine, theirs, rtol=1e-6, atol=1e-8)
 
@@ -191,7 +191,7 @@ def test_nothing_learned_is_the_prior(parametrization):
     q = None if q is None else WhitenedGaussian.standard(M_BETA)
     p = replace(p, a0=0.0 * p.a0, L0=0.0 * p.L0)
     prior = np.full(len(X), np.exp(p.theta[0]))
-    mean, variance = Evaluation(model, p, q).posterior.moments(X)
+    mean, variance = Evaluation(model, p, q).process.moments(X)
     assert_allclose(mean, 0.0, atol=1e-12)
     assert_allclose(variance, prior, rtol=1e-8)
     expected = gaussian_expectation(y, np.zeros(len(y)), prior, np.exp(p.noise[0]))
@@ -251,7 +251,7 @@ def test_hybrid_and_orthogonal_steps_agree():
     v = first._covariance.v
     hybrid_q = WhitenedGaussian(q.precision, q.shift - q.precision @ v)
     second = Evaluation(replace(model, parametrization="hybrid"), p, hybrid_q)
-    assert_allclose(second.posterior.moments(X)[0], first.posterior.moments(X)[0], rtol=1e-9)
+    assert_allclose(second.process.moments(X)[0], first.process.moments(X)[0], rtol=1e-9)
     after = [e.natural_step(e.evaluate(X, y, 1.0, EVERY_POINT)[2], 0.3) for e in (first, second)]
     assert_allclose(after[1].mean + v, after[0].mean, rtol=1e-8)
 

@@ -224,7 +224,7 @@ def test_rows_beyond_the_replay_are_a_uniform_sample(monkeypatch):
         replay = Replay.of(rows[:30, None], rows[:30], rng)
         for start in range(30, 400, 37):
             chunk = rows[start : start + 37]
-            replay = replay.plus(chunk[:, None], chunk, rng)
+            replay = replay.add(chunk[:, None], chunk, rng)
         assert len(replay.y) == 50
         assert replay.n_seen == 400
         assert_array_equal(replay.X[:, 0], replay.y)

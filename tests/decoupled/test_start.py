@@ -9,8 +9,8 @@ from skvbgp._core.scaling import Coordinates
 from skvbgp.decoupled import DecoupledGPRegressor
 from skvbgp.decoupled._basis import Basis, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
-from skvbgp.decoupled._likelihood import Gaussian, Poisson, StudentT
-from skvbgp.decoupled._start import log_evidence, most_probable_hyperparameters
+from skvbgp.decoupled._likelihoods import Gaussian, Poisson, StudentT
+from skvbgp.decoupled._start import log_evidence, find_hyperparameters
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.decoupled.problems import D, kernels
 from tests.derivatives import numerical_gradient
@@ -46,7 +46,7 @@ def test_search_finds_length_scales_that_are_far_away():
     X, y = chirp(300)
     scaled = Coordinates.of(X).scaled(X)
     start = GeneralizedSE(0.0, np.zeros(1))
-    theta = most_probable_hyperparameters(model_of(start, 0.5), scaled, y / np.std(y))
+    theta = find_hyperparameters(model_of(start, 0.5), scaled, y / np.std(y))
     assert 0.02 < np.exp(theta[1]) < 0.1
 
 

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.integrate import quad
 
-from skvbgp.decoupled._likelihood import Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
 from tests.decoupled.problems import LIKELIHOODS
 from tests.derivatives import numerical_gradient
 
