@@ -41,10 +41,13 @@ class Basis:
 
     def __add__(self, other: Basis) -> Basis:
         """Sum of two gradients."""
-        log_c = None if self.log_c is None else self.log_c + other.log_c
-        return Basis(self.Z + other.Z, log_c)
+        Z = self.Z + other.Z
+        if self.log_c is None or other.log_c is None:
+            return Basis(Z)
+        return Basis(Z, self.log_c + other.log_c)
 
 
+_Pair = tuple[Array, Array]
 #: Factors of all length scales that training may start from.
 _LENGTH_FACTORS = 2.0 ** np.arange(-8, 3)
 #: Distances, in scaled coordinates, at which a kernel's correlation is looked up.
@@ -131,16 +134,16 @@ class GeneralizedSE:
         return np.exp(self.log_length_scale)
 
     def __call__(self, X: Basis, Z: Basis) -> Array:
-        if X.log_c is not None and Z.log_c is None:
-            return self(Z, X).T
         left, right = self._factors(X, Z)
-        e, log_scale = self._row_of_pairs(X, Z)
-        if e is not None:  # the exponent is one matrix product
+        if X.log_c is None:  # the exponent is one matrix product
+            e, log_scale = self._row_of_pairs(Z)
             right = right / -e[:, None]
             right[:, 1] += log_scale
             K = left @ right.T
             np.minimum(K, log_scale, out=K)  # against rounding
             return np.exp(K, out=K)
+        if Z.log_c is None:
+            return self(Z, X).T
         square_X, square_Z = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
         half_d = 0.5 * Z.Z.shape[1]
         constant = self.log_variance + half_d * np.log(2.0)
@@ -182,9 +185,9 @@ class GeneralizedSE:
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
-        e, _ = self._row_of_pairs(X, Z)
-        if e is None:
+        if X.log_c is not None:
             return self.vjp(X, Z, K, np.outer(u, v))
+        e, _ = self._row_of_pairs(Z)
         # W = u_i K_ij v_j and e = e_j: every sum over pairs is a matrix product with K, as
         # r^2 = |a|^2 + |b|^2 - 2 a.b
         half_d = 0.5 * Z.Z.shape[1]
@@ -201,7 +204,9 @@ class GeneralizedSE:
         totals = (from_Z[:, -1], total_Z)
         return self._gather(X, Z, (A, B), (dA, dB), totals, (np.zeros(len(X)), de_Z))
 
-    def _gather(self, X, Z, inputs, gradients, totals, de) -> tuple[Array, Basis, Basis]:
+    def _gather(
+        self, X: Basis, Z: Basis, inputs: _Pair, gradients: _Pair, totals: _Pair, de: _Pair
+    ) -> tuple[Array, Basis, Basis]:
         """Gradients in theta and the bases, from sums of W and its products by row and column."""
         s, half_d = np.exp(self.log_length_scale), 0.5 * Z.Z.shape[1]
         products = [np.sum(P * dP, axis=0) for P, dP in zip(inputs, gradients, strict=True)]
@@ -233,10 +238,8 @@ class GeneralizedSE:
         s = np.exp(self.log_length_scale)
         return factors(*(inputs / s for inputs in centred(X.Z, Z.Z)))
 
-    def _row_of_pairs(self, X: Basis, Z: Basis) -> tuple[Array | None, Array]:
-        """c^2 + c'^2 and the logarithm of K at r = 0, (m,) both, where c = 1 for all rows of X."""
-        if X.log_c is not None:
-            return None, np.empty(0)
+    def _row_of_pairs(self, Z: Basis) -> tuple[Array, Array]:
+        """c'^2 + 1 and the logarithm of K at r = 0, (m,) both, for pairs with points of f."""
         if Z.log_c is None:
             return np.full(len(Z), 2.0), np.full(len(Z), self.log_variance)
         e = 1.0 + np.exp(2.0 * Z.log_c)
@@ -283,6 +286,7 @@ class PlainKernel:
 
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
         dtheta, dX, dZ = self.kernel.vjp(self._inputs(X), self._inputs(Z), K, dK)
+        assert dZ is not None  # it is where Z is
         scale = self.coordinates.scale
         return dtheta, Basis(dX * scale), Basis(dZ * scale)
 

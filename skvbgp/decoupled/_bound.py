@@ -14,7 +14,7 @@ from skvbgp.decoupled._basis import BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+from skvbgp.decoupled._process import Cotangents, Indices, Process, add_up, fill
 
 #: Rows that one thread works on at a time: of data, and of the residual's matrix.
 _TILE_ROWS = 512
@@ -75,7 +75,7 @@ class Evaluation:
         return self._covariance.process
 
     def evaluate(
-        self, X: Array, y: Array, weight: float, sample: Array
+        self, X: Array, y: Array, weight: float, sample: Indices
     ) -> tuple[float, Parameters, Cotangents]:
         """The bound, its gradient and what a natural-gradient step needs.
 
@@ -90,7 +90,7 @@ class Evaluation:
         """
         zeros, process = self._parameters.zeros(), self.process
         m = len(process.alpha)
-        tasks = [
+        tasks: list[tuple[Any, ...]] = [
             (
                 partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
                 (X[tile], y[tile], weight),

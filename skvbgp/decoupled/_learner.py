@@ -121,8 +121,9 @@ class DecoupledLearner(RegressionLearner):
 
     def _make_likelihood(self, y: Array) -> Any:
         if self.likelihood == "poisson":
-            return Poisson(float(np.log(max(np.mean(y), 0.5 / len(y)))))
-        return {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}[self.likelihood]()
+            return Poisson(float(np.log(max(float(np.mean(y)), 0.5 / len(y)))))
+        likelihoods = {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}
+        return likelihoods[self.likelihood]()
 
     def _choose_target(self, likelihood: Any, summary: RunningScale, replay: Replay) -> Target:
         if not (self.normalize_y and isinstance(likelihood, AdditiveNoise)):
@@ -263,6 +264,5 @@ class DecoupledBinaryLearner(DecoupledLearner, BinaryLearner):
     def class_attributes(self, states: tuple[State, ...]) -> dict[str, Any]:
         each = [self.attributes(state) for state in states]
         attributes = {name: [one[name] for one in each] for name in each[0]}
-        attributes["n_iter_"] = max(attributes["n_iter_"])
-        attributes["n_samples_seen_"] = states[0].replay.n_seen
-        return attributes
+        largest = {name: max(attributes[name]) for name in ("n_iter_", "n_samples_seen_")}
+        return attributes | largest

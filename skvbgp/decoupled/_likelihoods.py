@@ -15,6 +15,8 @@ then those of ``latent_values(y)``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,6 +37,10 @@ _REACH = 3.0
 _MAX_LOG_RATE = 50.0
 
 
+#: Values of f -> log p(y|f), its slope in f and those in theta, at each of them.
+LogDensity = Callable[[Array], tuple[Array, Array, list[Array]]]
+
+
 class Expected(NamedTuple):
     """Expected log-likelihoods, by row, and their gradients."""
 
@@ -44,7 +50,7 @@ class Expected(NamedTuple):
     dtheta: Array  # (n, p)
 
 
-def gauss_hermite(log_p, m: Array, s: Array) -> Expected:
+def gauss_hermite(log_p: LogDensity, m: Array, s: Array) -> Expected:
     """Expectations of a log density, which returns value and slopes in f and theta.
 
     The gradients are those of the quadrature sum: f = m + sqrt(s) t at its nodes t.
@@ -58,10 +64,17 @@ def gauss_hermite(log_p, m: Array, s: Array) -> Expected:
     )
 
 
-class AdditiveNoise:
-    """Predictions of y = f + independent noise of variance ``noise_variance(theta)``."""
+class AdditiveNoise(ABC):
+    """y = f + independent noise."""
 
     resistant = False
+
+    @abstractmethod
+    def noise_variance(self, theta: Array) -> float:
+        """Variance of the noise."""
+
+    def latent_values(self, y: Array) -> Array:
+        return y
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
         return m, s + self.noise_variance(theta)
@@ -77,9 +90,6 @@ class Gaussian(AdditiveNoise):
     conjugate = True
     start = (np.log(0.1),)
     bounds = ((-16.0, 9.0),)
-
-    def latent_values(self, y: Array) -> Array:
-        return y
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         precision = np.exp(-theta[0])
@@ -103,7 +113,6 @@ class StudentT(AdditiveNoise):
     start = (np.log(0.05),)
     bounds = ((-16.0, 9.0),)
     dof = 4.0
-
     resistant = True
 
     def latent_values(self, y: Array) -> Array:
@@ -118,7 +127,7 @@ class StudentT(AdditiveNoise):
         nu, scale2 = self.dof, np.exp(theta[0])
         constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
 
-        def log_p(f: Array):
+        def log_p(f: Array) -> tuple[Array, Array, list[Array]]:
             error = y[:, None] - f
             ratio = error**2 / (nu * scale2)
             value = constant - 0.5 * theta[0] - 0.5 * (nu + 1.0) * np.log1p(ratio)
@@ -179,7 +188,7 @@ class Probit:
         return y
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
-        def log_p(f: Array):
+        def log_p(f: Array) -> tuple[Array, Array, list[Array]]:
             z = y[:, None] * f
             value = log_ndtr(z)
             slope = np.exp(-0.5 * z**2 - value) * y[:, None] / np.sqrt(2.0 * np.pi)

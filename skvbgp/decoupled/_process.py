@@ -14,13 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import reduce
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 
+Indices = NDArray[np.intp]
 #: Smallest variance of q(f) relative to the prior's.
 _LEAST_VARIANCE = 1e-10
 
@@ -82,7 +85,7 @@ class Process:
         return np.maximum(prior + np.einsum("ij,ij->i", AM, A), _LEAST_VARIANCE * prior)
 
     def data_term(
-        self, zeros: Parameters, likelihood, noise: Array, X: Array, y: Array, weight: float
+        self, zeros: Parameters, likelihood: Any, noise: Array, X: Array, y: Array, weight: float
     ) -> Cotangents:
         """``weight`` times the expected log-likelihood of some rows, and its gradients."""
         rows = Basis(X)
@@ -119,7 +122,7 @@ class Process:
         )
 
     def residual_term(
-        self, zeros: Parameters, index: Array, v: Array | None, weight: float
+        self, zeros: Parameters, index: Indices, v: Array | None, weight: float
     ) -> Cotangents:
         """``weight`` times the part of -a' K~ a / 2 that belongs to some rows of K~.
 

@@ -168,24 +168,24 @@ class DecoupledGPRegressor(VariationalRegressor):
 
     def __init__(
         self,
-        n_mean_basis=2000,
-        n_cov_basis=200,
+        n_mean_basis: int = 2000,
+        n_cov_basis: int = 200,
         *,
-        parametrization="orthogonal",
-        kernel=None,
-        generalized_length_scales=True,
-        basis_growth=128,
-        likelihood="gaussian",
-        learn_hyperparameters=True,
-        max_iter=None,
-        batch_size=1024,
-        learning_rate=0.05,
-        tol=1e-5,
-        normalize_y=True,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-    ):
+        parametrization: str = "orthogonal",
+        kernel: Any = None,
+        generalized_length_scales: bool = True,
+        basis_growth: int = 128,
+        likelihood: str = "gaussian",
+        learn_hyperparameters: bool = True,
+        max_iter: int | None = None,
+        batch_size: int = 1024,
+        learning_rate: float = 0.05,
+        tol: float = 1e-5,
+        normalize_y: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_mean_basis = n_mean_basis
         self.n_cov_basis = n_cov_basis
         self.parametrization = parametrization

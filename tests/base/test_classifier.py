@@ -12,52 +12,88 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvbgp.base import FormerClassifier, class_probabilities, fit_method
+from skvbgp.base import (
+    BinaryLearner,
+    OneVersusRest,
+    VariationalClassifier,
+    class_probabilities,
+    fit_method,
+)
 
 
 @dataclass(frozen=True)
-class RidgeLearner:
-    """Least squares of t on [X, 1]: the state is the Gram matrix and the cross-products."""
+class RidgeState:
+    """Gram matrix and cross-products of the rows, which are kept, too."""
+
+    gram: np.ndarray
+    products: np.ndarray
+    X: np.ndarray
+    t: np.ndarray
+
+
+@dataclass(frozen=True)
+class RidgeLearner(BinaryLearner):
+    """Least squares of t on [X, 1]; what ``restart_below`` rows have set is not for good."""
 
     n_passes: int
+    restart_below: int
 
-    def max_passes(self, n):
+    def max_passes(self, y):
         return self.n_passes
 
-    def start(self, inputs, t, seed, before):
-        p = inputs.shape[1] + 1
-        return (np.eye(p), np.zeros(p)) if before is None else before
+    def start(self, X, y, rng, before):
+        p = X.shape[1] + 1
+        return before or RidgeState(np.eye(p), np.zeros(p), X[:0], y[:0])
 
-    def train(self, state, inputs, t, end_pass):
-        solved = self.update(state, inputs, t)
+    def train(self, state, X, y, end_pass):
+        solved = self._add(state, X, y)
         for _ in range(self.n_passes):
             if end_pass(lambda: solved):
                 break
         return solved
 
-    def update(self, state, inputs, t):
-        A = np.column_stack([inputs, np.ones(len(inputs))])
-        return state[0] + A.T @ A, state[1] + A.T @ t
+    def update(self, state, X, y, end_pass):
+        updated = self._add(state, X, y)
+        end_pass(lambda: updated)
+        return updated
 
-    def decision(self, state, inputs):
-        weights = np.linalg.solve(*state)
-        return 2.0 * (inputs @ weights[:-1] + weights[-1])
+    def rows_to_restart(self, state, X, y):
+        return self.all_rows(state, X, y) if len(state.t) < self.restart_below else None
+
+    def all_rows(self, state, X, t):
+        return np.concatenate([state.X, X]), np.append(state.t, t)
+
+    def _add(self, state, X, t):
+        A = np.column_stack([X, np.ones(len(X))])
+        return RidgeState(
+            state.gram + A.T @ A, state.products + A.T @ t, *self.all_rows(state, X, t)
+        )
+
+    def decision(self, state, X):
+        weights = np.linalg.solve(state.gram, state.products)
+        return 2.0 * (X @ weights[:-1] + weights[-1])
+
+    def attributes(self, state):
+        return {}
+
+    def class_attributes(self, states):
+        return {"n_problems_": len(states)}
 
 
-class Ridge(FormerClassifier):
-    _parameter_constraints: dict = {"n_passes": [int]}
+class Ridge(VariationalClassifier):
+    _parameter_constraints: dict = {"n_passes": [int], "restart_below": [int]}
 
-    def __init__(self, n_passes=2, *, warm_start=False, random_state=None, n_jobs=None):
+    def __init__(
+        self, n_passes=2, restart_below=0, *, warm_start=False, random_state=None, n_jobs=None
+    ):
         self.n_passes = n_passes
+        self.restart_below = restart_below
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
 
     def _learner(self):
-        return RidgeLearner(self.n_passes)
-
-    def _problem_attributes(self, problems):
-        return {"n_problems_": len(problems)}
+        return OneVersusRest(RidgeLearner(self.n_passes, self.restart_below), self.n_jobs)
 
 
 class Imputing(Ridge):
@@ -128,9 +164,10 @@ def test_probabilities_far_from_every_class():
 
 
 @pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_stream_equals_one_fit(data, n_jobs):
+@pytest.mark.parametrize("restart_below", [0, 45])
+def test_a_stream_equals_one_fit(data, n_jobs, restart_below):
     X, y = data
-    model = Ridge(n_jobs=n_jobs)
+    model = Ridge(restart_below=restart_below, n_jobs=n_jobs)
     order = np.argsort(y)  # each of the first chunks has one class
     for rows in np.array_split(order, 9):
         model.partial_fit(X[rows], y[rows], classes=["b", "a", "c"])

@@ -179,9 +179,7 @@ def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
     expected = bound_of(model, coupled, q, X, y, sample=some[:0])
     assert_allclose(found, expected, rtol=1e-6)
     moments = Evaluation(decoupled_model, direct, None).process.moments(X)
-    for mine, theirs in zip(
-        moments, Evaluation(model, coupled, q).process.moments(X), strict=True
-    ):
+    for mine, theirs in zip(moments, Evaluation(model, coupled, q).process.moments(X), strict=True):
         assert_allclose(mine, theirs, rtol=1e-6, atol=1e-8)
 
 

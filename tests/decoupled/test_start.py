@@ -10,7 +10,7 @@ from skvbgp.decoupled import DecoupledGPRegressor
 from skvbgp.decoupled._basis import Basis, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._likelihoods import Gaussian, Poisson, StudentT
-from skvbgp.decoupled._start import log_evidence, find_hyperparameters
+from skvbgp.decoupled._start import find_hyperparameters, log_evidence
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.decoupled.problems import D, kernels
 from tests.derivatives import numerical_gradient
