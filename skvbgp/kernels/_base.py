@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Real
-from typing import Self
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,29 +105,18 @@ class Kernel(ABC):
     def bind(self, n_features: int) -> Self:
         """Return this kernel with one length scale per input, checked against `n_features`."""
 
+    #: What the operators make of (operation, left, right): `_compose`, which knows sums and
+    #: products, sets it, because they are kernels and have the operators themselves.
+    _combine_operands: ClassVar[Callable[[str, Kernel | float, Kernel | float], Kernel]]
+
     def __add__(self, other: Kernel | float) -> Kernel:
-        return _combine("Sum", self, other)
+        return Kernel._combine_operands("+", self, other)
 
     def __radd__(self, other: float) -> Kernel:
-        return _combine("Sum", other, self)
+        return Kernel._combine_operands("+", other, self)
 
     def __mul__(self, other: Kernel | float) -> Kernel:
-        return _combine("Product", self, other)
+        return Kernel._combine_operands("*", self, other)
 
     def __rmul__(self, other: float) -> Kernel:
-        return _combine("Product", other, self)
-
-
-def _combine(operation: str, *operands: Kernel | float) -> Kernel:
-    """Return the Sum or Product of two operands; numbers become `Constant` kernels."""
-    from skvbgp.kernels import _compose, _constant  # they import this module
-
-    for operand in operands:
-        if not isinstance(operand, Kernel | Real):
-            raise TypeError(
-                f"A kernel combines with kernels of skvbgp.kernels and numbers, got {operand!r}; "
-                "as_kernel converts those of scikit-learn."
-            )
-    kernels = (k if isinstance(k, Kernel) else _constant.Constant(k) for k in operands)
-    combination: Kernel = getattr(_compose, operation)(*kernels)
-    return combination
+        return Kernel._combine_operands("*", other, self)

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
+from numbers import Real
 from operator import iadd, imul
 from typing import Self
 
 import numpy as np
 
 from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._leaf import check_theta
 
 
@@ -140,6 +142,21 @@ class Product(Composite):
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)
+
+
+def _combine_operands(operation: str, *operands: Kernel | float) -> Kernel:
+    """Return the Sum or Product of two operands; numbers become `Constant` kernels."""
+    for operand in operands:
+        if not isinstance(operand, Kernel | Real):
+            raise TypeError(
+                f"A kernel combines with kernels of skvbgp.kernels and numbers, got {operand!r}; "
+                "as_kernel converts those of scikit-learn."
+            )
+    kernels = (k if isinstance(k, Kernel) else Constant(k) for k in operands)
+    return Sum(*kernels) if operation == "+" else Product(*kernels)
+
+
+Kernel._combine_operands = staticmethod(_combine_operands)
 
 
 def _times_others(cotangent: Array, values: Sequence[Array], i: int) -> Array:

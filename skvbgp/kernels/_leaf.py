@@ -39,7 +39,7 @@ class Leaf(Kernel):
             if not np.all(np.isfinite(value) & ((value >= 0) if zero else (value > 0))):
                 raise ValueError(f"{label} must be positive and finite, got {value}.")
             object.__setattr__(self, name, _as_tuple(value))
-            object.__setattr__(self, f"{name}_bounds", _checked_bounds(label, bounds, value.shape))
+            object.__setattr__(self, f"{name}_bounds", _check_bounds(label, bounds, value.shape))
 
     def bind(self, n_features: int) -> Self:
         return self
@@ -146,7 +146,7 @@ def check_theta(kernel: Kernel, theta: Array) -> Array:
     return theta
 
 
-def _checked_bounds(label: str, bounds: Bounds, shape: tuple[int, ...]) -> Any:
+def _check_bounds(label: str, bounds: Bounds, shape: tuple[int, ...]) -> Any:
     """Return the bounds of a hyperparameter of that shape in hashable form."""
     if isinstance(bounds, str) and bounds == "fixed":
         return bounds

@@ -46,7 +46,7 @@ class Stationary(ScaledLeaf):
         return True
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        return radial(self._radial, *self._scaled(X, Z))
+        return radial(self._radial, *self._centre_and_scale(X, Z))
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -54,7 +54,7 @@ class Stationary(ScaledLeaf):
     def vjp(
         self, X: Array, Z: Array | None, K: Array, dK: Array
     ) -> tuple[Array, Array, Array | None]:
-        A, B = self._scaled(X, Z)
+        A, B = self._centre_and_scale(X, Z)
         dA, dB, dshape = radial_vjp(self._radial_vjp, A, B, K, dK)
         # r^2 is quadratic in the scaled inputs a = x / l, hence d/dlog l = -(a d/da + b d/db)
         dlength_scale = -np.sum(A * dA, axis=0) - np.sum(B * dB, axis=0)  # (d,)
@@ -66,7 +66,7 @@ class Stationary(ScaledLeaf):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return np.zeros(len(self.hyperparameters)), np.zeros_like(X)
 
-    def _scaled(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+    def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and in units of the length scales."""
         length_scale = self._scale("length_scale", X.shape[1])
         A, B = centred(X, Z)
