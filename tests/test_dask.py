@@ -11,7 +11,7 @@ from joblib import parallel_config
 from numpy.testing import assert_array_equal
 
 import skvbgp._core.parallel
-import skvbgp.kernel_selection._training
+import skvbgp.kernel_selection._fits
 import skvbgp.sgpr._remember
 from skvbgp import SVBSSGPRegressor, VBKSRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.parallel import parallel_each, parallel_map
@@ -80,7 +80,7 @@ def test_results_are_those_without_dask(client, name):
 
 @pytest.mark.parametrize(
     ("name", "module"),
-    [("PIC", skvbgp._core.parallel), ("VBKS", skvbgp.kernel_selection._training)],
+    [("PIC", skvbgp._core.parallel), ("VBKS", skvbgp.kernel_selection._fits)],
 )
 def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
     victims = list(client.run(os.getpid).values())[:1]
@@ -119,7 +119,7 @@ def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
 
         with monkeypatch.context() as patch:
             patch.setattr(skvbgp._core.parallel, "effective_n_jobs", lambda n_jobs: 2)
-            for module in (skvbgp._core.parallel, skvbgp.kernel_selection._training):
+            for module in (skvbgp._core.parallel, skvbgp.kernel_selection._fits):
                 patch.setattr(module, "parallel_each", measured)
             regressor = REGRESSORS[name]
             if "n_blocks" in regressor.get_params():

@@ -81,7 +81,7 @@ class AffineGaussian:
         return value, gradient
 
 
-def standard_draws(n: int, k: int, rng: np.random.RandomState) -> Array:
+def draw_standard(n: int, k: int, rng: np.random.RandomState) -> Array:
     """About n draws of N(0, I_k) in antithetic pairs, whose mean is exact, (n, k)."""
     half = rng.standard_normal((max(1, n // 2), k))
     return np.concatenate([half, -half])

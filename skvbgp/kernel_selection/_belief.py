@@ -18,7 +18,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
-from skvbgp.kernel_selection._affine import AffineGaussian, standard_draws
+from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
 
 #: Prior variance v of each g_i. The wider the prior, the closer the belief comes to p(k | y)
 #: at uniform p(k); from here on it changes little (see the theory page).
@@ -52,7 +52,7 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
     best = float(np.max(local_bounds))
     L = local_bounds[valid] - best  # (k,) <= 0
     k = len(L)
-    draws = standard_draws(n_samples, k, np.random.RandomState(seed))
+    draws = draw_standard(n_samples, k, np.random.RandomState(seed))
     family = AffineGaussian(np.zeros(k), np.full(k, PRIOR_VARIANCE))
 
     def search(start: Array) -> LbfgsResult:
@@ -64,7 +64,7 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
     result = max(thread_map(search, [(x,) for x in _starts(L, family)]), key=lambda r: r.value)
     m, C = family.unpack(result.x)
     posterior = softmax(m + draws @ C.T).mean(axis=0)
-    moments = _exchanged(L, m, C @ C.T, posterior)
+    moments = _average_exchanges(L, m, C @ C.T, posterior)
     K = len(local_bounds)
     belief = KernelBelief(np.zeros(K), PRIOR_VARIANCE * np.eye(K), np.zeros(K), best + result.value)
     belief.mean[valid], belief.covariance[np.ix_(valid, valid)], belief.posterior[valid] = moments
@@ -95,7 +95,9 @@ def _starts(L: Array, family: AffineGaussian) -> list[Array]:
     return [family.pack(m, std) for m in (np.zeros_like(L), informed - informed.mean())]
 
 
-def _exchanged(L: Array, m: Array, covariance: Array, posterior: Array) -> tuple[Array, ...]:
+def _average_exchanges(
+    L: Array, m: Array, covariance: Array, posterior: Array
+) -> tuple[Array, ...]:
     """Average over the exchanges of kernels with one and the same L_i.
 
     Eq. (8) does not tell them apart: every exchange of theirs turns an optimum into another.

@@ -15,9 +15,9 @@ theorem. With Z = X and one theta, L_i at the optimal q(u) is the log evidence, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from skvbgp._core.linalg import (
     jittered_cholesky,
     tril_inverse,
 )
-from skvbgp.kernel_selection._frame import Frame
+from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -76,8 +76,9 @@ class Statistics(NamedTuple):
             weight * len(y),
         )
 
-    def plus(self, other: Statistics) -> Statistics:
-        return Statistics(*(a + b for a, b in zip(self, other, strict=True)))
+    def add(self, other: Statistics) -> Statistics:
+        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
+        return Statistics(*(a + b for a, b in pairs))
 
     def optimal_q(self) -> WhitenedGaussian:
         """The q(u) that maximises the bound."""
@@ -95,7 +96,7 @@ class Statistics(NamedTuple):
         return -0.5 * (self.log_noise + self.loss(q)) - q.kl_to_prior
 
 
-def mean_statistics(parts: Sequence[Statistics]) -> Statistics:
+def average_statistics(parts: Sequence[Statistics]) -> Statistics:
     """Expectation over draws of theta."""
     return Statistics(*(sum(part) / len(parts) for part in zip(*parts, strict=True)))
 
@@ -132,11 +133,11 @@ def total_statistics(
     """Statistics of many rows, an expectation over the draws of theta."""
     priors = [Prior(kernel, x, Z) for x in points]
     chunks = (slice(start, start + _CHUNK_ROWS) for start in range(0, len(X), _CHUNK_ROWS))
-    scaled = (frame.scaled(X[rows], y[rows]) for rows in chunks)
+    scaled = (frame.scale(X[rows], y[rows]) for rows in chunks)
     return reduce(
-        Statistics.plus,
+        Statistics.add,
         (
-            mean_statistics([Evaluation(prior, *rows).statistics for prior in priors])
+            average_statistics([Evaluation(prior, *rows).statistics for prior in priors])
             for rows in scaled
         ),
     )
@@ -158,7 +159,7 @@ def collapsed_bound(
     gradient : ndarray of shape (S, p + 1)
     """
     evaluations = [Evaluation(Prior(kernel, x, Z), X, y) for x in points]
-    statistics = mean_statistics([e.statistics for e in evaluations])
+    statistics = average_statistics([e.statistics for e in evaluations])
     q = statistics.optimal_q()
     gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)
     return statistics.bound(q), gradient
@@ -171,7 +172,7 @@ def log_evidence(kernel: Kernel, x: Array, X: Array, y: Array) -> tuple[float, A
     C = K.copy()
     C.flat[:: len(C) + 1] += noise
     try:
-        L = np.linalg.cholesky(C)
+        L = np.asarray(np.linalg.cholesky(C))
     except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
         raise NotPositiveDefiniteError("The noise drowns in the rounding of k(X, X).") from None
     normal = ZeroMeanNormal.of(L, y)

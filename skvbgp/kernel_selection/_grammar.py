@@ -41,7 +41,7 @@ def expressions(n_base: int, depth: int) -> list[Expression]:
     """All expressions of at most `depth` base kernels, distinct up to order, by depth."""
     levels = [[Expression("", (i,)) for i in range(n_base)]]
     for size in range(2, depth + 1):
-        found = {}  # an ordered set
+        found: dict[Expression, None] = {}  # an ordered set
         for left_size in range(1, size // 2 + 1):
             pairs = product(levels[left_size - 1], levels[size - left_size - 1])
             for operation, (left, right) in product("+*", pairs):

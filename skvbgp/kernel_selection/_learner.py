@@ -1,7 +1,8 @@
-"""Training of all kernels, the belief about them, and the models of those that are kept."""
+"""The learner: the search over all kernels, the belief about them, and more rows."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -9,22 +10,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
-from skvbgp._core.parallel import parallel_each, parallel_map
-from skvbgp.base import choose_inducing_inputs
+from skvbgp._core.parallel import parallel_map
+from skvbgp._core.scaling import RunningScale, Target, check_unit
+from skvbgp._optim.ascent import EndPass, go_on
+from skvbgp.base import RegressionLearner, choose_inducing_inputs, subsample
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._bound import parameters
-from skvbgp.kernel_selection._local import (
-    LocalFit,
+from skvbgp.kernel_selection._fits import KernelFits, LocalFit
+from skvbgp.kernel_selection._grammar import kernel_grammar
+from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
+from skvbgp.kernel_selection._scales import DataScales, Frame
+from skvbgp.kernel_selection._state import State
+from skvbgp.kernel_selection._stochastic import StochasticSettings
+from skvbgp.kernel_selection._training import (
     evaluate,
     screen,
     train_collapsed,
     train_gaussian,
     train_stochastic,
 )
-from skvbgp.kernel_selection._model import KernelModel
-from skvbgp.kernel_selection._state import State
-from skvbgp.kernel_selection._stochastic import StochasticSettings
+from skvbgp.kernels import Kernel, as_kernel
 
+#: n_inducing=None is every row up to so many rows, and else fewer.
+_DENSE_ROWS = 1_000
+_SPARSE_INDUCING = 500
 #: batch_size=None takes all rows at once, exactly, up to so many, and else mini-batches.
 COLLAPSED_ROWS = 2_000
 _BATCH_ROWS = 1_024
@@ -40,11 +49,6 @@ _SCREENING_DENSE_ROWS = 256
 #: Kernels that are trained further after the screening, for each one kept.
 _TRAINED_PER_KEPT = 3
 
-#: Called with all fits so far after each task; True asks to stop.
-Monitor = Callable[[Sequence[LocalFit]], bool]
-#: A function for every kernel, and the arguments that are the same for all.
-Task = tuple[Callable[..., LocalFit], tuple[Any, ...]]
-
 
 class _Sample(NamedTuple):
     """Scaled rows that starting values are searched with, and inducing inputs; None is Z = X."""
@@ -57,10 +61,13 @@ class _Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trainer:
-    """The options of a fit, and what they mean for n rows."""
+class VBKSLearner(RegressionLearner):
+    """Settings of the selection of a kernel, by the names of the constructor parameters."""
 
-    is_gaussian: bool
+    kernels: Any
+    depth: int
+    n_inducing: int | None
+    hyperparameter_posterior: str
     top_k: int
     n_samples: int
     n_restarts: int
@@ -68,56 +75,129 @@ class Trainer:
     batch_size: int | None
     learning_rate: float
     tol: float
+    normalize_y: bool
     n_jobs: int | None
 
-    def is_collapsed(self, n: int) -> bool:
+    # -- what the settings mean for n rows ---------------------------------------------
+
+    def name_kernels(self) -> list[tuple[str, Kernel]]:
+        """The list of kernels, each with a name."""
+        if isinstance(self.kernels, str):
+            return kernel_grammar(self.depth)
+        pairs = [_name(entry) for entry in self.kernels]
+        if not pairs:
+            raise ValueError("kernels must not be empty.")
+        return pairs
+
+    def max_passes(self, y: Array) -> int:
+        """Largest number of tasks, each of which is for one kernel."""
+        n_kernels = len(self.name_kernels())
+        evaluated = 0 if self._knows_bounds(len(y)) else n_kernels
+        phases = 1 if self._is_collapsed(len(y)) else 2
+        return n_kernels + phases * self._n_trained(n_kernels) + evaluated
+
+    def max_update_passes(self, state: State, X: Array, y: Array) -> int:
+        return 1 if state.rows is None else self.max_passes(np.append(state.rows[1], y))
+
+    def _is_collapsed(self, n: int) -> bool:
         """Whether all rows are taken at once."""
         return self.batch_size is None and n <= COLLAPSED_ROWS
 
-    def n_tasks(self, n: int, n_kernels: int) -> int:
-        """Largest number of tasks of a fit."""
-        evaluated = 0 if self._knows_bounds(n) else n_kernels
-        phases = 1 if self.is_collapsed(n) else 2
-        return n_kernels + phases * self._n_trained(n_kernels) + evaluated
+    @property
+    def _is_gaussian(self) -> bool:
+        return self.hyperparameter_posterior == "gaussian"
 
     def _knows_bounds(self, n: int) -> bool:
         """Whether the search for the hyperparameters ends with the bound itself."""
-        return self.is_collapsed(n) and not self.is_gaussian
+        return self._is_collapsed(n) and not self._is_gaussian
 
     def _n_trained(self, n_kernels: int) -> int:
         """Only the best go on after the screening, unless all have to get a q(theta)."""
-        return n_kernels if self.is_gaussian else min(n_kernels, _TRAINED_PER_KEPT * self.top_k)
+        return n_kernels if self._is_gaussian else min(n_kernels, _TRAINED_PER_KEPT * self.top_k)
 
-    # -- the fits --------------------------------------------------------------------
+    # -- fit ---------------------------------------------------------------------------
 
-    def train(self, state: State, X: Array, y: Array, monitor: Monitor) -> State:
+    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
+        names, kernels = zip(*self.name_kernels(), strict=True)
+        return self._frame(X, y, names, kernels, int(rng.randint(np.iinfo(np.int32).max)))
+
+    def _frame(
+        self, X: Array, y: Array, names: tuple[str, ...], kernels: tuple[Kernel, ...], seed: int
+    ) -> State:
+        """State before training: everything that only the data decide."""
+        n, d = X.shape
+        rng = np.random.RandomState(seed)
+        summary, target = RunningScale.of(X), RunningScale.of(y[:, None])
+        check_unit(summary.unit, "X")
+        check_unit(target.unit, "y")
+        frame = Frame(
+            summary.mean,
+            summary.unit,
+            Target(float(target.mean[0]), float(target.unit[0]))
+            if self.normalize_y
+            else Target(0.0, 1.0),
+        )
+        m = self.n_inducing or (n if n <= _DENSE_ROWS else _SPARSE_INDUCING)
+        Z = None
+        if not self._knows_bounds(n) or n > m:
+            sample = (subsample(X, rng) - summary.mean) / summary.unit
+            Z = choose_inducing_inputs(sample, m, rng) * summary.unit
+        index = np.sort(rng.choice(n, min(n, COLLAPSED_ROWS), replace=False))
+        scales = DataScales.of(*frame.scale(X[index], y[index]))
+        return State(
+            names=names,
+            kernels=tuple(kernel.bind(d) for kernel in kernels),
+            frame=frame,
+            Z=Z,
+            scales=scales,
+            seed=seed,
+            n=n,
+            rows=(X, y) if n <= COLLAPSED_ROWS else None,
+        )
+
+    def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
         """Search for all hyperparameters, from the start."""
-        fits = [LocalFit.failed("It was not reached.")] * len(state.names)
-        sample = self._screening_sample(state, X, y)
-        fits, stopped = self._screened(state, sample, fits, monitor)
-        order = np.argsort([-fit.lower_bound for fit in fits], kind="stable")
-        chosen = order[: self._n_trained(len(fits))].tolist()
-        if not stopped and not self.is_collapsed(len(X)):
-            task = self._climbing(state, sample)
-            fits, stopped = self._continued(state, task, fits, chosen, monitor)
-        if not stopped:
-            fits, _ = self._continued(state, self._training(state, X, y), fits, chosen, monitor)
-        return self.concluded(replace(state, n_screened=len(X)), X, y, fits, monitor)
+        fits = [LocalFit.fail("It was not reached.")] * len(state.names)
+        search = self._begin(state, X, y, fits, end_pass)
+        sample = self._draw_sample(state, X, y)
+        shared = (*sample, state.scales, self.n_restarts, self.tol, state.seed)
+        search.run(screen, shared, range(len(fits)))
+        order = np.argsort([-fit.lower_bound for fit in search.fits], kind="stable")
+        chosen = order[: self._n_trained(len(order))].tolist()
+        if not self._is_collapsed(len(X)):  # to the top, which takes Adam thousands of steps
+            rows = sample.X, sample.y, sample.Z_climb
+            shared_climb = (*rows, state.scales, _COLLAPSED_ITERATIONS, self.tol)
+            search.improve(train_collapsed, shared_climb, chosen)
+        search.improve(*self._choose_training(state, X, y), chosen)
+        state = self._conclude(replace(state, n_screened=len(X)), X, y, search)
+        _warn_of_failures(state)
+        return state
 
-    def retrain(self, state: State, X: Array, y: Array, monitor: Monitor) -> State:
-        """Go on from the hyperparameters of before, on other rows."""
-        chosen = list(range(len(state.fits)))
-        task = self._training(state, X, y)
-        fits, _ = self._continued(state, task, list(state.fits), chosen, monitor)
-        return self.concluded(state, X, y, fits, monitor)
+    def _begin(
+        self,
+        state: State,
+        X: Array,
+        y: Array,
+        fits: Sequence[LocalFit],
+        end_pass: EndPass = go_on,
+    ) -> KernelFits:
+        """Make the fits that tasks replace; whoever listens hears of concluded states."""
+        return KernelFits(
+            state.kernels,
+            fits,
+            self.n_jobs,
+            lambda make: end_pass(
+                lambda: self._conclude(state, X, y, self._begin(state, X, y, make()))
+            ),
+        )
 
-    def _screening_sample(self, state: State, X: Array, y: Array) -> _Sample:
+    def _draw_sample(self, state: State, X: Array, y: Array) -> _Sample:
         rng = np.random.RandomState(state.seed)
-        exact = self.is_collapsed(len(X))
+        exact = self._is_collapsed(len(X))
         if not exact and len(X) > _SCREENING_ROWS:
             index = np.sort(rng.choice(len(X), _SCREENING_ROWS, replace=False))
             X, y = X[index], y[index]
-        X, y = state.frame.scaled(X, y)
+        X, y = state.frame.scale(X, y)
         m = len(X) if state.Z is None else len(state.Z)
         coarse, climb = (
             choose_inducing_inputs(X / state.scales.spread, min(limit, m), rng)
@@ -127,152 +207,127 @@ class Trainer:
         Z_climb = None if m >= len(X) and len(X) <= _SCREENING_DENSE_ROWS else climb
         return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb)
 
-    def _screened(
-        self, state: State, sample: _Sample, fits: list[LocalFit], monitor: Monitor
-    ) -> tuple[list[LocalFit], bool]:
-        shared = (*sample, state.scales, self.n_restarts, self.tol, state.seed)
-        tasks = [(i, (kernel,)) for i, kernel in enumerate(state.kernels)]
-        return self._run(state, screen, tasks, shared, fits, monitor)
-
-    def _continued(
-        self,
-        state: State,
-        task: Task,
-        fits: list[LocalFit],
-        chosen: list[int],
-        monitor: Monitor,
-    ) -> tuple[list[LocalFit], bool]:
-        """The chosen kernels go on from where they are, by a function of shared arguments."""
-        function, shared = task
-        tasks = [(i, (state.kernels[i], fits[i].x)) for i in chosen if not fits[i].failure]
-        return self._run(state, function, tasks, shared, fits, monitor)
-
-    def _climbing(self, state: State, sample: _Sample) -> Task:
-        """To the top on the sample, which Adam would take thousands of steps for."""
-        rows = sample.X, sample.y, sample.Z_climb
-        return train_collapsed, (*rows, state.scales, _COLLAPSED_ITERATIONS, self.tol)
-
-    def _training(self, state: State, X: Array, y: Array) -> Task:
-        """On all rows."""
-        if not self.is_collapsed(len(X)):
-            settings = self._stochastic_settings(len(X))
+    def _choose_training(
+        self, state: State, X: Array, y: Array
+    ) -> tuple[Callable[..., LocalFit], tuple[Any, ...]]:
+        """The training on all rows, and the arguments that are the same for all kernels."""
+        n = len(X)
+        if not self._is_collapsed(n):
+            n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
+            settings = StochasticSettings(
+                self.batch_size or _BATCH_ROWS, n_passes, self.learning_rate
+            )
             return train_stochastic, (
-                X, y, state.frame, state.Z, state.scales, settings, self.is_gaussian, state.seed
+                X, y, state.frame, state.Z, state.scales, settings, self._is_gaussian, state.seed
             )  # fmt: skip
         max_iter = self.max_iter or _COLLAPSED_ITERATIONS
-        shared = (*state.frame.scaled(X, y), state.Z, state.scales, max_iter, self.tol)
-        if self.is_gaussian:
+        shared = (*state.frame.scale(X, y), state.Z, state.scales, max_iter, self.tol)
+        if self._is_gaussian:
             return train_gaussian, (*shared, state.seed)
         return train_collapsed, shared
 
-    def _stochastic_settings(self, n: int) -> StochasticSettings:
-        n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
-        return StochasticSettings(self.batch_size or _BATCH_ROWS, n_passes, self.learning_rate)
+    # -- partial_fit -------------------------------------------------------------------
 
-    def _run(
-        self,
-        state: State,
-        function: Callable[..., LocalFit],
-        tasks: list[tuple[int, tuple[Any, ...]]],
-        shared: tuple[Any, ...],
-        fits: list[LocalFit],
-        monitor: Monitor,
-    ) -> tuple[list[LocalFit], bool]:
-        """Run one task for some kernels; True if the monitor asked to stop.
+    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        """All kernels on all rows while these are few, else the kept ones at fixed theta.
 
-        Kernels with many hyperparameters, which take longest, go first: no worker is left with
-        one of them at the end.
+        Whenever the rows have doubled, the hyperparameters are searched for again: for the
+        kernels of the state, which may have been pruned.
         """
-        fits, stopped = list(fits), False
-        tasks = sorted(tasks, key=lambda task: -len(state.kernels[task[0]].theta))
-        indices = iter([i for i, _ in tasks])
+        if state.rows is None:
+            state = self._update_kept(state, X, y)
+            end_pass(lambda: state)
+            return state
+        X, y = (np.concatenate(pair) for pair in zip(state.rows, (X, y), strict=True))
+        fresh = self._frame(X, y, state.names, state.kernels, state.seed)
+        if len(X) >= 2 * state.n_screened:
+            return self.train(fresh, X, y, end_pass)
+        fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
+        search = self._begin(fresh, X, y, state.fits, end_pass)
+        search.improve(*self._choose_training(fresh, X, y), range(len(state.fits)))
+        return self._conclude(fresh, X, y, search)
 
-        def record(fit: LocalFit) -> None:
-            nonlocal stopped
-            fits[next(indices)] = fit
-            stopped = monitor(tuple(fits)) or stopped
-
-        parallel_each(
-            function, [task for _, task in tasks], record, n_jobs=self.n_jobs, shared=shared
+    def _update_kept(self, state: State, X: Array, y: Array) -> State:
+        """The kept kernels and the belief after more rows, at the same hyperparameters."""
+        state = state.keep(self.top_k)
+        tasks = [(model,) for model in state.models]
+        results = parallel_map(add_rows, tasks, n_jobs=self.n_jobs, shared=(X, y))
+        models, bounds = zip(*results, strict=True)
+        fits = tuple(
+            fit._replace(lower_bound=bound - fit.kl)
+            for fit, bound in zip(state.fits, bounds, strict=True)
         )
-        return fits, stopped
+        return self._believe(replace(state, models=models, fits=fits, n=state.n + len(X)))
 
-    # -- the belief ------------------------------------------------------------------
+    # -- the belief ----------------------------------------------------------------------
 
-    def concluded(
-        self, state: State, X: Array, y: Array, fits: Sequence[LocalFit], monitor: Monitor
-    ) -> State:
-        """The belief about the kernels and the models of the best of them."""
-        fits = list(fits)
-        missing = [i for i, fit in enumerate(fits) if not fit.failure and fit.statistics is None]
+    def _conclude(self, state: State, X: Array, y: Array, search: KernelFits) -> State:
+        """Evaluate what is missing, form the belief and make the models of the best kernels."""
+        Z = state.inducing_inputs(X)
+        shared = (X, y, state.frame, Z, state.seed)
         if not self._knows_bounds(len(X)):
-            fits, _ = self._evaluated(state, X, y, fits, missing, monitor)
-        state = replace(state, fits=tuple(fits))
+            search.complete(evaluate, shared, range(len(state.kernels)))
+        state = replace(state, fits=search.fits)
         bounds = state.local_bounds
         if not np.isfinite(bounds).any():
-            reasons = "; ".join(f"{n}: {f.failure}" for n, f in zip(state.names, fits, strict=True))
+            pairs = zip(state.names, state.fits, strict=True)
+            reasons = "; ".join(f"{name}: {fit.failure}" for name, fit in pairs)
             raise NotPositiveDefiniteError(f"No kernel could be fitted. {reasons}")
         order = np.argsort(-bounds, kind="stable")[: self.top_k]
         kept = tuple(int(i) for i in order if np.isfinite(bounds[i]))
-        wanting = [i for i in kept if fits[i].statistics is None]
-        fits, _ = self._evaluated(state, X, y, fits, wanting, lambda _: False)
-        Z = inducing_inputs(state, X)
-        models = tuple(_model(state, i, fits[i], Z) for i in kept)
-        light = tuple(fit._replace(statistics=None) for fit in fits)
-        return self.believed(replace(state, fits=light, kept=kept, models=models))
+        best = self._begin(state, X, y, state.fits)
+        best.complete(evaluate, shared, kept)
+        models = tuple(_make_model(state, i, best.fits[i], Z) for i in kept)
+        light = tuple(fit._replace(statistics=None) for fit in best.fits)
+        return self._believe(replace(state, fits=light, kept=kept, models=models))
 
-    def believed(self, state: State) -> State:
+    def _believe(self, state: State) -> State:
         """The belief about all kernels, and about the kept ones alone."""
         bounds, settings = state.local_bounds, {"n_samples": self.n_samples, "seed": state.seed}
         belief = kernel_belief(bounds, **settings)
         weights = kernel_belief(bounds[list(state.kept)], **settings).posterior
         return replace(state, belief=belief, weights=weights)
 
-    def updated(self, state: State, X: Array, y: Array) -> State:
-        """The kept kernels and the belief after more rows, at the same hyperparameters."""
-        state = self.pruned(state, self.top_k)
-        tasks = [(model,) for model in state.models]
-        results = parallel_map(_with_rows, tasks, n_jobs=self.n_jobs, shared=(X, y))
-        models, bounds = zip(*results, strict=True)
-        fits = tuple(
-            fit._replace(lower_bound=bound - fit.kl)
-            for fit, bound in zip(state.fits, bounds, strict=True)
-        )
-        return self.believed(replace(state, models=models, fits=fits, n=state.n + len(X)))
-
-    def pruned(self, state: State, top_k: int) -> State:
+    def prune(self, state: State, top_k: int) -> State:
         """The kept kernels of the highest bounds alone."""
-        kept = state.kept[:top_k]
-        state = replace(
-            state,
-            names=tuple(state.names[i] for i in kept),
-            kernels=tuple(state.kernels[i] for i in kept),
-            fits=tuple(state.fits[i] for i in kept),
-            models=state.models[:top_k],
-            kept=tuple(range(len(kept))),
-        )
-        return self.believed(state)
+        return self._believe(state.keep(top_k))
 
-    def _evaluated(
-        self,
-        state: State,
-        X: Array,
-        y: Array,
-        fits: list[LocalFit],
-        chosen: list[int],
-        monitor: Monitor,
-    ) -> tuple[list[LocalFit], bool]:
-        tasks = [(i, (state.kernels[i], fits[i])) for i in chosen]
-        shared = (X, y, state.frame, inducing_inputs(state, X), state.seed)
-        return self._run(state, evaluate, tasks, shared, fits, monitor)
+    # -- what the state says -------------------------------------------------------------
+
+    def attributes(self, state: State) -> dict[str, Any]:
+        assert state.belief is not None
+        kernels = [
+            (name, kernel if fit.failure else parameters(kernel, fit.x)[0])
+            for name, kernel, fit in zip(state.names, state.kernels, state.fits, strict=True)
+        ]
+        return {
+            "kernels_": kernels,
+            "kernel_posterior_": state.belief.posterior,
+            "g_mean_": state.belief.mean,
+            "g_cov_": state.belief.covariance,
+            "local_lower_bounds_": state.local_bounds,
+            "lower_bound_": state.belief.lower_bound,
+            "best_kernel_": kernels[state.kept[0]],
+            "estimators_": list(state.models),
+            "estimator_weights_": state.weights,
+            "n_iter_": max(fit.n_iter for fit in state.fits),
+            "n_samples_seen_": state.n,
+        }
+
+    def posterior(self, state: State) -> KernelAverage:
+        assert state.weights is not None
+        return KernelAverage(state.models, state.weights)
 
 
-def inducing_inputs(state: State, X: Array) -> Array:
-    """The inducing inputs, centred; all different rows if they are the rows."""
-    return np.unique(X - state.frame.origin, axis=0) if state.Z is None else state.Z
+def _name(entry: Any) -> tuple[str, Kernel]:
+    """Name and kernel of an entry of `kernels`; a kernel without a name is called as it prints."""
+    if isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str):
+        name, kernel = entry
+        return name, as_kernel(kernel)
+    return repr(entry), as_kernel(entry)
 
 
-def _model(state: State, i: int, fit: LocalFit, Z: Array) -> KernelModel:
+def _make_model(state: State, i: int, fit: LocalFit, Z: Array) -> KernelModel:
     kernel, noise = parameters(state.kernels[i], fit.x)
     assert fit.statistics is not None
     return KernelModel(
@@ -286,5 +341,11 @@ def _model(state: State, i: int, fit: LocalFit, Z: Array) -> KernelModel:
     )
 
 
-def _with_rows(X: Array, y: Array, model: KernelModel) -> tuple[KernelModel, float]:
-    return model._with_rows(X, y)
+def _warn_of_failures(state: State) -> None:
+    for name, fit in zip(state.names, state.fits, strict=True):
+        if fit.failure:
+            warnings.warn(
+                f"Kernel {name!r} could not be fitted and gets no belief. {fit.failure}",
+                RuntimeWarning,
+                stacklevel=2,
+            )

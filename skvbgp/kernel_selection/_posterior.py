@@ -1,9 +1,10 @@
-"""A fitted kernel: what is needed to predict, and to take in more rows."""
+"""What a fitted kernel, and an average of several, says about new rows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp.base import in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
-from skvbgp.kernel_selection._frame import Frame
+from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 
 
@@ -39,6 +40,10 @@ class KernelModel:
     _points: Array  # (S, p + 1) draws of (theta, log s2), or the one point
     _statistics: Statistics
     _frame: Frame
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what predictions keep."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _q(self) -> WhitenedGaussian:
@@ -77,10 +82,10 @@ class KernelModel:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
 
         def tile(X: Array) -> tuple[Array, Array]:
-            return mixture_moments([self._of_draw(p, X, include_noise) for p in self._priors])
+            return mix_moments([self._of_draw(p, X, include_noise) for p in self._priors])
 
         self._priors, self._q  # noqa: B018  before the threads of the tiles need them
-        mean, variance = in_tiles(tile, self._frame.centred(X))
+        mean, variance = in_tiles(tile, self._frame.centre(X))
         return self._frame.target.original(mean), variance * self._frame.target.unit**2
 
     def _of_draw(self, prior: Prior, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -93,7 +98,7 @@ class KernelModel:
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""
-        X = self._frame.centred(X)
+        X = self._frame.centre(X)
         parts = []
         for prior in self._priors:
             A = prior.kernel(X, prior.Z) @ prior.L_inv.T
@@ -101,18 +106,34 @@ class KernelModel:
             if include_noise:
                 cov.flat[:: len(cov) + 1] += prior.noise
             parts.append((A @ self._q.mean, cov))
-        mean, covariance = mixture_joint(parts)
+        mean, covariance = mix_joint(parts)
         return self._frame.target.original(mean), covariance * self._frame.target.unit**2
 
-    def _with_rows(self, X: Array, y: Array) -> tuple[KernelModel, float]:
-        """The model after more rows, and its bound without KL(q(theta) || p(theta))."""
-        Z = self.inducing_inputs - self._frame.origin
-        rows = total_statistics(X, y, self._frame, Z, self.kernel, self._points)
-        statistics = self._statistics.plus(rows)
-        return replace(self, _statistics=statistics), statistics.bound(statistics.optimal_q())
+
+def add_rows(X: Array, y: Array, model: KernelModel) -> tuple[KernelModel, float]:
+    """The model after more rows, and its bound without KL(q(theta) || p(theta))."""
+    Z = model.inducing_inputs - model._frame.origin
+    rows = total_statistics(X, y, model._frame, Z, model.kernel, model._points)
+    statistics = model._statistics.add(rows)
+    return replace(model, _statistics=statistics), statistics.bound(statistics.optimal_q())
 
 
-def mixture_moments(
+class KernelAverage(NamedTuple):
+    """The average of some kernels' models, eq. (15)."""
+
+    models: tuple[KernelModel, ...]
+    weights: Array
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance of every row, on the scale of y."""
+        return mix_moments([m._moments(X, include_noise) for m in self.models], self.weights)
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and covariance of all rows, on the scale of y."""
+        return mix_joint([m._joint(X, include_noise) for m in self.models], self.weights)
+
+
+def mix_moments(
     parts: list[tuple[Array, Array]], weights: Array | None = None
 ) -> tuple[Array, Array]:
     """Eq. (15): mean and variance of a mixture of Gaussians, row by row."""
@@ -121,7 +142,7 @@ def mixture_moments(
     return mean, np.average(variances + (means - mean) ** 2, axis=0, weights=weights)
 
 
-def mixture_joint(
+def mix_joint(
     parts: list[tuple[Array, Array]], weights: Array | None = None
 ) -> tuple[Array, Array]:
     """Mean and covariance of a mixture of joint Gaussians."""

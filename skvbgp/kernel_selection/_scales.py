@@ -1,13 +1,17 @@
-"""Coordinates in which the kernels act."""
+"""Scales of the data: the frame in which kernels act, and lengths, periods and noise in it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Target, check_near
+from skvbgp._core.scaling import RunningScale, Target, check_near
+
+#: Peaks of the spectrum that periods start from, in each input.
+N_PEAKS = 3
 
 
 class Frame(NamedTuple):
@@ -17,11 +21,73 @@ class Frame(NamedTuple):
     spread: Array  # (d,)
     target: Target
 
-    def centred(self, X: Array) -> Array:
+    def centre(self, X: Array) -> Array:
         with np.errstate(over="ignore"):
             centred = X - self.origin
             check_near(centred / self.spread, "X")
         return centred
 
-    def scaled(self, X: Array, y: Array) -> tuple[Array, Array]:
-        return self.centred(X), self.target.scaled(y)
+    def scale(self, X: Array, y: Array) -> tuple[Array, Array]:
+        return self.centre(X), self.target.scaled(y)
+
+
+@dataclass(frozen=True)
+class DataScales:
+    """What the data tell about lengths before any model has been fitted.
+
+    Attributes
+    ----------
+    extent, spacing, spread : ndarray of shape (d,)
+        Range of each input, mean distance of neighbours in it, standard deviation.
+    periods : ndarray of shape (d, n_peaks)
+        Periods of the highest peaks of y's spectrum along each input, highest first.
+    noise : float
+        Half the mean squared difference of neighbours: more than the noise variance.
+    """
+
+    extent: Array
+    spacing: Array
+    spread: Array
+    periods: Array
+    noise: float
+
+    @classmethod
+    def of(cls, X: Array, y: Array) -> DataScales:
+        """Scales of a sample of the rows; y has unit variance."""
+        unit = RunningScale.of(X).unit  # (d,)
+        columns = [measure_column(x, y) for x in ((X - X[0]) / unit).T]
+        extent, spacing, spread, periods, noise = map(np.array, zip(*columns, strict=True))
+        return cls(
+            extent * unit, spacing * unit, spread * unit, periods * unit[:, None], float(min(noise))
+        )
+
+
+def measure_column(x: Array, y: Array) -> tuple[float, float, float, Array, float]:
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], y[order]
+    n_distinct = len(np.unique(x))
+    if n_distinct < 2:
+        return 1.0, 1.0, 1.0, np.ones(N_PEAKS), float(np.var(y))
+    extent = float(x[-1] - x[0])
+    noise = 0.5 * float(np.mean(np.diff(y) ** 2))
+    return extent, extent / (n_distinct - 1), float(np.std(x)), find_periods(x, y), noise
+
+
+def find_periods(x: Array, y: Array, n_peaks: int = N_PEAKS) -> Array:
+    """Periods of the highest peaks of the spectrum of y over any x, highest first.
+
+    A parabola is removed first: a trend would otherwise be the highest peak. Where there are
+    too few peaks, periods that divide the range evenly fill up.
+    """
+    extent = x.max() - x.min()
+    z = (x - x.min()) / extent  # (n,)
+    trend = np.polynomial.legendre.legvander(2.0 * z - 1.0, min(2, len(z) - 1))
+    residual = y - trend @ np.linalg.lstsq(trend, y, rcond=None)[0]
+    nyquist = 0.5 * (len(np.unique(x)) - 1)
+    frequency = np.arange(1.5, max(nyquist, 1.75), 0.2)  # cycles in the range of x
+    angles = 2.0 * np.pi * np.outer(frequency, z)
+    power = (np.cos(angles) @ residual) ** 2 + (np.sin(angles) @ residual) ** 2
+    inner = np.flatnonzero((power[1:-1] >= power[:-2]) & (power[1:-1] >= power[2:])) + 1
+    peaks = inner[np.argsort(power[inner])[::-1]][:n_peaks]
+    fallback = np.arange(2.0, 2.0 + n_peaks)
+    return np.asarray(extent / np.concatenate([frequency[peaks], fallback])[:n_peaks])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.kernel_selection._belief import KernelBelief
-from skvbgp.kernel_selection._frame import Frame
-from skvbgp.kernel_selection._local import LocalFit
-from skvbgp.kernel_selection._model import KernelModel
-from skvbgp.kernel_selection._start import DataScales
+from skvbgp.kernel_selection._fits import LocalFit
+from skvbgp.kernel_selection._posterior import KernelModel
+from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernels import Kernel
 
 
@@ -39,3 +38,19 @@ class State:
         """L_i on y's own scale, (K,)."""
         unit = self.frame.target.unit
         return np.array([fit.lower_bound for fit in self.fits]) - self.n * np.log(unit)
+
+    def inducing_inputs(self, X: Array) -> Array:
+        """The inducing inputs, centred; all different rows of X if they are the rows."""
+        return np.unique(X - self.frame.origin, axis=0) if self.Z is None else self.Z
+
+    def keep(self, n: int) -> State:
+        """The kept kernels of the highest bounds alone, without a belief about them."""
+        kept = self.kept[:n]
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in kept),
+            kernels=tuple(self.kernels[i] for i in kept),
+            fits=tuple(self.fits[i] for i in kept),
+            models=self.models[:n],
+            kept=tuple(range(len(kept))),
+        )

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.natural_gradient import natural_gradient_step
-from skvbgp._optim.schedule import cosine_annealing
-from skvbgp.kernel_selection._affine import AffineGaussian
-from skvbgp.kernel_selection._bound import Evaluation, Prior, mean_statistics
-from skvbgp.kernel_selection._frame import Frame
+from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
+from skvbgp.kernel_selection._bound import Evaluation, Prior, average_statistics
+from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 
 #: Step of the natural gradient on q(u): at first, and at the end of training.
@@ -29,6 +29,14 @@ class StochasticSettings(NamedTuple):
     batch_size: int
     n_passes: int
     learning_rate: float
+
+
+class _Iterate(NamedTuple):
+    """Where the ascent stands."""
+
+    x: Array
+    q: WhitenedGaussian
+    adam: AdamState
 
 
 def solve_stochastic(
@@ -58,38 +66,35 @@ def solve_stochastic(
         Limits of a point estimate.
     """
     n = len(X)
-    q = WhitenedGaussian.standard(len(Z))
-    adam = AdamState.zeros(len(x))
-    n_steps = settings.n_passes * -(-n // settings.batch_size)
-    for step, batch in enumerate(_batches(n, settings, rng)):
+    n_batches = -(-n // settings.batch_size)
+
+    def draw_batches() -> Iterator[NDArray[np.intp]]:
+        for batch in np.array_split(rng.permutation(n), n_batches):
+            yield np.sort(batch)  # a memory map is read in order
+
+    def step(at: _Iterate, batch: NDArray[np.intp], clock: Clock) -> tuple[_Iterate, float]:
         if family is None:
-            points = x[None, :]
+            points = at.x[None, :]
         else:
             draws = rng.standard_normal((1, len(family.prior_mean)))
-            points = family.points(x, draws)
-        weight = n / len(batch)
-        rows = frame.scaled(X[batch], y[batch])
-        evaluations = [Evaluation(Prior(kernel, p, Z), *rows, weight) for p in points]
-        statistics = mean_statistics([e.statistics for e in evaluations])
-        annealing = cosine_annealing(step, n_steps)
-        rate = max(_NATURAL_RATE * annealing, _LAST_NATURAL_RATE, 1.0 / (step + 1.0))
-        q = natural_gradient_step(q, statistics.information, statistics.shift, rate)
+            points = family.points(at.x, draws)
+        rows = frame.scale(X[batch], y[batch])
+        evaluations = [Evaluation(Prior(kernel, p, Z), *rows, n / len(batch)) for p in points]
+        statistics = average_statistics([e.statistics for e in evaluations])
+        rate = max(_NATURAL_RATE * clock.annealing, _LAST_NATURAL_RATE, 1.0 / (clock.step + 1.0))
+        q = natural_gradient_step(at.q, statistics.information, statistics.shift, rate)
         gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)
         if family is None:
             gradient = gradient[0]
         else:
-            gradient = family.pull_back(x, gradient, draws) - family.kl(x)[1]
-        x, adam = adam_ascent(x, gradient, adam, settings.learning_rate * annealing)
+            gradient = family.pull_back(at.x, gradient, draws) - family.kl(at.x)[1]
+        x, adam = adam_ascent(at.x, gradient, at.adam, settings.learning_rate * clock.annealing)
         if bounds is not None:
             x = np.clip(x, *bounds.T)
-    return x
+        return _Iterate(x, q, adam), statistics.bound(q)
 
-
-def _batches(
-    n: int, settings: StochasticSettings, rng: np.random.RandomState
-) -> Iterator[NDArray[np.intp]]:
-    """Rows of each mini-batch, every row once in a pass."""
-    n_batches = -(-n // settings.batch_size)
-    for _ in range(settings.n_passes):
-        for batch in np.array_split(rng.permutation(n), n_batches):
-            yield np.sort(batch)  # a memory map is read in order
+    start = _Iterate(x, WhitenedGaussian.standard(len(Z)), AdamState.zeros(len(x)))
+    reached: _Iterate = ascend(
+        step, start, draw_batches, n_passes=settings.n_passes, n_batches=n_batches
+    ).state
+    return reached.x

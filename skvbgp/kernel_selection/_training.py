@@ -15,50 +15,26 @@ import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.kernel_selection._affine import AffineGaussian, standard_draws
+from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
 from skvbgp.kernel_selection._bound import (
-    Statistics,
     collapsed_bound,
     log_evidence,
     total_statistics,
 )
-from skvbgp.kernel_selection._frame import Frame
-from skvbgp.kernel_selection._start import DataScales, draw_start, hyperprior, limits
+from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
+from skvbgp.kernel_selection._scales import DataScales, Frame
+from skvbgp.kernel_selection._start import draw_start, hyperprior, limits
 from skvbgp.kernel_selection._stochastic import StochasticSettings, solve_stochastic
 from skvbgp.kernels import Kernel
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
 _DRAWS_PER_RESTART = 16
 _SCREENING_ITERATIONS = 20
-#: Draws of theta from q(theta), and its first standard deviation.
-N_THETA_DRAWS = 16
+#: First standard deviation of q(theta).
 _FIRST_STD = 0.05
 
 
-class LocalFit(NamedTuple):
-    """What is known about one kernel."""
-
-    x: Array  # mean of q(theta, log s2), or the point estimate, (p + 1,)
-    lower_bound: float  # -inf: failed
-    n_iter: int = 1
-    factor: Array | None = None  # C of q(theta), (p + 1, p + 1)
-    kl: float = 0.0  # KL(q(theta) || p(theta))
-    statistics: Statistics | None = None
-    failure: str = ""
-
-    @classmethod
-    def failed(cls, reason: str) -> LocalFit:
-        return cls(np.empty(0), -np.inf, failure=reason)
-
-    def points(self, seed: int) -> Array:
-        """Draws of (theta, log s2), or the one point, (S, p + 1)."""
-        if self.factor is None:
-            return self.x[None, :]
-        draws = standard_draws(N_THETA_DRAWS, len(self.x), np.random.RandomState(seed))
-        return np.asarray(self.x + draws @ self.factor.T)
-
-
-def _failing_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
+def fail_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
     """A task whose numerical failure becomes its result, so that others go on."""
 
     @wraps(task)
@@ -67,9 +43,9 @@ def _failing_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
             with np.errstate(all="ignore"):  # what is not finite is found below
                 fit = task(*args)
         except (ArithmeticError, np.linalg.LinAlgError) as error:
-            return LocalFit.failed(str(error))
+            return LocalFit.fail(str(error))
         if not np.isfinite(fit.lower_bound):
-            return LocalFit.failed("Its bound is not finite.")
+            return LocalFit.fail("Its bound is not finite.")
         return fit
 
     return guarded
@@ -95,7 +71,7 @@ class Rows(NamedTuple):
         return objective
 
 
-@_failing_alone
+@fail_alone
 def screen(
     X: Array,
     y: Array,
@@ -107,6 +83,7 @@ def screen(
     tol: float,
     seed: int,
     kernel: Kernel,
+    _: LocalFit,
 ) -> LocalFit:
     """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
     rng = np.random.RandomState(seed)
@@ -135,7 +112,7 @@ def _value(objective: Callable[[Array], tuple[float, Array]], x: Array) -> float
     return value if np.isfinite(value) else -np.inf
 
 
-@_failing_alone
+@fail_alone
 def train_collapsed(
     X: Array,
     y: Array,
@@ -144,15 +121,17 @@ def train_collapsed(
     max_iter: int,
     tol: float,
     kernel: Kernel,
-    x: Array,
+    fit: LocalFit,
 ) -> LocalFit:
-    """Climb from x on all rows, by the bound at the optimal q(u)."""
+    """Climb from fit.x on all rows, by the bound at the optimal q(u)."""
     objective = Rows(X, y, Z).objective(kernel)
-    result = lbfgs_ascent(objective, x, max_iter=max_iter, tol=tol, bounds=limits(kernel, scales))
+    result = lbfgs_ascent(
+        objective, fit.x, max_iter=max_iter, tol=tol, bounds=limits(kernel, scales)
+    )
     return LocalFit(result.x, result.value, result.n_iter)
 
 
-@_failing_alone
+@fail_alone
 def train_gaussian(
     X: Array,
     y: Array,
@@ -162,24 +141,24 @@ def train_gaussian(
     tol: float,
     seed: int,
     kernel: Kernel,
-    x: Array,
+    fit: LocalFit,
 ) -> LocalFit:
-    """q(theta) = N(m, C C') from a first mean x, on all rows, over fixed draws."""
+    """q(theta) = N(m, C C') from a first mean fit.x, on all rows, over fixed draws."""
     family = AffineGaussian(*hyperprior(kernel, scales))
-    draws = standard_draws(N_THETA_DRAWS, len(x), np.random.RandomState(seed))
+    draws = draw_standard(N_THETA_DRAWS, len(fit.x), np.random.RandomState(seed))
 
     def objective(v: Array) -> tuple[float, Array]:
         value, dpoints = collapsed_bound(kernel, family.points(v, draws), Z, X, y)
         kl, dkl = family.kl(v)
         return value - kl, family.pull_back(v, dpoints, draws) - dkl
 
-    start = family.pack(x, np.full(len(x), _FIRST_STD))
+    start = family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
     result = lbfgs_ascent(objective, start, max_iter=max_iter, tol=tol)
     m, C = family.unpack(result.x)
     return LocalFit(m, result.value, result.n_iter, C, family.kl(result.x)[0])
 
 
-@_failing_alone
+@fail_alone
 def train_stochastic(
     X: Array,
     y: Array,
@@ -190,22 +169,22 @@ def train_stochastic(
     is_gaussian: bool,
     seed: int,
     kernel: Kernel,
-    x: Array,
+    fit: LocalFit,
 ) -> LocalFit:
     """Mini-batches: natural gradients on q(u), Adam on the hyperparameters or q(theta)."""
     rng = np.random.RandomState(seed)
     if not is_gaussian:
         bounds = limits(kernel, scales)
-        x = solve_stochastic(kernel, x, X, y, frame, Z, settings, rng, bounds=bounds)
+        x = solve_stochastic(kernel, fit.x, X, y, frame, Z, settings, rng, bounds=bounds)
         return LocalFit(x, 0.0, n_iter=settings.n_passes)
     family = AffineGaussian(*hyperprior(kernel, scales))
-    start = family.pack(x, np.full(len(x), _FIRST_STD))
+    start = family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
     v = solve_stochastic(kernel, start, X, y, frame, Z, settings, rng, family=family)
     m, C = family.unpack(v)
     return LocalFit(m, 0.0, settings.n_passes, C, family.kl(v)[0])
 
 
-@_failing_alone
+@fail_alone
 def evaluate(
     X: Array, y: Array, frame: Frame, Z: Array, seed: int, kernel: Kernel, fit: LocalFit
 ) -> LocalFit:

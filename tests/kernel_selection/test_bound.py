@@ -9,13 +9,13 @@ from skvbgp.kernel_selection._bound import (
     Evaluation,
     Prior,
     Statistics,
+    average_statistics,
     collapsed_bound,
     log_evidence,
-    mean_statistics,
     parameters,
     total_statistics,
 )
-from skvbgp.kernel_selection._frame import Frame
+from skvbgp.kernel_selection._scales import Frame
 from tests.derivatives import numerical_gradient
 from tests.kernel_selection.problems import kernel_at, make_rows
 from tests.oracles import kernel_selection as oracle
@@ -123,7 +123,7 @@ def test_mini_batches_of_a_partition_add_to_all_rows():
     whole = Evaluation(prior, X, y)
     batches = [Evaluation(prior, X[i::3], y[i::3], 3.0) for i in range(3)]
     for mean, total in zip(
-        mean_statistics([b.statistics for b in batches]), whole.statistics, strict=True
+        average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
     ):
         assert_allclose(mean, total)
     assert_allclose(np.mean([b.gradient(q) for b in batches], axis=0), whole.gradient(q))

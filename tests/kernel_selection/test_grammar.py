@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process.kernels import Matern
 
 from skvbgp.kernel_selection import kernel_grammar
-from skvbgp.kernel_selection._words import describe, terms
+from skvbgp.kernel_selection._description import describe, terms
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, RationalQuadratic
 
 

@@ -10,7 +10,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp import VBKSRegressor, kernel_grammar
 from skvbgp.kernel_selection._bound import parameters, total_statistics
-from skvbgp.kernel_selection._start import DataScales, spectral_periods
+from skvbgp.kernel_selection._scales import DataScales, find_periods
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
 from tests.kernel_selection.cases import make_series, small
 from tests.oracles import kernel_selection as oracle
@@ -122,6 +122,42 @@ def test_results_do_not_depend_on_the_backend(backend, n_jobs):
     assert_array_equal(model.predict(X), expected.predict(X))
 
 
+class StopAfter:
+    """Asks to stop at the end of a task, and keeps the model of that moment."""
+
+    def __init__(self, n_tasks):
+        self.n_tasks, self.n_calls = n_tasks, 0
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.parent is None:
+            return False
+        self.n_calls += 1
+        self.model = fitted_estimator
+        return self.n_calls == self.n_tasks
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 32, "max_iter": 2}])
+@pytest.mark.parametrize("n_tasks", [1, 3, 5])
+@pytest.mark.filterwarnings("ignore:Kernel 'LIN' could not be fitted")
+def test_a_callback_may_stop(n_tasks, options):
+    X, y = make_series(40)
+    stop = StopAfter(n_tasks)
+    model = small(**options).set_callbacks(stop).fit(X, y)
+    assert stop.n_calls == min(n_tasks, 8 if options else 4)
+    assert_allclose(model.predict(X), stop.model.predict(X))
+    reached = np.isfinite(model.local_lower_bounds_)
+    assert reached.tolist() == [True, n_tasks > 1]
+
+
 class FailingKernel(RBF):
     def __call__(self, X, Z=None):
         raise FloatingPointError("overflow in a user's kernel")
@@ -158,7 +194,7 @@ def test_evidence_is_not_below_that_of_scikit_learn():
 
 @pytest.mark.parametrize("options", [{}, {"hyperparameter_posterior": "gaussian"}])
 def test_chunks_beyond_the_kept_rows_equal_all_rows(options, monkeypatch):
-    monkeypatch.setattr("skvbgp.kernel_selection._vbks.COLLAPSED_ROWS", 40)
+    monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 40)
     X, y = make_series(90)
     order = np.random.default_rng(0).permutation(90)
     first, second, third = np.split(order, [50, 70])
@@ -202,7 +238,7 @@ def test_gaussian_hyperparameters_are_penalised_for_their_number():
 
 def test_period_comes_from_the_spectrum_of_irregular_times():
     X, y = make_series(80)
-    assert_allclose(spectral_periods(X[:, 0], y)[0], 1.5, rtol=0.05)
+    assert_allclose(find_periods(X[:, 0], y)[0], 1.5, rtol=0.05)
     assert_allclose(DataScales.of(X, y).periods[0, 0], 1.5, rtol=0.05)
 
 
