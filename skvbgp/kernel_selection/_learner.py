@@ -46,8 +46,6 @@ _COARSE_INDUCING = 48
 _SCREENING_INDUCING = 128
 #: Up to so many rows the screening takes them all as inducing inputs.
 _SCREENING_DENSE_ROWS = 256
-#: Kernels that are trained further after the screening, for each one kept.
-_TRAINED_PER_KEPT = 3
 
 
 class _Sample(NamedTuple):
@@ -68,6 +66,7 @@ class VBKSLearner(RegressionLearner):
     depth: int
     n_inducing: int | None
     hyperparameter_posterior: str
+    n_trained: int | None
     top_k: int
     n_samples: int
     n_restarts: int
@@ -112,8 +111,10 @@ class VBKSLearner(RegressionLearner):
         return self._is_collapsed(n) and not self._is_gaussian
 
     def _n_trained(self, n_kernels: int) -> int:
-        """Only the best go on after the screening, unless all have to get a q(theta)."""
-        return n_kernels if self._is_gaussian else min(n_kernels, _TRAINED_PER_KEPT * self.top_k)
+        """The best go on after the screening; all, if they have to get a q(theta)."""
+        if self._is_gaussian or self.n_trained is None:
+            return n_kernels
+        return min(n_kernels, max(self.n_trained, self.top_k))
 
     # -- fit ---------------------------------------------------------------------------
 

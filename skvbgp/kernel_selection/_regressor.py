@@ -45,6 +45,11 @@ class VBKSRegressor(VariationalRegressor):
         Gaussian q(theta) of their logarithms with a full covariance, at about sixteen times
         the cost.
 
+    n_trained : int, default=30
+        Number of kernels whose hyperparameters are trained further after the search for
+        starting values, those of the highest bounds; at least `top_k`. None is all of them,
+        as always with a Gaussian posterior.
+
     top_k : int, default=10
         Number of kernels that predictions average over.
 
@@ -155,6 +160,7 @@ class VBKSRegressor(VariationalRegressor):
         "depth": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
         "hyperparameter_posterior": [StrOptions({"point", "gaussian"})],
+        "n_trained": [Interval(Integral, 1, None, closed="left"), None],
         "top_k": [Interval(Integral, 1, None, closed="left")],
         "n_samples": [Interval(Integral, 2, None, closed="left")],
         "n_restarts": [Interval(Integral, 1, None, closed="left")],
@@ -174,6 +180,7 @@ class VBKSRegressor(VariationalRegressor):
         depth: int = 3,
         n_inducing: int | None = None,
         hyperparameter_posterior: str = "point",
+        n_trained: int | None = 30,
         top_k: int = 10,
         n_samples: int = 2000,
         n_restarts: int = 3,
@@ -189,6 +196,7 @@ class VBKSRegressor(VariationalRegressor):
         self.depth = depth
         self.n_inducing = n_inducing
         self.hyperparameter_posterior = hyperparameter_posterior
+        self.n_trained = n_trained
         self.top_k = top_k
         self.n_samples = n_samples
         self.n_restarts = n_restarts
@@ -206,6 +214,7 @@ class VBKSRegressor(VariationalRegressor):
             depth=self.depth,
             n_inducing=self.n_inducing,
             hyperparameter_posterior=self.hyperparameter_posterior,
+            n_trained=self.n_trained,
             top_k=self.top_k,
             n_samples=self.n_samples,
             n_restarts=self.n_restarts,

@@ -88,6 +88,40 @@ def test_prune_recomputes_the_belief():
         model.prune(0)
 
 
+class StopAfter:
+    """Asks to stop at the end of a task, and keeps the model of that moment."""
+
+    def __init__(self, n_tasks):
+        self.n_tasks, self.n_calls = n_tasks, 0
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.parent is None:
+            return False
+        self.n_calls += 1
+        self.model = fitted_estimator
+        return self.n_calls == self.n_tasks
+
+
+@pytest.mark.parametrize(("options", "n_tasks"), [({"n_trained": 1}, 4), ({"n_trained": None}, 6)])
+def test_averaging_fewer_kernels_trains_no_fewer(options, n_tasks):
+    """Three are screened; then as many are trained as `n_trained` says, whatever `top_k`."""
+    X, y = make_series(40)
+    kernels = kernel_grammar(1)[:3]
+    watch = StopAfter(100)
+    model = small(kernels=kernels, top_k=1, **options).set_callbacks(watch).fit(X, y)
+    assert watch.n_calls == n_tasks
+    assert len(model.estimators_) == 1
+
+
 def test_copies_of_a_kernel_share_their_belief():
     X, y = make_series()
     copies = [("a", RBF()), ("line", Linear()), ("b", RBF())]
@@ -120,29 +154,6 @@ def test_results_do_not_depend_on_the_backend(backend, n_jobs):
             model = small(**parameters, n_jobs=n_jobs).fit(X, y)
     assert_array_equal(model.local_lower_bounds_, expected.local_lower_bounds_)
     assert_array_equal(model.predict(X), expected.predict(X))
-
-
-class StopAfter:
-    """Asks to stop at the end of a task, and keeps the model of that moment."""
-
-    def __init__(self, n_tasks):
-        self.n_tasks, self.n_calls = n_tasks, 0
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        if context.parent is None:
-            return False
-        self.n_calls += 1
-        self.model = fitted_estimator
-        return self.n_calls == self.n_tasks
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 32, "max_iter": 2}])
