@@ -67,13 +67,19 @@ def _phrase(term: list[Any], extent: np.ndarray) -> str:
         elif smooth:
             text += f" whose shape changes slowly, over {_lengths(smooth)}"
         return text + _growth(n_linear)
+    texture = "rough" if any(_is_rough(leaf) for leaf in smooth) else "smooth"
     if local:
-        return f"a short-term smooth part of {_lengths(local)}" + _growth(n_linear)
+        return f"a short-term {texture} part of {_lengths(local)}" + _growth(n_linear)
     if smooth:
-        return f"a smooth trend of {_lengths(smooth)}" + _growth(n_linear)
+        return f"a {texture} trend of {_lengths(smooth)}" + _growth(n_linear)
     if n_linear:
         return "a linear trend" if n_linear == 1 else f"a polynomial trend of degree {n_linear}"
     return "a component " + " * ".join(map(repr, term))
+
+
+def _is_rough(leaf: Any) -> bool:
+    """Whether functions of this kernel have kinks everywhere."""
+    return isinstance(leaf, Matern) and leaf.nu == 0.5
 
 
 def _growth(n_linear: int) -> str:

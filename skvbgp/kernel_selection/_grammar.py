@@ -11,6 +11,7 @@ from skvbgp.kernels import (
     Constant,
     Kernel,
     Linear,
+    Matern,
     Periodic,
     Product,
     RationalQuadratic,
@@ -23,6 +24,9 @@ BASE_KERNELS: dict[str, Kernel] = {
     "RQ": RationalQuadratic(),
     "LIN": Linear(),
     "PER": Periodic(),
+    "M12": Matern(nu=0.5),
+    "M32": Matern(nu=1.5),
+    "M52": Matern(nu=2.5),
 }
 
 
@@ -65,7 +69,8 @@ def kernel_grammar(
         Largest number of base kernels in one kernel.
     base : sequence of str or (str, kernel), default=("SE", "RQ", "LIN", "PER")
         The base kernels: "SE" (squared exponential), "RQ" (rational quadratic), "LIN"
-        (linear), "PER" (periodic), or pairs of a name and a kernel, of
+        (linear), "PER" (periodic), "M12", "M32" and "M52" (Matern of smoothness 1/2, 3/2 and
+        5/2: levels that wander, trends that bend), or pairs of a name and a kernel, of
         :mod:`skvbgp.kernels` or scikit-learn.
 
     Returns
@@ -76,11 +81,10 @@ def kernel_grammar(
 
     Examples
     --------
-    >>> from sklearn.gaussian_process.kernels import Matern
     >>> from skvbgp.kernel_selection import kernel_grammar
     >>> len(kernel_grammar())
     144
-    >>> kernels = dict(kernel_grammar(2, base=("LIN", ("M32", Matern(nu=1.5)))))
+    >>> kernels = dict(kernel_grammar(2, base=("LIN", "M32")))
     >>> list(kernels)
     ['LIN', 'M32', 'LIN + LIN', 'LIN + M32', 'M32 + M32', 'LIN * LIN', 'LIN * M32', 'M32 * M32']
     """

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.gaussian_process.kernels import Matern
+from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp.kernel_selection import kernel_grammar
 from skvbgp.kernel_selection._description import describe, terms
-from skvbgp.kernels import RBF, Constant, Linear, Periodic, RationalQuadratic
+from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic
 
 
 @pytest.mark.parametrize(("depth", "n"), [(1, 4), (2, 24), (3, 144)])
@@ -29,7 +29,7 @@ def test_names_say_what_the_kernels_compute():
 
 
 def test_kernels_of_scikit_learn_compose():
-    kernels = dict(kernel_grammar(2, base=("LIN", ("M32", Matern(nu=1.5)))))
+    kernels = dict(kernel_grammar(2, base=("LIN", ("M32", sklearn_kernels.Matern(nu=1.5)))))
     assert repr(kernels["LIN * M32"]) == (
         "Linear(length_scale=1.0, offset=1.0) * Matern(length_scale=1.0, isotropic=True)"
     )
@@ -47,6 +47,14 @@ def test_kernels_of_scikit_learn_compose():
 def test_wrong_grammar(arguments, message):
     with pytest.raises(ValueError, match=message):
         kernel_grammar(*arguments)
+
+
+def test_matern_kernels_are_base_kernels_by_name():
+    kernels = dict(kernel_grammar(2, base=("M12", "M32", "M52", "PER")))
+    assert len(kernels) == 4 + 2 * 10
+    assert [kernels[name].kernels[-1].nu for name in ("M12", "M32", "M52")] == [0.5, 1.5, 2.5]
+    quasi_periodic = kernels["M32 * PER"]
+    assert describe(quasi_periodic, np.ones(1))[0].startswith("a periodic part of period 1")
 
 
 def test_products_are_multiplied_out():
@@ -70,6 +78,8 @@ def test_products_are_multiplied_out():
             "with linearly changing amplitude",
         ),
         (Constant(2.0), "a constant"),
+        (Matern(20.0, nu=0.5), "a rough trend of length scale 20"),
+        (Matern(0.5, nu=1.5), "a short-term smooth part of length scale 0.5"),
     ],
 )
 def test_words(kernel, words):

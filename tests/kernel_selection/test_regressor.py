@@ -122,6 +122,15 @@ def test_averaging_fewer_kernels_trains_no_fewer(options, n_tasks):
     assert len(model.estimators_) == 1
 
 
+def test_a_level_that_wanders_is_rough():
+    rng = np.random.default_rng(1)
+    y = np.cumsum(rng.standard_normal(80)) + 0.1 * rng.standard_normal(80)
+    model = small(kernels=kernel_grammar(1, base=("M12", "SE")), n_inducing=None)
+    model.fit(np.arange(80.0)[:, None], y)
+    assert model.best_kernel_[0] == "M12"
+    assert model.local_lower_bounds_[0] > model.local_lower_bounds_[1] + 3.0
+
+
 def test_copies_of_a_kernel_share_their_belief():
     X, y = make_series()
     copies = [("a", RBF()), ("line", Linear()), ("b", RBF())]
