@@ -13,11 +13,12 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.ep._default_kernel import ScalePrior
-from skvbgp.ep._features import InducingPrior, SparsePrior
+from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._inducing import InducingPrior
 
 #: Range of the logarithm of the spread of missing entries.
 _LOG_SPREAD_LIMIT = 5.0

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import (
@@ -27,8 +27,7 @@ from skvbgp.ep.expectations import (
     psi1,
     psi1_vjp,
 )
-from skvbgp.kernels import Kernel
-from skvbgp.kernels._squared_exponential import SquaredExponential
+from skvbgp.kernels._inducing import InducingPrior
 
 #: Rows that one thread works on at a time.
 TILE_ROWS = 1024
@@ -37,34 +36,6 @@ TILE_ROWS = 1024
 def tiles(n: int) -> list[slice]:
     """Every one of n rows once."""
     return [slice(start, min(start + TILE_ROWS, n)) for start in range(0, n, TILE_ROWS)]
-
-
-class InducingPrior:
-    """Kernel and inducing inputs Z (m, d), with what the rows share.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : ndarray of shape (m, d)
-    nugget : float, default=0.0
-        Variance by which the inducing outputs differ from f(Z).
-    """
-
-    def __init__(self, kernel: Kernel, Z: Array, nugget: float = 0.0) -> None:
-        self.kernel, self.Z = kernel, Z
-        self.K_uu = kernel(Z)  # (m, m)
-        K_uu = self.K_uu + nugget * np.eye(len(Z))
-        self.L_inv = tril_inverse(jittered_cholesky(K_uu, "covariance of inducing outputs"))
-
-    @cached_property
-    def K_inv(self) -> Array:
-        """(m, m)."""
-        return np.asarray(self.L_inv.T @ self.L_inv)
-
-    @cached_property
-    def se(self) -> SquaredExponential:
-        """The kernel as uncertain inputs need it."""
-        return SquaredExponential.of(self.kernel, self.Z.shape[1])
 
 
 class RowGradients(NamedTuple):
@@ -234,11 +205,9 @@ class SparsePrior:
             zip(self._tiles, self._slices, strict=True),
         )
         inducing = self.inducing
-        d_K_uu = cholesky_vjp(sum(part.LtdL for part in parts), inducing.L_inv)
         d_K_inv = [part.d_K_inv for part in parts if part.d_K_inv is not None]
-        if d_K_inv:
-            d_K_uu -= inducing.K_inv @ sum(d_K_inv) @ inducing.K_inv
-        theta, d_Z, _ = inducing.kernel.vjp(inducing.Z, None, inducing.K_uu, d_K_uu)
+        d_K = -(inducing.K_inv @ sum(d_K_inv) @ inducing.K_inv) if d_K_inv else 0.0
+        theta, d_Z = inducing.vjp(sum(part.LtdL for part in parts), d_K)
         return PriorGradients(
             theta + sum(part.theta for part in parts),
             d_Z + sum(part.Z for part in parts),

@@ -8,8 +8,9 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
-from skvbgp.ep._features import InducingPrior, RowFeatures, tiles
+from skvbgp.ep._features import RowFeatures, tiles
 from skvbgp.ep._inputs import Inputs
+from skvbgp.kernels._inducing import InducingPrior
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,10 @@ from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
-    cholesky_vjp,
-    jittered_cholesky,
-    tril_inverse,
 )
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._inducing import InducingPrior
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).
@@ -39,14 +37,12 @@ _LARGEST_LOG = 500.0
 _CHUNK_ROWS = 4096
 
 
-class Prior:
-    """A kernel and a noise variance, and the covariance of the inducing outputs."""
+class Prior(InducingPrior):
+    """The prior of the inducing outputs, and a noise variance."""
 
     def __init__(self, kernel: Kernel, x: Array, Z: Array) -> None:
-        self.kernel, self.noise = parameters(kernel, x)
-        self.Z = Z  # (m, d)
-        self.K = self.kernel(Z)  # (m, m)
-        self.L_inv = tril_inverse(jittered_cholesky(self.K, "covariance of the inducing outputs"))
+        kernel, self.noise = parameters(kernel, x)
+        super().__init__(kernel, Z)
 
 
 def parameters(kernel: Kernel, x: Array) -> tuple[Kernel, float]:
@@ -118,10 +114,9 @@ class Evaluation:
         dK *= -rate
         dK += np.outer(rate * self._y, q.mean @ prior.L_inv)
         LtdL = W @ statistics.information - np.outer(q.mean, statistics.shift)  # -dA' A
-        dKzz = cholesky_vjp(LtdL, prior.L_inv)
         kernel, X, Z = prior.kernel, self._X, prior.Z
         theta, _, _ = kernel.vjp(X, Z, self._K, dK)
-        theta_zz, _, _ = kernel.vjp(Z, None, prior.K, dKzz)
+        theta_zz, _ = prior.vjp(LtdL)
         theta_diagonal, _ = kernel.vjp_diag(X, np.full(len(X), -0.5 * rate))
         log_noise = -0.5 * (statistics.n - statistics.loss(q))
         return np.append(theta + theta_zz + theta_diagonal, log_noise)

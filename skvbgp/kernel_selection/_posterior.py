@@ -89,7 +89,7 @@ class KernelModel:
         return self._frame.target.original(mean), variance * self._frame.target.unit**2
 
     def _of_draw(self, prior: Prior, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        A = prior.kernel(X, prior.Z) @ prior.L_inv.T  # (n, m)
+        A = prior.whiten(X)  # (n, m)
         reduction = self._q.covariance.copy()
         reduction.flat[:: len(reduction) + 1] -= 1.0
         variance = prior.kernel.diag(X) + np.einsum("ij,ij->i", A @ reduction, A)
@@ -101,7 +101,7 @@ class KernelModel:
         X = self._frame.centre(X)
         parts = []
         for prior in self._priors:
-            A = prior.kernel(X, prior.Z) @ prior.L_inv.T
+            A = prior.whiten(X)
             cov = prior.kernel(X) - A @ A.T + A @ self._q.covariance @ A.T
             if include_noise:
                 cov.flat[:: len(cov) + 1] += prior.noise

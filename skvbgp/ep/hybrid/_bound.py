@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, NotPositiveDefiniteError, cholesky_vjp
-from skvbgp.ep._features import InducingPrior
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
+from skvbgp.kernels._inducing import InducingPrior
 
 
 class LatentFeatures:
@@ -125,6 +125,5 @@ class CollapsedBound:
         d_A = (self._r * weight) @ self.mean  # (n, m)
         part = features.vjp(d_A, self._w, H)
         LtdL = -(d_A.T @ features.A) - 2.0 * np.einsum("pab,pbc->ac", H, self._B)
-        d_K_uu = cholesky_vjp(LtdL, inducing.L_inv)
-        theta, d_Z, _ = inducing.kernel.vjp(inducing.Z, None, inducing.K_uu, d_K_uu)
+        theta, d_Z = inducing.vjp(LtdL)
         return BoundGradients(theta + part.log_length_scale, d_Z + part.Z, part.mu, part.s)

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._core.linalg import Array
-from skvbgp.ep._features import InducingPrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Logistic
 from skvbgp.ep._schedules import Schedule
@@ -27,6 +26,7 @@ from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import CompletedRows
 from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.kernels import RBF
+from skvbgp.kernels._inducing import InducingPrior
 
 #: Of binary columns and labels, and how EP comes to its fixed point.
 LIKELIHOOD = Logistic()

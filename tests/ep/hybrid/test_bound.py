@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp.ep import Psi2
-from skvbgp.ep._features import InducingPrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import ColumnModel
@@ -21,6 +20,7 @@ from skvbgp.ep.hybrid._posterior import HybridPosterior
 from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.ep.hybrid._training import maximise
 from skvbgp.kernels import RBF
+from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import numerical_gradient
 from tests.ep.problems import PARALLEL
 from tests.oracles import ep, hybrid
