@@ -122,7 +122,7 @@ def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -
     A few large tasks, each with one BLAS thread, use the cores better than many small BLAS
     calls with several: those wait for each other at the end of every call, for long if another
     process takes a core meanwhile. The results are in order, and equal bit for bit for every
-    number of threads. Inside `parallel_map` the tasks run one after the other.
+    number of threads. Inside `parallel_map`, or another task, they run one after the other.
 
     Parameters
     ----------
@@ -208,11 +208,19 @@ def _keep_freed_memory() -> None:
 def _threaded(function: Callable[[int], Any], n: int) -> Iterator[Any]:
     """Results of ``function(0)`` to ``function(n - 1)``; inside of `single_blas_thread`."""
     n_threads = min(single_blas_thread.n_threads, n)
-    if n_threads <= 1:
+    if n_threads <= 1 or getattr(_thread, "is_worker", False):
         yield from map(function, range(n))
         return
-    with ThreadPoolExecutor(n_threads) as pool:
+    with ThreadPoolExecutor(n_threads, initializer=_become_worker) as pool:
         yield from pool.map(function, range(n))
+
+
+_thread = threading.local()
+
+
+def _become_worker() -> None:
+    """Mark a thread of a pool: what it calls in turn has this one thread."""
+    _thread.is_worker = True
 
 
 class _Shared:

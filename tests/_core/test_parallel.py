@@ -67,6 +67,16 @@ def test_tasks_run_with_one_blas_thread(backend):
         assert blas_threads() == before
 
 
+def test_tasks_of_a_thread_stay_on_it():
+    """They would otherwise share the cores with those of all other threads."""
+
+    def threads_of_subtasks():
+        return set(parallel.thread_map(threading.get_ident, [()] * 3)) == {threading.get_ident()}
+
+    with threadpool_limits(2):
+        assert all(parallel.thread_map(threads_of_subtasks, [()] * 3))
+
+
 def test_exception_keeps_its_type(backend):
     with pytest.raises(UnusualError, match="odd"):
         parallel_map(fail, [("odd",)] * 2, n_jobs=2)
