@@ -1,6 +1,9 @@
-"""When a stochastic ascent has come to rest."""
+"""When an ascent has come to rest."""
+
+import warnings
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 #: Steps over which the stochastic objective is averaged.
 _AVERAGED_STEPS = 100
@@ -26,3 +29,23 @@ def has_converged(values: list[float], tol: float, steps_per_value: int) -> bool
         return False
     recent, before = np.mean(values[-window:]), np.mean(values[-2 * window : -window])
     return bool(recent - before < tol * (1.0 + abs(recent)))
+
+
+def has_settled(value: float, before: float, tol: float) -> bool:
+    """Whether a round of a search has changed its objective by less than a share of itself.
+
+    A round has constants that are brought up to date between two, so that the objective may fall:
+    that is a change like another, and the search goes on.
+    """
+    return abs(value - before) < tol * abs(value)
+
+
+def warn_of_fall(value: float, before: float, tol: float) -> None:
+    """Tell that a search has ended with a round in which its objective fell."""
+    if value < before and not has_settled(value, before, tol):
+        warnings.warn(
+            f"The objective fell from {before:.6g} to {value:.6g} in the last round: "
+            "increase max_iter.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )

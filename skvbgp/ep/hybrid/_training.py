@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.convergence import has_settled, warn_of_fall
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.base import choose_inducing_inputs, subsample
 from skvbgp.ep.hybrid._objective import (
@@ -70,9 +71,10 @@ def maximise(
             end_pass=_report(objective, reached.values, end_pass),
         )
         reached = _reach(objective, reached.values, result)
-        settled = result.value - value < _ROUND * tol * abs(result.value)
-        value = result.value
+        before, value = value, result.value
+        settled = has_settled(value, before, _ROUND * tol)
         if result.stopped or len(reached.values) >= max_iter or settled:
+            warn_of_fall(value, before, _ROUND * tol)
             return reached
 
 
