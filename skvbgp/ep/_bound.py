@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
 from skvbgp.ep._default_kernel import ScalePrior
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel, Inputs
@@ -39,9 +40,9 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Problem:
-    """Data and settings of one training."""
+    """Data and settings of one training, of one problem or of each class versus the rest."""
 
-    t: Array  # (n,) labels, -1 or 1
+    T: Array  # (k, n) signs of the problems, -1 or 1
     conditional: Inputs  # (n, d) missing entries as the joint Gaussian has them
     missing: Array  # (n, d)
     approximation: str
@@ -56,28 +57,47 @@ class Problem:
 
 @dataclass(frozen=True)
 class Solution:
-    """Parameters with converged sites."""
+    """Parameters with converged sites of every problem."""
 
     parameters: Parameters
     prior: SparsePrior
-    fixpoint: Fixpoint
+    fixpoints: tuple[Fixpoint, ...]
 
     @property
-    def latent_sites(self) -> Sites:
+    def sites(self) -> tuple[Sites, ...]:
+        """Of g."""
+        return tuple(fixpoint.posterior.sites for fixpoint in self.fixpoints)
+
+    @property
+    def latent_sites(self) -> tuple[Sites, ...]:
         """Sites of f itself, which has the noise on top of g."""
-        return self.fixpoint.posterior.sites.without_noise(self.prior.noise)
+        return tuple(sites.without_noise(self.prior.noise) for sites in self.sites)
 
     @property
-    def log_evidence(self) -> float:
-        """With the trace correction, the corrected (S.21)."""
-        correction = -0.5 * float(self.latent_sites.tau @ self.prior.residual)
-        return self.fixpoint.log_evidence + correction
+    def log_evidence(self) -> Array:
+        """Of each problem (k,), with the trace correction: the corrected (S.21)."""
+        corrections = [-0.5 * float(f.tau @ self.prior.residual) for f in self.latent_sites]
+        return np.array([f.log_evidence for f in self.fixpoints]) + corrections
+
+    @property
+    def correction_weights(self) -> Array:
+        """Weights (n,) of the residuals in the trace correction of all problems."""
+        return np.sum([sites.tau for sites in self.latent_sites], axis=0)
 
 
-def solve(problem: Problem, p: Parameters, sites: Sites, tol: float) -> Solution:
-    """Run EP from some sites."""
+def make_vague(problem: Problem) -> tuple[Sites, ...]:
+    """Sites that carry no information, for every problem."""
+    return tuple(Sites.vague(len(t)) for t in problem.T)
+
+
+def solve(problem: Problem, p: Parameters, sites: tuple[Sites, ...], tol: float) -> Solution:
+    """Run EP from some sites, for each problem on the same prior."""
     prior = problem.prior(p)
-    return Solution(p, prior, problem.schedule.run(problem.t, prior, sites, tol))
+    fixpoints = thread_map(
+        lambda t, own: problem.schedule.run(t, prior, own, tol),
+        zip(problem.T, sites, strict=True),
+    )
+    return Solution(p, prior, tuple(fixpoints))
 
 
 class Objective:
@@ -92,8 +112,8 @@ class Objective:
     start : Parameters
     weights : ndarray of shape (n,)
         Weights of the residuals in the trace correction.
-    sites : Sites
-        Where EP starts; each evaluation goes on from the sites of the one before.
+    sites : tuple of Sites
+        Where EP starts, for each problem; each evaluation goes on from the sites of the one before.
     learn_inducing : bool
     tol : float
         Of EP.
@@ -104,7 +124,7 @@ class Objective:
         problem: Problem,
         start: Parameters,
         weights: Array,
-        sites: Sites,
+        sites: tuple[Sites, ...],
         *,
         learn_inducing: bool,
         tol: float,
@@ -153,10 +173,16 @@ class Objective:
     def __call__(self, x: Array) -> tuple[float, Array]:
         problem, p = self._problem, self.parameters(x)
         solution = solve(problem, p, self.sites, self._tol)
-        prior, fixpoint = solution.prior, solution.fixpoint
-        self.sites = fixpoint.posterior.sites
-        value = fixpoint.log_evidence - 0.5 * float(self._weights @ prior.residual)
-        g = prior.vjp(fixpoint.d_features, fixpoint.d_noise, -0.5 * self._weights)
+        prior, fixpoints = solution.prior, solution.fixpoints
+        self.sites = solution.sites
+        value = sum(fixpoint.log_evidence for fixpoint in fixpoints)
+        value -= 0.5 * float(self._weights @ prior.residual)
+        d_noise = np.sum([fixpoint.d_noise for fixpoint in fixpoints], axis=0)
+
+        def d_features(rows: slice) -> Array:
+            return np.sum([fixpoint.d_features(rows) for fixpoint in fixpoints], axis=0)
+
+        g = prior.vjp(d_features, d_noise, -0.5 * self._weights)
         theta = g.theta
         if problem.hyperprior is not None:
             log_density, d_theta = problem.hyperprior.log_density(p.kernel.theta)

@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
     Interval,
-    OneVersusRest,
     StrOptions,
     VariationalClassifier,
     class_probabilities,
@@ -32,7 +31,8 @@ class EPDTCClassifier(VariationalClassifier):
     approximates each likelihood by a Gaussian site, at a cost linear in the number of rows;
     hyperparameters and inducing inputs maximise its approximation of the log evidence
     [Andrade2014]_. Entries of X may be missing (NaN) or uncertain (`X_var`), in training and
-    in prediction. More than two classes are one versus the rest.
+    in prediction. More than two classes are one versus the rest, with a kernel and inducing
+    inputs that they share.
 
     Parameters
     ----------
@@ -82,7 +82,8 @@ class EPDTCClassifier(VariationalClassifier):
         Stop when the log evidence rises by less than this share of itself.
 
     multi_class : {"one_vs_rest"}, default="one_vs_rest"
-        How more than two classes are modelled: each has its own f, against all the others.
+        How more than two classes are modelled: each has its own f, against all the others, of
+        the same Gaussian process.
 
     warm_start : bool, default=False
         Whether `fit` starts from the kernel, the inducing inputs and the model of missing
@@ -92,18 +93,17 @@ class EPDTCClassifier(VariationalClassifier):
         Determines k-means and the restarts.
 
     n_jobs : int, default=None
-        Workers that train the problems of more than two classes. It changes no result.
+        Workers for the prediction of many rows. It changes no result.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels, sorted.
 
-    kernel_ : kernel, or list of n_classes kernels
-        Learned covariance function of f, over the columns of `observed_features_`; a list,
-        here and below an axis, if there are more than two classes.
+    kernel_ : kernel
+        Learned covariance function of f, over the columns of `observed_features_`.
 
-    inducing_inputs_ : ndarray of shape (n_inducing, d), or list of n_classes arrays
+    inducing_inputs_ : ndarray of shape (n_inducing, d)
         Inducing inputs, in the space of the columns of `observed_features_`.
 
     observed_features_ : ndarray of shape (n_features,)
@@ -117,8 +117,7 @@ class EPDTCClassifier(VariationalClassifier):
         precision has underflown to 0.
 
     n_iter_ : int
-        Number of L-BFGS iterations from all starts, of the longest training if there are
-        several; 1 without learning.
+        Number of L-BFGS iterations from all starts; 1 without learning.
 
     n_features_in_ : int
         Number of inputs.
@@ -307,13 +306,13 @@ class EPDTCClassifier(VariationalClassifier):
 
     # -- hooks of the template -------------------------------------------------------------------
 
-    def _learner(self) -> OneVersusRest:
+    def _learner(self) -> EPLearner:
         inducing_inputs = self.inducing_inputs
         if inducing_inputs is not None:
             inducing_inputs = check_array(
                 inducing_inputs, dtype=np.float64, input_name="inducing_inputs"
             )
-        learner = EPLearner(
+        return EPLearner(
             n_inducing=self.n_inducing,
             kernel=None if self.kernel is None else as_kernel(self.kernel),
             inducing_inputs=inducing_inputs,
@@ -323,8 +322,8 @@ class EPDTCClassifier(VariationalClassifier):
             n_restarts=self.n_restarts,
             max_iter=self.max_iter,
             tol=self.tol,
+            n_jobs=self.n_jobs,
         )
-        return OneVersusRest(learner, self.n_jobs)
 
     def _inputs(self, X: Array, X_var: Any = None) -> Inputs:
         if X_var is None:

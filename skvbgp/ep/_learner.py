@@ -1,4 +1,4 @@
-"""The model of two classes: what it learns, and how rows are added and predicted."""
+"""The model of classes: what it learns, and how rows are added and predicted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import parallel_map
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import BinaryLearner, choose_inducing_inputs, is_outgrown, subsample
-from skvbgp.ep._bound import Parameters, Problem, solve
+from skvbgp.base import Labels, Learner, choose_inducing_inputs, is_outgrown, subsample
+from skvbgp.ep._bound import Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._posterior import LatentPosterior
@@ -25,13 +26,18 @@ from skvbgp.kernels import Kernel
 
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-9
+#: Rows of one task of a prediction.
+_TASK_ROWS = 2**13
 #: Distance, in units of the inputs' spread, below which two inducing inputs are one.
 _SAME_PLACE = 1e-9
 
 
 @dataclass(frozen=True)
-class EPLearner(BinaryLearner):
-    """Settings of the estimator, see `EPDTCClassifier`."""
+class EPLearner(Learner):
+    """Settings of the estimator, see `EPDTCClassifier`.
+
+    More than two classes share everything but their sites, see :ref:`ep-classes`.
+    """
 
     n_inducing: int
     kernel: Kernel | None
@@ -42,16 +48,21 @@ class EPLearner(BinaryLearner):
     n_restarts: int
     max_iter: int
     tol: float
+    n_jobs: int | None
 
-    def max_passes(self, y: Array) -> int:
+    def max_passes(self, y: Labels) -> int:
         return self.max_iter * (1 + self.n_restarts) if self.learn_hyperparameters else 1
 
     # -- start -----------------------------------------------------------------------------------
 
-    def start(self, X: Inputs, t: Array, rng: np.random.RandomState, before: State | None) -> Start:
+    def start(
+        self, X: Inputs, y: Labels, rng: np.random.RandomState, before: State | None
+    ) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
         n_features = X.mean.shape[1]
         if before is not None:
+            if not np.array_equal(y.classes, before.classes):
+                raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
             seen = before.start.parameters.columns.seen
             _check_width(len(seen), n_features, "warm_start: the fit before")
             return replace(before.start, seed=seed)
@@ -85,18 +96,18 @@ class EPLearner(BinaryLearner):
 
     # -- training --------------------------------------------------------------------------------
 
-    def train(self, state: Start, X: Inputs, t: Array, end_pass: EndPass) -> State:
-        problem = self._pose(state, X, t)
+    def train(self, state: Start, X: Inputs, y: Labels, end_pass: EndPass) -> State:
+        problem = self._pose(state, X, y)
 
         if not self.learn_hyperparameters:
-            solved = self._solve(state, problem, X, Sites.vague(len(t)), 1)
+            solved = self._solve(state, problem, X, y, make_vague(problem), 1)
             end_pass(lambda: solved)
             return solved
 
         def conclude(reached: Reached, searches: list[Reached]) -> State:
             start = replace(state, parameters=reached.parameters)
             n_iter = max(1, sum(search.n_iter for search in searches))
-            return self._solve(start, problem, X, reached.sites, n_iter)
+            return self._solve(start, problem, X, y, reached.sites, n_iter)
 
         searches: list[Reached] = []
 
@@ -109,7 +120,7 @@ class EPLearner(BinaryLearner):
                 start,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                learn_inducing=self._learns_inducing(start, len(t)),
+                learn_inducing=self._learns_inducing(start, len(y)),
                 end_pass=end_iteration,
             )
             searches.append(search)
@@ -130,10 +141,10 @@ class EPLearner(BinaryLearner):
         """Unless every row is one; for "fitc" they would overfit, see :ref:`ep-training`."""
         return self.approximation == "dtc" and len(start.Z) < n
 
-    def _pose(self, start: Start, X: Inputs, t: Array) -> Problem:
+    def _pose(self, start: Start, X: Inputs, y: Labels) -> Problem:
         columns = start.parameters.columns
         return Problem(
-            t,
+            np.array(y.problems()),
             columns.condition(X),
             np.isnan(X.mean[:, columns.seen]),
             self.approximation,
@@ -141,78 +152,89 @@ class EPLearner(BinaryLearner):
             start.hyperprior,
         )
 
-    def _solve(self, start: Start, problem: Problem, X: Inputs, sites: Sites, n_iter: int) -> State:
+    def _solve(
+        self,
+        start: Start,
+        problem: Problem,
+        X: Inputs,
+        y: Labels,
+        sites: tuple[Sites, ...],
+        n_iter: int,
+    ) -> State:
         """The state at some parameters, with converged sites."""
         solution = solve(problem, start.parameters, sites, _FINAL_EP_TOL)
-        if not solution.fixpoint.converged:
+        if not all(fixpoint.converged for fixpoint in solution.fixpoints):
             warnings.warn(
                 f"EP has not converged after {self.schedule.max_iter} passes over the sites: "
                 "increase max_ep_iter or damping.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        q = solution.fixpoint.posterior
+        each = [fixpoint.posterior for fixpoint in solution.fixpoints]
+        posterior = LatentPosterior(
+            solution.prior.inducing,
+            np.array([q.mean for q in each]),
+            np.array([q.covariance for q in each]),
+        )
+        evidence = solution.log_evidence
         return State(
-            start,
-            n_iter,
-            X,
-            problem.t,
-            q.sites,
-            solution.latent_sites,
-            solution.log_evidence,
-            LatentPosterior(solution.prior.inducing, q.mean, q.covariance),
+            start, n_iter, X, y, solution.sites, solution.latent_sites, evidence, posterior
         )
 
     # -- new rows --------------------------------------------------------------------------------
 
-    def all_rows(self, state: State, X: Inputs, t: Array) -> tuple[Inputs, Array]:
-        return state.inputs.append(X), np.concatenate([state.t, t])
+    def rows_to_restart(self, state: State, X: Inputs, y: Labels) -> tuple[Inputs, Labels] | None:
+        outgrown = is_outgrown(
+            state.inputs.mean, state.y.codes, X.mean, y.codes, learns=self.learn_hyperparameters
+        )
+        return _append_rows(state, X, y) if outgrown else None
 
-    def rows_to_restart(self, state: State, X: Inputs, t: Array) -> tuple[Inputs, Array] | None:
-        learns = self.learn_hyperparameters
-        outgrown = is_outgrown(state.inputs.mean, state.t, X.mean, t, learns=learns)
-        return self.all_rows(state, X, t) if outgrown else None
-
-    def update(self, state: State, X: Inputs, t: Array, end_pass: EndPass) -> State:
+    def update(self, state: State, X: Inputs, y: Labels, end_pass: EndPass) -> State:
         start = self._grow(state.start, X)
-        sites = state.sites.append(Sites.vague(len(t)))
-        X, t = self.all_rows(state, X, t)
-        solved = self._solve(start, self._pose(start, X, t), X, sites, state.n_iter)
+        sites = tuple(known.append(Sites.vague(len(y))) for known in state.sites)
+        X, y = _append_rows(state, X, y)
+        solved = self._solve(start, self._pose(start, X, y), X, y, sites, state.n_iter)
         end_pass(lambda: solved)
         return solved
 
     # -- what a state says -----------------------------------------------------------------------
 
-    def decision(self, state: State, X: Inputs) -> Array:
+    def decisions(self, state: State, X: Inputs) -> Array:
+        """Scores of all problems, (n, k)."""
+        tasks = [
+            (X.rows(slice(start, start + _TASK_ROWS)),) for start in range(0, len(X), _TASK_ROWS)
+        ]
+        parts = parallel_map(self._decide, tasks, n_jobs=self.n_jobs, shared=(state,))
+        return np.concatenate(parts)
+
+    def _decide(self, state: State, X: Inputs) -> Array:
         completed = state.start.parameters.columns.complete(X)
         return self.schedule.likelihood.score(*state.posterior.moments(completed))
 
     def attributes(self, state: State) -> dict[str, Any]:
-        p, sites = state.start.parameters, state.latent_sites
-        informed = sites.tau > 0.0
+        p = state.start.parameters
+        tau = np.array([sites.tau for sites in state.latent_sites])
+        nu = np.array([sites.nu for sites in state.latent_sites])
+        mean = np.divide(nu, tau, out=np.zeros_like(nu), where=tau > 0.0)
+        evidence: Any = state.log_evidence
+        if len(evidence) == 1:
+            tau, mean, evidence = tau[0], mean[0], float(evidence[0])
         return {
+            "classes_": state.classes,
             "kernel_": p.kernel,
             "inducing_inputs_": p.Z,
             "observed_features_": p.columns.seen,
-            "log_marginal_likelihood_value_": state.log_evidence,
-            "site_precision_": sites.tau,
-            "site_mean_": np.divide(
-                sites.nu, sites.tau, out=np.zeros_like(sites.nu), where=informed
-            ),
+            "log_marginal_likelihood_value_": evidence,
+            "site_precision_": tau,
+            "site_mean_": mean,
             "n_iter_": state.n_iter,
         }
 
-    def class_attributes(self, states: tuple[State, ...]) -> dict[str, Any]:
-        each = [self.attributes(state) for state in states]
-        if len(each) == 1:
-            return each[0]
-        joined: dict[str, Any] = {name: [one[name] for one in each] for name in each[0]}
-        for name in ("log_marginal_likelihood_value_", "site_precision_", "site_mean_"):
-            joined[name] = np.array(joined[name])
-        return joined | {
-            "observed_features_": each[0]["observed_features_"],
-            "n_iter_": max(joined["n_iter_"]),
-        }
+
+def _append_rows(state: State, X: Inputs, y: Labels) -> tuple[Inputs, Labels]:
+    """All rows, the state's first."""
+    codes = np.concatenate([state.y.codes, y.codes])
+    return state.inputs.append(X), Labels(state.classes, codes)
 
 
 def _check_width(width: int, n_features: int, name: str) -> None:

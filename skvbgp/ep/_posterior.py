@@ -15,13 +15,14 @@ from skvbgp.kernels._inducing import InducingPrior
 
 @dataclass(frozen=True)
 class LatentPosterior:
-    """N(mean, covariance) of the whitened inducing outputs, carried to new rows.
+    """N(mean_j, covariance_j) of the whitened inducing outputs, carried to new rows.
 
     Attributes
     ----------
     inducing : InducingPrior
-    mean : ndarray of shape (m,)
-    covariance : ndarray of shape (m, m)
+        Of all k problems.
+    mean : ndarray of shape (k, m)
+    covariance : ndarray of shape (k, m, m)
     """
 
     inducing: InducingPrior
@@ -29,11 +30,14 @@ class LatentPosterior:
     covariance: Array
 
     def moments(self, inputs: Inputs) -> tuple[Array, Array]:
-        """Mean and variance of f, each (n,), averaged over uncertain inputs."""
+        """Mean and variance of f, each (n, k), averaged over uncertain inputs."""
         parts = thread_map(self._tile, [(inputs.rows(rows),) for rows in tiles(len(inputs))])
         means, variances = zip(*parts, strict=True)
         return np.concatenate(means), np.concatenate(variances)
 
     def _tile(self, inputs: Inputs) -> tuple[Array, Array]:
         # a new row has the exact conditional given u, whatever training approximates
-        return RowFeatures(self.inducing, inputs, "dtc").moments(self.mean, self.covariance)
+        features = RowFeatures(self.inducing, inputs, "dtc")
+        each = [features.moments(*q) for q in zip(self.mean, self.covariance, strict=True)]
+        means, variances = zip(*each, strict=True)
+        return np.column_stack(means), np.column_stack(variances)

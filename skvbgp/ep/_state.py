@@ -1,10 +1,14 @@
-"""What is known of one problem of two classes."""
+"""What is known of the classes: of two, one problem, or each one versus the rest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp.base import Labels
 from skvbgp.ep._bound import Parameters
 from skvbgp.ep._default_kernel import ScalePrior
 from skvbgp.ep._inputs import Inputs
@@ -28,8 +32,12 @@ class State:
     start: Start  # with the learned parameters
     n_iter: int
     inputs: Inputs  # (n, n_features) as they were given
-    t: Array  # (n,)
-    sites: Sites  # of g
-    latent_sites: Sites  # of f
-    log_evidence: float
+    y: Labels
+    sites: tuple[Sites, ...]  # of g, for each problem
+    latent_sites: tuple[Sites, ...]  # of f
+    log_evidence: Array  # (k,)
     posterior: LatentPosterior
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        return self.y.classes

@@ -7,15 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.convergence import has_settled, warn_of_fall
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
-from skvbgp.ep._bound import Objective, Parameters, Problem, solve
+from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
 from skvbgp.ep._sites import Sites
 
 #: Iterations until the weights of the trace correction are brought up to date.
 _ROUND = 20
-#: Convergence of EP within the search, whose line searches need no more.
-_EP_TOL = 1e-4
-#: The search ends with a round that gains less than this many times ``tol``, relatively.
+#: Convergence of EP within the search, whose line searches need no more: its range, and its ratio
+#: to ``tol``.
+_EP_TOL_RANGE = (1e-4, 1e-2)
+_EP_TOL_RATIO = 1e3
+#: The search ends with a round that changes its value by less than this many times ``tol``.
 _ROUND_TOL = 10.0
 
 
@@ -23,7 +26,7 @@ class Reached(NamedTuple):
     """Where a search stands, or has ended."""
 
     parameters: Parameters
-    sites: Sites
+    sites: tuple[Sites, ...]
     value: float  # log evidence plus log prior, less the KL of the missing entries
     n_iter: int
     stopped: bool  # by a callback
@@ -43,16 +46,17 @@ def maximise(
     The first round leaves the inducing inputs where they are: it is cheap, and their optimum
     depends on the length scales it finds.
     """
-    solution = solve(problem, start, Sites.vague(len(problem.t)), _EP_TOL)
+    ep_tol = float(np.clip(_EP_TOL_RATIO * tol, *_EP_TOL_RANGE))
+    solution = solve(problem, start, make_vague(problem), ep_tol)
     n_iter, value, joint = 0, -np.inf, False
     while True:
         objective = Objective(
             problem,
             solution.parameters,
-            solution.latent_sites.tau,
-            solution.fixpoint.posterior.sites,
+            solution.correction_weights,
+            solution.sites,
             learn_inducing=learn_inducing and joint,
-            tol=_EP_TOL,
+            tol=ep_tol,
         )
         result = lbfgs_ascent(
             objective,
@@ -63,12 +67,13 @@ def maximise(
             end_pass=_report(objective, n_iter, end_pass),
         )
         n_iter += len(result.values)
-        solution = solve(problem, objective.parameters(result.x), objective.sites, _EP_TOL)
-        settled = joint and result.value - value < _ROUND_TOL * tol * abs(result.value)
-        value, joint = result.value, True
+        solution = solve(problem, objective.parameters(result.x), objective.sites, ep_tol)
+        before, value = value, result.value
+        settled = joint and has_settled(value, before, _ROUND_TOL * tol)
+        joint = True
         if result.stopped or n_iter >= max_iter or settled:
-            sites = solution.fixpoint.posterior.sites
-            return Reached(solution.parameters, sites, value, n_iter, result.stopped)
+            warn_of_fall(value, before, _ROUND_TOL * tol)
+            return Reached(solution.parameters, solution.sites, value, n_iter, result.stopped)
 
 
 def _report(objective: Objective, n_before: int, end_pass: EndPass) -> EndPass:

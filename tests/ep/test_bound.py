@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._optim.ascent import go_on
-from skvbgp.ep._bound import Objective, Parameters, Problem, solve
+from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.ep import _training
+from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
-from skvbgp.ep._sites import Sites
 from skvbgp.ep._training import maximise
 from skvbgp.kernels import RBF, Constant
 from tests.derivatives import numerical_gradient
@@ -37,7 +39,7 @@ def small_problem(approximation="dtc", *, missing=True, n=12):
     kernel = kernel.with_theta(kernel.theta + [0.5, 0.3, -0.4])
     Z = columns.coordinates.original(rng.standard_normal((3, 2)))
     problem = Problem(
-        t, columns.condition(inputs), np.isnan(X), approximation, PARALLEL, hyperprior
+        t[None], columns.condition(inputs), np.isnan(X), approximation, PARALLEL, hyperprior
     )
     return problem, Parameters(kernel, Z, columns)
 
@@ -48,13 +50,13 @@ def small_problem(approximation="dtc", *, missing=True, n=12):
 def test_gradient(approximation, missing, learn_inducing):
     """With EP run to its fixed point at every point: the envelope argument."""
     problem, p = small_problem(approximation, missing=missing)
-    solution = solve(problem, p, Sites.vague(len(problem.t)), TOL)
-    weights = solution.latent_sites.tau
+    solution = solve(problem, p, make_vague(problem), TOL)
+    weights = solution.correction_weights
     objective = Objective(
         problem,
         p,
         weights,
-        Sites.vague(len(problem.t)),
+        make_vague(problem),
         learn_inducing=learn_inducing,
         tol=TOL,
     )
@@ -68,12 +70,12 @@ def test_gradient_of_the_whole_evidence_at_fixed_sites():
     """The trace correction included, against the dense log marginal of the sites' targets."""
     problem, p = small_problem(missing=False)
     X = problem.conditional.mean
-    sites = solve(problem, p, Sites.vague(len(X)), TOL).latent_sites
+    (sites,) = solve(problem, p, make_vague(problem), TOL).latent_sites
     objective = Objective(
         replace(problem, hyperprior=None),
         p,
         sites.tau,
-        Sites.vague(len(X)),
+        make_vague(problem),
         learn_inducing=False,
         tol=TOL,
     )
@@ -98,9 +100,16 @@ def test_value_is_the_dense_evidence_with_prior_and_kl(approximation):
     inputs = p.columns.refine(problem.conditional, problem.missing)
     variance, length_scale = p.kernel.kernels[0].value, np.array(p.kernel.kernels[1].length_scale)
     evidence, tau, _ = oracles.corrected_evidence(
-        inputs.mean, inputs.variance, problem.t, p.Z, variance, length_scale, approximation, JITTER
+        inputs.mean,
+        inputs.variance,
+        problem.T[0],
+        p.Z,
+        variance,
+        length_scale,
+        approximation,
+        JITTER,
     )
-    vague = Sites.vague(len(problem.t))
+    vague = make_vague(problem)
     objective = Objective(problem, p, tau, vague, learn_inducing=True, tol=TOL)
     expected = evidence + problem.hyperprior.log_density(p.kernel.theta)[0]
     expected -= p.columns.kl(problem.missing.sum(axis=0))[0]
@@ -111,7 +120,7 @@ def test_value_is_the_dense_evidence_with_prior_and_kl(approximation):
 def test_parameters_and_x_are_inverse():
     problem, p = small_problem()
     objective = Objective(
-        problem, p, problem.t, Sites.vague(len(problem.t)), learn_inducing=True, tol=TOL
+        problem, p, problem.T[0], make_vague(problem), learn_inducing=True, tol=TOL
     )
     again = objective.parameters(objective.x)
     assert_allclose(again.kernel.theta, p.kernel.theta)
@@ -156,8 +165,8 @@ def test_training_ends_at_a_stationary_point(approximation):
     objective = Objective(
         problem,
         solution.parameters,
-        solution.latent_sites.tau,
-        solution.fixpoint.posterior.sites,
+        solution.correction_weights,
+        solution.sites,
         learn_inducing=True,
         tol=TOL,
     )
@@ -166,7 +175,7 @@ def test_training_ends_at_a_stationary_point(approximation):
     assert_allclose(value, optimum.value, atol=1e-4)
     assert len(calls) == optimum.n_iter
     start = Objective(
-        problem, p, solution.latent_sites.tau, objective.sites, learn_inducing=True, tol=TOL
+        problem, p, solution.correction_weights, objective.sites, learn_inducing=True, tol=TOL
     )
     assert value > start(start.x)[0] + 0.1
 
@@ -205,3 +214,41 @@ def test_a_kernel_of_the_user_has_no_prior_but_bounds():
     constant, rbf = optimum.parameters.kernel.kernels
     assert 0.5 <= constant.value <= 2.0 and constant.value != 1.0
     assert rbf.length_scale == (1.0, 1.0)
+
+
+def test_problems_of_several_classes_add_up():
+    """On one prior, whose hyperparameters and missing entries count once."""
+    problem, p = small_problem()
+    T = np.array([problem.T[0], -problem.T[0], np.roll(problem.T[0], 1)])
+    weights = np.linspace(0.1, 0.3, T.shape[1])
+
+    def pose(T, weights):
+        own = replace(problem, T=T)
+        return Objective(own, p, weights, make_vague(own), learn_inducing=True, tol=TOL)
+
+    objective = pose(T, weights)
+    value, gradient = objective(objective.x)
+    parts = [pose(t[None], weights / 3.0)(objective.x)[0] for t in T]
+    once = problem.hyperprior.log_density(p.kernel.theta)[0]
+    once -= p.columns.kl(problem.missing.sum(axis=0))[0]
+    assert_allclose(value, sum(parts) - 2.0 * once, rtol=1e-9)
+    assert_allclose(gradient, numerical_gradient(lambda x: objective(x)[0], objective.x), atol=1e-6)
+
+
+def test_a_fall_is_no_convergence(monkeypatch):
+    """Where bringing the weights up to date lowers the objective, the search goes on."""
+    problem, p = small_problem(n=40)
+    rounds = []
+
+    def lower_in_the_second_round(*arguments, **options):
+        result = lbfgs_ascent(*arguments, **options)
+        rounds.append(result)
+        return replace(result, value=result.value - 10.0) if len(rounds) == 2 else result
+
+    monkeypatch.setattr(_training, "lbfgs_ascent", lower_in_the_second_round)
+    options = {"tol": 1e-5, "learn_inducing": True, "end_pass": go_on}
+    maximise(problem, p, max_iter=200, **options)
+    assert len(rounds) > 2
+    rounds.clear()
+    with pytest.warns(ConvergenceWarning, match="fell"):
+        maximise(problem, p, max_iter=21, **options)

@@ -117,13 +117,13 @@ def test_predictive_moments_average_over_the_input(rng):
     """Mean and variance of f for uncertain rows, by Gauss-Hermite sums of certain ones."""
     inducing = InducingPrior(KERNEL, rng.standard_normal((4, 2)))
     root = rng.standard_normal((4, 4)) / 3.0
-    predictor = LatentPosterior(inducing, rng.standard_normal(4), root @ root.T)
+    predictor = LatentPosterior(inducing, rng.standard_normal((1, 4)), (root @ root.T)[None])
     inputs = small_inputs()
-    mean, variance = predictor.moments(inputs)
+    mean, variance = (values[:, 0] for values in predictor.moments(inputs))
 
     def certain_moments(x):
         first, spread = predictor.moments(Inputs(x, np.zeros_like(x)))
-        return np.column_stack([first, spread + first**2])
+        return np.hstack([first, spread + first**2])
 
     for i in range(len(inputs)):
         first, second = oracles.expectation(certain_moments, inputs.mean[i], inputs.variance[i])
