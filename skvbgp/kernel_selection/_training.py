@@ -8,6 +8,7 @@ there with all rows and inducing inputs - on mini-batches after `train_collapsed
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
 from skvbgp.kernel_selection._bound import (
+    Evaluation,
+    Prior,
     collapsed_bound,
     log_evidence,
     total_statistics,
@@ -87,26 +90,28 @@ def screen(
 ) -> LocalFit:
     """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
     rng = np.random.RandomState(seed)
-    coarse = Rows(X, y, Z_coarse).objective(kernel)
     starts = [draw_start(kernel, scales, rng) for _ in range(_DRAWS_PER_RESTART * n_restarts)]
-    values = [_value(coarse, x) for x in starts]
+    values = [_value(kernel, x, X, y, Z_coarse) for x in starts]
     climb = Rows(X, y, Z_climb).objective(kernel)
     bounds, fits = limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
-        if not np.isfinite(_value(climb, starts[i])):
-            continue
-        fits.append(
-            lbfgs_ascent(climb, starts[i], max_iter=_SCREENING_ITERATIONS, tol=tol, bounds=bounds)
-        )
+        with suppress(NotPositiveDefiniteError):
+            fit = lbfgs_ascent(
+                climb, starts[i], max_iter=_SCREENING_ITERATIONS, tol=tol, bounds=bounds
+            )
+            if np.isfinite(fit.value):
+                fits.append(fit)
     if not fits:
         raise NotPositiveDefiniteError("No starting value gives a positive definite covariance.")
     x = max(fits, key=lambda fit: fit.value).x
     return LocalFit(x, Rows(X, y, Z).objective(kernel)(x)[0])
 
 
-def _value(objective: Callable[[Array], tuple[float, Array]], x: Array) -> float:
+def _value(kernel: Kernel, x: Array, X: Array, y: Array, Z: Array) -> float:
+    """The bound without its gradient, which costs as much again; -inf where it fails."""
     try:
-        value = objective(x)[0]
+        statistics = Evaluation(Prior(kernel, x, Z), X, y).statistics
+        value = statistics.bound(statistics.optimal_q())
     except NotPositiveDefiniteError:
         return -np.inf
     return value if np.isfinite(value) else -np.inf
