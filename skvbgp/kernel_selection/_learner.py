@@ -21,8 +21,8 @@ from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._state import State
-from skvbgp.kernel_selection._stochastic import StochasticSettings
 from skvbgp.kernel_selection._training import (
+    StochasticSettings,
     evaluate,
     screen,
     train_collapsed,

@@ -7,19 +7,25 @@ there with all rows and inducing inputs - on mini-batches after `train_collapsed
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import wraps
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
 from skvbgp.kernel_selection._bound import (
     Evaluation,
     Prior,
+    average_statistics,
     collapsed_bound,
     log_evidence,
     total_statistics,
@@ -27,7 +33,6 @@ from skvbgp.kernel_selection._bound import (
 from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import draw_start, hyperprior, limits
-from skvbgp.kernel_selection._stochastic import StochasticSettings, solve_stochastic
 from skvbgp.kernels import Kernel
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
@@ -35,6 +40,9 @@ _DRAWS_PER_RESTART = 16
 _SCREENING_ITERATIONS = 20
 #: First standard deviation of q(theta).
 _FIRST_STD = 0.05
+#: Step of the natural gradient on q(u): at first, and at the end of training.
+_NATURAL_RATE = 0.1
+_LAST_NATURAL_RATE = 0.01
 
 
 def fail_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
@@ -163,6 +171,22 @@ def train_gaussian(
     return LocalFit(m, result.value, result.n_iter, C, family.kl(result.x)[0])
 
 
+class StochasticSettings(NamedTuple):
+    """How mini-batches are used."""
+
+    batch_size: int
+    n_passes: int
+    learning_rate: float
+
+
+class _Iterate(NamedTuple):
+    """Where stochastic ascent stands."""
+
+    x: Array  # a point estimate, or the flat vector of q(theta)
+    q: WhitenedGaussian
+    adam: AdamState
+
+
 @fail_alone
 def train_stochastic(
     X: Array,
@@ -176,17 +200,44 @@ def train_stochastic(
     kernel: Kernel,
     fit: LocalFit,
 ) -> LocalFit:
-    """Mini-batches: natural gradients on q(u), Adam on the hyperparameters or q(theta)."""
-    rng = np.random.RandomState(seed)
-    if not is_gaussian:
-        bounds = limits(kernel, scales)
-        x = solve_stochastic(kernel, fit.x, X, y, frame, Z, settings, rng, bounds=bounds)
-        return LocalFit(x, 0.0, n_iter=settings.n_passes)
-    family = AffineGaussian(*hyperprior(kernel, scales))
-    start = family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
-    v = solve_stochastic(kernel, start, X, y, frame, Z, settings, rng, family=family)
-    m, C = family.unpack(v)
-    return LocalFit(m, 0.0, settings.n_passes, C, family.kl(v)[0])
+    """Mini-batches: natural gradients on q(u), Adam on the hyperparameters or q(theta).
+
+    Sec. 4.1 of [Teng2020]_; the step sizes fall along a cosine, Adam's to zero.
+    """
+    rng, n = np.random.RandomState(seed), len(X)
+    n_batches = -(-n // settings.batch_size)
+    family = AffineGaussian(*hyperprior(kernel, scales)) if is_gaussian else None
+    x = fit.x if family is None else family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
+    lowest, highest = limits(kernel, scales).T
+
+    def draw_batches() -> Iterator[NDArray[np.intp]]:
+        for batch in np.array_split(rng.permutation(n), n_batches):
+            yield np.sort(batch)  # a memory map is read in order
+
+    def step(at: _Iterate, batch: NDArray[np.intp], clock: Clock) -> tuple[_Iterate, float]:
+        draws = np.empty((0, 0)) if family is None else rng.standard_normal((1, len(fit.x)))
+        points = at.x[None, :] if family is None else family.points(at.x, draws)
+        rows = frame.scale(X[batch], y[batch])
+        evaluations = [Evaluation(Prior(kernel, p, Z), *rows, n / len(batch)) for p in points]
+        statistics = average_statistics([e.statistics for e in evaluations])
+        rate = max(_NATURAL_RATE * clock.annealing, _LAST_NATURAL_RATE, 1.0 / (clock.step + 1.0))
+        q = natural_gradient_step(at.q, statistics.information, statistics.shift, rate)
+        gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)
+        if family is None:
+            gradient = gradient[0]
+        else:
+            gradient = family.pull_back(at.x, gradient, draws) - family.kl(at.x)[1]
+        x, adam = adam_ascent(at.x, gradient, at.adam, settings.learning_rate * clock.annealing)
+        if family is None:
+            x = np.clip(x, lowest, highest)
+        return _Iterate(x, q, adam), statistics.bound(q)
+
+    start = _Iterate(x, WhitenedGaussian.standard(len(Z)), AdamState.zeros(len(x)))
+    x = ascend(step, start, draw_batches, n_passes=settings.n_passes, n_batches=n_batches).state.x
+    if family is None:
+        return LocalFit(x, 0.0, settings.n_passes)
+    m, C = family.unpack(x)
+    return LocalFit(m, 0.0, settings.n_passes, C, family.kl(x)[0])
 
 
 @fail_alone
