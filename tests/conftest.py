@@ -23,4 +23,4 @@ def rng():
 @pytest.fixture
 def quick_block_start(monkeypatch):
     """Few steps for the start of the noise kernel, in tests of many small fits."""
-    monkeypatch.setattr("skvbgp.sgpr._initial._BLOCK_STEPS", 10, raising=False)
+    monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 10, raising=False)

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 import skvbgp._core.parallel
 import skvbgp.kernel_selection._fits
-import skvbgp.sgpr._remember
+import skvbgp.sgpr._memory
 from skvbgp import SVBSSGPRegressor, VBKSRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.parallel import parallel_each, parallel_map
 
@@ -105,8 +105,8 @@ def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
 @pytest.mark.parametrize("name", REGRESSORS)
 def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
     """Blocks of as many rows; what all tasks share is not part of it but of VBKS's data."""
-    monkeypatch.setattr(skvbgp.sgpr._remember, "_N_SEGMENTS", 1)
-    monkeypatch.setattr(skvbgp.sgpr._remember, "_SEGMENT_ROWS", 60)
+    monkeypatch.setattr(skvbgp.sgpr._memory, "_N_SEGMENTS", 1)
+    monkeypatch.setattr(skvbgp.sgpr._memory, "_SEGMENT_ROWS", 60)
 
     def largest(n):
         tasks_sent, shared_sent = [], []

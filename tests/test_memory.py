@@ -9,8 +9,8 @@ from numpy.lib.format import open_memmap
 import skvbgp._core.partition
 import skvbgp._core.scaling
 import skvbgp.base._start
-import skvbgp.sgpr._initial
-import skvbgp.sgpr._remember
+import skvbgp.sgpr._memory
+import skvbgp.sgpr._start
 from skvbgp import (
     SVBSSGPRegressor,
     VBDTCRegressor,
@@ -33,9 +33,9 @@ def _small_tiles(monkeypatch, quick_block_start):
     monkeypatch.setattr(skvbgp._core.partition, "_LOOKUP_CELLS", 1_000)
     monkeypatch.setattr(skvbgp.base._start, "SUBSAMPLE", 1_000)
     monkeypatch.setattr(skvbgp.base._start, "_TILE_ROWS", 1_000)
-    monkeypatch.setattr(skvbgp.sgpr._initial, "_SAMPLE_ROWS", 50)
-    monkeypatch.setattr(skvbgp.sgpr._remember, "_SEGMENT_ROWS", 1_000)
-    monkeypatch.setattr(skvbgp.sgpr._remember, "_N_SEGMENTS", 1)
+    monkeypatch.setattr(skvbgp.sgpr._start, "_SAMPLE_ROWS", 50)
+    monkeypatch.setattr(skvbgp.sgpr._memory, "_SEGMENT_ROWS", 1_000)
+    monkeypatch.setattr(skvbgp.sgpr._memory, "_N_SEGMENTS", 1)
 
 
 def chunks(n):

@@ -22,7 +22,7 @@ from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.sgpr import _training
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._draws import ClosedForm, CommonDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
 
 MODELS = {"VBDTC": VBDTCRegressor, "VBFITC": VBFITCRegressor, "VBPIC": VBPICRegressor}
 N_ROWS, N_BLOCKS, N_INDUCING, N_DRAWS = 1000, 10, 50, 8
@@ -57,10 +57,11 @@ def divergences(name, X, y, seed, n_passes):
     regressor = MODELS[name](inducing_inputs=X[:N_INDUCING], random_state=seed)
     if name == "VBPIC":
         regressor.set_params(n_blocks=N_BLOCKS)
-    start = regressor._start(X, y)
+    learner = regressor._learner()
+    start = learner.start(X, y, np.random.RandomState(seed), None)
     model, parameters = start.model, start.parameters
     data = Data(X, y, model.coordinates, start.target)
-    data, _ = regressor._group(data, parameters.nu)
+    data, _ = learner._divide(data, parameters.nu)
     rule = ClosedForm()
     if name == "VBPIC":
         rule = CommonDraws(quasi_normal(N_DRAWS, X.shape[1], start.seed))
@@ -69,22 +70,22 @@ def divergences(name, X, y, seed, n_passes):
     with steps_of_q() as steps:
         path = []  # (parameters, q(u)) after every pass
 
-        def monitor(parameters, lower_bound):
-            path.append((parameters, steps[-1]))
+        def end_pass(make):
+            path.append((make().parameters, steps[-1]))
             return False
 
         _training.solve_stochastic(
             model, parameters, data, rule,
             free=free, max_iter=n_passes, batch_size=N_ROWS // N_BLOCKS, learning_rate=0.2,
-            natural_rate=0.03, tol=-np.inf, rng=np.random.RandomState(seed), monitor=monitor,
+            natural_rate=0.03, tol=None, rng=np.random.RandomState(seed), end_pass=end_pass,
         )  # fmt: skip
         path.insert(0, (parameters, steps[0]))
 
-    bound = _training.collapsed_bound(model, data, rule)
+    bound = _training.collapse_bound(model, data, rule)
     same_start, optimum = (
         _training.solve_full(
             bound, model, start,
-            free=free, max_iter=2000, tol=1e-12, monitor=lambda *_: False,
+            free=free, max_iter=2000, tol=1e-12,
         )
         for start in (parameters, path[-1][0])
     )  # fmt: skip
@@ -97,7 +98,7 @@ def divergences(name, X, y, seed, n_passes):
         for parameters, q in path
     ]
     bounds = {
-        "exact, same start": same_start.lower_bounds[-1],
+        "exact, same start": same_start.values[-1],
         "stochastic": bound(path[-1][0])[0],
         "exact, from the end": bound(exact)[0],
     }

@@ -1,9 +1,11 @@
 """Variational Bayesian sparse Gaussian process regression (paper [Yu2019]_)."""
 
-from skvbgp.sgpr._dtc import VBDTCRegressor
-from skvbgp.sgpr._fitc import VBFITCRegressor
-from skvbgp.sgpr._pic import VBPICRegressor
-from skvbgp.sgpr._pitc import VBPITCRegressor
+from skvbgp.sgpr._regressor import (
+    VBDTCRegressor,
+    VBFITCRegressor,
+    VBPICRegressor,
+    VBPITCRegressor,
+)
 from skvbgp.sgpr.expectations import (
     ExpectationGradients,
     omega,

@@ -4,7 +4,7 @@ In whitened coordinates s = L u, Sigma_ZZ = L L', the bound is
 
     L(q) = sum over groups of F  -  KL(q(u) || N(0, I))  -  KL(q(theta) || p(theta))
 
-with F of :mod:`skvbgp.sgpr._groups`. It is eq. (6) with every constant and with general
+with F of :mod:`skvbgp.sgpr._likelihood`. It is eq. (6) with every constant and with general
 Gaussian priors on the hyperparameters; at the optimal q(u) it is eq. (11), and by the
 envelope theorem its gradient there is the gradient at fixed q(u). So the collapsed solver
 and the stochastic one share :meth:`Evaluation.gradient`.
@@ -22,10 +22,9 @@ from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
 from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
 from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp._core.scaling import Coordinates
-from skvbgp.kernels import Kernel
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._groups import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
-from skvbgp.sgpr._noise import NoiseGradients, ResidualNoise, WhiteNoise
+from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
+from skvbgp.sgpr._noise import Noise, NoiseGradients, Structure
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
 #: ``(prior, q, alpha, second) -> (L' dL, d_alpha, d_second)``
@@ -61,52 +60,32 @@ class Prior:
 
 @dataclass(frozen=True)
 class Model:
-    """A member of the family: coordinates, hyperprior and structure of the noise.
-
-    Attributes
-    ----------
-    noise_kernel : Kernel or None
-        None is DTC.
-    correlated : bool
-        Whether the rows of a group form a block (PITC, PIC) or not (FITC).
-    noise_scale : float
-        Factor between the noise kernel's value and a covariance of the scaled target.
-    """
+    """A member of the family: coordinates, hyperprior and structure of the noise."""
 
     coordinates: Coordinates
     hyperprior: HyperPrior
-    noise_kernel: Kernel | None = None
-    correlated: bool = False
-    noise_scale: float = 1.0
+    structure: Structure
 
     def bounds(self, parameters: Parameters) -> Array:
-        """Limits (p, 2) of the flat vector: the noise kernel's own, and those of numerics."""
+        """Limits (p, 2) of the flat vector: the noise's own, and those of numerics."""
         limits = np.tile([-np.inf, np.inf], (len(parameters.pack()), 1))
         for side in (0, 1):
             parts = parameters.split(limits[:, side])  # views
             for name, pair in LOG_LIMITS.items():
                 parts[name][...] = pair[side]
-            if self.noise_kernel is not None:
-                parts["noise_theta"][...] = self.noise_kernel.bounds[:, side]
+            parts["noise_theta"][...] = self.structure.bounds[:, side]
         return limits
 
-    def noise(self, parameters: Parameters) -> WhiteNoise | ResidualNoise:
-        """The noise covariance at these parameters."""
-        if self.noise_kernel is None:
-            return WhiteNoise(parameters.noise_variance)
-        return ResidualNoise(
-            parameters.noise_variance,
-            self.noise_kernel.with_theta(parameters.noise_theta),
-            self.coordinates.original(parameters.U),
-            correlated=self.correlated,
-            scale=self.noise_scale,
-        )
+    def noise(self, parameters: Parameters) -> Noise:
+        """The noise at these parameters."""
+        U = self.coordinates.original(parameters.U)
+        return self.structure.noise(parameters.noise_variance, parameters.noise_theta, U)
 
     def group(
         self,
         parameters: Parameters,
         prior: Prior,
-        noise: WhiteNoise | ResidualNoise,
+        noise: Noise,
         rows: Rows,
         draws: Array | None,
     ) -> Group:
@@ -171,10 +150,8 @@ class Evaluation:
     @property
     def ceiling(self) -> float:
         """A bound on the bound: the data terms if f fitted y without any error."""
-        n, log_det = (
-            sum(len(r.y) for r in self._batch),
-            sum(g.precision.log_det for g in self._groups),
-        )
+        n = sum(len(rows.y) for rows in self._batch)
+        log_det = sum(g.precision.log_det for g in self._groups)
         return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
 
     def optimal_q(self) -> WhitenedGaussian:
@@ -204,7 +181,7 @@ class Evaluation:
         parts, (dZ_prior, past_alpha, past_second) = concurrently(
             lambda: self._groups_backward(q), lambda: self._factor_backward(q, weight, past)
         )
-        noise = self._noise.completed(reduce(NoiseGradients.plus, (part for _, part in parts)))
+        noise = self._noise.complete(reduce(NoiseGradients.plus, (part for _, part in parts)))
         for g, _ in parts:
             value += g.value
             d_nu += g.nu

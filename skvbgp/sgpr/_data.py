@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 
 #: Which rows belong to a group.
-RowIndex = slice | NDArray[np.intp]
+RowIndex = slice | NDArray[np.signedinteger[Any]]
 
 #: Rows of a group with independent noise: what one thread works on at a time.
 _TILE_ROWS = 512
@@ -53,7 +54,7 @@ class Data:
             return len(self)
         return sum(len(block) ** 2 for block in self.blocks)
 
-    def grouped(self, blocks: list[NDArray[np.intp]]) -> Data:
+    def divide(self, blocks: list[NDArray[np.intp]]) -> Data:
         """The same rows, divided into blocks."""
         return replace(self, blocks=blocks)
 

@@ -26,7 +26,7 @@ from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._groups import unit_se
+from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._parameters import Parameters
 
 #: Up to so many rows the draws take turns: threads would wait for the interpreter most of the time.
@@ -60,7 +60,7 @@ class _Process(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExactPosterior:
+class Mixture:
     """q(theta), and the exact posterior of f for each of its draws.
 
     Parameters
@@ -146,6 +146,6 @@ class ExactPosterior:
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt
 
-    def at(self, parameters: Parameters) -> ExactPosterior:
+    def at(self, parameters: Parameters) -> Mixture:
         """The same data and draws under another q(theta)."""
         return replace(self, parameters=parameters)

@@ -13,14 +13,26 @@ with f_U = sigma_f L u before and after, u_old = T u_new for T = L_old^-1 L_new.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._bound import Prior
+from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._noise import Noise
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import DrawRule
+
+#: Tasks that a pass over all rows is cut into, whatever the number of workers: a few, or as many
+#: as keep a task to so many rows, because its rows are sent to the worker.
+_N_SEGMENTS = 16
+_SEGMENT_ROWS = 8192
 
 
 class Statistics(NamedTuple):
@@ -39,7 +51,8 @@ class Statistics(NamedTuple):
 
     def plus(self, other: Statistics) -> Statistics:
         """Both sets of rows."""
-        return Statistics(*(a + b for a, b in zip(self, other, strict=True)))
+        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
+        return Statistics(*(a + b for a, b in pairs))
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,7 @@ class Memory:
             n=self.n + other.n,
         )
 
-    def carried_to(self, prior: Prior) -> Memory:
+    def carry_to(self, prior: Prior) -> Memory:
         """The same information under another prior whose first inputs are the old ones."""
         if np.array_equal(self.L, prior.L):
             return self
@@ -104,7 +117,7 @@ class Memory:
         k = len(self.L)
         return np.asarray(self.L_inv @ prior.L[:k, :k])
 
-    def with_noise_scaled(self, factor: float) -> Memory:
+    def rescale_noise(self, factor: float) -> Memory:
         """The memory of the same rows with ``factor`` times their noise covariance."""
         return replace(
             self,
@@ -128,7 +141,7 @@ class Memory:
     def expected_log_likelihood(
         self, q: WhitenedGaussian, alpha: float, second: float, target: Array
     ) -> float:
-        """The sum of F (see :mod:`skvbgp.sgpr._groups`) over all groups."""
+        """The sum of F (see :mod:`skvbgp.sgpr._likelihood`) over all groups."""
         quadratic = float(target @ self.targets_gram @ target)
         fit = float(q.mean @ self.shift(target))
         penalty = float(np.sum(q.excess_moment * self.information)) + self.trace
@@ -157,3 +170,78 @@ class Memory:
         d_alpha = float(b @ T @ q.mean[:k])
         d_second = -0.5 * (float(np.sum((T.T @ PT) * moment[:k, :k])) + self._residual)
         return LtdL, d_alpha, d_second
+
+
+def remember(
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    draw_rule: DrawRule,
+    *,
+    rng: np.random.RandomState,
+    n_jobs: int | None,
+) -> Memory:
+    """The memory of all rows, by a pass over them on the workers of joblib or on threads."""
+    prior = Prior(parameters)
+    segments = data.segments(max(_N_SEGMENTS, -(-len(data) // _SEGMENT_ROWS)))
+    seeds = spawn_seeds(rng, len(segments))
+
+    def task(k: int) -> tuple[Any, ...]:
+        return *data.stacked(segments[k]), int(seeds[k])
+
+    total = Statistics.none(len(prior.L))
+
+    def add(part: Statistics) -> None:
+        nonlocal total
+        total = total.plus(part)
+
+    spread_each(
+        _sum_groups,
+        LazyTasks(len(segments), task),
+        add,
+        n_jobs=n_jobs,
+        shared=(
+            data.coordinates,
+            data.target,
+            model,
+            parameters,
+            prior,
+            model.noise(parameters),
+            draw_rule,
+        ),
+    )
+    return Memory.of(prior, total)
+
+
+def _sum_groups(
+    coordinates: Coordinates,
+    target: Target,
+    model: Model,
+    parameters: Parameters,
+    prior: Prior,
+    noise: Noise,
+    draw_rule: DrawRule,
+    X: Array,
+    y: Array,
+    sizes: Array,
+    seed: int,
+) -> Statistics:
+    """Sums over some groups of rows, one after the other in X and y."""
+    data, rng = Data(X, y, coordinates, target), np.random.RandomState(seed)
+    total, start = Statistics.none(len(prior.L)), 0
+    for size in sizes:
+        rows = data.rows(slice(start, start + size))
+        group = model.group(parameters, prior, noise, rows, draw_rule(rows, rng))
+        targets = np.column_stack([rows.y, np.ones(size)])
+        total = total.plus(
+            Statistics(
+                group.psi,
+                group.information(targets),
+                targets.T @ group.precision.solve(targets),
+                group.precision.log_det,
+                group.prior_trace,
+                int(size),
+            )
+        )
+        start += size
+    return total

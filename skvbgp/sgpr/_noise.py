@@ -3,16 +3,19 @@ r"""Noise covariance C of Sec. IV of [Yu2019]_ and its gradients.
 C = (diagonal, or diagonal blocks, of) k^eps(X, X) - k^eps(X, U) k^eps(U, U)^-1 k^eps(U, X)
 plus sigma_n^2 I. Which part of the residual is kept is the only difference between the
 models' likelihoods: nothing (DTC), its diagonal (FITC), its blocks (PITC, PIC).
+
+A `Structure` says what the noise is like, and makes the `Noise` of given parameters.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
-from skvbgp.kernels import Constant, Kernel
+from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 
 
 class NoiseGradients(NamedTuple):
@@ -24,7 +27,146 @@ class NoiseGradients(NamedTuple):
     Kuu: Array | float  # (m, m) what flows through k^eps(U, U); added to theta and U last
 
     def plus(self, other: NoiseGradients) -> NoiseGradients:
-        return NoiseGradients(*(a + b for a, b in zip(self, other, strict=True)))
+        return NoiseGradients(
+            self.noise_variance + other.noise_variance,
+            self.theta + other.theta,
+            self.U + other.U,
+            self.Kuu + other.Kuu,
+        )
+
+
+class Noise(Protocol):
+    """Noise at given parameters; X is in the user's units, variances are of the scaled target."""
+
+    def covariance(self, X: Array) -> Array:
+        """Noise covariance of one group of rows, (n,) if they are independent or (n, n)."""
+
+    def marginal_variance(self, X: Array) -> Array:
+        """Variance of the noise at new inputs, (n,)."""
+
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        """Gradients of ``sum(dC * covariance(X))``, short of :meth:`complete`."""
+
+    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
+        """The sum over groups, with what the groups share."""
+
+
+class Structure:
+    """What the noise of a member of the family is like.
+
+    Attributes
+    ----------
+    correlated : bool
+        Whether the rows are divided into blocks whose noise is correlated.
+    vanishes : bool
+        Whether all but white noise is zero where every row is an inducing input.
+    """
+
+    correlated = False
+    vanishes = False
+
+    @property
+    def theta(self) -> Array:
+        """Starting parameters besides sigma_n^2, (p,), in a space without a scale."""
+        return np.empty(0)
+
+    @property
+    def bounds(self) -> Array:
+        """Their limits, (p, 2)."""
+        return np.empty((0, 2))
+
+    def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
+        """The structure to start from.
+
+        Parameters
+        ----------
+        scale : ndarray of shape (d,)
+            Spread of the inputs.
+        noise_variance : float
+            Starting sigma_n^2.
+        factor : float
+            Between a variance that the user gives and one of the scaled target.
+        """
+        return self
+
+    def rescale(self, factor: float) -> Structure:
+        """The same on another scale of y, whose square is ``factor`` times as large."""
+        return self
+
+    def noise(self, noise_variance: float, theta: Array, U: Array) -> Noise:
+        """The noise of these parameters and inducing inputs, the latter in the user's units."""
+        raise NotImplementedError
+
+    def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
+        """Public fitted attributes; ``unit`` is that of y."""
+        return {}
+
+
+@dataclass(frozen=True)
+class White(Structure):
+    """Independent noise of one variance (DTC)."""
+
+    vanishes = True
+
+    def noise(self, noise_variance: float, theta: Array, U: Array) -> WhiteNoise:
+        return WhiteNoise(noise_variance)
+
+
+@dataclass(frozen=True)
+class Diagonal(Structure):
+    """Independent noise of the residual's variances (FITC).
+
+    Attributes
+    ----------
+    kernel : kernel or None
+        k^eps as the user gives it, None for a squared exponential; after `start` a `Kernel`.
+    scale : float
+        Factor between the kernel's value and a covariance of the scaled target.
+    """
+
+    kernel: Any = None
+    scale: float = 1.0
+
+    vanishes = True
+
+    @property
+    def theta(self) -> Array:
+        return np.asarray(self.kernel.theta)
+
+    @property
+    def bounds(self) -> Array:
+        return np.asarray(self.kernel.bounds)
+
+    def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
+        if self.kernel is None:
+            length_scale = scale * np.sqrt(len(scale))
+            bounds = np.outer(scale, [1e-3, 1e4])
+            default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
+            return replace(self, kernel=default)
+        kernel = as_kernel(self.kernel).bind(len(scale))
+        if np.all(kernel.diag(scale[None, :]) == 1.0):
+            kernel = Constant(1.0) * kernel
+        return replace(self, kernel=kernel, scale=factor)
+
+    def rescale(self, factor: float) -> Structure:
+        return replace(self, scale=self.scale * factor)
+
+    def noise(self, noise_variance: float, theta: Array, U: Array) -> ResidualNoise:
+        kernel = self.kernel.with_theta(theta)
+        if self.scale != 1.0:
+            kernel = Constant(self.scale, value_bounds="fixed") * kernel
+        return ResidualNoise(noise_variance, kernel, U, correlated=self.correlated)
+
+    def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
+        scale = Constant(self.scale * unit**2, value_bounds="fixed")
+        return {"noise_kernel_": scale * self.kernel.with_theta(theta)}
+
+
+@dataclass(frozen=True)
+class Blocks(Diagonal):
+    """Noise that is correlated within blocks of rows by the residual (PITC, PIC)."""
+
+    correlated = True
 
 
 class WhiteNoise:
@@ -34,19 +176,15 @@ class WhiteNoise:
         self.noise_variance = noise_variance
 
     def covariance(self, X: Array) -> Array:
-        """Noise variances of the rows, (n,)."""
         return np.full(len(X), self.noise_variance)
 
     def marginal_variance(self, X: Array) -> Array:
-        """Variance of the noise at new inputs, (n,)."""
         return self.covariance(X)
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        """Gradients of ``sum(dC * covariance(X))``, short of :meth:`completed`."""
         return NoiseGradients(float(dC.sum()), np.empty(0), 0.0, 0.0)
 
-    def completed(self, gradients: NoiseGradients) -> NoiseGradients:
-        """The sum over groups, with what the groups share."""
+    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         return gradients
 
 
@@ -63,15 +201,11 @@ class ResidualNoise:
         Inducing inputs, in the space in which the kernel is defined.
     correlated : bool
         Whether the rows of one group form a block.
-    scale : float
-        Factor of the kernel.
     """
 
     def __init__(
-        self, noise_variance: float, kernel: Kernel, U: Array, *, correlated: bool, scale: float
+        self, noise_variance: float, kernel: Kernel, U: Array, *, correlated: bool
     ) -> None:
-        if scale != 1.0:
-            kernel = Constant(scale, value_bounds="fixed") * kernel
         self.noise_variance = noise_variance
         self._kernel, self._U, self._correlated = kernel, U, correlated
         self._Kuu = kernel(U)
@@ -82,7 +216,6 @@ class ResidualNoise:
         return np.asarray(self._kernel(X, self._U) @ self._L_inv.T)  # (n, m)
 
     def covariance(self, X: Array) -> Array:
-        """Noise covariance of one group of rows, (n,) or (n, n)."""
         if not self._correlated:
             return self.marginal_variance(X)
         A = self._whitened_cross(X)
@@ -91,7 +224,6 @@ class ResidualNoise:
         return np.asarray(C)
 
     def marginal_variance(self, X: Array) -> Array:
-        """Variance of the noise at new inputs, (n,)."""
         residual = self._kernel.diag(X) - np.sum(self._whitened_cross(X) ** 2, axis=1)
         return np.asarray(np.maximum(residual, 0.0) + self.noise_variance)
 
@@ -101,7 +233,6 @@ class ResidualNoise:
         return np.asarray(self._kernel(X, X_block) - cross)
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        """Gradients of ``sum(dC * covariance(X))``, short of :meth:`completed`."""
         Kxu = self._kernel(X, self._U)
         B = Kxu @ self._L_inv.T @ self._L_inv  # k(X, U) k(U, U)^-1, (n, m)
         if self._correlated:
@@ -116,8 +247,7 @@ class ResidualNoise:
         assert dU is not None
         return NoiseGradients(d_variance, d_theta + d_cross, dU, B.T @ weighted)
 
-    def completed(self, gradients: NoiseGradients) -> NoiseGradients:
-        """The sum over groups, with what the groups share."""
+    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         dKuu = np.asarray(gradients.Kuu)
         d_theta, dU, _ = self._kernel.vjp(self._U, None, self._Kuu, dKuu)
         return gradients._replace(theta=gradients.theta + d_theta, U=gradients.U + dU)

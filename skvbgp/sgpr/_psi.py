@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
@@ -53,6 +54,7 @@ class PsiStatistic:
         self._Z, self._nu, self._xi = Z, nu, xi
         self._diagonal = C_inv.ndim == 1
         n, m = len(X), len(Z)
+        self._pairs: tuple[NDArray[np.intp], ...]
         if self._diagonal:
             self._rows = self._columns = np.arange(n)
             self._pairs = np.triu_indices(m)
@@ -177,14 +179,16 @@ def _coefficients_vjp(
     return d_nu, d_xi
 
 
-def _features(Z: Array, pairs: tuple[Array, ...], diagonal: bool) -> Array:
+def _features(Z: Array, pairs: tuple[NDArray[np.intp], ...], diagonal: bool) -> Array:
     z, z_prime = Z[pairs[0]].T, Z[pairs[1]].T  # (d, M)
     if diagonal:
         return np.concatenate([z**2 + z_prime**2, z * z_prime, z + z_prime])
     return np.concatenate([z**2, z_prime**2, z * z_prime, z, z_prime])
 
 
-def _features_vjp(Z: Array, pairs: tuple[Array, ...], diagonal: bool, d_features: Array) -> Array:
+def _features_vjp(
+    Z: Array, pairs: tuple[NDArray[np.intp], ...], diagonal: bool, d_features: Array
+) -> Array:
     m, d = Z.shape
     G = np.zeros((len(d_features), m, m))
     G[:, pairs[0], pairs[1]] = d_features

@@ -1,215 +1,62 @@
-"""Constructor parameters of the regressors, and the state they start from."""
+"""What training starts from: inputs, parameters of the fit before, and values from the data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale, check_unit
-from skvbgp.base import (
-    FormerRegressor,
-    Interval,
-    StrOptions,
-    as_vector,
-    choose_inducing_inputs,
-    subsample,
-)
-from skvbgp.kernels import Kernel
-from skvbgp.sgpr._bound import HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Coordinates, Target
-from skvbgp.sgpr._draws import ClosedForm
-from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._state import State
+from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
+from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.parallel import thread_map
+from skvbgp._core.scaling import Coordinates, check_unit
+from skvbgp._optim.adam import AdamState, adam_ascent
+from skvbgp._optim.ascent import Clock, ascend
+from skvbgp.base import choose_inducing_inputs
+from skvbgp.sgpr._bound import Model
+from skvbgp.sgpr._data import Data, RowIndex, Rows
+from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._noise import Blocks
+from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
+
+#: Rows that the starting length scales are judged by, and what these are divided by.
+_SAMPLE_ROWS = 512
+_FACTORS = (1.0, 4.0, 16.0, 64.0)
+#: Logarithms of the variances of signal and noise that are tried with each factor.
+_LOG_VARIANCES = np.arange(-8.0, 2.1)
+#: Steps of the noise's start on the blocks' evidence, their size, and blocks in each.
+_BLOCK_STEPS = 300
+_BLOCK_STEP_SIZE = 0.05
+_BLOCKS_PER_STEP = 2
 
 
-class StartingRegressor(FormerRegressor):
-    """Turns constructor parameters and data into a state before training."""
+def choose_inputs(
+    sample: Array, n_inducing: int, inducing_inputs: Any, rng: np.random.RandomState
+) -> tuple[Coordinates, Array]:
+    """Coordinates, and inducing inputs in them.
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        "n_inducing": [Interval(Integral, 1, None, closed="left")],
-        "inducing_inputs": ["array-like", None],
-        "length_scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
-        "signal_std": [Interval(Real, 0, None, closed="neither"), None],
-        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "hyperparameter_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "prior_mean": [Interval(Real, None, None, closed="neither"), "array-like"],
-        "prior_variance": [Interval(Real, 0, None, closed="neither"), "array-like"],
-        "solver": [StrOptions({"auto", "exact", "collapsed", "stochastic"})],
-        "psi": [StrOptions({"auto", "closed_form", "sampled"})],
-        "learn_hyperparameters": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "normalize_y": ["boolean"],
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-    }
-
-    #: Whether rows of one group have correlated noise.
-    _correlated = False
-
-    def __init__(
-        self,
-        n_inducing=500,
-        *,
-        inducing_inputs=None,
-        length_scale=None,
-        signal_std=None,
-        noise_variance=None,
-        hyperparameter_variance=None,
-        prior_mean=0.0,
-        prior_variance=4.0,
-        solver="auto",
-        psi="auto",
-        learn_hyperparameters=True,
-        max_iter=None,
-        batch_size=2048,
-        learning_rate=0.03,
-        tol=1e-5,
-        normalize_y=True,
-        warm_start=False,
-        random_state=None,
-        n_jobs=None,
-    ):
-        self.n_inducing = n_inducing
-        self.inducing_inputs = inducing_inputs
-        self.length_scale = length_scale
-        self.signal_std = signal_std
-        self.noise_variance = noise_variance
-        self.hyperparameter_variance = hyperparameter_variance
-        self.prior_mean = prior_mean
-        self.prior_variance = prior_variance
-        self.solver = solver
-        self.psi = psi
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.normalize_y = normalize_y
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
-    def _start_noise_kernel(
-        self, scale: Array, noise_variance: float
-    ) -> tuple[Kernel | None, bool]:
-        """Noise kernel for inputs of spread ``scale``, or None.
-
-        Also whether it is the user's own, whose amplitude is on y's scale like
-        ``noise_variance`` (if that is given) rather than on the scaled target's.
-        """
-        return None, False
-
-    def _start(self, X: Array, y: Array, *, cold: bool = False) -> State:
-        rng = check_random_state(self.random_state)
-        seed = int(rng.randint(np.iinfo(np.int32).max))
-        sample = subsample(X, rng)
-        summary = RunningScale.of(y[:, None])
-        target = self._target(summary)
-        is_warm = self.warm_start and not cold and hasattr(self, "_state")
-        if is_warm:
-            model, parameters = self._warm_start(self._state, X.shape[1], target)
-        else:
-            model, parameters = self._cold_start(sample, target, rng)
-        return State(
-            model=model,
-            parameters=parameters,
-            memory=Memory.empty(Prior(parameters)),
-            reference=target,
-            target=target,
-            summary=summary,
-            draw_rule=ClosedForm(),
-            seed=seed,
-            is_warm=is_warm,
+    The frame is that of the given inducing inputs, if there are any: it does not
+    depend on which rows come first in a stream.
+    """
+    if inducing_inputs is None:
+        coordinates = Coordinates.of(sample)
+        check_unit(coordinates.scale, "X")
+        return coordinates, choose_inducing_inputs(coordinates.scaled(sample), n_inducing, rng)
+    given = check_array(inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
+    if given.shape[1] != sample.shape[1]:
+        raise ValueError(
+            f"inducing_inputs has {given.shape[1]} columns, but X has {sample.shape[1]}."
         )
-
-    def _cold_start(
-        self, sample: Array, target: Target, rng: np.random.RandomState
-    ) -> tuple[Model, Parameters]:
-        """Model and parameters from the data, or as the user gives them."""
-        coordinates, U = self._start_inputs(sample, rng)
-        d = sample.shape[1]
-        nu = np.full(d, 2.0 / np.sqrt(d))
-        if self.length_scale is not None:
-            length_scale = as_vector(self.length_scale, d, "length_scale", positive=True)
-            nu = coordinates.scale / length_scale
-        alpha, noise_variance = 1.0, 0.1
-        if self.signal_std is not None:
-            alpha = self.signal_std / target.unit
-        if self.noise_variance is not None:
-            noise_variance = self.noise_variance / target.unit**2
-        xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
-        if self.hyperparameter_variance is not None:
-            xi = self.hyperparameter_variance * coordinates.scale**2
-            beta = self.hyperparameter_variance / target.unit**2
-        kernel, given = self._start_noise_kernel(coordinates.scale, noise_variance)
-        on_own_scale = given and self.noise_variance is not None
-        noise_scale = 1.0 / target.unit**2 if on_own_scale else 1.0
-        theta = np.empty(0) if kernel is None else kernel.theta
-        hyperprior = HyperPrior(
-            as_vector(self.prior_mean, d + 1, "prior_mean", positive=False),
-            as_vector(self.prior_variance, d + 1, "prior_variance", positive=True),
-        )
-        parameters = Parameters(nu, xi, alpha, beta, noise_variance, theta, U)
-        _check_range(parameters)
-        return Model(coordinates, hyperprior, kernel, self._correlated, noise_scale), parameters
-
-    def _warm_start(self, before: State, d: int, target: Target) -> tuple[Model, Parameters]:
-        """Model and parameters of the fit before, which mean the same on y's own scale."""
-        p, model = before.parameters, before.model
-        if p.U.shape[1] != d:
-            raise ValueError(
-                f"warm_start: X has {d} features, but the fit before had {p.U.shape[1]}."
-            )
-        ratio = before.target.unit / target.unit
-        p = replace(
-            p,
-            alpha=p.alpha * ratio,
-            beta=p.beta * ratio**2,
-            noise_variance=p.noise_variance * ratio**2,
-        )
-        return replace(model, noise_scale=model.noise_scale * ratio**2), p
-
-    def _start_inputs(self, sample: Array, rng: np.random.RandomState) -> tuple[Coordinates, Array]:
-        """Coordinates, and inducing inputs in them.
-
-        The frame is that of the given inducing inputs, if there are any: it does not
-        depend on which rows come first in a stream.
-        """
-        if self.inducing_inputs is None:
-            coordinates = Coordinates.of(sample)
-            check_unit(coordinates.scale, "X")
-            return coordinates, choose_inducing_inputs(
-                coordinates.scaled(sample), self.n_inducing, rng
-            )
-        given = check_array(self.inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
-        if given.shape[1] != sample.shape[1]:
-            raise ValueError(
-                f"inducing_inputs has {given.shape[1]} columns, but X has {sample.shape[1]}."
-            )
-        coordinates = Coordinates.of(given)
-        check_unit(coordinates.scale, "inducing_inputs")
-        return coordinates, coordinates.scaled(given)
-
-    def _target(self, summary: RunningScale) -> Target:
-        """The frame of y: its unit is the spread, its origin the mean or zero."""
-        unit = float(summary.unit[0])
-        mean = float(summary.mean[0]) if self.normalize_y else 0.0
-        check_unit(unit, "y")
-        return Target(mean, unit)
+    coordinates = Coordinates.of(given)
+    check_unit(coordinates.scale, "inducing_inputs")
+    return coordinates, coordinates.scaled(given)
 
 
-def _check_range(parameters: Parameters) -> None:
+def check_range(parameters: Parameters) -> None:
     """Refuse starting values that double precision cannot tell apart from a limit."""
     values = [*parameters.nu, *parameters.xi, parameters.alpha, parameters.beta]
     values.append(parameters.noise_variance)
@@ -221,3 +68,94 @@ def _check_range(parameters: Parameters) -> None:
             "is out of range for these data: it is too far from their spread, or the noise "
             "is too small for the signal. Rescale X or y, or leave it to the data."
         )
+
+
+def go_on_from(
+    model: Model, parameters: Parameters, d: int, ratio: float
+) -> tuple[Model, Parameters]:
+    """Those of the fit before for d features; y's unit was then ``ratio`` times the present one."""
+    p = parameters
+    if p.U.shape[1] != d:
+        raise ValueError(f"warm_start: X has {d} features, but the fit before had {p.U.shape[1]}.")
+    p = replace(
+        p,
+        alpha=p.alpha * ratio,
+        beta=p.beta * ratio**2,
+        noise_variance=p.noise_variance * ratio**2,
+    )
+    return replace(model, structure=model.structure.rescale(ratio**2)), p
+
+
+def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Parameters:
+    """Length scales divided by the factor that makes a sample of the rows most probable.
+
+    Training changes a length scale by a few per cent in a step: from one that is far too long
+    it first learns to call the function noise, and stays there. The factors are coarse, since
+    one that is four times too long is no harm.
+    """
+    rows = data.rows(_sample(len(data), np.random.RandomState(seed)))
+    nu, d = parameters.nu, len(parameters.nu)
+    mean, variance = model.hyperprior.mean[:d], model.hyperprior.variance[:d]
+    signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
+
+    def log_posterior(factor: float) -> float:
+        X = factor * nu * rows.X
+        log_evidence = float(scan_log_normal_density(unit_se(X, X), rows.y, signal, noise).max())
+        return log_evidence - 0.5 * float(np.sum((factor * nu - mean) ** 2 / variance))
+
+    factor = max(_FACTORS, key=log_posterior)
+    return replace(parameters, nu=factor * nu, xi=factor**2 * parameters.xi)
+
+
+def _sample(n: int, rng: np.random.RandomState) -> RowIndex:
+    """A random row of each of some equal parts of the data: always as many, in O(1) memory."""
+    ends = np.arange(min(n, _SAMPLE_ROWS) + 1) * n // min(n, _SAMPLE_ROWS)
+    return rng.randint(ends[:-1], ends[1:])
+
+
+def fit_noise_to_blocks(
+    model: Model, parameters: Parameters, data: Data, rng: np.random.RandomState
+) -> Parameters:
+    """Noise parameters that explain each block of y on its own, as if there were no f.
+
+    Stochastic ascent on the blocks' evidence, sum_i log N(y_i | 0, k^eps(X_i, X_i) +
+    sigma_n^2 I): a start that has the right roughness, at a small part of the cost of the
+    bound, whose optimum is then reached from there.
+    """
+    blocks = data.blocks
+    assert blocks is not None
+    limits = np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0).T
+
+    def draw_blocks() -> Iterator[NDArray[np.intp]]:
+        for _ in range(_BLOCK_STEPS):
+            yield rng.randint(len(blocks), size=_BLOCKS_PER_STEP)
+
+    def step(
+        state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
+    ) -> tuple[tuple[Array, AdamState], float]:
+        x, adam = state
+        tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
+        values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
+        size = _BLOCK_STEP_SIZE * clock.annealing
+        x, adam = adam_ascent(x, sum(gradients), adam, size)
+        return (np.clip(x, *limits), adam), sum(values)
+
+    x = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
+    start = x, AdamState.zeros(len(x))
+    x, _ = ascend(step, start, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
+    return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
+
+
+def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
+    """log N(y | 0, k(X, X) + sigma_n^2 I) and its gradient in x = (theta, log sigma_n^2)."""
+    assert isinstance(model.structure, Blocks)
+    kernel, scale = model.structure.kernel.with_theta(x[:-1]), model.structure.scale
+    noise_variance = float(np.exp(x[-1]))
+    X = model.coordinates.original(rows.X)
+    K = kernel(X)
+    C = scale * K
+    C.flat[:: len(C) + 1] += noise_variance
+    normal = ZeroMeanNormal.of(cholesky(C, "noise covariance of a block"), rows.y)
+    dC = normal.gradient()
+    d_theta, _, _ = kernel.vjp(X, None, K, scale * dC)
+    return normal.log_density, np.append(d_theta, np.trace(dC) * noise_variance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -14,15 +13,15 @@ from skvbgp._core.partition import Partition
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.sgpr._bound import Model, Prior
-from skvbgp.sgpr._draws import DrawRule
-from skvbgp.sgpr._exact import ExactPosterior
+from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._noise import ResidualNoise, WhiteNoise
+from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import DrawRule
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockRows:
     """The rows of the blocks, kept for predictions that condition on them."""
 
     partition: Partition
@@ -30,18 +29,20 @@ class Blocks:
     X: tuple[Array, ...]  # by block, user's coordinates
     y: tuple[Array, ...]  # by block, user's scale
 
-    def plus(self, other: Blocks) -> Blocks:
-        return Blocks(
+    def plus(self, other: BlockRows) -> BlockRows:
+        return BlockRows(
             self.partition.append(other.partition), self.unit, self.X + other.X, self.y + other.y
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class State:
     """Parameters and memory, with the frames of reference they are expressed in.
 
     Attributes
     ----------
+    memory : Memory or Mixture
+        What is known of the rows: sums over them, or all of them, while they are few.
     reference : Target
         Frame of the memory's targets; that of the first fit.
     summary : RunningScale
@@ -54,35 +55,31 @@ class State:
         Whether training has started from the parameters of another fit.
     lower_bounds : tuple of float
         One per pass, on y's own scale.
+    kept_rows : tuple of two ndarrays or None
+        All rows as the user gave them, if a stream begins again with them.
     """
 
     model: Model
     parameters: Parameters
-    memory: Memory
+    memory: Memory | Mixture
     reference: Target
     target: Target
     summary: RunningScale
     draw_rule: DrawRule
     seed: int
     is_warm: bool = False
-    blocks: Blocks | None = None
+    blocks: BlockRows | None = None
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1
-    exact: ExactPosterior | None = None  # instead of the memory, while the rows are few
-    kept_rows: tuple[Array, Array] | None = None  # that the next call trains on again
+    kept_rows: tuple[Array, Array] | None = None
 
     @cached_property
     def prior(self) -> Prior:
         return Prior(self.parameters)
 
     @cached_property
-    def local_cache(self) -> dict[int, Any]:
-        """Predictors of the blocks and their factors, by number of draws."""
-        return {}
-
-    @cached_property
-    def noise(self) -> WhiteNoise | ResidualNoise:
+    def noise(self) -> Noise:
         return self.model.noise(self.parameters)
 
     @property
@@ -94,6 +91,7 @@ class State:
     @cached_property
     def q(self) -> WhitenedGaussian:
         """The optimal q(u)."""
+        assert isinstance(self.memory, Memory)
         p = self.parameters
         return self.memory.q(p.alpha, p.second_moment, self.target_vector)
 
@@ -101,8 +99,8 @@ class State:
     def lower_bound(self) -> float:
         """The complete bound on log p(y), y on its own scale."""
         constant = self.summary.n * float(np.log(self.target.unit))
-        if self.exact is not None:
-            return self.exact.lower_bound - constant
+        if isinstance(self.memory, Mixture):
+            return self.memory.lower_bound - constant
         p = self.parameters
         fit = self.memory.expected_log_likelihood(
             self.q, p.alpha, p.second_moment, self.target_vector

@@ -1,32 +1,34 @@
-"""Solvers of the variational problem."""
+"""Solvers of the variational problem, and the steps that they repeat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.convergence import has_converged
-from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
-from skvbgp._optim.schedule import cosine_annealing
-from skvbgp.sgpr._bound import Evaluation, Model
-from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._draws import DrawRule
-from skvbgp.sgpr._exact import ExactPosterior
+from skvbgp._optim.schedule import no_annealing
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model
+from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import DrawRule
 
 #: A bound and its gradient, of the scaled target.
 Bound = Callable[[Parameters], tuple[float, Parameters]]
 
-#: Called after each pass with the parameters and the bound; True asks to stop.
-Monitor = Callable[[Parameters, float], bool]
+#: Some groups of rows, and the weight that makes them unbiased.
+Batch = tuple[list[Rows], float]
 
 #: Step sizes of Adam relative to the learning rate, where they are not 1: the noise has to
 #: find its level first.
@@ -35,16 +37,18 @@ _RELATIVE_STEPS = {"noise_variance": 1.5}
 #: Step of the natural gradient at the end of training.
 _LAST_NATURAL_RATE = 0.01
 
+#: Adam steps on new rows in one call of partial_fit.
+_STREAM_STEPS = 10
+
 
 class Trained(NamedTuple):
-    """End of a solver."""
+    """Where a solver has ended, or stands at the end of a pass."""
 
     parameters: Parameters
-    lower_bounds: list[float]  # one per pass, scaled target
-    converged: bool
+    values: tuple[float, ...]  # of the bound, one per pass, scaled target
 
 
-def collapsed_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
+def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     """Eq. (11), the bound at the optimal q(u), as a function of everything else."""
     batch = [data.rows(index) for index in data.groups()]
     rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
@@ -60,25 +64,15 @@ def collapsed_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     return bound
 
 
-def exact_bound(posterior: ExactPosterior) -> Bound:
-    """The bound of :mod:`skvbgp.sgpr._exact` as a function of q(theta) and the noise."""
-
-    def bound(parameters: Parameters) -> tuple[float, Parameters]:
-        current = posterior.at(parameters)
-        return current.lower_bound, current.gradient()
-
-    return bound
-
-
 def solve_full(
     bound: Bound,
     model: Model,
     parameters: Parameters,
     *,
-    free: Array,
+    free: NDArray[np.bool_],
     max_iter: int,
     tol: float,
-    monitor: Monitor,
+    end_pass: EndPass = go_on,
 ) -> Trained:
     """L-BFGS on a bound over all the data.
 
@@ -86,33 +80,43 @@ def solve_full(
     ----------
     free : ndarray of shape (p,) of bool
         Which entries of the flat vector are optimised.
+    end_pass : callable
+        Gets a function that returns the `Trained` of this moment.
     """
     start = parameters.pack()
-    lower_bounds: list[float] = []
 
-    def full(x: Array) -> Array:
+    def at(x: Array) -> Parameters:
         vector = start.copy()
         vector[free] = x
-        return vector
+        return parameters.unpack(vector)
 
     def objective(x: Array) -> tuple[float, Array]:
-        current = parameters.unpack(full(x))
+        current = at(x)
         value, gradient = bound(current)
         return value, current.pack_gradient(gradient)[free]
 
-    def after_iteration(x: Array, value: float) -> bool:
-        lower_bounds.append(value)
-        return monitor(parameters.unpack(full(x)), value)
+    def finish(result: LbfgsResult) -> Trained:
+        return Trained(at(result.x), result.values)
 
-    result = lbfgs_ascent(
-        objective,
-        start[free],
-        max_iter=max_iter,
-        tol=tol,
-        bounds=model.bounds(parameters)[free],
-        monitor=after_iteration,
+    return finish(
+        lbfgs_ascent(
+            objective,
+            start[free],
+            max_iter=max_iter,
+            tol=tol,
+            bounds=model.bounds(parameters)[free],
+            end_pass=lambda make: end_pass(lambda: finish(make())),
+        )
     )
-    return Trained(parameters.unpack(full(result.x)), lower_bounds, result.converged)
+
+
+class _Climb(NamedTuple):
+    """What a stochastic step changes."""
+
+    x: Array  # flat vector of the parameters
+    parameters: Parameters
+    adam: AdamState
+    q: WhitenedGaussian
 
 
 def solve_stochastic(
@@ -121,61 +125,107 @@ def solve_stochastic(
     data: Data,
     draw_rule: DrawRule,
     *,
-    free: Array,
+    free: NDArray[np.bool_],
     max_iter: int,
     batch_size: int,
     learning_rate: float,
     natural_rate: float,
-    tol: float,
+    tol: float | None,
     rng: np.random.RandomState,
-    monitor: Monitor,
+    end_pass: EndPass = go_on,
 ) -> Trained:
     """Theorem 2: natural gradients on q(u), Adam on everything else.
 
     The step sizes fall along a cosine, Adam's to zero at the last pass and the natural
     gradient's to a hundredth, so that q(u) averages over ever more batches. A pass' bound
-    is the average of its mini-batches' estimates; the passes end early when the running
-    average over passes rises by less than ``tol`` of its size.
+    is the average of its mini-batches' estimates.
     """
-    x = parameters.pack()
-    state = AdamState.zeros(len(x))
-    q = WhitenedGaussian.standard(len(parameters.U))
     bounds = model.bounds(parameters)
     relative = free * parameters.spread(_RELATIVE_STEPS)
-    n_steps = max_iter * data.n_batches(batch_size)
-    step = 0
-    lower_bounds: list[float] = []
-    converged = False
-    for _ in range(max_iter):
-        values = []
-        for batch, weight in data.minibatches(batch_size, rng):
-            draws = [draw_rule(rows, rng) for rows in batch]
-            evaluation, _ = concurrently(
-                partial(Evaluation, model, parameters, batch, draws),
-                lambda q=q: q.excess_moment,  # kept by q for the gradient
-            )
-            if step == 0:
-                q = _first_q(q, evaluation, weight)
-            value, gradient = evaluation.gradient(q, weight)
-            annealing = cosine_annealing(step, n_steps)
-            rate = max(natural_rate * annealing, _LAST_NATURAL_RATE, 1.0 / (step + 2.0))
-            q = natural_gradient_step(
-                q, weight * evaluation.information, weight * evaluation.shift, rate
-            )
-            size = learning_rate * annealing * relative
-            x, state = adam_ascent(x, parameters.pack_gradient(gradient), state, size)
-            x = np.clip(x, *bounds.T)
-            parameters = parameters.unpack(x)
-            values.append(value)
-            step += 1
-        lower_bounds.append(float(np.mean(values)))
-        if monitor(parameters, lower_bounds[-1]):
-            break
-        converged = has_converged(lower_bounds, tol, len(values))
-        if converged:
-            break
-    return Trained(parameters, lower_bounds, converged)
+
+    def step(climb: _Climb, batch: Batch, clock: Clock) -> tuple[_Climb, float]:
+        x, parameters, adam, q = climb
+        rows, weight = batch
+        draws = [draw_rule(group, rng) for group in rows]
+        evaluation, _ = concurrently(
+            partial(Evaluation, model, parameters, rows, draws),
+            lambda: q.excess_moment,  # kept by q for the gradient
+        )
+        information, shift = weight * evaluation.information, weight * evaluation.shift
+        if clock.step == 0:
+            q = natural_gradient_step(q, information, shift, 1.0)
+        value, gradient = evaluation.gradient(q, weight)
+        rate = max(natural_rate * clock.annealing, _LAST_NATURAL_RATE, 1.0 / (clock.step + 2.0))
+        q = natural_gradient_step(q, information, shift, rate)
+        step_size = learning_rate * clock.annealing * relative
+        x, adam = adam_ascent(x, parameters.pack_gradient(gradient), adam, step_size)
+        x = np.clip(x, *bounds.T)
+        return _Climb(x, parameters.unpack(x), adam, q), value
+
+    def finish(ascended: Ascended) -> Trained:
+        return Trained(ascended.state.parameters, ascended.values)
+
+    x = parameters.pack()
+    q = WhitenedGaussian.standard(len(parameters.U))
+    return finish(
+        ascend(
+            step,
+            _Climb(x, parameters, AdamState.zeros(len(x)), q),
+            lambda: data.minibatches(batch_size, rng),
+            n_passes=max_iter,
+            n_batches=data.n_batches(batch_size),
+            end_pass=lambda make: end_pass(lambda: finish(make())),
+            tol=tol,
+        )
+    )
 
 
-def _first_q(q: WhitenedGaussian, evaluation: Evaluation, weight: float) -> WhitenedGaussian:
-    return natural_gradient_step(q, weight * evaluation.information, weight * evaluation.shift, 1.0)
+def refine(
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    draw_rule: DrawRule,
+    *,
+    memory: Memory,
+    target: Array,
+    adam: AdamState | None,
+    batch_size: int,
+    learning_rate: float,
+    rng: np.random.RandomState,
+) -> tuple[Parameters, AdamState]:
+    """A few Adam steps on the hyperparameters: new rows, and the memory of the old.
+
+    The belief q(theta) of the past is the prior of the update; the inducing inputs
+    stay, because the memory lives on them.
+    """
+    mean = np.append(parameters.nu, parameters.alpha)
+    variance = np.append(parameters.xi, parameters.beta)
+    model = replace(model, hyperprior=HyperPrior(mean, variance))
+    free = parameters.spread({"U": 0.0}) > 0.0
+    bounds = model.bounds(parameters)[free]
+    step_size = learning_rate * np.sqrt(min(1.0, len(data) / batch_size))
+
+    def step(climb: _Climb, batch: Batch, clock: Clock) -> tuple[_Climb, float]:
+        x, p, adam, _ = climb
+        rows, weight = batch
+        evaluation = Evaluation(model, p, rows, [draw_rule(group, rng) for group in rows])
+        carried = memory.carry_to(evaluation.prior)
+        q = carried.q(p.alpha, p.second_moment, target).with_information(
+            weight * evaluation.information, weight * evaluation.shift
+        )
+        value, gradient = evaluation.gradient(q, weight, partial(memory.backward, target=target))
+        x = x.copy()
+        x[free], adam = adam_ascent(x[free], p.pack_gradient(gradient)[free], adam, step_size)
+        x[free] = np.clip(x[free], *bounds.T)
+        return _Climb(x, p.unpack(x), adam, q), value
+
+    start = adam or AdamState.zeros(int(free.sum()))
+    end = ascend(
+        step,
+        _Climb(parameters.pack(), parameters, start, WhitenedGaussian.standard(len(parameters.U))),
+        lambda: data.minibatches(batch_size, rng),
+        n_passes=_STREAM_STEPS,
+        n_batches=data.n_batches(batch_size),
+        annealing=no_annealing,
+    ).state
+    return end.parameters, end.adam

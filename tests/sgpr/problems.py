@@ -13,10 +13,10 @@ from skvbgp._core.linalg import _FIRST_JITTER as JITTER
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
-from skvbgp.sgpr._draws import ClosedForm
-from skvbgp.sgpr._memory import Memory
+from skvbgp.sgpr._memory import Memory, remember
+from skvbgp.sgpr._noise import Blocks, Diagonal, White
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._remember import remember
+from skvbgp.sgpr._quadrature import ClosedForm
 from tests.oracles import sgpr as oracles
 
 KINDS = ("dtc", "fitc", "pitc")
@@ -96,7 +96,7 @@ class Problem:
         if self.kind == "dtc":
             return None
         value, *lengths = np.exp(self.parameters.noise_theta)
-        value *= self.model.noise_scale
+        value *= self.model.structure.scale
 
         def kernel(X, Z):
             return value * oracles.se(X / lengths, Z / lengths)
@@ -108,7 +108,7 @@ class Problem:
         """The jitter of k^eps(U, U) is relative to its mean diagonal, here the amplitude."""
         if self.kind == "dtc":
             return 0.0
-        return JITTER * self.model.noise_scale * np.exp(self.parameters.noise_theta[0])
+        return JITTER * self.model.structure.scale * np.exp(self.parameters.noise_theta[0])
 
     @property
     def C(self):
@@ -128,6 +128,11 @@ class Problem:
         return L @ q.mean, L @ np.linalg.inv(q.precision) @ L.T
 
 
+def structure_of(kind, kernel, scale=1.0):
+    """The structure of the noise of a kind; DTC has no kernel."""
+    return {"dtc": White(), "fitc": Diagonal(kernel, scale), "pitc": Blocks(kernel, scale)}[kind]
+
+
 def small_problem(kind, seed=0):
     """Eleven rows in three interleaved groups, four inducing inputs, d = 2."""
     rng = np.random.default_rng(seed)
@@ -136,13 +141,11 @@ def small_problem(kind, seed=0):
     scaled = rng.normal(size=(n, d))
     y = 10.0 + 2.5 * (np.sin(2.0 * scaled[:, 0]) + 0.3 * rng.normal(size=n))
     groups = [np.array([0, 3, 4, 8]), np.array([1, 5, 10]), np.array([2, 6, 7, 9])]
-    kernel = None if kind == "dtc" else Constant(NOISE_VALUE) * RBF(NOISE_LENGTHS)
+    structure = structure_of(kind, Constant(NOISE_VALUE) * RBF(NOISE_LENGTHS), NOISE_SCALE)
     model = Model(
         coordinates,
         HyperPrior(np.array([0.5, 1.2, 0.8]), np.array([0.3, 2.0, 0.7])),
-        kernel,
-        kind == "pitc",
-        1.0 if kernel is None else NOISE_SCALE,
+        structure,
     )
     parameters = Parameters(
         nu=np.array([1.1, 0.6]),
@@ -150,12 +153,12 @@ def small_problem(kind, seed=0):
         alpha=0.9,
         beta=0.15,
         noise_variance=0.2,
-        noise_theta=np.empty(0) if kernel is None else kernel.theta,
+        noise_theta=structure.theta,
         U=1.5 * rng.normal(size=(m, d)),
     )
     data = Data(scaled * coordinates.scale + coordinates.offset, y, coordinates, Target(10.2, 2.3))
     if kind == "pitc":
-        data = data.grouped(groups)
+        data = data.divide(groups)
     return Problem(kind, model, parameters, data, groups)
 
 
@@ -165,7 +168,7 @@ def row_problem(n, d, m, seed=0, noise_variance=0.1):
     X = rng.normal(size=(n, d))
     y = np.sin(X.sum(axis=1)) + np.sqrt(noise_variance) * rng.normal(size=n)
     coordinates = Coordinates(np.zeros(d), np.ones(d))
-    model = Model(coordinates, HyperPrior(np.ones(d + 1), np.full(d + 1, 0.1)))
+    model = Model(coordinates, HyperPrior(np.ones(d + 1), np.full(d + 1, 0.1)), White())
     parameters = Parameters(
         nu=np.ones(d),
         xi=np.full(d, 0.01),
@@ -209,7 +212,7 @@ def past_of(problem, seed=7):
 
 def pseudo_likelihood(memory: Memory, prior: Prior, q, alpha, second, target):
     """E_q of the past's Gaussian pseudo-likelihood of sigma_f L u, up to a constant."""
-    carried = memory.carried_to(prior)
+    carried = memory.carry_to(prior)
     moment = np.linalg.inv(q.precision) + np.outer(q.mean, q.mean)
     linear = q.mean @ carried.targets_information @ target
     residual = memory.trace - np.trace(memory.information)  # of the rows, given u

@@ -11,13 +11,14 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import _FIRST_JITTER as JITTER
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Prior
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._parameters import Parameters
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import (
     KINDS,
+    NOISE_SCALE,
     Problem,
     common_draws,
     past_of,
@@ -26,6 +27,7 @@ from tests.sgpr.problems import (
     row_draws,
     row_problem,
     small_problem,
+    structure_of,
 )
 
 #: kind, expectation, weight of the data terms, whether there is a memory of the past
@@ -300,7 +302,7 @@ def test_batch_information_is_the_share_of_the_whole():
 def test_one_row_blocks_turn_pitc_into_fitc():
     problem, q = small_problem("pitc"), random_q(4)
     rows = [np.array([i]) for i in range(11)]
-    pitc = replace(problem, groups=rows, data=problem.data.grouped(rows))
+    pitc = replace(problem, groups=rows, data=problem.data.divide(rows))
     fitc = small_problem("fitc")
     assert_array_equal(fitc.parameters.pack(), problem.parameters.pack())
     (value, gradient), (expected, expected_gradient) = (
@@ -347,15 +349,10 @@ def line():
 def on_line(line, kind, prior):
     """The problem on the line, blocks of two, with one prior (mean, variance) for all."""
     X, y = line
-    template = small_problem(kind)
     frame = Coordinates(np.zeros(1), np.ones(1))
-    kernel = template.model.noise_kernel
-    theta = np.empty(0)
-    if kernel is not None:
-        kernel = Constant(0.5) * RBF(0.8)
-        theta = kernel.theta
+    structure = structure_of(kind, Constant(0.5) * RBF(0.8), NOISE_SCALE)
     hyperprior = HyperPrior(np.full(2, prior[0]), np.full(2, prior[1]))
-    model = replace(template.model, coordinates=frame, hyperprior=hyperprior, noise_kernel=kernel)
+    model = Model(frame, hyperprior, structure)
     groups = [np.array([k, k + 1]) for k in (0, 2, 4, 6)]
     data = Data(X, y, frame, Target(0.0, 1.0))
     parameters = Parameters(
@@ -364,7 +361,7 @@ def on_line(line, kind, prior):
         alpha=1.0,
         beta=min(prior[1], 0.05),
         noise_variance=0.2,
-        noise_theta=theta,
+        noise_theta=structure.theta,
         U=X[::3] + 0.1,
     )
     return Problem(kind, model, parameters, data, groups)

@@ -14,7 +14,7 @@ def rows_of(n, blocks=None):
     """Data whose targets, unscaled, are the numbers of the rows."""
     X = np.random.default_rng(0).normal(size=(n, 2))
     data = Data(X, np.arange(float(n)), Coordinates(OFFSET, SCALE), Target(MEAN, UNIT))
-    return data if blocks is None else data.grouped(blocks)
+    return data if blocks is None else data.divide(blocks)
 
 
 def numbers(rows):

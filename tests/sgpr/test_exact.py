@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_friedman1
 
 from skvbgp import VBDTCRegressor
-from skvbgp.sgpr._draws import quasi_normal
-from skvbgp.sgpr._exact import ExactPosterior
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._quadrature import quasi_normal
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import REGRESSORS, make_data
@@ -25,7 +25,7 @@ def problem():
 @pytest.fixture
 def posterior(problem):
     draws = quasi_normal(6, 3, seed=1)
-    return ExactPosterior(problem.model, problem.parameters, problem.data.rows(slice(None)), draws)
+    return Mixture(problem.model, problem.parameters, problem.data.rows(slice(None)), draws)
 
 
 def twins(posterior, Xs):
@@ -89,7 +89,7 @@ def test_between_the_factorised_bound_and_the_evidence():
     p = replace(p, xi=0.09 * p.nu**2, beta=0.09 * p.alpha**2)
     model, rows = problem.model, problem.data.rows(slice(None))
     draws = quasi_normal(2048, 2, seed=0)
-    structured = ExactPosterior(model, p, rows, draws).lower_bound
+    structured = Mixture(model, p, rows, draws).lower_bound
     evaluation = problem.at(p).evaluation()
     factorised, _ = evaluation.gradient(evaluation.optimal_q())
     prior = model.hyperprior

@@ -9,9 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.sgpr import _data
 from skvbgp.sgpr._bound import Evaluation, Prior
-from skvbgp.sgpr._draws import FreshDraws
-from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._remember import remember
+from skvbgp.sgpr._memory import Memory, remember
+from skvbgp.sgpr._quadrature import FreshDraws
 from tests.derivatives import numerical_gradient
 from tests.sgpr.problems import KINDS, past_of, pseudo_likelihood, random_q, small_problem
 
@@ -74,7 +73,7 @@ def test_chunks_add(problem):
     """In either order; sums of the same terms, equal up to rounding."""
     data = problem.data
     if problem.kind == "pitc":
-        chunks = [data.grouped(problem.groups[:1]), data.grouped(problem.groups[1:])]
+        chunks = [data.divide(problem.groups[:1]), data.divide(problem.groups[1:])]
     else:
         chunks = [
             replace(data, X=data.X[rows], y=data.y[rows]) for rows in (slice(4), slice(4, 11))
@@ -146,15 +145,15 @@ def test_information_of_random_draws_is_unbiased():
 
 
 @pytest.mark.parametrize("factor", [0.3, 5.0])
-def test_with_noise_scaled(problem, factor):
+def test_rescale_noise(problem, factor):
     """Equals a second look at the rows with all of C times the factor."""
     p, model = problem.parameters, problem.model
     scaled = replace(
         problem,
         parameters=replace(p, noise_variance=factor * p.noise_variance),
-        model=replace(model, noise_scale=factor * model.noise_scale),
+        model=replace(model, structure=model.structure.rescale(factor)),
     )
-    assert_same(problem.memory().with_noise_scaled(factor), scaled.memory(), rtol=1e-11)
+    assert_same(problem.memory().rescale_noise(factor), scaled.memory(), rtol=1e-11)
 
 
 # --- other priors -------------------------------------------------------------------------------
@@ -162,14 +161,14 @@ def test_with_noise_scaled(problem, factor):
 
 def test_carried_to_the_same_prior_is_the_identity(problem):
     memory = problem.memory()
-    assert_same(memory.carried_to(Prior(problem.parameters)), memory, rtol=0, atol=0)
+    assert_same(memory.carry_to(Prior(problem.parameters)), memory, rtol=0, atol=0)
 
 
 def test_carried_to_a_grown_prior_is_padding(problem, rng):
     """Up to rounding: the factor of the old inducing inputs is the leading part of the new one."""
     p, memory = problem.parameters, problem.memory()
     prior = Prior(replace(p, U=np.concatenate([p.U, rng.normal(size=(2, 2))])))
-    carried = memory.carried_to(prior)
+    carried = memory.carry_to(prior)
     assert_allclose(carried.information[:4, :4], memory.information, rtol=1e-10, atol=1e-11)
     assert_allclose(
         carried.targets_information[:4], memory.targets_information, rtol=1e-10, atol=1e-11
@@ -191,7 +190,7 @@ def test_carried_to_a_grown_prior_is_padding(problem, rng):
 def test_carried_keeps_the_information_about_the_outputs(problem, moved):
     """About s = L u, whatever the prior; condition numbers below 1e3."""
     memory = problem.memory()
-    carried = memory.carried_to(moved)
+    carried = memory.carry_to(moved)
     before = whitened_about(Prior(problem.parameters), memory)
     for actual, expected in zip(whitened_about(moved, carried), before, strict=True):
         assert_allclose(actual, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
@@ -202,7 +201,7 @@ def test_carried_keeps_the_information_about_the_outputs(problem, moved):
 
 def test_carried_there_and_back(problem, moved):
     memory = problem.memory()
-    back = memory.carried_to(moved).carried_to(Prior(problem.parameters))
+    back = memory.carry_to(moved).carry_to(Prior(problem.parameters))
     assert_allclose(back.information, memory.information, rtol=1e-9, atol=1e-10)
     assert_allclose(back.targets_information, memory.targets_information, rtol=1e-9, atol=1e-10)
 
@@ -212,7 +211,7 @@ def test_moved_and_grown(problem, rng):
     p, memory = problem.parameters, problem.memory()
     U = np.concatenate([p.U - 0.1, rng.normal(size=(2, 2))])
     prior = Prior(replace(p, nu=1.1 * p.nu, U=U))
-    about_s, targets = whitened_about(prior, memory.carried_to(prior))
+    about_s, targets = whitened_about(prior, memory.carry_to(prior))
     expected = whitened_about(Prior(p), memory)
     assert_allclose(about_s[:4, :4], expected[0], rtol=1e-7, atol=1e-8 * np.abs(expected[0]).max())
     assert_allclose(about_s[4:], 0.0, atol=1e-8 * np.abs(expected[0]).max())

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.linalg import _FIRST_JITTER as JITTER
 from skvbgp.kernels import RBF, Constant, Matern
-from skvbgp.sgpr._noise import NoiseGradients, ResidualNoise, WhiteNoise
+from skvbgp.sgpr._noise import Blocks, Diagonal, NoiseGradients, White
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 
@@ -32,7 +32,8 @@ def U():
 
 def noise(U, *, correlated, variance=VARIANCE, theta=None, kernel=KERNEL, scale=SCALE):
     kernel = kernel if theta is None else kernel.with_theta(theta)
-    return ResidualNoise(variance, kernel, U, correlated=correlated, scale=scale)
+    structure = (Blocks if correlated else Diagonal)(kernel, scale)
+    return structure.noise(variance, kernel.theta, U)
 
 
 def literal(X, U, labels):
@@ -41,12 +42,12 @@ def literal(X, U, labels):
     )
 
 
-def test_white(X):
-    white = WhiteNoise(VARIANCE)
+def test_white(X, U):
+    white = White().noise(VARIANCE, np.empty(0), U)
     expected = np.diag(oracles.noise_covariance(X, None, None, VARIANCE, np.zeros(6)))
     assert_array_equal(white.covariance(X), expected)
     assert_array_equal(white.marginal_variance(X), expected)
-    gradients = white.completed(white.vjp(X, np.arange(6.0)))
+    gradients = white.complete(white.vjp(X, np.arange(6.0)))
     assert gradients.noise_variance == 15.0
     assert gradients.theta.shape == (0,)
 
@@ -96,7 +97,7 @@ def test_gradients_of_two_groups(X, U, rng, correlated, kernel):
 
     model = noise(U, kernel=kernel, correlated=correlated)
     parts = [model.vjp(X[rows], d) for rows, d in zip(groups, dC, strict=True)]
-    g = model.completed(reduce(NoiseGradients.plus, parts))
+    g = model.complete(reduce(NoiseGradients.plus, parts))
     expected = numerical_gradient(lambda x: total(variance=float(x)), VARIANCE)
     assert_allclose(g.noise_variance, expected, rtol=1e-9)
     expected = numerical_gradient(lambda x: total(theta=x), kernel.theta)

@@ -90,5 +90,5 @@ def test_limits_hold_every_field_that_is_a_logarithm(kind):
     if kind != "dtc":
         assert_array_equal(
             np.column_stack([lower["noise_theta"], upper["noise_theta"]]),
-            problem.model.noise_kernel.bounds,
+            problem.model.structure.bounds,
         )

@@ -425,8 +425,8 @@ def test_a_failure_at_the_very_end_changes_nothing(cls, method, monkeypatch):
     before = dict(vars(model))
     publish = cls._publish
 
-    def failing(self, state, progress):
-        publish(self, state, progress)
+    def failing(self, *args):
+        publish(self, *args)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

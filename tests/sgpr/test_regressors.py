@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBDTCRegressor, VBPICRegressor
 from skvbgp.kernels import RBF, Constant, Matern, RationalQuadratic, White
+from skvbgp.sgpr._learner import SparseLearner
 from tests.oracles.sgpr import kl_theta
 from tests.sgpr.cases import (
     BLOCKED,
@@ -605,7 +606,7 @@ def test_what_a_start_learns_from_y_is_left_out_of_a_warm_start_alone(cls, monke
         starts.append(state)
         return state.parameters
 
-    monkeypatch.setattr(cls, "_before_training", spy)
+    monkeypatch.setattr(SparseLearner, "_improve_start", spy)
     model = small(cls, "stochastic", max_iter=1, warm_start=True).fit(X, y)
     assert len(starts) == 1
     model.fit(X, y)

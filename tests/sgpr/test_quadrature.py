@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._draws import ClosedForm, CommonDraws, FreshDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FreshDraws, quasi_normal
 
 ROWS = Rows(np.zeros((4, 3)), np.zeros(4))
 

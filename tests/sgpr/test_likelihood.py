@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.sgpr._groups import ClosedFormGroup, SampledGroup, unit_se
+from skvbgp.sgpr._likelihood import ClosedFormGroup, SampledGroup, unit_se
 from tests.derivatives import numerical_gradient, symmetric_gradient
 from tests.oracles import sgpr as oracles
 

@@ -7,8 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp import VBDTCRegressor
-from skvbgp.sgpr import _initial
-from skvbgp.sgpr._initial import fit_noise_to_blocks, shorten
+from skvbgp.sgpr._start import _block_evidence, fit_noise_to_blocks, shorten
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import NOISE_SCALE, small_problem
@@ -28,11 +27,12 @@ def start_of(problem):
     return np.append(p.noise_theta, np.log(p.noise_variance))
 
 
-def test_gradient_of_the_blocks_evidence():
+def test_the_blocks_evidence_and_its_gradient():
     """Values of order 10: the stencil's error is below 1e-9."""
     problem = small_problem("pitc")
     x, rows = start_of(problem), problem.batch[0]
-    actual = _initial._block_evidence_gradient(x, problem.model.noise_kernel, problem.model, rows)
+    value, actual = _block_evidence(problem.model, x, rows)
+    assert_allclose(value, block_evidence(problem, x, rows), rtol=1e-10)
     expected = numerical_gradient(lambda x: block_evidence(problem, x, rows), x)
     assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
 

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import _FIRST_JITTER as JITTER
 from skvbgp.sgpr._bound import Prior
-from skvbgp.sgpr._draws import ClosedForm, CommonDraws, quasi_normal
-from skvbgp.sgpr._prediction import GlobalPredictor
+from skvbgp.sgpr._posterior import SparseLatent
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import random_q, row_problem, small_problem
 
@@ -26,7 +26,7 @@ def Xs():
 
 
 def predictor(problem, q, rule, draws=None):
-    return GlobalPredictor(problem.parameters, Prior(problem.parameters), q, rule, draws)
+    return SparseLatent(problem.parameters, Prior(problem.parameters), q, rule, draws)
 
 
 def literal_mixture(problem, q, Xs, draws):

@@ -1,17 +1,21 @@
 """PIC's predictions, which condition on the test row's own block, against Appendix F.2."""
 
+import gc
 import pickle
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp import VBPICRegressor
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import _FIRST_JITTER as JITTER
-from skvbgp.sgpr._blocks import BlockFactors, BlockPredictor, FactorCache
+from skvbgp.sgpr._block_posterior import BlockConditional, BlockFactors, FactorCache
 from skvbgp.sgpr._bound import Prior
 from tests.oracles import sgpr as oracles
+from tests.sgpr.cases import make_data, small
 from tests.sgpr.problems import random_q, small_problem
 
 N_DRAWS = 3
@@ -35,7 +39,7 @@ def draws():
 
 def predictor(problem, q, draws):
     p = problem.parameters
-    return BlockPredictor(problem.model, p, Prior(p), problem.model.noise(p), q, draws)
+    return BlockConditional(problem.model, p, Prior(p), problem.model.noise(p), q, draws)
 
 
 def predict(problem, q, draws, Xs, block, *, include_noise, full=False):
@@ -285,3 +289,14 @@ def test_factors_serve_again(problem, Xs, draws):
     )
     assert_array_equal(first[0], second[0])
     assert_array_equal(first[1], second[1])
+
+
+def test_posterior_serves_again_as_long_as_its_state_lives():
+    X, y = make_data()
+    model = small(VBPICRegressor, max_iter=1).fit(X, y)
+    posteriors = [model._learner().posterior(model._state) for _ in range(2)]
+    assert posteriors[0] is posteriors[1]
+    state = weakref.ref(model._state)
+    model.fit(X, y)
+    gc.collect()
+    assert state() is None

@@ -39,7 +39,10 @@ class Group(Protocol):
 
     precision: Precision  # C^-1
     psi: Array  # E[K' C^-1 K], (m, m)
-    prior_trace: float  # tr(C^-1 E[K~])
+
+    @property
+    def prior_trace(self) -> float:
+        """tr(C^-1 E[K~])."""
 
     def information(self, targets: Array) -> Array:
         """E[K]' C^-1 targets for targets of shape (n,) or (n, k)."""
@@ -70,6 +73,7 @@ class ClosedFormGroup:
         f = self._omega @ v
         d_psi = self._statistic.vjp(V)
         d_omega = omega_vjp(X, Z, nu, xi, 1.0, np.outer(weighted_y, v))
+        assert d_omega.Z is not None
         d_prior_nu = d_prior_xi = np.zeros_like(nu)
         if precision.matrix.ndim == 2:
             d_upsilon = upsilon_vjp(X, nu, xi, 1.0, 0.0, precision.matrix)
@@ -111,7 +115,7 @@ class SampledGroup:
         self.precision = as_precision(C)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
-        self.psi = sum(self._gram(K) for K in self._K) / len(draws)
+        self.psi = np.asarray(sum(self._gram(K) for K in self._K) / len(draws))
 
     @cached_property
     def prior_trace(self) -> float:

@@ -18,16 +18,25 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
+from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
+from skvbgp._core.partition import rows_by_block
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._groups import unit_se
-from skvbgp.sgpr._noise import ResidualNoise
+from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._noise import Noise, ResidualNoise
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import quasi_normal
+from skvbgp.sgpr._state import BlockRows, State
+
+#: Memory for the factors of recently used blocks.
+_CACHE_BYTES = 2**29
 
 
 class BlockFactors(NamedTuple):
@@ -71,7 +80,7 @@ class FactorCache:
         self.__init__(state["_max_bytes"])  # type: ignore[misc]
 
 
-class BlockPredictor:
+class BlockConditional:
     """Predictive moments of rows of one block, mixed over draws of theta.
 
     Parameters
@@ -89,11 +98,13 @@ class BlockPredictor:
         model: Model,
         parameters: Parameters,
         prior: Prior,
-        noise: ResidualNoise,
+        noise: Noise,
         q: WhitenedGaussian,
         draws: Array,
     ) -> None:
+        assert isinstance(noise, ResidualNoise)
         self._model, self._prior, self._noise, self._q = model, prior, noise, q
+        self._cache = FactorCache(_CACHE_BYTES)
         scale = np.sqrt(parameters.xi)
         self._Lambda = [parameters.nu + scale * e[:-1] for e in draws]  # S of (d,)
         self._sigma_f = [parameters.alpha + np.sqrt(parameters.beta) * e[-1] for e in draws]
@@ -109,6 +120,14 @@ class BlockPredictor:
             L = cholesky(sigma_f**2 * residual + C, "covariance of a block")
             inverse.append(inverse_from_cholesky(L))
         return BlockFactors(rotated, A, inverse)
+
+    def recall_factors(self, k: int, block: Rows) -> BlockFactors:
+        """The factors of block k, made only if they are not known from a call before."""
+        factors = self._cache.get(k)
+        if factors is None:
+            factors = self.factors(block)
+            self._cache.put(k, factors)
+        return factors
 
     def moments(
         self, X: Array, block: Rows, factors: BlockFactors, *, include_noise: bool, full: bool
@@ -153,3 +172,86 @@ class BlockPredictor:
                 total = total + (own + noise_own - np.sum(H * cross, axis=1))
                 total = total + np.sum(root**2, axis=1)
         return np.array(means), np.asarray(total) / len(means), coefficients
+
+
+class BlockPosterior:
+    """Predictions that condition on the rows of the own block, in the user's units.
+
+    Parameters
+    ----------
+    state : State
+    blocks : BlockRows
+        The rows that the state keeps.
+    n_samples : int
+        Draws of theta.
+    """
+
+    def __init__(self, state: State, blocks: BlockRows, n_samples: int) -> None:
+        self.n_samples = n_samples
+        self._blocks, self._q = blocks, state.q
+        self._coordinates, self._target = state.model.coordinates, state.target
+        p, noise = state.parameters, state.noise
+        draws = quasi_normal(n_samples, p.U.shape[1] + 1, state.seed)
+        self._conditional = BlockConditional(state.model, p, state.prior, noise, self._q, draws)
+
+    @classmethod
+    def of(cls, state: State, blocks: BlockRows, n_samples: int) -> BlockPosterior:
+        """The one that has served last, or a new one."""
+        last = _LAST.get(state)
+        if last is None or last.n_samples != n_samples:
+            last = _LAST[state] = cls(state, blocks, n_samples)
+        return last
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        X = self._coordinates.scaled(X)
+        mean, variance = moments_by_block(
+            _marginal_moments,
+            X,
+            self._labels(X),
+            lambda k: (k, self._rows(k)),
+            shared=(self._conditional, include_noise),
+        )
+        return self._target.original(mean), variance * self._target.unit**2
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        X = self._coordinates.scaled(X)
+        labels = self._labels(X)
+        n, n_samples, root_S = len(X), self.n_samples, self._q.precision_factor_inv.T
+        means = np.empty((n_samples, n))
+        coefficients = np.empty((n_samples, n, len(root_S)))
+        covariance = np.zeros((n, n))
+        for k, rows in rows_by_block(labels, n):
+            block = self._rows(k)
+            factors = self._conditional.recall_factors(k, block)
+            means[:, rows], within, coefficients[:, rows] = self._conditional.moments(
+                X[rows], block, factors, include_noise=include_noise, full=True
+            )
+            covariance[np.ix_(rows, rows)] = within
+        own = labels[:, None] == labels
+        for b in coefficients:  # rows of different blocks share u alone
+            root = b @ root_S
+            covariance += np.where(own, 0.0, root @ root.T) / n_samples
+        covariance += np.cov(means, rowvar=False, bias=True)
+        return self._target.original(means.mean(axis=0)), covariance * self._target.unit**2
+
+    def _labels(self, X: Array) -> NDArray[np.intp]:
+        return self._blocks.partition.lookup(X * self._blocks.unit)
+
+    def _rows(self, k: int) -> Rows:
+        X, y = self._blocks.X[k], self._blocks.y[k]
+        return Rows(self._coordinates.scaled(X), self._target.scaled(y))
+
+
+#: The last posterior of each state, as long as the state lives; it must not refer to the state.
+_LAST: WeakKeyDictionary[State, BlockPosterior] = WeakKeyDictionary()
+
+
+def _marginal_moments(
+    conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
+) -> tuple[Array, Array]:
+    """Mean and variance of scaled rows X of block k, each (n,)."""
+    factors = conditional.recall_factors(k, block)
+    means, within, _ = conditional.moments(
+        X, block, factors, include_noise=include_noise, full=False
+    )
+    return means.mean(axis=0), np.maximum(within, 0.0) + means.var(axis=0)

@@ -1,4 +1,4 @@
-r"""Predictive moments (Appendix F of [Yu2019]_), in scaled units.
+r"""Predictive moments (Appendix F of [Yu2019]_) given inducing inputs or all rows.
 
 Given a draw of theta = (Lambda, sigma_f), a new row's value is linear in u plus an
 independent Gaussian remainder:
@@ -11,19 +11,64 @@ and PITC, and p(y*|y_B, s, theta) of the row's own block B for PIC.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp.base import in_tiles
 from skvbgp.sgpr._bound import Prior
-from skvbgp.sgpr._draws import ClosedForm, CommonDraws
-from skvbgp.sgpr._groups import unit_se
+from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import PsiStatistic
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
+from skvbgp.sgpr._state import State
 from skvbgp.sgpr.expectations import omega
 
 
-class GlobalPredictor:
+class Latent(Protocol):
+    """Distribution of the latent function f, in scaled units."""
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance at scaled rows X, each (n,)."""
+
+    def joint(self, X: Array) -> tuple[Array, Array]:
+        """Mean (n,) and covariance (n, n)."""
+
+
+class GlobalPosterior:
+    """Predictions in the user's units, with noise that is independent from row to row.
+
+    Parameters
+    ----------
+    state : State
+    latent : Latent
+        `SparseLatent`, or the mixture of an exact fit.
+    """
+
+    def __init__(self, state: State, latent: Latent) -> None:
+        self._state, self._latent = state, latent
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        return in_tiles(lambda tile: self._tile_moments(tile, include_noise), X)
+
+    def _tile_moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        state = self._state
+        mean, variance = self._latent.moments(state.model.coordinates.scaled(X))
+        if include_noise:
+            variance = variance + state.noise.marginal_variance(X)
+        return state.target.original(mean), variance * state.target.unit**2
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        state = self._state
+        mean, covariance = self._latent.joint(state.model.coordinates.scaled(X))
+        if include_noise:
+            covariance.flat[:: len(X) + 1] += state.noise.marginal_variance(X)
+        return state.target.original(mean), covariance * state.target.unit**2
+
+
+class SparseLatent:
     """Moments of f* for models whose test rows are independent of the data given s.
 
     Parameters
@@ -52,7 +97,6 @@ class GlobalPredictor:
         self._V = L_inv.T @ q.excess_moment @ L_inv  # (m, m)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the latent function at scaled rows X, each (n,)."""
         p = self._parameters
         if isinstance(self._rule, ClosedForm):
             mean = p.alpha * (omega(X, self._prior.Z, p.nu, p.xi, 1.0) @ self._v)
@@ -69,7 +113,7 @@ class GlobalPredictor:
         return mean, np.maximum(variance, 1e-10 * p.second_moment)
 
     def joint(self, X: Array) -> tuple[Array, Array]:
-        """Mean (n,) and covariance (n, n); the correlations are averages over draws."""
+        """The correlations are averages over draws, the variances those of `moments`."""
         p = self._parameters
         means, covariance = [], np.zeros((len(X), len(X)))
         for e in self._draws:

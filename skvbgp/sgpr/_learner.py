@@ -1,0 +1,451 @@
+"""The learner of the family: which solver and which expectations, and what new rows change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.partition import partition_rows
+from skvbgp._core.scaling import RunningScale, Target, check_unit
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base import (
+    Posterior,
+    RegressionLearner,
+    as_vector,
+    choose_inducing_inputs,
+    says_too_little,
+    subsample,
+)
+from skvbgp.sgpr._block_posterior import BlockPosterior
+from skvbgp.sgpr._bound import HyperPrior, Model, Prior
+from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._memory import Memory, remember
+from skvbgp.sgpr._noise import Structure
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._posterior import GlobalPosterior, SparseLatent
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
+from skvbgp.sgpr._start import (
+    check_range,
+    choose_inputs,
+    fit_noise_to_blocks,
+    go_on_from,
+    shorten,
+)
+from skvbgp.sgpr._state import BlockRows, State
+from skvbgp.sgpr._training import Trained, collapse_bound, refine, solve_full, solve_stochastic
+
+#: psi="auto" takes the closed form up to so many exponentials in one evaluation.
+_CLOSED_FORM_EXPONENTIALS = 4_000_000
+#: ... and up to so many inducing inputs in a prediction, where it is m^2 / 2 for a row.
+_CLOSED_FORM_INDUCING = 128
+#: Draws of Lambda where they are common to all rows.
+_N_DRAWS = 8
+#: ... or a single antithetic pair past so many rows, whose q(Lambda) is narrow.
+_MANY_ROWS = 20_000
+#: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
+_EXACT_ROWS = 500
+_COLLAPSED_ROWS = 2_000
+#: max_iter=None: iterations of L-BFGS; rows that the stochastic solver visits.
+_LBFGS_ITERATIONS = 100
+_VISITED_ROWS = 1_000_000
+_VISITED_BLOCK_ROWS = 300_000
+#: Step of the natural gradient on q(u).
+_NATURAL_RATE = 0.3
+#: Rows of a block for n_blocks="auto".
+_BLOCK_ROWS = 500
+
+
+@dataclass(frozen=True)
+class SparseLearner(RegressionLearner):
+    """Settings of a member of the family, by the names of the constructor parameters.
+
+    Attributes
+    ----------
+    structure : Structure
+        What the noise is like.
+    local : bool
+        Whether predictions condition on the rows of the own block, which are kept.
+    """
+
+    structure: Structure
+    n_inducing: int
+    inducing_inputs: Any
+    length_scale: Any
+    signal_std: float | None
+    noise_variance: float | None
+    hyperparameter_variance: float | None
+    prior_mean: Any
+    prior_variance: Any
+    solver: str
+    psi: str
+    learn_hyperparameters: bool
+    max_iter: int | None
+    batch_size: int
+    learning_rate: float
+    tol: float
+    normalize_y: bool
+    n_jobs: int | None
+    n_blocks: int | str = "auto"
+    n_samples: int = 8
+    local: bool = False
+
+    # -- which solver, and which expectations ------------------------------------------
+
+    def max_passes(self, y: Array) -> int:
+        n = len(y)
+        if not self.learn_hyperparameters:
+            return 1
+        if self.max_iter is not None:
+            return self.max_iter
+        if self._is_exact(n) or self._is_collapsed(n):
+            return _LBFGS_ITERATIONS
+        visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
+        return max(2, round(visited / n))
+
+    def _is_exact(self, n: int) -> bool:
+        """Whether every row is an inducing input and the posterior is structured."""
+        if self.solver != "auto":
+            return self.solver == "exact"
+        left_to_us = (
+            self.psi == "auto" and self.learn_hyperparameters and self.inducing_inputs is None
+        )
+        return left_to_us and self.structure.vanishes and n <= min(_EXACT_ROWS, self.n_inducing)
+
+    def _is_collapsed(self, n: int) -> bool:
+        return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
+
+    def _rule_of_fit(self, data: Data, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
+        """How expectations are taken in the pass that ends a fit, and by the collapsed solver.
+
+        Without learning, the choice must not depend on how the rows come in chunks.
+        """
+        if self.psi != "auto" or not self.learn_hyperparameters:
+            return self._rule_of_chunks(p, seed)
+        m, d = p.U.shape
+        if data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
+            return ClosedForm()
+        n_draws = 2 if len(data) > _MANY_ROWS else _N_DRAWS
+        return CommonDraws(quasi_normal(n_draws, d, seed))
+
+    def _rule_of_chunks(self, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
+        """The same for rows that come in chunks of any size."""
+        return self._rule_by_size(p, seed, pairs_of_rows=self.structure.correlated)
+
+    def _rule_by_size(
+        self, p: Parameters, seed: int, *, pairs_of_rows: bool
+    ) -> ClosedForm | CommonDraws:
+        """A choice that depends on the number of inducing inputs alone."""
+        m, d = p.U.shape
+        cheap = m <= _CLOSED_FORM_INDUCING and not pairs_of_rows
+        if self.psi == "closed_form" or (self.psi == "auto" and cheap):
+            return ClosedForm()
+        return CommonDraws(quasi_normal(_N_DRAWS, d, seed))
+
+    def _rule_of_steps(self) -> DrawRule:
+        return ClosedForm() if self.psi == "closed_form" else FreshDraws(self.structure.correlated)
+
+    # -- fit ---------------------------------------------------------------------------
+
+    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        sample = subsample(X, rng)
+        summary = RunningScale.of(y[:, None])
+        target = self._target(summary)
+        if before is None:
+            model, parameters = self._start_cold(sample, target, rng)
+        else:
+            ratio = before.target.unit / target.unit
+            model, parameters = go_on_from(before.model, before.parameters, X.shape[1], ratio)
+        return State(
+            model=model,
+            parameters=parameters,
+            memory=Memory.empty(Prior(parameters)),
+            reference=target,
+            target=target,
+            summary=summary,
+            draw_rule=ClosedForm(),
+            seed=seed,
+            is_warm=before is not None,
+        )
+
+    def _start_cold(
+        self, sample: Array, target: Target, rng: np.random.RandomState
+    ) -> tuple[Model, Parameters]:
+        """Model and parameters from the data, or as the user gives them."""
+        coordinates, U = choose_inputs(sample, self.n_inducing, self.inducing_inputs, rng)
+        d = sample.shape[1]
+        nu = np.full(d, 2.0 / np.sqrt(d))
+        if self.length_scale is not None:
+            length_scale = as_vector(self.length_scale, d, "length_scale", positive=True)
+            nu = coordinates.scale / length_scale
+        alpha, noise_variance, factor = 1.0, 0.1, 1.0
+        if self.signal_std is not None:
+            alpha = self.signal_std / target.unit
+        if self.noise_variance is not None:
+            noise_variance = self.noise_variance / target.unit**2
+            factor = 1.0 / target.unit**2
+        xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
+        if self.hyperparameter_variance is not None:
+            xi = self.hyperparameter_variance * coordinates.scale**2
+            beta = self.hyperparameter_variance / target.unit**2
+        hyperprior = HyperPrior(
+            as_vector(self.prior_mean, d + 1, "prior_mean", positive=False),
+            as_vector(self.prior_variance, d + 1, "prior_variance", positive=True),
+        )
+        structure = self.structure.start(coordinates.scale, noise_variance, factor)
+        parameters = Parameters(nu, xi, alpha, beta, noise_variance, structure.theta, U)
+        check_range(parameters)
+        return Model(coordinates, hyperprior, structure), parameters
+
+    def _target(self, summary: RunningScale) -> Target:
+        """The frame of y: its unit is the spread, its origin the mean or zero."""
+        unit = float(summary.unit[0])
+        mean = float(summary.mean[0]) if self.normalize_y else 0.0
+        check_unit(unit, "y")
+        return Target(mean, unit)
+
+    def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        data = Data(X, y, state.model.coordinates, state.target)
+        if self._is_exact(len(data)):
+            return self._train_exact(state, data, end_pass)
+        data, blocks = self._divide(data, state.parameters.nu)
+        rng = np.random.RandomState(state.seed)
+        state = replace(
+            state,
+            draw_rule=self._rule_of_fit(data, state.parameters, state.seed),
+            blocks=blocks,
+            kept_rows=(X, y) if says_too_little(X, learns=self.learn_hyperparameters) else None,
+        )
+
+        def conclude(parameters: Parameters) -> State:
+            rng = np.random.RandomState(state.seed)
+            memory = remember(
+                state.model, parameters, data, state.draw_rule, rng=rng, n_jobs=self.n_jobs
+            )
+            return replace(state, parameters=parameters, memory=memory)
+
+        return self._learn(
+            state, conclude, lambda end_pass: self._solve(state, data, rng, end_pass), end_pass
+        )
+
+    def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
+        if self.inducing_inputs is not None or len(data) > self.n_inducing:
+            raise ValueError(
+                "solver='exact' takes every row as an inducing input: inducing_inputs has to be "
+                f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
+            )
+        rows = data.rows(slice(None))
+        start = replace(state.parameters, U=np.unique(rows.X, axis=0))
+        draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
+        mixture = Mixture(state.model, start, rows, draws)
+        state = replace(state, parameters=start, kept_rows=(data.X, data.y))
+
+        def conclude(parameters: Parameters) -> State:
+            return replace(state, parameters=parameters, memory=mixture.at(parameters))
+
+        def bound(parameters: Parameters) -> tuple[float, Parameters]:
+            current = mixture.at(parameters)
+            return current.lower_bound, current.gradient()
+
+        def solve(end_pass: EndPass) -> Trained:
+            return solve_full(
+                bound,
+                state.model,
+                start,
+                free=start.spread({"U": 0.0, "noise_theta": 0.0}) > 0.0,
+                max_iter=self.max_passes(data.y),
+                tol=self.tol,
+                end_pass=end_pass,
+            )
+
+        return self._learn(state, conclude, solve, end_pass)
+
+    def _learn(
+        self,
+        state: State,
+        conclude: Callable[[Parameters], State],
+        solve: Callable[[EndPass], Trained],
+        end_pass: EndPass,
+    ) -> State:
+        """The state that ``conclude`` makes of the solver's parameters, or of the start's."""
+        offset = state.summary.n * float(np.log(state.target.unit))
+
+        def finish(trained: Trained) -> State:
+            values = tuple(value - offset for value in trained.values)
+            concluded = conclude(trained.parameters)
+            return replace(concluded, lower_bounds=values, n_iter=max(1, len(values)))
+
+        if not self.learn_hyperparameters:
+            return finish(Trained(state.parameters, ()))
+        return finish(solve(lambda make: end_pass(lambda: finish(make()))))
+
+    def _solve(
+        self, state: State, data: Data, rng: np.random.RandomState, end_pass: EndPass
+    ) -> Trained:
+        parameters, max_iter = state.parameters, self.max_passes(data.y)
+        if self._is_collapsed(len(data)):
+            every_row = len(parameters.U) >= len(data)  # is an inducing input
+            return solve_full(
+                collapse_bound(state.model, data, state.draw_rule),
+                state.model,
+                parameters,
+                free=parameters.spread({"U": 0.0} if every_row else {}) > 0.0,
+                max_iter=max_iter,
+                tol=self.tol,
+                end_pass=end_pass,
+            )
+        if not state.is_warm:
+            parameters = self._improve_start(state, data, rng)
+        return solve_stochastic(
+            state.model,
+            parameters,
+            data,
+            self._rule_of_steps(),
+            free=parameters.spread({}) > 0.0,
+            max_iter=max_iter,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            natural_rate=_NATURAL_RATE,
+            tol=self.tol,
+            rng=rng,
+            end_pass=end_pass,
+        )
+
+    def _improve_start(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
+        """Starting parameters of mini-batches, improved by what y or the blocks of rows tell."""
+        if self.structure.correlated:
+            return fit_noise_to_blocks(state.model, state.parameters, data, rng)
+        if self.length_scale is not None or self.hyperparameter_variance is not None:
+            return state.parameters
+        return shorten(state.model, state.parameters, data, state.seed)
+
+    def _divide(self, data: Data, unit: Array) -> tuple[Data, BlockRows | None]:
+        """The data divided into blocks, if noise is correlated, and those that are kept.
+
+        ``unit`` multiplies the scaled coordinates in which blocks are compact.
+        """
+        if not self.structure.correlated:
+            return data, None
+        n = len(data)
+        n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
+        partition, index = partition_rows(
+            data.X, min(n_blocks, n), lambda X: data.coordinates.scaled(X) * unit
+        )
+        kept = None
+        if self.local:
+            X, y = (tuple(values[rows] for rows in index) for values in (data.X, data.y))
+            kept = BlockRows(partition, unit, X, y)
+        return data.divide(index), kept
+
+    # -- partial_fit -------------------------------------------------------------------
+
+    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+        if state.kept_rows is None:
+            return None
+        X_known, y_known = state.kept_rows
+        return np.concatenate([X_known, X]), np.concatenate([y_known, y])
+
+    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        rng = np.random.RandomState((state.seed + state.summary.n) % 2**32)
+        summary = state.summary.merged(RunningScale.of(y[:, None]))
+        state = self._change_frame(replace(state, summary=summary), self._target(summary))
+        state = self._grow(state, X, rng)
+        state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
+        data = Data(X, y, state.model.coordinates, state.target)
+        unit = state.parameters.nu if state.blocks is None else state.blocks.unit
+        data, blocks = self._divide(data, unit)
+        if state.blocks is not None and blocks is not None:
+            state = replace(state, blocks=state.blocks.plus(blocks))
+        memory = state.memory
+        assert isinstance(memory, Memory)  # a mixture starts again
+        if self.learn_hyperparameters:
+            parameters, adam = refine(
+                state.model,
+                state.parameters,
+                data,
+                state.draw_rule,
+                memory=memory,
+                target=state.target_vector,
+                adam=state.adam,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                rng=rng,
+            )
+            state = replace(state, parameters=parameters, adam=adam)
+        chunk = remember(
+            state.model,
+            state.parameters,
+            replace(data, target=state.reference),
+            state.draw_rule,
+            rng=rng,
+            n_jobs=self.n_jobs,
+        )
+        known = replace(state, memory=memory.carry_to(state.prior).plus(chunk))
+        end_pass(lambda: known)
+        return replace(known, lower_bounds=(*known.lower_bounds, known.lower_bound))
+
+    def _change_frame(self, state: State, target: Target) -> State:
+        """The state after the mean and the unit of y have been refined.
+
+        What came "from the data" is relative to the unit and moves with it. What the user
+        has fixed on y's own scale stays there.
+        """
+        ratio = state.target.unit / target.unit
+        p, memory, model = state.parameters, state.memory, state.model
+        if not self.learn_hyperparameters:
+            alpha_ratio = 1.0 if self.signal_std is None else ratio
+            beta_ratio = alpha_ratio if self.hyperparameter_variance is None else ratio
+            p = replace(p, alpha=p.alpha * alpha_ratio, beta=p.beta * beta_ratio**2)
+            if self.noise_variance is not None:
+                assert isinstance(memory, Memory)
+                p = replace(p, noise_variance=p.noise_variance * ratio**2)
+                memory = memory.rescale_noise(ratio**2)
+                model = replace(model, structure=model.structure.rescale(ratio**2))
+        return replace(state, target=target, parameters=p, memory=memory, model=model)
+
+    def _grow(self, state: State, X: Array, rng: np.random.RandomState) -> State:
+        """The state with inducing inputs at new places, while there is room for them."""
+        U = state.parameters.U
+        room = self.n_inducing - len(U)
+        if self.inducing_inputs is not None or room <= 0:
+            return state
+        assert isinstance(state.memory, Memory)
+        new = choose_inducing_inputs(state.model.coordinates.scaled(subsample(X, rng)), room, rng)
+        new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
+        parameters = replace(state.parameters, U=np.concatenate([U, new]))
+        return replace(
+            state, parameters=parameters, memory=state.memory.carry_to(Prior(parameters))
+        )
+
+    # -- what a state says -------------------------------------------------------------
+
+    def attributes(self, state: State) -> dict[str, Any]:
+        p, coordinates, unit = state.parameters, state.model.coordinates, state.target.unit
+        return {
+            "inverse_length_scale_mean_": p.nu / coordinates.scale,
+            "inverse_length_scale_var_": p.xi / coordinates.scale**2,
+            "signal_std_mean_": p.alpha * unit,
+            "signal_std_var_": p.beta * unit**2,
+            "noise_variance_": p.noise_variance * unit**2,
+            "inducing_inputs_": coordinates.original(p.U),
+            "lower_bound_": state.lower_bound,
+            "lower_bounds_": list(state.lower_bounds) or [state.lower_bound],
+            "n_iter_": state.n_iter,
+            "n_samples_seen_": state.summary.n,
+            **state.model.structure.attributes(p.noise_theta, unit),
+        }
+
+    def posterior(self, state: State) -> Posterior:
+        if isinstance(state.memory, Mixture):
+            return GlobalPosterior(state, state.memory)
+        if state.blocks is not None:
+            return BlockPosterior.of(state, state.blocks, self.n_samples)
+        p, seed = state.parameters, state.seed
+        rule = self._rule_by_size(p, seed, pairs_of_rows=False)
+        draws = quasi_normal(_N_DRAWS, p.U.shape[1], seed)
+        return GlobalPosterior(state, SparseLatent(p, state.prior, state.q, rule, draws))

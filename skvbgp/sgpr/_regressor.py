@@ -1,0 +1,203 @@
+"""The regressors: their parameters, and the structure of the noise of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp.sgpr._docs import documented
+from skvbgp.sgpr._learner import SparseLearner
+from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
+
+#: Constructor parameters that training does not need.
+_NOT_LEARNERS = ("noise_kernel", "random_state", "warm_start")
+
+_COMMON: dict[str, Any] = {
+    "n_inducing": [Interval(Integral, 1, None, closed="left")],
+    "inducing_inputs": ["array-like", None],
+    "length_scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+    "signal_std": [Interval(Real, 0, None, closed="neither"), None],
+    "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
+    "hyperparameter_variance": [Interval(Real, 0, None, closed="neither"), None],
+    "prior_mean": [Interval(Real, None, None, closed="neither"), "array-like"],
+    "prior_variance": [Interval(Real, 0, None, closed="neither"), "array-like"],
+    "solver": [StrOptions({"auto", "exact", "collapsed", "stochastic"})],
+    "psi": [StrOptions({"auto", "closed_form", "sampled"})],
+    "learn_hyperparameters": ["boolean"],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "normalize_y": ["boolean"],
+    "warm_start": ["boolean"],
+    "random_state": ["random_state"],
+    "n_jobs": [Integral, None],
+}
+_NOISE_KERNEL: dict[str, Any] = {"noise_kernel": "no_validation"}  # as_kernel says what it takes
+_BLOCKS: dict[str, Any] = {
+    "n_blocks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "n_samples": [Interval(Integral, 1, None, closed="left")],
+}
+
+
+def keep(estimator: Any, arguments: dict[str, Any]) -> None:
+    """Set the attributes that hold the arguments of a constructor, given its ``locals()``."""
+    vars(estimator).update({k: v for k, v in arguments.items() if k != "self"})
+
+
+def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
+    """The learner of an estimator's parameters."""
+    settings = estimator.get_params(deep=False)
+    for name in _NOT_LEARNERS:
+        settings.pop(name, None)
+    return SparseLearner(structure, **settings)
+
+
+@documented(
+    """Variational Bayesian sparse Gaussian process regression with white noise (VBDTC).
+
+    Observations are f(x) plus independent Gaussian noise of one variance. This is the
+    member of the family to start from: it is the cheapest, and its predictive moments
+    have a closed form [Yu2019]_.
+    """
+)
+class VBDTCRegressor(VariationalRegressor):
+    _parameter_constraints = _COMMON
+
+    def __init__(
+        self,
+        n_inducing: int = 500,
+        *,
+        inducing_inputs: Any = None,
+        length_scale: Any = None,
+        signal_std: float | None = None,
+        noise_variance: float | None = None,
+        hyperparameter_variance: float | None = None,
+        prior_mean: Any = 0.0,
+        prior_variance: Any = 4.0,
+        solver: str = "auto",
+        psi: str = "auto",
+        learn_hyperparameters: bool = True,
+        max_iter: int | None = None,
+        batch_size: int = 2048,
+        learning_rate: float = 0.03,
+        tol: float = 1e-5,
+        normalize_y: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        keep(self, locals())
+
+    def _learner(self) -> SparseLearner:
+        return make_learner(self, White())
+
+
+@documented(
+    """Variational Bayesian sparse Gaussian process with input-dependent noise (VBFITC).
+
+    The noise of each row is independent; its variance is sigma_n^2 plus what a noise
+    kernel cannot explain from the inducing inputs, so that it grows away from them
+    [Yu2019]_.
+    """,
+    default_noise_kernel="a squared exponential with one length scale per input",
+)
+class VBFITCRegressor(VariationalRegressor):
+    _parameter_constraints = _COMMON | _NOISE_KERNEL
+
+    def __init__(
+        self,
+        n_inducing: int = 500,
+        *,
+        noise_kernel: Any = None,
+        inducing_inputs: Any = None,
+        length_scale: Any = None,
+        signal_std: float | None = None,
+        noise_variance: float | None = None,
+        hyperparameter_variance: float | None = None,
+        prior_mean: Any = 0.0,
+        prior_variance: Any = 4.0,
+        solver: str = "auto",
+        psi: str = "auto",
+        learn_hyperparameters: bool = True,
+        max_iter: int | None = None,
+        batch_size: int = 2048,
+        learning_rate: float = 0.03,
+        tol: float = 1e-5,
+        normalize_y: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        keep(self, locals())
+
+    def _learner(self) -> SparseLearner:
+        return make_learner(self, Diagonal(self.noise_kernel))
+
+
+@documented(
+    """Variational Bayesian sparse Gaussian process with noise correlated in blocks (VBPITC).
+
+    The rows are divided into blocks by location. The noise of a block is correlated by the
+    residual of a noise kernel; new rows are predicted through the inducing inputs alone
+    [Yu2019]_. See :class:`VBPICRegressor`, which uses the block of a new row as well.
+    """,
+    default_noise_kernel="a squared exponential with one length scale per input",
+    blocks=True,
+)
+class VBPITCRegressor(VariationalRegressor):
+    _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
+
+    def __init__(
+        self,
+        n_inducing: int = 500,
+        *,
+        noise_kernel: Any = None,
+        n_blocks: int | str = "auto",
+        n_samples: int = 8,
+        inducing_inputs: Any = None,
+        length_scale: Any = None,
+        signal_std: float | None = None,
+        noise_variance: float | None = None,
+        hyperparameter_variance: float | None = None,
+        prior_mean: Any = 0.0,
+        prior_variance: Any = 4.0,
+        solver: str = "auto",
+        psi: str = "auto",
+        learn_hyperparameters: bool = True,
+        max_iter: int | None = None,
+        batch_size: int = 2048,
+        learning_rate: float = 0.03,
+        tol: float = 1e-5,
+        normalize_y: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        keep(self, locals())
+
+    def _learner(self) -> SparseLearner:
+        return make_learner(self, Blocks(self.noise_kernel))
+
+
+@documented(
+    """Variational Bayesian sparse Gaussian process with local blocks (VBPIC).
+
+    The rows are divided into blocks by location. Across blocks the inducing inputs carry
+    the information; within a block rows are correlated directly, through the Gaussian
+    process and through a noise kernel's residual. A new row is predicted from the
+    inducing inputs and from the data of its own block, which are kept [Yu2019]_.
+
+    `predict` gives the distribution of the *observation*: the noise of a new row is
+    correlated with that of its block, so its conditional mean is part of the prediction.
+    With ``include_noise=False`` it is that of the latent function alone, whose standard
+    deviation may be larger: rows of the block tell the sum of the two better than either.
+    """,
+    default_noise_kernel="a squared exponential with one length scale per input",
+    blocks=True,
+)
+class VBPICRegressor(VBPITCRegressor):
+    def _learner(self) -> SparseLearner:
+        return replace(super()._learner(), local=True)
