@@ -1,6 +1,7 @@
 """Small data and quick instances of the four regressors."""
 
 import numpy as np
+from numpy.testing import assert_allclose
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 
@@ -42,3 +43,30 @@ def make_data(n=40, d=2, seed=0):
 INSTANCES = [
     small(cls, solver, batch_size=32, learning_rate=0.1) for cls in REGRESSORS for solver in SOLVERS
 ]
+
+GIVEN = {
+    "length_scale": [0.7, 2.5],
+    "signal_std": 1.7,
+    "noise_variance": 0.3,
+    "hyperparameter_variance": 0.02,
+}
+
+HYPERPARAMETERS = [
+    "inverse_length_scale_mean_",
+    "inverse_length_scale_var_",
+    "signal_std_mean_",
+    "signal_std_var_",
+    "noise_variance_",
+]
+
+
+def attributes(model):
+    return {name: np.array(getattr(model, name)) for name in [*HYPERPARAMETERS, "inducing_inputs_"]}
+
+
+def assert_same_model(a, b, X, rtol=1e-10):
+    for name, value in attributes(a).items():
+        assert_allclose(getattr(b, name), value, rtol=rtol, err_msg=name)
+    assert_allclose(b.lower_bound_, a.lower_bound_, rtol=rtol)
+    for mine, theirs in zip(b.predict(X, True), a.predict(X, True), strict=True):
+        assert_allclose(mine, theirs, rtol=rtol)

@@ -1,0 +1,92 @@
+"""Arrays, lists and data frames as input."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from tests.sgpr.cases import (
+    INDEPENDENT,
+    REGRESSORS,
+    SOLVERS,
+    make_data,
+    small,
+)
+
+pytestmark = pytest.mark.usefixtures("quick_block_start")
+
+every = pytest.mark.parametrize("cls", REGRESSORS)
+each_solver = pytest.mark.parametrize("solver", SOLVERS)
+
+
+@every
+@each_solver
+def test_read_only_and_memory_mapped_input(cls, solver, tmp_path):
+    X, y = make_data()
+    expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
+    read_only = [X.copy(), y.copy()]
+    for name, values in zip("Xy", read_only, strict=True):
+        values.flags.writeable = False
+        np.save(tmp_path / f"{name}.npy", values)
+    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy"]
+    for X_in, y_in in (read_only, mapped):
+        model = small(cls, solver).fit(X_in, y_in)
+        for mine, theirs in zip(model.predict(X_in, return_std=True), expected, strict=True):
+            assert_array_equal(mine, theirs)
+        model.partial_fit(X_in, y_in)
+
+
+@every
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+def test_other_numbers_are_taken_as_float64(cls, dtype):
+    X, y = make_data()
+    X, targets = (10.0 * X).astype(dtype), (10.0 * y).astype(dtype if dtype is not bool else int)
+    expected = small(cls).fit(X.astype(float), targets.astype(float))
+    model = small(cls).fit(X, targets)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.dtype == std.dtype == np.float64
+    assert_array_equal(mean, expected.predict(X.astype(float)))
+
+
+@every
+def test_lists_and_other_memory_layouts(cls):
+    X, y = make_data()
+    expected = small(cls).fit(X, y).predict(X)
+    doubled, wide = np.repeat(y, 2), np.repeat(X, 2, axis=1)
+    for X_in, y_in in [
+        (X.tolist(), y.tolist()),
+        (np.asfortranarray(X), y),
+        (wide[:, ::2], doubled[::2]),
+    ]:
+        assert_array_equal(small(cls).fit(X_in, y_in).predict(X_in), expected)
+
+
+@every
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames(cls, library):
+    frames = pytest.importorskip(library)
+    X, y = make_data()
+    expected = small(cls).fit(X, y).predict(X)
+    frame, column = frames.DataFrame({"east": X[:, 0], "north": X[:, 1]}), frames.Series(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = small(cls).fit(frame, column)
+        assert_array_equal(model.predict(frame), expected)
+        model.partial_fit(frame[:5], column[:5])
+        model.sample_y(frame[:5])
+    assert list(model.feature_names_in_) == ["east", "north"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["north", "east"]])
+    with pytest.raises(ValueError, match="feature names"):
+        model.partial_fit(frame[["north", "east"]], column)
+
+
+@pytest.mark.parametrize("cls", INDEPENDENT)
+def test_column_of_targets_warns(cls):
+    from sklearn.exceptions import DataConversionWarning
+
+    X, y = make_data()
+    with pytest.warns(DataConversionWarning):
+        model = small(cls).fit(X, y[:, None])
+    assert_array_equal(model.predict(X), small(cls).fit(X, y).predict(X))
