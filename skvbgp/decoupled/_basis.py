@@ -15,7 +15,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._distance import centred, factors, row_blocks, squared_distances
+from skvbgp.kernels._distance import centre, factors, row_blocks, squared_distances
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class GeneralizedSE:
     def _factors(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
         """[|a|^2, 1, a] and [1, |b|^2, -2 b], whose products are r^2."""
         s = np.exp(self.log_length_scale)
-        return factors(*(inputs / s for inputs in centred(X.Z, Z.Z)))
+        return factors(*(inputs / s for inputs in centre(X.Z, Z.Z)))
 
     def _row_of_pairs(self, Z: Basis) -> tuple[Array, Array]:
         """c'^2 + 1 and the logarithm of K at r = 0, (m,) both, for pairs with points of f."""

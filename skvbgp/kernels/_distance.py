@@ -16,7 +16,7 @@ _BLOCK = 2**15
 _MIN_ROWS = 32
 
 
-def centred(X: Array, Z: Array | None) -> tuple[Array, Array]:
+def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
     """Shift both inputs by the mean of the second; ``Z=None`` gives the same array twice.
 
     Distances do not change, but their rounding error, which grows with the squared norms, does.

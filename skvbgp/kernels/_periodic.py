@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from skvbgp.kernels._base import Array
-from skvbgp.kernels._distance import centred, radial, radial_vjp
+from skvbgp.kernels._distance import centre, radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf, Scales
 from skvbgp.kernels._stationary import squared_exponential, squared_exponential_vjp
 
@@ -89,7 +89,7 @@ class Periodic(ScaledLeaf):
 
     def _angles(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and as angles."""
-        A, B = centred(X, Z)
+        A, B = centre(X, Z)
         rate = self._rate(X.shape[1])
         return A * rate, B * rate
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from skvbgp.kernels._base import Array
-from skvbgp.kernels._distance import centred, radial, radial_vjp
+from skvbgp.kernels._distance import centre, radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
 
 # Points of a Matern-1/2 kernel closer than this many length scales count as equal: at its kink
@@ -69,7 +69,7 @@ class Stationary(ScaledLeaf):
     def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and in units of the length scales."""
         length_scale = self._scale("length_scale", X.shape[1])
-        A, B = centred(X, Z)
+        A, B = centre(X, Z)
         scaled = A / length_scale  # (n, d)
         return scaled, scaled if Z is None else B / length_scale
 
