@@ -27,8 +27,10 @@ from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.partition import rows_by_block
+from skvbgp.base import in_tiles
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows
+from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise, ResidualNoise
 from skvbgp.sgpr._parameters import Parameters
@@ -240,6 +242,59 @@ class BlockPosterior:
     def _rows(self, k: int) -> Rows:
         X, y = self._blocks.X[k], self._blocks.y[k]
         return Rows(self._coordinates.scaled(X), self._target.scaled(y))
+
+
+class ExactBlockPosterior:
+    """The same where every row is known to all of them, and its noise to its own block.
+
+    Parameters
+    ----------
+    state : State
+    blocks : BlockRows
+        Their partition says whose noise a new row's is correlated with.
+    mixture : Mixture
+    """
+
+    def __init__(self, state: State, blocks: BlockRows, mixture: Mixture) -> None:
+        self._blocks, self._mixture = blocks, mixture
+        self._coordinates, self._target = state.model.coordinates, state.target
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        return in_tiles(lambda tile: self._tile_moments(tile, include_noise), X)
+
+    def _tile_moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        scaled = self._coordinates.scaled(X)
+        if not include_noise:
+            mean, variance = self._mixture.moments(scaled)
+        else:
+            cross = self._noise_cross(X, self._labels(scaled))
+            own = self._mixture.noise.marginal_variance(X)
+            mean, variance = self._mixture.moments(scaled, cross, own)
+        return self._target.original(mean), variance * self._target.unit**2
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        scaled = self._coordinates.scaled(X)
+        if not include_noise:
+            mean, covariance = self._mixture.joint(scaled)
+        else:
+            labels = self._labels(scaled)
+            mean, covariance = self._mixture.joint(scaled, self._noise_cross(X, labels))
+            own = self._mixture.noise.covariance(X)
+            covariance += np.where(labels[:, None] == labels, own, 0.0)
+        return self._target.original(mean), covariance * self._target.unit**2
+
+    def _labels(self, X: Array) -> NDArray[np.intp]:
+        return self._blocks.partition.lookup(X * self._blocks.unit)
+
+    def _noise_cross(self, X: Array, labels: NDArray[np.intp]) -> Array:
+        """Covariance (n_data, n) of the data's noise with that of new rows."""
+        noise, data = self._mixture.noise, self._mixture.X
+        assert isinstance(noise, ResidualNoise)
+        cross = np.zeros((len(data), len(X)))
+        for k, rows in rows_by_block(labels, len(X)):
+            block = np.arange(len(data))[self._mixture.groups[k]]
+            cross[np.ix_(block, rows)] = noise.cross_covariance(X[rows], data[block]).T
+        return cross
 
 
 #: The last posterior of each state, as long as the state lives; it must not refer to the state.

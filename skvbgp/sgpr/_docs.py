@@ -38,9 +38,10 @@ _COMMON = """
     solver : {"auto", "exact", "collapsed", "stochastic"}, default="auto"
         "exact" takes every row as an inducing input, the exact posterior of the function
         for each of eight draws of the hyperparameters, and runs L-BFGS on q(theta) and the
-        noise; "collapsed" plugs in the optimal q(s) and runs L-BFGS on all rows;
-        "stochastic" takes natural-gradient steps on q(s) and Adam steps on everything
-        else, from mini-batches. "auto" is "exact" for at most 500 rows (and
+        noise (a noise kernel has inducing inputs at the centres of a quarter of the rows);
+        "collapsed" plugs in the optimal q(s) and runs L-BFGS on all rows; "stochastic"
+        takes natural-gradient steps on q(s) and Adam steps on everything else, from
+        mini-batches. "auto" is "exact" for at most 500 rows (and
         `n_inducing`), unless the inducing inputs or the kind of expectations are chosen or
         nothing is to be learned, and "collapsed" up to 2,000 rows.
 

@@ -4,19 +4,20 @@ With every row an inducing input, the optimal q(s | theta) is the exact posterio
 Gaussian process, and the bound is
 
     L = E_q(theta)[ log N(y | 0, C(theta)) ] - KL(q(theta) || p(theta)),
-    C(theta) = sigma_f^2 k(Lambda X, Lambda X) + sigma_n^2 I.
+    C(theta) = sigma_f^2 k(Lambda X, Lambda X) + noise covariance.
 
-It is never below that of the factorised q(s) q(theta) of [Yu2019]_, which has one q(s)
-for all values of theta: few data leave q(theta) wide, and one q(s) fits none of them
-well. The expectation is an average over fixed draws of theta, and so is a prediction: a
-mixture of Gaussian processes.
+The noise is that of the sparse models; a noise kernel has inducing inputs of its own there,
+fewer than rows, which stay where they are. The bound is never below that of the
+factorised q(s) q(theta) of [Yu2019]_, which has one q(s) for all values of theta: few
+data leave q(theta) wide, and one q(s) fits none of them well. The expectation is an
+average over fixed draws of theta, and so is a prediction: a mixture of Gaussian processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +26,11 @@ from skvbgp._core.gaussian import ZeroMeanNormal
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._bound import Model
-from skvbgp.sgpr._data import Rows
+from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._noise import Noise, NoiseGradients
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import quasi_normal
 
 #: Up to so many rows the draws take turns: threads would wait for the interpreter most of the time.
 _SERIAL_ROWS = 300
@@ -42,20 +45,22 @@ class _Process(NamedTuple):
     K: Array  # (n, n) unit variance
     outputs: ZeroMeanNormal  # y, with the covariance C of the rows
 
-    def moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of f at scaled rows X."""
-        mean, root = self._conditioned(X * self.Lambda)
-        variance = self.sigma_f**2 - np.sum(root**2, axis=0)
+    def moments(
+        self, X: Array, noise_cross: Array | float, noise_own: Array | float
+    ) -> tuple[Array, Array]:
+        """Mean and variance of f at scaled rows X, plus noise."""
+        mean, root = self._condition(X * self.Lambda, noise_cross)
+        variance = self.sigma_f**2 + noise_own - np.sum(root**2, axis=0)
         return mean, np.maximum(variance, 1e-10 * self.sigma_f**2)
 
-    def joint(self, X: Array) -> tuple[Array, Array]:
+    def joint(self, X: Array, noise_cross: Array | float) -> tuple[Array, Array]:
         """Mean and covariance of f at scaled rows X."""
         x = X * self.Lambda
-        mean, root = self._conditioned(x)
+        mean, root = self._condition(x, noise_cross)
         return mean, self.sigma_f**2 * unit_se(x, x) - root.T @ root
 
-    def _conditioned(self, x: Array) -> tuple[Array, Array]:
-        K = self.sigma_f**2 * unit_se(self.x, x)  # (n, n*)
+    def _condition(self, x: Array, noise_cross: Array | float) -> tuple[Array, Array]:
+        K = self.sigma_f**2 * unit_se(self.x, x) + noise_cross  # (n, n*)
         return self.outputs.weights @ K, self.outputs.L_inv @ K
 
 
@@ -71,12 +76,15 @@ class Mixture:
         All the data.
     draws : ndarray of shape (S, d + 1)
         Standard normal points; the last column belongs to sigma_f.
+    groups : sequence of ndarray or slice
+        Rows of each group: any, if their noise is independent, or those of a block.
     """
 
     model: Model
     parameters: Parameters
     rows: Rows
     draws: Array
+    groups: Sequence[RowIndex] = (slice(None),)
 
     @cached_property
     def _processes(self) -> list[_Process]:
@@ -93,10 +101,41 @@ class Mixture:
         sigma_f = float(p.alpha + np.sqrt(p.beta) * e[-1])
         x = self.rows.X * Lambda
         K = unit_se(x, x)
-        C = sigma_f**2 * K
-        C.flat[:: len(C) + 1] += p.noise_variance
+        C = sigma_f**2 * K + self._noise_covariance
         outputs = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), self.rows.y)
         return _Process(Lambda, sigma_f, x, K, outputs)
+
+    @cached_property
+    def noise(self) -> Noise:
+        """The noise at these parameters."""
+        p = self.parameters
+        U = self.model.coordinates.original(p.U)
+        return self.model.structure.noise(p.noise_variance, p.noise_theta, U)
+
+    @property
+    def X(self) -> Array:
+        """The rows in the user's units."""
+        return self.model.coordinates.original(self.rows.X)
+
+    @cached_property
+    def _noise_covariance(self) -> Array:
+        X, n = self.X, len(self.rows.y)
+        total = np.zeros((n, n))
+        for index in self.groups:
+            block = np.arange(n)[index]
+            C = self.noise.covariance(X[block])
+            total[np.ix_(block, block)] = np.diag(C) if C.ndim == 1 else C
+        return total
+
+    def _noise_gradients(self, dC: Array) -> NoiseGradients:
+        """Gradients in the noise's parameters, from that in C."""
+        X, parts = self.X, []
+        for index in self.groups:
+            block = np.arange(len(dC))[index]
+            own = dC[np.ix_(block, block)]
+            correlated = self.model.structure.correlated
+            parts.append(self.noise.vjp(X[block], own if correlated else np.diagonal(own)))
+        return self.noise.complete(reduce(NoiseGradients.plus, parts))
 
     @cached_property
     def lower_bound(self) -> float:
@@ -105,10 +144,12 @@ class Mixture:
         return float(np.mean([process.outputs.log_density for process in self._processes])) - kl
 
     def gradient(self) -> Parameters:
-        """Gradient of L; nothing depends on the noise kernel and the inducing inputs."""
-        p = self.parameters
-        slopes = np.array(self._map(self._slope, [(process,) for process in self._processes]))
-        d_theta, d_noise = slopes[:, :-1], float(np.mean(slopes[:, -1]))
+        """Gradient of L; the inducing inputs of the noise are held."""
+        p, n_draws = self.parameters, len(self.draws)
+        slopes, dCs = zip(
+            *self._map(self._slope, [(process,) for process in self._processes]), strict=True
+        )
+        d_theta, noise = np.array(slopes), self._noise_gradients(sum(dCs) / n_draws)
         _, kl_mean, kl_variance = self.model.kl_theta(p)
         d_mean = np.mean(d_theta, axis=0) - kl_mean
         spread = np.sqrt(np.append(p.xi, p.beta))
@@ -118,33 +159,47 @@ class Mixture:
             xi=d_variance[:-1],
             alpha=float(d_mean[-1]),
             beta=float(d_variance[-1]),
-            noise_variance=d_noise,
-            noise_theta=np.zeros_like(p.noise_theta),
+            noise_variance=noise.noise_variance,
+            noise_theta=noise.theta,
             U=np.zeros_like(p.U),
         )
 
-    def _slope(self, process: _Process) -> Array:
-        """Gradient of log N(y | 0, C) in (Lambda, sigma_f, sigma_n^2), (d + 2,)."""
+    def _slope(self, process: _Process) -> tuple[Array, Array]:
+        """Gradient of log N(y | 0, C) in (Lambda, sigma_f), (d + 1,), and in C, (n, n)."""
         _, sigma_f, x, K, outputs = process
         dC = outputs.gradient()
         dK = dC * K
         dx = 2.0 * sigma_f**2 * (dK @ x - dK.sum(axis=1)[:, None] * x)
         d_Lambda = np.sum(dx * self.rows.X, axis=0)
-        return np.array([*d_Lambda, 2.0 * sigma_f * float(dK.sum()), float(np.trace(dC))])
+        return np.array([*d_Lambda, 2.0 * sigma_f * float(dK.sum())]), dC
 
-    def moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of the latent function at scaled rows X, each (n,)."""
-        means, variances = zip(*(p.moments(X) for p in self._processes), strict=True)
+    def moments(
+        self, X: Array, noise_cross: Array | float = 0.0, noise_own: Array | float = 0.0
+    ) -> tuple[Array, Array]:
+        """Mean and variance of f at scaled rows X, each (n,), or of f plus noise.
+
+        ``noise_cross`` is the covariance (n_rows, n) of the data's noise with theirs, and
+        ``noise_own`` the variance of theirs.
+        """
+        parts = [p.moments(X, noise_cross, noise_own) for p in self._processes]
+        means, variances = zip(*parts, strict=True)
         return np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
 
-    def joint(self, X: Array) -> tuple[Array, Array]:
-        """Mean (n,) and covariance (n, n)."""
-        means, covariances = zip(*(p.joint(X) for p in self._processes), strict=True)
+    def joint(self, X: Array, noise_cross: Array | float = 0.0) -> tuple[Array, Array]:
+        """The same, with the covariance (n, n)."""
+        processes = self._processes
+        means, covariances = zip(*(p.joint(X, noise_cross) for p in processes), strict=True)
         spread = np.array(means) - np.mean(means, axis=0)  # (S, n)
         return np.mean(means, axis=0), np.mean(covariances, axis=0) + spread.T @ spread / len(means)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt
+
+    def with_draws(self, n_draws: int, seed: int) -> Mixture:
+        """The same with another number of draws, or itself."""
+        if n_draws == len(self.draws):
+            return self
+        return replace(self, draws=quasi_normal(n_draws, self.draws.shape[1], seed))
 
     def at(self, parameters: Parameters) -> Mixture:
         """The same data and draws under another q(theta)."""

@@ -20,7 +20,7 @@ from skvbgp.base import (
     says_too_little,
     subsample,
 )
-from skvbgp.sgpr._block_posterior import BlockPosterior
+from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
@@ -49,6 +49,8 @@ _N_DRAWS = 8
 _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
+#: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
+_EXPLAINING_SHARE = 0.25
 _COLLAPSED_ROWS = 2_000
 #: max_iter=None: iterations of L-BFGS; rows that the stochastic solver visits.
 _LBFGS_ITERATIONS = 100
@@ -111,10 +113,10 @@ class SparseLearner(RegressionLearner):
         """Whether every row is an inducing input and the posterior is structured."""
         if self.solver != "auto":
             return self.solver == "exact"
-        left_to_us = (
-            self.psi == "auto" and self.learn_hyperparameters and self.inducing_inputs is None
+        left_to_us = self.psi == "auto" and self.learn_hyperparameters
+        return (
+            left_to_us and self.inducing_inputs is None and n <= min(_EXACT_ROWS, self.n_inducing)
         )
-        return left_to_us and self.structure.vanishes and n <= min(_EXACT_ROWS, self.n_inducing)
 
     def _is_collapsed(self, n: int) -> bool:
         return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
@@ -239,11 +241,17 @@ class SparseLearner(RegressionLearner):
                 "solver='exact' takes every row as an inducing input: inducing_inputs has to be "
                 f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
             )
+        data, blocks = self._divide(data, state.parameters.nu)
         rows = data.rows(slice(None))
-        start = replace(state.parameters, U=np.unique(rows.X, axis=0))
+        U = np.unique(rows.X, axis=0)
+        if self.structure.explained:
+            rng = np.random.RandomState(state.seed)
+            U = choose_inducing_inputs(rows.X, max(1, round(_EXPLAINING_SHARE * len(U))), rng)
+        start = replace(state.parameters, U=U)
         draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
-        mixture = Mixture(state.model, start, rows, draws)
-        state = replace(state, parameters=start, kept_rows=(data.X, data.y))
+        groups = [slice(None)] if data.blocks is None else data.blocks
+        mixture = Mixture(state.model, start, rows, draws, tuple(groups))
+        state = replace(state, parameters=start, blocks=blocks, kept_rows=(data.X, data.y))
 
         def conclude(parameters: Parameters) -> State:
             return replace(state, parameters=parameters, memory=mixture.at(parameters))
@@ -257,7 +265,7 @@ class SparseLearner(RegressionLearner):
                 bound,
                 state.model,
                 start,
-                free=start.spread({"U": 0.0, "noise_theta": 0.0}) > 0.0,
+                free=start.spread({"U": 0.0}) > 0.0,
                 max_iter=self.max_passes(data.y),
                 tol=self.tol,
                 end_pass=end_pass,
@@ -441,11 +449,16 @@ class SparseLearner(RegressionLearner):
         }
 
     def posterior(self, state: State) -> Posterior:
-        if isinstance(state.memory, Mixture):
-            return GlobalPosterior(state, state.memory)
+        mixture = state.memory
+        if isinstance(mixture, Mixture):
+            if state.blocks is None:
+                return GlobalPosterior(state, mixture, mixture.noise)
+            mixture = mixture.with_draws(self.n_samples, state.seed)
+            return ExactBlockPosterior(state, state.blocks, mixture)
         if state.blocks is not None:
             return BlockPosterior.of(state, state.blocks, self.n_samples)
         p, seed = state.parameters, state.seed
         rule = self._rule_by_size(p, seed, pairs_of_rows=False)
         draws = quasi_normal(_N_DRAWS, p.U.shape[1], seed)
-        return GlobalPosterior(state, SparseLatent(p, state.prior, state.q, rule, draws))
+        latent = SparseLatent(p, state.prior, state.q, rule, draws)
+        return GlobalPosterior(state, latent, state.noise)

@@ -58,12 +58,12 @@ class Structure:
     ----------
     correlated : bool
         Whether the rows are divided into blocks whose noise is correlated.
-    vanishes : bool
-        Whether all but white noise is zero where every row is an inducing input.
+    explained : bool
+        Whether it is what inducing inputs leave open of a process.
     """
 
     correlated = False
-    vanishes = False
+    explained = False
 
     @property
     def theta(self) -> Array:
@@ -106,8 +106,6 @@ class Structure:
 class White(Structure):
     """Independent noise of one variance (DTC)."""
 
-    vanishes = True
-
     def noise(self, noise_variance: float, theta: Array, U: Array) -> WhiteNoise:
         return WhiteNoise(noise_variance)
 
@@ -127,7 +125,7 @@ class Diagonal(Structure):
     kernel: Any = None
     scale: float = 1.0
 
-    vanishes = True
+    explained = True
 
     @property
     def theta(self) -> Array:

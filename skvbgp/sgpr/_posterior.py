@@ -20,6 +20,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import in_tiles
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import PsiStatistic
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
@@ -45,27 +46,27 @@ class GlobalPosterior:
     state : State
     latent : Latent
         `SparseLatent`, or the mixture of an exact fit.
+    noise : Noise
     """
 
-    def __init__(self, state: State, latent: Latent) -> None:
-        self._state, self._latent = state, latent
+    def __init__(self, state: State, latent: Latent, noise: Noise) -> None:
+        self._coordinates, self._target = state.model.coordinates, state.target
+        self._latent, self._noise = latent, noise
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return in_tiles(lambda tile: self._tile_moments(tile, include_noise), X)
 
     def _tile_moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        state = self._state
-        mean, variance = self._latent.moments(state.model.coordinates.scaled(X))
+        mean, variance = self._latent.moments(self._coordinates.scaled(X))
         if include_noise:
-            variance = variance + state.noise.marginal_variance(X)
-        return state.target.original(mean), variance * state.target.unit**2
+            variance = variance + self._noise.marginal_variance(X)
+        return self._target.original(mean), variance * self._target.unit**2
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        state = self._state
-        mean, covariance = self._latent.joint(state.model.coordinates.scaled(X))
+        mean, covariance = self._latent.joint(self._coordinates.scaled(X))
         if include_noise:
-            covariance.flat[:: len(X) + 1] += state.noise.marginal_variance(X)
-        return state.target.original(mean), covariance * state.target.unit**2
+            covariance.flat[:: len(X) + 1] += self._noise.marginal_variance(X)
+        return self._target.original(mean), covariance * self._target.unit**2
 
 
 class SparseLatent:
