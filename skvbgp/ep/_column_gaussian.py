@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
+#: Imagined rows for each column.
+_IMAGINED = 1.0 / 6.0
 #: Passes of EM, and the change of a correlation below which it ends.
 _MAX_ITER = 100
 _TOL = 1e-4
@@ -30,14 +32,15 @@ class ColumnGaussian:
     covariance: Array
 
     @classmethod
-    def fit(cls, X: Array, n_imagined: int | None = None) -> ColumnGaussian:
+    def fit(cls, X: Array, n_imagined: float | None = None) -> ColumnGaussian:
         """EM from rows (n, d) whose missing entries are NaN, with a little shrinkage.
 
-        The covariance is the posterior mode under some imagined rows, by default d, of
-        independent columns with unit variance, so that it is positive definite for any data.
+        The covariance is the posterior mode under some imagined rows, by default one for six
+        columns and at least one, of independent columns with unit variance, so that it is positive
+        definite for any data.
         """
         n, d = X.shape
-        n_imagined = d if n_imagined is None else n_imagined
+        n_imagined = max(1.0, _IMAGINED * d) if n_imagined is None else n_imagined
         prior = n_imagined * np.eye(d)
         gaussian = cls(np.zeros(d), np.eye(d))
         for _ in range(_MAX_ITER if np.isnan(X).any() else 1):

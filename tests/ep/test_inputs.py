@@ -35,7 +35,7 @@ def test_conditional(incomplete):
 
 
 def log_posterior(gaussian, X):
-    """What EM climbs: likelihood of the seen entries, and d imagined unit rows about the mean."""
+    """What EM climbs: likelihood of the seen entries, and one imagined unit row about the mean."""
     total = 0.0
     for x in X:
         o = ~np.isnan(x)
@@ -43,9 +43,8 @@ def log_posterior(gaussian, X):
             total += multivariate_normal(
                 gaussian.mean[o], gaussian.covariance[np.ix_(o, o)]
             ).logpdf(x[o])
-    d = X.shape[1]
     precision = np.linalg.inv(gaussian.covariance)
-    return total - 0.5 * d * (np.linalg.slogdet(gaussian.covariance)[1] + np.trace(precision))
+    return total - 0.5 * (np.linalg.slogdet(gaussian.covariance)[1] + np.trace(precision))
 
 
 def test_em_ends_at_a_maximum(incomplete, monkeypatch):
@@ -68,6 +67,17 @@ def test_em_finds_the_gaussian(rng):
     fitted = ColumnGaussian.fit(X)
     assert_allclose(fitted.mean, MEAN, atol=0.06)
     assert_allclose(fitted.covariance, COVARIANCE, atol=0.1)
+
+
+def test_variances_of_many_columns_are_those_of_the_errors(rng):
+    """Of columns that tell of each other, from few rows."""
+    X = np.sqrt(0.9) * rng.standard_normal((60, 1)) + np.sqrt(0.1) * rng.standard_normal((60, 30))
+    missing = rng.uniform(size=X.shape) < 0.3
+    holes = np.where(missing, np.nan, X)
+    mean, variance = ColumnGaussian.fit(holes).moments(holes)
+    error = (mean - X)[missing] ** 2
+    assert np.mean(error) < 0.15
+    assert 0.5 < np.mean(error / variance[missing]) < 1.5
 
 
 def test_tiles_change_nothing(incomplete, monkeypatch):
