@@ -23,6 +23,7 @@ def moments_by_block(
     data_of: Callable[[int], tuple[Any, ...]],
     *,
     shared: tuple[Any, ...],
+    n_jobs: int | None = None,
 ) -> tuple[Array, Array]:
     """Means and variances of rows, block by block, on joblib's workers or on threads.
 
@@ -37,6 +38,8 @@ def moments_by_block(
         What a worker has to know of a block.
     shared : tuple
         What it has to know of all of them.
+    n_jobs : int or None
+        Number of joblib's workers; None leaves them to the active backend.
 
     Returns
     -------
@@ -54,5 +57,5 @@ def moments_by_block(
         _, rows = next(pending)
         mean[rows], variance[rows] = moments
 
-    spread_each(function, LazyTasks(len(pieces), task), receive, shared=shared)
+    spread_each(function, LazyTasks(len(pieces), task), receive, n_jobs=n_jobs, shared=shared)
     return mean, variance

@@ -56,6 +56,7 @@ class SpectrumLearner(RegressionLearner):
     learning_rate: float
     tol: float
     normalize_y: bool
+    n_jobs: int | None
 
     # -- fit -----------------------------------------------------------------------------
 
@@ -222,4 +223,4 @@ class SpectrumLearner(RegressionLearner):
         }
 
     def posterior(self, state: State) -> SpectrumPosterior:
-        return SpectrumPosterior(state, self.gamma, self.n_samples)
+        return SpectrumPosterior(state, self.gamma, self.n_samples, self.n_jobs)

@@ -31,10 +31,12 @@ class SpectrumPosterior:
         Share of the global model.
     n_samples : int
         Draws of alpha.
+    n_jobs : int or None
+        Workers, which take blocks.
     """
 
-    def __init__(self, state: State, gamma: float, n_samples: int) -> None:
-        self._state = state
+    def __init__(self, state: State, gamma: float, n_samples: int, n_jobs: int | None) -> None:
+        self._state, self._n_jobs = state, n_jobs
         structure = state.q.structure
         z = np.random.RandomState(state.seed).standard_normal((n_samples, structure.size))
         draws = [
@@ -46,7 +48,12 @@ class SpectrumPosterior:
         """Mean and variance of each row, block by block."""
         X, rows = self._state.coordinates.scaled(X), self._state.rows
         mean, variance = moments_by_block(
-            _marginal_moments, X, rows.lookup(X), rows.block, shared=(self._mixture,)
+            _marginal_moments,
+            X,
+            rows.lookup(X),
+            rows.block,
+            shared=(self._mixture,),
+            n_jobs=self._n_jobs,
         )
         if include_noise:
             variance = variance + self._noise_variance

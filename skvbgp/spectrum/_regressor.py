@@ -85,8 +85,9 @@ class SVBSSGPRegressor(VariationalRegressor):
         Determines starting frequencies, mini-batches and draws.
 
     n_jobs : int, default=None
-        Has no effect: training steps depend on each other, and predictions run on the
-        threads of BLAS.
+        Number of jobs of `predict`, block by block, the same result for any number. None is
+        what ``joblib.parallel_config`` says, or else the threads of BLAS. Training steps
+        depend on each other and run in one. May be changed after `fit`.
 
     Attributes
     ----------
@@ -226,6 +227,7 @@ class SVBSSGPRegressor(VariationalRegressor):
             learning_rate=self.learning_rate,
             tol=self.tol,
             normalize_y=self.normalize_y,
+            n_jobs=self.n_jobs,
         )
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from skvbgp._core.parallel import spread_each
 from skvbgp.spectrum import SVBSSGPRegressor
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import POSTERIORS, make_data, small
@@ -282,6 +283,20 @@ def test_same_seed_same_model_whatever_n_jobs():
     third = pickle.loads(pickle.dumps(first))  # arrays may lie elsewhere, which BLAS may round by
     np.testing.assert_allclose(first.predict(X), third.predict(X), rtol=1e-13)
     assert not np.array_equal(small(random_state=1).fit(X, y).predict(X), first.predict(X))
+
+
+def test_n_jobs_is_for_predictions_and_read_there(monkeypatch):
+    X, y = make_data()
+    model, seen = small().fit(X, y), []
+
+    def observed(*args, n_jobs=None, **options):
+        seen.append(n_jobs)
+        spread_each(*args, **options)
+
+    monkeypatch.setattr("skvbgp._core.blockwise.spread_each", observed)
+    model.predict(X)
+    model.set_params(n_jobs=2).predict(X)
+    assert seen == [None, 2]
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
