@@ -12,7 +12,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.spectrum._features import features, function_jacobian
-from skvbgp.spectrum._gaussian import Gaussian, Structure
+from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import Data
 
 #: Rows of which Jacobians are held at a time.
@@ -73,7 +73,7 @@ def expected_log_likelihood(n: int, squared_error: float, noise_variance: float)
 
 def newton_step(
     q: Gaussian,
-    prior: Gaussian,
+    prior: Gaussian | Prior,
     information: Statistics,
     noise_variance: float,
     rate: float,

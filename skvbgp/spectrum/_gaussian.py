@@ -7,7 +7,7 @@ is a sum over the data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -65,21 +65,39 @@ class Structure:
 
 
 @dataclass(frozen=True)
+class Prior:
+    """p(alpha): r_i ~ N(0, 1 / (2 pi l)^2), s ~ N(0, signal_variance / m)."""
+
+    structure: Structure
+    precision: Array  # (D,)
+
+    @classmethod
+    def of(cls, structure: Structure, length_scale: Array, signal_variance: float) -> Prior:
+        precision = np.empty(structure.size)
+        structure.frequencies(precision)[:] = (2.0 * np.pi * length_scale) ** 2
+        precision[structure.weights] = structure.m / signal_variance
+        return cls(structure, precision)
+
+    @property
+    def mean(self) -> Array:
+        return np.zeros(self.structure.size)
+
+    @property
+    def precisions(self) -> tuple[Array, ...]:
+        """By group, as those of a `Gaussian`."""
+        return tuple(np.diag(self.precision[group]) for group in self.structure.groups)
+
+    def times_precision(self, vector: Array) -> Array:
+        return self.precision * vector
+
+
+@dataclass(frozen=True)
 class Gaussian:
     """N(mean, M M'), by the precision of each group."""
 
     structure: Structure
     mean: Array  # (D,)
     precisions: tuple[Array, ...]  # by group
-
-    @classmethod
-    def prior(cls, structure: Structure, length_scale: Array, signal_variance: float) -> Gaussian:
-        """p(alpha): r_i ~ N(0, 1 / (2 pi l)^2), s ~ N(0, signal_variance / m)."""
-        diagonal = np.empty(structure.size)
-        structure.frequencies(diagonal)[:] = (2.0 * np.pi * length_scale) ** 2
-        diagonal[structure.weights] = structure.m / signal_variance
-        precisions = tuple(np.diag(diagonal[group]) for group in structure.groups)
-        return cls(structure, np.zeros(structure.size), precisions)
 
     @cached_property
     def factors(self) -> tuple[Array, ...]:
@@ -89,6 +107,10 @@ class Gaussian:
             tril_inverse(cholesky(P[::-1, ::-1], "precision of q(alpha)"))[::-1, ::-1].T
             for P in self.precisions
         )
+
+    def at_frequencies(self, R: Array) -> Gaussian:
+        """The same spread around other frequencies."""
+        return replace(self, mean=np.concatenate([R.ravel(), self.mean[self.structure.weights]]))
 
     def sample(self, Z: Array) -> Array:
         """M z + b for each row of Z, (S, D)."""
@@ -123,14 +145,13 @@ class Gaussian:
             M[group, group] = self.factors[k] * units[group, None]
         return M
 
-    def kl_to(self, prior: Gaussian) -> float:
+    def kl_to(self, prior: Prior) -> float:
         """KL(self || prior) of what is uncertain."""
-        total = 0.0
+        moment, total = self.second_moment(), 0.0
         for k in self.structure.random_groups:
-            group, M, P = self._groups[k], self.factors[k], prior.precisions[k]
-            shift = self.mean[group] - prior.mean[group]
-            total += float(np.sum(M * (P @ M)) + shift @ P @ shift) - len(M)
-            total -= log_determinant(M) - log_determinant(prior.factors[k])
+            precision = prior.precision[self._groups[k]]
+            total += float(precision @ moment[self._groups[k]] - np.sum(np.log(precision)))
+            total -= len(precision) + log_determinant(self.factors[k])
         return 0.5 * total
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import Ascended, EndPass, go_on
+from skvbgp._optim.schedule import no_annealing
 from skvbgp.base import RegressionLearner
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._posterior import SpectrumPosterior
@@ -31,6 +32,12 @@ _BLOCK_ROWS = 60
 #: max_iter=None: rows that each phase visits, and most passes.
 _VISITED_ROWS = {"blocks": 1_500_000, "bound": 120_000}
 _MOST_PASSES = 300
+#: Rows that each phase visits for a new row of a stream, and its step size of Adam, as a share.
+_STREAM_VISITS = {"blocks": 36, "bound": 10}
+_STREAM_STEP = 0.3
+#: Rows that the bound is computed from, after a fit and after an update; of more rows it is an
+#: unbiased estimate.
+_BOUND_ROWS, _UPDATE_BOUND_ROWS = 100_000, 10_000
 #: Up to so many rows, partial_fit trains again whenever their number has doubled.
 _RETRAINED_ROWS = 1_000
 #: Most entries of alpha whose joint covariance is formed: 0.2 GB a matrix.
@@ -93,7 +100,7 @@ class SpectrumLearner(RegressionLearner):
 
         def continue_from(reached: BlockFit, end_pass: EndPass = go_on) -> State:
             start = replace(state, R=reached.R, hyper=reached.hyper)
-            return self._fit_q(start, rows, end_pass, n_passes=reached.n_passes)
+            return self._fit_q(start, rows, end_pass, reached)
 
         def end_block_pass(make: Callable[[], BlockFit]) -> bool:
             nonlocal stopped
@@ -110,10 +117,12 @@ class SpectrumLearner(RegressionLearner):
         return continue_from(reached, go_on if stopped else end_pass)
 
     def _fit_q(
-        self, start: Start, rows: BlockedRows, end_pass: EndPass, n_passes: int = 0
+        self, start: Start, rows: BlockedRows, end_pass: EndPass, block_fit: BlockFit | None = None
     ) -> State:
         """The posterior around the frequencies, and with objective="bound" these as well."""
         offset = rows.n * float(np.log(start.target.unit))
+        adam = block_fit.adam if block_fit else None
+        n_passes = block_fit.n_passes if block_fit else 0
 
         def reach(ascended: Ascended) -> State:
             q, hyper = ascended.state
@@ -128,38 +137,52 @@ class SpectrumLearner(RegressionLearner):
                 lower_bounds=bounds,
                 lower_bound=bounds[-1],
                 n_iter=n_passes + len(bounds),
+                adam=adam,
             )
 
-        moves = self.objective == "bound" and (self.learn_hyperparameters or self.q_form != "point")
-        ascended = fit_bound(
-            self._structure(start.R.shape[1]),
-            start.R,
-            start.hyper,
-            self._passes("bound", rows, start.seed),
-            moves_frequencies=moves,
-            learns=self.learn_hyperparameters,
-            end_pass=lambda make: end_pass(lambda: reach(make())),
+        state = reach(
+            fit_bound(
+                self._structure(start.R.shape[1]),
+                start.R,
+                start.hyper,
+                self._passes("bound", rows, start.seed),
+                moves_frequencies=self._moves_by_bound,
+                learns=self.learn_hyperparameters,
+                end_pass=lambda make: end_pass(lambda: reach(make())),
+            )
         )
-        state = reach(ascended)
         if self.learn_hyperparameters and self.objective == "bound":
-            _, hyper, _ = fit_blocks(
+            _, hyper, adam, _ = fit_blocks(
                 state.q.structure.frequencies(state.q.mean),
                 state.hyper,
                 self._passes("blocks", rows, start.seed),
                 learning_rate=self.learning_rate,
                 noise_only=True,
             )
-            state = replace(state, hyper=hyper)
-        bound = estimate_bound(state.q, state.hyper, rows, np.random.RandomState(start.seed))
+            state = replace(state, hyper=hyper, adam=adam)
+        rng = np.random.RandomState(start.seed)
+        bound = estimate_bound(state.q, state.hyper, rows, rng, _BOUND_ROWS)
         return replace(state, lower_bound=bound - offset)
 
     @property
     def _trains_blocks(self) -> bool:
         return self.learn_hyperparameters and self.objective == "blocks"
 
+    @property
+    def _moves_by_bound(self) -> bool:
+        """Whether the second phase moves the frequencies."""
+        uncertain = self.learn_hyperparameters or self.q_form != "point"
+        return self.objective == "bound" and uncertain
+
     def _passes(self, phase: str, rows: BlockedRows, seed: int) -> Passes:
-        n_passes, rng = self._max_passes(phase, rows.n), np.random.RandomState(seed)
-        return Passes(rows, n_passes, self.batch_size, self.tol or None, rng)
+        return Passes(
+            rows,
+            self._max_passes(phase, rows.n),
+            rows.n_batches(self.batch_size),
+            self.batch_size,
+            np.random.RandomState(seed),
+            tol=self.tol or None,
+        )
 
     def _max_passes(self, phase: str, n: int) -> int:
         return self.max_iter or int(np.clip(round(_VISITED_ROWS[phase] / n), 2, _MOST_PASSES))
@@ -189,19 +212,49 @@ class SpectrumLearner(RegressionLearner):
         )
 
     def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
-        X, scaled = state.coordinates.scaled(X), state.target.scaled(y)
+        X, y = state.coordinates.scaled(X), state.target.scaled(y)
         rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
-        q, change = add_rows(state.q, state.hyper.noise_variance, X, scaled, rng)
-        bound = state.lower_bound + (change - len(y) * float(np.log(state.target.unit)))
-        state = replace(
-            state,
-            q=q,
-            rows=state.rows.add(X, scaled),
-            lower_bound=bound,
-            lower_bounds=(*state.lower_bounds, bound),
-        )
+        moves = self._moves_by_bound
+        q = add_rows(state.q, state.hyper.noise_variance, X, y, rng, moves_frequencies=moves)
+        state = replace(state, q=q, rows=state.rows.add(X, y))
+        if self.learn_hyperparameters:
+            state = self._learn_on(state, len(y), rng)
+        bound = estimate_bound(state.q, state.hyper, state.rows, rng, _UPDATE_BOUND_ROWS)
+        bound -= state.rows.n * float(np.log(state.target.unit))
+        state = replace(state, lower_bound=bound, lower_bounds=(*state.lower_bounds, bound))
         end_pass(lambda: state)
         return state
+
+    def _learn_on(self, state: State, n_new: int, rng: np.random.RandomState) -> State:
+        """Both phases on mini-batches of all rows, as many as the new rows pay for."""
+        q = state.q
+        R, hyper, adam, _ = fit_blocks(
+            q.structure.frequencies(q.mean),
+            state.hyper,
+            self._replay("blocks", state.rows, n_new, rng),
+            adam=state.adam,
+            learning_rate=_STREAM_STEP * self.learning_rate,
+            noise_only=not self._trains_blocks,
+        )
+        q, hyper = fit_bound(
+            q.structure,
+            R,
+            hyper,
+            self._replay("bound", state.rows, n_new, rng),
+            q=q.at_frequencies(R),
+            moves_frequencies=self._moves_by_bound,
+            learns=True,
+        ).state
+        return replace(state, q=q, hyper=hyper, adam=adam)
+
+    def _replay(
+        self, phase: str, rows: BlockedRows, n_new: int, rng: np.random.RandomState
+    ) -> Passes:
+        """The mini-batches that new rows pay for: a fraction of one is drawn, or not."""
+        visits = min(_STREAM_VISITS[phase], self._max_passes(phase, rows.n))
+        n_visited = min(visits * n_new, _VISITED_ROWS[phase])
+        n_steps = int(n_visited / self.batch_size + rng.uniform())
+        return Passes(rows, min(1, n_steps), n_steps, self.batch_size, rng, annealing=no_annealing)
 
     # -- what a state says -----------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from skvbgp._core.partition import (
 from skvbgp._core.scaling import Coordinates, Target
 
 Data = tuple[Array, Array]  # X (n, d) and y (n,), scaled
+#: The blocks of a mini-batch, and the weight that makes it unbiased.
+Batch = tuple[list[Data], float]
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,9 @@ class BlockedRows:
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
-        return max(1, min(self.n_blocks, round(len(self.y) / batch_size)))
+        return max(1, min(self.n_blocks, round(self.n / batch_size)))
 
-    def minibatches(
-        self, batch_size: int, rng: np.random.RandomState
-    ) -> Iterator[tuple[list[Data], float]]:
+    def minibatches(self, batch_size: int, rng: np.random.RandomState) -> Iterator[Batch]:
         """One pass in random order: blocks, with the weight that makes a batch unbiased.
 
         The weight is the number of blocks over that of the batch (Theorem 1 and App. G of

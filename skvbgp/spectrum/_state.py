@@ -8,7 +8,8 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.spectrum._gaussian import Gaussian, Structure
+from skvbgp._optim.adam import AdamState
+from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import BlockedRows
 
 
@@ -31,8 +32,8 @@ class Hyperparameters:
     noise_variance: float
     local_noise_variance: float
 
-    def prior(self, structure: Structure) -> Gaussian:
-        return Gaussian.prior(structure, self.length_scale, self.signal_variance)
+    def prior(self, structure: Structure) -> Prior:
+        return Prior.of(structure, self.length_scale, self.signal_variance)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class State:
     lower_bounds: tuple[float, ...]
     lower_bound: float
     n_iter: int
+    adam: AdamState | None  # of the first phase
 
     @property
     def units(self) -> Array:

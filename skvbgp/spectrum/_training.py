@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
+from skvbgp._optim.schedule import Annealing, cosine_annealing
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
     Statistics,
@@ -19,8 +22,8 @@ from skvbgp.spectrum._bound import (
     newton_step,
     sum_statistics,
 )
-from skvbgp.spectrum._gaussian import Gaussian, Structure
-from skvbgp.spectrum._rows import BlockedRows, Data
+from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
+from skvbgp.spectrum._rows import Batch, BlockedRows, Data
 from skvbgp.spectrum._state import Hyperparameters
 
 #: Limits of the variances of a scaled target.
@@ -35,13 +38,9 @@ _LEAST_FREQUENCY = 0.3
 _FIRST_RATE, _LAST_RATE = 0.1, 0.01
 #: Draws of alpha in a step (an antithetic pair), in the final bound and in an update.
 _STEP_DRAWS, _FINAL_DRAWS, _UPDATE_DRAWS = 2, 8, 4
-#: Rows from which the final bound is computed; of more rows it is an unbiased estimate.
-_BOUND_ROWS = 100_000
 #: Rates of the steps on new rows, where q is uncertain about the frequencies.
 _UPDATE_RATES = (1.0, 0.5, 1.0 / 3.0, 0.25, 0.2)
 
-#: The blocks of a mini-batch, and the weight that makes it unbiased.
-_Batch = tuple[list[Data], float]
 #: What the second phase moves; q is made from the first mini-batch.
 _Reached = tuple[Gaussian | None, Hyperparameters]
 
@@ -51,20 +50,27 @@ class Passes(NamedTuple):
 
     rows: BlockedRows
     n_passes: int
+    n_batches: int  # in a pass: those of all rows, or as many as new rows pay for
     batch_size: int
-    tol: float | None
     rng: np.random.RandomState
+    annealing: Annealing = cosine_annealing
+    tol: float | None = None
 
     def ascend(self, step: Any, start: Any, end_pass: EndPass) -> Ascended:
         return ascend(
             step,
             start,
-            lambda: self.rows.minibatches(self.batch_size, self.rng),
+            self._draw_batches,
             n_passes=self.n_passes,
-            n_batches=self.rows.n_batches(self.batch_size),
+            n_batches=self.n_batches,
             end_pass=end_pass,
+            annealing=self.annealing,
             tol=self.tol,
         )
+
+    def _draw_batches(self) -> Iterator[Batch]:
+        rounds = (self.rows.minibatches(self.batch_size, self.rng) for _ in count())
+        return islice(chain.from_iterable(rounds), self.n_batches)
 
 
 class BlockFit(NamedTuple):
@@ -72,6 +78,7 @@ class BlockFit(NamedTuple):
 
     R: Array  # (m, d)
     hyper: Hyperparameters
+    adam: AdamState
     n_passes: int
 
 
@@ -80,6 +87,7 @@ def fit_blocks(
     hyper: Hyperparameters,
     passes: Passes,
     *,
+    adam: AdamState | None = None,
     learning_rate: float,
     noise_only: bool = False,
     end_pass: EndPass = go_on,
@@ -108,7 +116,7 @@ def fit_blocks(
         return x[: m * d].reshape(m, d) * w, w, np.exp(x[-2:])
 
     def step(
-        state: tuple[Array, AdamState], batch: _Batch, clock: Clock
+        state: tuple[Array, AdamState], batch: Batch, clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         (x, adam), (blocks, weight) = state, batch
         R, w, variances = unpack(x)
@@ -134,9 +142,9 @@ def fit_blocks(
             signal_variance=float(signal_variance),
             local_noise_variance=float(noise_variance),
         )
-        return BlockFit(R, learned, len(ascended.values))
+        return BlockFit(R, learned, ascended.state[1], len(ascended.values))
 
-    start = x, AdamState.zeros(len(x))
+    start = x, adam or AdamState.zeros(len(x))
     return reach(passes.ascend(step, start, lambda make: end_pass(lambda: reach(make()))))
 
 
@@ -146,6 +154,7 @@ def fit_bound(
     hyper: Hyperparameters,
     passes: Passes,
     *,
+    q: Gaussian | None = None,
     moves_frequencies: bool,
     learns: bool,
     end_pass: EndPass = go_on,
@@ -154,6 +163,8 @@ def fit_bound(
 
     Parameters
     ----------
+    q : Gaussian or None
+        Where to go on, at a small rate. None begins around the frequencies R.
     moves_frequencies : bool
         False holds the mean of q(theta), and sigma_s^2 with it.
     learns : bool
@@ -165,17 +176,18 @@ def fit_bound(
         Its state is a pair of q and the hyperparameters.
     """
     n, rng = passes.rows.n, passes.rng
-    if learns:
+    if learns and q is None:
         hyper = replace(hyper, length_scale=_length_scale(R**2))
+    first = 2.0 if q is None else np.inf  # the first step of all forgets half of its start
 
-    def step(state: _Reached, batch: _Batch, clock: Clock) -> tuple[_Reached, float]:
+    def step(state: _Reached, batch: Batch, clock: Clock) -> tuple[_Reached, float]:
         (q, hyper), (blocks, weight) = state, batch
         prior = hyper.prior(structure)
         if q is None:
             q = _start_q(structure, R, prior, blocks, weight, hyper.noise_variance)
         alphas = q.sample(draw_antithetic(_STEP_DRAWS, structure.size, rng))
         information = sum_statistics(structure, alphas, blocks).times(weight)
-        rate = max(_FIRST_RATE * clock.annealing, _LAST_RATE, 1.0 / (clock.step + 2.0))
+        rate = max(_FIRST_RATE * clock.annealing, _LAST_RATE, 1.0 / (clock.step + first))
         likelihood = expected_log_likelihood(n, information.squared_error, hyper.noise_variance)
         value = likelihood - q.kl_to(prior)
         q = newton_step(
@@ -190,13 +202,13 @@ def fit_bound(
             hyper = _move_hyperparameters(hyper, q, information, n, rate, moves_frequencies)
         return (q, hyper), value
 
-    return passes.ascend(step, (None, hyper), end_pass)
+    return passes.ascend(step, (q, hyper), end_pass)
 
 
 def _start_q(
     structure: Structure,
     R: Array,
-    prior: Gaussian,
+    prior: Prior,
     blocks: list[Data],
     weight: float,
     noise_variance: float,
@@ -241,16 +253,15 @@ def _length_scale(squared_frequencies: Array) -> Array:
 
 
 def estimate_bound(
-    q: Gaussian, hyper: Hyperparameters, rows: BlockedRows, rng: np.random.RandomState
+    q: Gaussian, hyper: Hyperparameters, rows: BlockedRows, rng: np.random.RandomState, n_most: int
 ) -> float:
-    """L(q) for the scaled target, over common draws."""
-    n = rows.n
+    """L(q) for the scaled target, over common draws and ``n_most`` rows if there are more."""
     alphas = q.sample(draw_antithetic(_FINAL_DRAWS, q.structure.size, rng))
     chosen = rng.permutation(rows.n_blocks)
-    chosen = chosen[: max(1, rows.n_blocks * _BOUND_ROWS // max(n, _BOUND_ROWS))]
+    chosen = chosen[: max(1, rows.n_blocks * n_most // max(rows.n, n_most))]
     squared_error = sum(expected_squared_error(q.structure, alphas, *rows.block(k)) for k in chosen)
     squared_error *= rows.n_blocks / len(chosen)
-    likelihood = expected_log_likelihood(n, squared_error, hyper.noise_variance)
+    likelihood = expected_log_likelihood(rows.n, squared_error, hyper.noise_variance)
     return likelihood - q.kl_to(hyper.prior(q.structure))
 
 
@@ -260,19 +271,20 @@ def add_rows(
     X: Array,
     y: Array,
     rng: np.random.RandomState,
-) -> tuple[Gaussian, float]:
-    """q after new rows, with q of the past as its prior, and the bound's change.
+    *,
+    moves_frequencies: bool,
+) -> Gaussian:
+    """q after new rows, with q of the past as its prior.
 
     Without uncertain frequencies this is the exact Bayesian linear model, whatever the chunks.
     """
-    structure, new = q.structure, q
+    structure, prior = q.structure, q
     certain = structure.posterior == "point"
     for rate in (1.0,) if certain else _UPDATE_RATES:
         z = draw_antithetic(_UPDATE_DRAWS, structure.size, rng)
-        alphas = q.mean[None] if certain else new.sample(z)
+        alphas = q.mean[None] if certain else q.sample(z)
         information = sum_statistics(structure, alphas, [(X, y)])
-        new = newton_step(new, q, information, noise_variance, rate, moves_frequencies=not certain)
-    alphas = new.sample(draw_antithetic(_FINAL_DRAWS, structure.size, rng))
-    squared_error = expected_squared_error(structure, alphas, X, y)
-    likelihood = expected_log_likelihood(len(y), squared_error, noise_variance)
-    return new, likelihood - new.kl_to(q)
+        q = newton_step(
+            q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
+        )
+    return q

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from skvbgp._core.parallel import spread_each
 from skvbgp.spectrum import SVBSSGPRegressor
+from skvbgp.spectrum._block_model import evidence_gradient
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import POSTERIORS, make_data, small
 from tests.test_callbacks import Recorder, passes
@@ -209,7 +210,7 @@ def test_chunks_in_any_order_equal_one_fit():
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_new_rows_join_their_block_and_change_its_predictions(posterior):
     X, y = make_data(100)
-    model = small(posterior=posterior).fit(X[:60], y[:60])
+    model = small(posterior=posterior, learn_hyperparameters=False).fit(X[:60], y[:60])
     before, bound = model.predict(X), model.lower_bound_
     x = X[:1] + 0.01
     model.partial_fit(x, y[:1] + 2.0)
@@ -230,6 +231,48 @@ def test_information_of_a_stream_improves_the_model():
     assert model.n_samples_seen_ == 300
     assert model.score(X[300:], y[300:]) > 0.8
     assert model.set_params(gamma=0.0).score(X[300:], y[300:]) > 0.9
+
+
+def test_a_stream_holds_the_frequencies_that_a_fit_holds():
+    X, y = make_data()
+    model = small(learn_hyperparameters=False).fit(X[:50], y[:50])
+    before = model.frequencies_
+    model.partial_fit(X[50:], y[50:])
+    np.testing.assert_array_equal(model.frequencies_, before)
+
+
+@pytest.mark.parametrize("objective", ["blocks", "bound"])
+def test_a_stream_goes_on_learning(objective, monkeypatch):
+    """Its rows are noisier than the first ones; a fit to all of them is the measure."""
+    monkeypatch.setattr("skvbgp.spectrum._learner._RETRAINED_ROWS", 0)
+    X, y = make_data(600)
+    y[100:] += np.random.default_rng(1).standard_normal(500)
+    options = {"objective": objective, "n_blocks": "auto", "max_iter": 30}
+    model = small(**options).fit(X[:100], y[:100])
+    first = model.local_noise_variance_
+    for start in range(100, 600, 100):
+        model.partial_fit(X[start : start + 100], y[start : start + 100])
+    whole = small(**options).fit(X, y)
+    assert first < 0.7 * whole.local_noise_variance_
+    for name in ("local_noise_variance_", "noise_variance_"):
+        assert getattr(model, name) == pytest.approx(getattr(whole, name), rel=0.15)
+
+
+def test_learning_visits_as_many_rows_however_many_are_known(monkeypatch):
+    X, y = make_data(1400)
+    model, visited = small(4, n_blocks="auto", max_iter=5, batch_size=128).fit(X[:300], y[:300]), []
+
+    def observed(X, *args):
+        visited.append(len(X))
+        return evidence_gradient(X, *args)
+
+    monkeypatch.setattr("skvbgp.spectrum._learner._RETRAINED_ROWS", 0)
+    monkeypatch.setattr("skvbgp.spectrum._training.evidence_gradient", observed)
+    for rows in (slice(300, 400), slice(400, 1300), slice(1300, 1400)):
+        visited.clear()
+        model.partial_fit(X[rows], y[rows])
+        n_new = rows.stop - rows.start
+        assert 0.5 * 5 * n_new < sum(visited) < 2.0 * 5 * n_new
 
 
 def test_crowded_blocks_are_divided():
