@@ -29,9 +29,10 @@ from skvbgp.spectrum._training import (
 
 #: Rows of a block for n_blocks="auto": fewer than the features of the default spectrum.
 _BLOCK_ROWS = 60
-#: max_iter=None: rows that each phase visits, and most passes.
+#: max_iter=None: rows that each phase visits, and most passes: all of them if the second phase
+#: moves the frequencies, fewer if it holds them.
 _VISITED_ROWS = {"blocks": 1_500_000, "bound": 120_000}
-_MOST_PASSES = 300
+_MOST_PASSES, _MOST_PASSES_HELD = 300, 30
 #: Rows that each phase visits for a new row of a stream, and its step size of Adam, as a share.
 _STREAM_VISITS = {"blocks": 36, "bound": 10}
 _STREAM_STEP = 0.3
@@ -185,7 +186,9 @@ class SpectrumLearner(RegressionLearner):
         )
 
     def _max_passes(self, phase: str, n: int) -> int:
-        return self.max_iter or int(np.clip(round(_VISITED_ROWS[phase] / n), 2, _MOST_PASSES))
+        held = phase == "bound" and not self._moves_by_bound
+        most = _MOST_PASSES_HELD if held else _MOST_PASSES
+        return self.max_iter or int(np.clip(round(_VISITED_ROWS[phase] / n), 2, most))
 
     def _structure(self, d: int) -> Structure:
         return Structure(self.n_frequencies, d, self.q_form)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from skvbgp._core.linalg import cholesky
 from skvbgp._core.parallel import spread_each
 from skvbgp.spectrum import SVBSSGPRegressor
 from skvbgp.spectrum._block_model import evidence_gradient
@@ -340,6 +341,20 @@ def test_n_jobs_is_for_predictions_and_read_there(monkeypatch):
     model.predict(X)
     model.set_params(n_jobs=2).predict(X)
     assert seen == [None, 2]
+
+
+def test_few_rows_take_few_large_factorisations(monkeypatch):
+    """A default fit on 30 rows is a matter of half a second, not of ten."""
+    X, y = make_data(30, d=3)
+    orders = []
+
+    def observed(K, *args):
+        orders.append(len(K))
+        return cholesky(K, *args)
+
+    monkeypatch.setattr("skvbgp.spectrum._gaussian.cholesky", observed)
+    SVBSSGPRegressor(random_state=0).fit(X, y)
+    assert orders.count(500) < 50
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
