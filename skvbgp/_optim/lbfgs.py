@@ -29,7 +29,6 @@ def lbfgs_ascent(
     max_iter: int,
     tol: float,
     bounds: Array | None = None,
-    monitor: Callable[[Array, float], bool] | None = None,
     end_pass: EndPass = go_on,
 ) -> LbfgsResult:
     """Maximise ``objective`` from ``x``.
@@ -46,8 +45,6 @@ def lbfgs_ascent(
     tol : float
         Stop when the relative rise of the value falls below.
     bounds : ndarray of shape (p, 2) or None
-    monitor : callable or None
-        ``(x, value) -> stop`` after every iteration.
     end_pass : callable
         Called after every iteration, which is a pass over all rows; it gets a function that
         returns the `LbfgsResult` of this moment.
@@ -84,8 +81,6 @@ def lbfgs_ascent(
     def callback(_: Array) -> None:
         nonlocal stopped
         values.append(best_value)
-        if monitor is not None and monitor(best_x, best_value):
-            raise StopIteration
         stopped = end_pass(lambda: reached(False))
         if stopped:
             raise StopIteration

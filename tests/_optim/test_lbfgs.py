@@ -82,15 +82,16 @@ def test_start_has_to_succeed():
         lbfgs_ascent(failing(NotPositiveDefiniteError), np.array([2.0]), max_iter=5, tol=0.0)
 
 
-def test_monitor_sees_every_iteration_and_stops():
+def test_end_pass_sees_the_best_point_of_every_iteration_and_stops():
     seen = []
 
-    def monitor(x, value):
-        assert value == rosenbrock(x)[0]
-        seen.append(value)
+    def end_pass(make):
+        reached = make()
+        assert reached.value == rosenbrock(reached.x)[0]
+        seen.append(reached.value)
         return len(seen) == 4
 
-    result = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.0, monitor=monitor)
+    result = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.0, end_pass=end_pass)
     assert len(seen) == result.n_iter == 4
     assert result.value == seen[-1]
     assert_array_equal(seen, np.sort(seen))  # the best so far
