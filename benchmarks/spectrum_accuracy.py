@@ -1,4 +1,7 @@
-"""SVBSSGP on real data: time, accuracy and calibration by gamma, prediction of many rows."""
+"""SVBSSGP on real data: time, accuracy and calibration by gamma, prediction of many rows.
+
+With --chunk the training rows come as a stream, in random order.
+"""
 
 from time import perf_counter
 
@@ -19,6 +22,7 @@ def main():
     cli.add_argument("--posterior", choices=["joint", "factorised", "point"], default="joint")
     cli.add_argument("--split", type=int, default=0)
     cli.add_argument("--seed", type=int, default=0)
+    cli.add_argument("--chunk", type=int, help="rows of a chunk of a stream")
     args = cli.parse_args()
     report = Report(args.json)
     for name in args.datasets:
@@ -27,7 +31,13 @@ def main():
             objective=args.objective, posterior=args.posterior, random_state=args.seed
         )
         start = perf_counter()
-        model.fit(X, y)
+        if args.chunk:
+            order = np.random.default_rng(args.split).permutation(len(y))
+            for first in range(0, len(y), args.chunk):
+                rows = order[first : first + args.chunk]
+                model.partial_fit(X[rows], y[rows])
+        else:
+            model.fit(X, y)
         fit_seconds = perf_counter() - start
         for gamma in args.gamma:
             model.set_params(gamma=gamma)
