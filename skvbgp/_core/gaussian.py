@@ -102,13 +102,13 @@ def kl_diagonal(
 
 @dataclass(frozen=True)
 class ZeroMeanNormal:
-    """N(y | 0, C) at one y.
+    """N(y | 0, C) at one y, or the product of several at the columns of y.
 
     Attributes
     ----------
     L_inv : ndarray of shape (n, n)
         Inverse of the lower Cholesky factor of C.
-    weights : ndarray of shape (n,)
+    weights : ndarray of shape (n,) or (n, k)
         C^-1 y.
     log_density : float
     """
@@ -122,14 +122,16 @@ class ZeroMeanNormal:
         """From the lower Cholesky factor L of C."""
         L_inv = tril_inverse(L)
         Ly = L_inv @ y
-        log_density = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(Ly @ Ly))
-        return cls(L_inv, Ly @ L_inv, log_density)
+        k = y.size // len(y)
+        constant = k * (len(y) * _LOG_2PI + log_determinant(L))
+        return cls(L_inv, (Ly.T @ L_inv).T, -0.5 * (constant + float(np.vdot(Ly, Ly))))
 
     def gradient(self) -> Array:
         """Gradient of the log density in C, (n, n)."""
+        weights = self.weights.reshape(len(self.weights), -1)
         dC = self.L_inv.T @ self.L_inv
-        dC *= -0.5
-        dC += np.outer(0.5 * self.weights, self.weights)
+        dC *= -0.5 * weights.shape[1]
+        dC += (0.5 * weights) @ weights.T
         return dC
 
 
@@ -139,7 +141,8 @@ def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> 
     Parameters
     ----------
     K : ndarray of shape (n, n)
-    y : ndarray of shape (n,)
+    y : ndarray of shape (n,) or (n, k)
+        Columns are independent of one another.
     signal, noise : ndarray of shape (k,)
         Values of a and s2.
 
@@ -149,5 +152,6 @@ def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> 
     """
     eigenvalues, V = np.linalg.eigh(K)
     variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k)
-    terms = _LOG_2PI + np.log(variances) + (y @ V)[:, None] ** 2 / variances
+    squares = np.atleast_2d((y.T @ V) ** 2)  # (k, n)
+    terms = len(squares) * (_LOG_2PI + np.log(variances)) + squares.sum(axis=0)[:, None] / variances
     return np.asarray(-0.5 * np.sum(terms, axis=0))

@@ -85,7 +85,7 @@ class BasisKernel(Protocol):
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
-        """The same for dK = u v', which has short cuts."""
+        """The same for dK = u v', u (n, k) and v (m, k), which has short cuts."""
 
     def diag(self, X: Basis) -> Array:
         """Variances (n,)."""
@@ -186,16 +186,20 @@ class GeneralizedSE:
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
         if X.log_c is not None:
-            return self.vjp(X, Z, K, np.outer(u, v))
+            return self.vjp(X, Z, K, u @ v.T)
         e, _ = self._row_of_pairs(Z)
-        # W = u_i K_ij v_j and e = e_j: every sum over pairs is a matrix product with K, as
-        # r^2 = |a|^2 + |b|^2 - 2 a.b
+        # e = e_j: every sum over pairs is a matrix product with W = (u v') * K, as
+        # r^2 = |a|^2 + |b|^2 - 2 a.b: sums of W [|a|^2, 1, a] and of W [b / e, 1 / e, 1]
         half_d = 0.5 * Z.Z.shape[1]
         left, right = self._factors(X, Z)
-        A, B = left[:, 2:], -0.5 * right[:, 2:]
-        from_X = v[:, None] * (K.T @ (u[:, None] * left))  # (m, d + 2): sums of W [|a|^2, 1, a]
-        weighted = (v / e)[:, None] * np.column_stack([B, np.ones(len(Z))])
-        from_Z = u[:, None] * (K @ np.column_stack([weighted, v]))  # sums of W [b / e, 1 / e, 1]
+        A, B, ones = left[:, 2:], -0.5 * right[:, 2:], np.ones((len(Z), 1))
+        columns = np.hstack([B / e[:, None], ones / e[:, None], ones])
+        if u.shape[1] == 1:  # W does not have to be formed
+            from_X, from_Z = v * (K.T @ (u * left)), u * (K @ (v * columns))
+        else:
+            W = u @ v.T
+            W *= K
+            from_X, from_Z = W.T @ left, W @ columns
         total_Z = from_X[:, 1]
         dA = 2.0 * (from_Z[:, :-2] - from_Z[:, -2:-1] * A)
         dB = 2.0 * (from_X[:, 2:] - total_Z[:, None] * B) / e[:, None]
@@ -293,7 +297,7 @@ class PlainKernel:
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
-        return self.vjp(X, Z, K, np.outer(u, v))
+        return self.vjp(X, Z, K, u @ v.T)
 
     def diag(self, X: Basis) -> Array:
         return self.kernel.diag(self._inputs(X))

@@ -7,6 +7,8 @@ from functools import partial, reduce
 from operator import add
 from typing import Any
 
+import numpy as np
+
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
@@ -19,6 +21,9 @@ from skvbgp.decoupled._process import Cotangents, Indices, Process, add_up, fill
 #: Rows that one thread works on at a time: of data, and of the residual's matrix.
 _TILE_ROWS = 512
 _RESIDUAL_TILE_ROWS = 128
+
+
+Gaussians = tuple[WhitenedGaussian, ...]
 
 
 @dataclass(frozen=True)
@@ -51,16 +56,16 @@ class Evaluation:
     ----------
     model : Model
     parameters : Parameters
-    q : WhitenedGaussian or None
-        None for the directly parametrised covariance.
+    q : tuple of WhitenedGaussian, or None
+        One for each function; None for the directly parametrised covariance.
     """
 
-    def __init__(self, model: Model, parameters: Parameters, q: WhitenedGaussian | None) -> None:
+    def __init__(self, model: Model, parameters: Parameters, q: Gaussians | None) -> None:
         self._model, self._parameters = model, parameters
         kernel = model.kernel.with_theta(parameters.theta)
         alpha = parameters.mean_basis
         self._kernel, self._diag = kernel, kernel.diag(alpha)
-        a = parameters.a0 / self._diag  # the Jacobi preconditioner of A.1
+        a = parameters.a0 / self._diag[:, None]  # the Jacobi preconditioner of A.1
         self._covariance: Any
         if q is None:
             self._covariance = DirectCovariance(kernel, alpha, a, parameters)
@@ -81,7 +86,7 @@ class Evaluation:
 
         Parameters
         ----------
-        X, y : ndarray of shape (n, d) and (n,)
+        X, y : ndarray of shape (n, d) and (n, k)
             Scaled rows.
         weight : float
             Number of rows in all over n.
@@ -107,13 +112,13 @@ class Evaluation:
         c = reduce(add, parts)
         gradient, da = self._covariance.backward(zeros, c)
         da = da + c.a
-        ddiag = -da * process.a / self._diag
+        ddiag = -np.sum(da * process.a, axis=1) / self._diag
         dtheta, dalpha = self._kernel.vjp_diag(process.alpha, ddiag)
         gradient = add_up([gradient, c.gradient, fill(zeros, theta=dtheta, alpha=dalpha)])
-        gradient.a0[:] = da / self._diag
+        gradient.a0[:] = da / self._diag[:, None]
         return c.value + self._covariance.negative_kl, gradient, c
 
-    def natural_step(self, c: Cotangents, rate: float) -> WhitenedGaussian | None:
+    def natural_step(self, c: Cotangents, rate: float) -> Gaussians | None:
         """q(u) after a natural-gradient step; None if the covariance is parametrised directly."""
         return None if self._model.is_direct else self._covariance.natural_step(c, rate)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from skvbgp.base import OneVersusRest, VariationalClassifier
-from skvbgp.decoupled._learner import DecoupledBinaryLearner
+from skvbgp.base import VariationalClassifier
+from skvbgp.decoupled._class_learner import ClassLearner
+from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS
 
 
 class DecoupledGPClassifier(VariationalClassifier):
     """Gaussian process classification with separate bases for the mean and the covariance.
 
-    A probit model of two classes, and one such model for each class versus the rest if
-    there are more. Like :class:`DecoupledGPRegressor`, it learns online and grows with the
-    data [Cheng2017]_.
+    A probit model of two classes. If there are more, one function for each class versus the
+    rest; they share the kernel and the bases, and are trained together. Like
+    :class:`DecoupledGPRegressor`, it learns online and grows with the data [Cheng2017]_.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class DecoupledGPClassifier(VariationalClassifier):
 
     max_iter : int, default=None
         Largest number of passes over the data. None is as many as visit about a million
-        rows, but at least two.
+        rows, counted once for each class if there are more than two, but at least two.
 
     batch_size : int, default=1024
         Rows in a mini-batch.
@@ -73,33 +74,30 @@ class DecoupledGPClassifier(VariationalClassifier):
     random_state : int, RandomState instance or None, default=None
         Determines mini-batches and basis points.
 
-    n_jobs : int, default=None
-        Workers that train the models of more than two classes. It changes no result.
-
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
 
-    kernel_ : list of kernel
-        Learned prior kernel of each model: one, or one for each class if there are more than two.
+    kernel_ : kernel
+        Learned prior kernel, of all classes.
 
-    mean_basis_ : list of ndarray of shape (n_mean_basis, n_features)
+    mean_basis_ : ndarray of shape (n_mean_basis, n_features)
         Points of the mean's basis, in the space of X.
 
-    cov_basis_ : list of ndarray of shape (n_cov_basis, n_features)
+    cov_basis_ : ndarray of shape (n_cov_basis, n_features)
         Points of the covariance's basis, in the space of X.
 
-    lower_bound_ : list of float
+    lower_bound_ : float
         Last of `lower_bounds_`.
 
-    lower_bounds_ : list of list of float
-        Estimates of the variational lower bound on log p(y), with every constant: one for
-        each pass of the last fit, averaged over its mini-batches, and one for each later
-        `partial_fit`.
+    lower_bounds_ : list of float
+        Estimates of the variational lower bound on log p(y), summed over the classes if there
+        are more than two: one for each pass of the last fit, averaged over its mini-batches, and
+        one for each later `partial_fit`.
 
     n_iter_ : int
-        Number of passes of the last fit, the largest of all models.
+        Number of passes of the last fit.
 
     n_samples_seen_ : int
         Rows of `fit` and of every later `partial_fit`.
@@ -145,7 +143,6 @@ class DecoupledGPClassifier(VariationalClassifier):
         tol: float = 1e-5,
         warm_start: bool = False,
         random_state: Any = None,
-        n_jobs: int | None = None,
     ) -> None:
         self.n_mean_basis = n_mean_basis
         self.n_cov_basis = n_cov_basis
@@ -160,7 +157,6 @@ class DecoupledGPClassifier(VariationalClassifier):
         self.tol = tol
         self.warm_start = warm_start
         self.random_state = random_state
-        self.n_jobs = n_jobs
 
-    def _learner(self) -> OneVersusRest:
-        return OneVersusRest(DecoupledBinaryLearner.of(self), self.n_jobs)
+    def _learner(self) -> ClassLearner:
+        return ClassLearner(DecoupledLearner.of(self))

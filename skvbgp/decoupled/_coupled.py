@@ -34,7 +34,7 @@ class CoupledCovariance:
     Attributes
     ----------
     process : Process
-    v : ndarray of shape (m_b,)
+    v : ndarray of shape (m_b, k)
         A_alpha' a.
     negative_kl : float
         Minus the first term of the KL divergence.
@@ -46,7 +46,7 @@ class CoupledCovariance:
         alpha: Basis,
         a: Array,
         parameters: Parameters,
-        q: WhitenedGaussian,
+        q: tuple[WhitenedGaussian, ...],
         *,
         orthogonal: bool,
     ) -> None:
@@ -57,12 +57,13 @@ class CoupledCovariance:
         self._L_inv, self._Kba, S = concurrently(
             lambda: tril_inverse(jittered_cholesky(self._Kbb, "covariance of the basis")),
             lambda: kernel(beta, alpha),  # (m_b, m_a)
-            lambda: q.covariance,
+            lambda: np.stack([one.covariance for one in q]),
         )
         self.v = self._L_inv @ (self._Kba @ a)
-        self._mean = q.mean if orthogonal else q.mean + self.v
-        shift = float(self._mean @ self._mean - q.mean @ q.mean)
-        self.negative_kl = -q.kl_to_prior - 0.5 * shift
+        mean = np.column_stack([one.mean for one in q])
+        self._mean = mean if orthogonal else mean + self.v
+        shift = float(np.sum(self._mean**2) - np.sum(mean**2))
+        self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
         M = S - np.eye(len(beta))
         self.process = Process(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
 
@@ -71,7 +72,7 @@ class CoupledCovariance:
         dv = c.v - c.w
         if not self._orthogonal:
             dv = dv + c.w - self._mean
-        LtdL = -c.T.T @ self.process.T - np.outer(dv, self.v)  # T = L^-T, v = L^-1 K_ba a
+        LtdL = -c.T.T @ self.process.T - dv @ self.v.T  # T = L^-T, v = L^-1 K_ba a
         du = self._L_inv.T @ dv
 
         def through_Kba() -> Parameters:
@@ -87,10 +88,12 @@ class CoupledCovariance:
 
         return add_up(concurrently(through_Kba, through_Kbb)), self._Kba.T @ du
 
-    def natural_step(self, c: Cotangents, rate: float) -> WhitenedGaussian:
+    def natural_step(self, c: Cotangents, rate: float) -> tuple[WhitenedGaussian, ...]:
         """q(u) after a natural-gradient step, for any likelihood [Khan2017]_."""
-        mean = self._mean
-        information, shift = c.curvature, c.w + c.curvature @ mean
+        mean, shift = self._mean, c.w
         if not self._orthogonal:  # the optimum is the other frame's, less v
-            shift = shift - self.v - information @ self.v
-        return natural_gradient_step(self._q, information, shift, rate)
+            mean, shift = mean - self.v, shift - self.v
+        return tuple(
+            natural_gradient_step(q, information, shift[:, k] + information @ mean[:, k], rate)
+            for k, (q, information) in enumerate(zip(self._q, c.curvature, strict=True))
+        )

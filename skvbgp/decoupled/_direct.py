@@ -38,16 +38,16 @@ class DirectCovariance:
         self._K = kernel(beta, beta)  # (m_b, m_b)
         self._diag = kernel.diag(beta)
         self._L = np.tril(parameters.L0) / self._diag[:, None]
-        self._KL = self._K @ self._L
-        H = self._L.T @ self._KL
-        H.flat[:: m + 1] += 1.0
-        factor = cholesky(H, "matrix H of the covariance basis")
-        self._H_inv = inverse_from_cholesky(factor)
+        self._KL = self._K @ self._L  # (k, m_b, m_b), as all that follow
+        H = np.swapaxes(self._L, 1, 2) @ self._KL + np.eye(m)
+        factors = [cholesky(one, "matrix H of the covariance basis") for one in H]
+        self._H_inv = np.stack([inverse_from_cholesky(factor) for factor in factors])
         self._LH = self._L @ self._H_inv  # L H^-1
-        self._R = self._LH @ self._L.T
-        trace = m - float(np.trace(self._H_inv))
-        self.negative_kl = -0.5 * log_determinant(factor) + 0.5 * trace
-        self.process = Process(kernel, alpha, beta, a, np.eye(m), -self._R, np.zeros(m))
+        self._R = self._LH @ np.swapaxes(self._L, 1, 2)
+        trace = m * len(H) - float(np.trace(self._H_inv, axis1=1, axis2=2).sum())
+        self.negative_kl = 0.5 * (trace - sum(map(log_determinant, factors)))
+        w = np.zeros((m, len(H)))
+        self.process = Process(kernel, alpha, beta, a, np.eye(m), -self._R, w)
 
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, K_beta and the KL divergence: in the parameters, and in a."""
@@ -56,10 +56,10 @@ class DirectCovariance:
         # Omega = (I + B K)^-1 = I - R K and Omega L = L H^-1
         dL = 2.0 * (dR @ self._LH - self._K @ (R @ (dR @ self._LH)))
         dL -= KLH - KLH @ self._H_inv  # Proposition 2, times 2 L
-        dK = -R @ (dR + 0.5 * self._K) @ R
+        dK = -np.sum(R @ (dR + 0.5 * self._K) @ R, axis=0)
         dL0 = np.tril(dL / self._diag[:, None])
-        ddiag = -np.sum(dL * self._L, axis=1) / self._diag
+        ddiag = -np.sum(dL * self._L, axis=(0, 2)) / self._diag
         dtheta, dleft, dright = self._kernel.vjp(self._beta, self._beta, self._K, dK)
         dtheta_diag, dbeta = self._kernel.vjp_diag(self._beta, ddiag)
         gradient = fill(zeros, theta=dtheta + dtheta_diag, beta=dleft + dright + dbeta, L0=dL0)
-        return gradient, np.zeros(len(self.process.a))
+        return gradient, np.zeros_like(self.process.a)

@@ -15,7 +15,7 @@ from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend
-from skvbgp.base import START_ROWS, BinaryLearner, RegressionLearner, says_too_little
+from skvbgp.base import START_ROWS, RegressionLearner, says_too_little
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._likelihoods import AdditiveNoise, Gaussian, Poisson, Probit, StudentT
@@ -26,7 +26,8 @@ from skvbgp.decoupled._state import Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
 from skvbgp.kernels import as_kernel
 
-#: max_iter=None: visits of a row in an update; rows that are visited in all; most passes of a fit.
+#: max_iter=None: visits of a row in an update; rows that are visited in all, counted once for each
+#: function; most passes of a fit.
 _VISITS = 120
 _VISITED_ROWS = 1_080_000
 _MAX_PASSES = 200
@@ -61,7 +62,7 @@ class DecoupledLearner(RegressionLearner):
     def max_passes(self, y: Array) -> int:
         if self.max_iter is not None:
             return self.max_iter
-        return int(np.clip(round(_VISITED_ROWS / len(y)), 2, _MAX_PASSES))
+        return int(np.clip(round(_VISITED_ROWS / y.size), 2, _MAX_PASSES))
 
     # -- the start -------------------------------------------------------------------------------
 
@@ -70,13 +71,14 @@ class DecoupledLearner(RegressionLearner):
             raise ValueError('parametrization="decoupled" needs n_mean_basis >= 1.')
         seed = int(spawn_seeds(rng, 1)[0])
         rng = np.random.RandomState(seed)
-        summary, replay = RunningScale.of(y[:, None]), Replay.of(X, y, rng)
+        d, k = X.shape[1], y.size // len(y)
+        summary, replay = RunningScale.of(y.reshape(-1, k)), Replay.of(X, y, rng)
         likelihood = self._make_likelihood(y)
         target = self._choose_target(likelihood, summary, replay)
         if before is not None:
-            if before.parameters.alpha.shape[1] != X.shape[1]:
+            if before.parameters.alpha.shape[1] != d:
                 raise ValueError(
-                    f"warm_start: X has {X.shape[1]} features, but the fit before had "
+                    f"warm_start: X has {d} features, but the fit before had "
                     f"{before.parameters.alpha.shape[1]}."
                 )
             return replace(
@@ -104,13 +106,12 @@ class DecoupledLearner(RegressionLearner):
             values = likelihood.latent_values(target.scaled(y[sample]))
             if np.ptp(values) > 0.0:
                 theta = find_hyperparameters(model, coordinates.scaled(X[sample]), values)
-        parameters = Parameters.without_points(
-            theta, np.array(likelihood.start, dtype=float), X.shape[1]
-        )
+        noise = np.array(likelihood.start, dtype=float)
+        parameters = Parameters.without_points(theta, noise, d, k)
         return State(
             model=model,
             parameters=parameters,
-            q=None if model.is_direct else WhitenedGaussian.standard(0),
+            q=None if model.is_direct else (WhitenedGaussian.standard(0),) * k,
             adam=AdamState.zeros(len(parameters.pack())),
             coordinates=coordinates,
             target=target,
@@ -155,11 +156,11 @@ class DecoupledLearner(RegressionLearner):
         def draw_batches() -> Iterator[Batch]:
             nonlocal room
             for rows in np.array_split(rng.permutation(n), n_batches):
-                X_batch = state.coordinates.scaled(X[rows])
+                X_batch, y_batch = _scale(state, X[rows], y[rows])
                 new = np.flatnonzero(unused[rows])[: min(room, self.basis_growth)]
                 unused[rows[new]] = False
                 room -= len(new)
-                yield Batch(X_batch, state.target.scaled(y[rows]), n, X_batch[new])
+                yield Batch(X_batch, y_batch, n, X_batch[new])
 
         def conclude(ascended: Ascended) -> State:
             values = ascended.values
@@ -181,7 +182,7 @@ class DecoupledLearner(RegressionLearner):
         coordinates = state.coordinates
         if self.kernel is None and self.learn_hyperparameters:
             coordinates = coordinates.filled(state.replay.X, X)
-        summary = state.summary.merged(RunningScale.of(y[:, None]))
+        summary = state.summary.merged(RunningScale.of(y.reshape(len(y), -1)))
         target = self._choose_target(state.model.likelihood, summary, replay)
         start = replace(
             state.move_to(target), summary=summary, replay=replay, coordinates=coordinates
@@ -196,7 +197,7 @@ class DecoupledLearner(RegressionLearner):
             new_points = coordinates.scaled(X[rng.permutation(len(X))][:room])
             for _ in range(n_steps):
                 rows = rng.choice(len(replay.y), size, replace=False)
-                X_batch, y_batch = coordinates.scaled(replay.X[rows]), target.scaled(replay.y[rows])
+                X_batch, y_batch = _scale(start, replay.X[rows], replay.y[rows])
                 yield Batch(X_batch, y_batch, replay.n_seen, new_points)
                 new_points = new_points[:0]
 
@@ -254,15 +255,6 @@ class DecoupledLearner(RegressionLearner):
         return state.posterior
 
 
-class DecoupledBinaryLearner(DecoupledLearner, BinaryLearner):
-    """The same for signs, with the probit likelihood."""
-
-    def decision(self, state: State, X: Array) -> Array:
-        mean, variance = state.posterior.moments(X, include_noise=False)
-        return mean / np.sqrt(1.0 + variance)
-
-    def class_attributes(self, states: tuple[State, ...]) -> dict[str, Any]:
-        each = [self.attributes(state) for state in states]
-        attributes = {name: [one[name] for one in each] for name in each[0]}
-        largest = {name: max(attributes[name]) for name in ("n_iter_", "n_samples_seen_")}
-        return attributes | largest
+def _scale(state: State, X: Array, y: Array) -> tuple[Array, Array]:
+    """Rows in the state's frames, the targets as (n, number of functions)."""
+    return state.coordinates.scaled(X), state.target.scaled(y).reshape(len(y), -1)

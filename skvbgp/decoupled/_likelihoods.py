@@ -68,6 +68,7 @@ class AdditiveNoise(ABC):
     """y = f + independent noise."""
 
     resistant = False
+    unit_noise = False
 
     @abstractmethod
     def noise_variance(self, theta: Array) -> float:
@@ -150,6 +151,7 @@ class Poisson:
     offset: float
 
     conjugate = False
+    unit_noise = False
     start = ()
     bounds = ()
 
@@ -178,9 +180,10 @@ class Poisson:
 
 @dataclass(frozen=True)
 class Probit:
-    """P(y = 1) = Phi(f) for y in {-1, 1}."""
+    """P(y = 1) = Phi(f) for y in {-1, 1}: y is the sign of f + N(0, 1)."""
 
     conjugate = False
+    unit_noise = True
     start = ()
     bounds = ()
 

@@ -22,16 +22,16 @@ class Parameters:
     noise: Array  # (q,) log parameters of the likelihood
     alpha: Array  # (m_a, d) mean basis
     alpha_log_c: Array  # (m_a,) its log multipliers, or (0,) for a plain basis
-    a0: Array  # (m_a,) coefficients times diag(K_alpha)
+    a0: Array  # (m_a, k) coefficients of each function times diag(K_alpha)
     beta: Array  # (m_b, d) covariance basis
     beta_log_c: Array  # (m_b,) or (0,)
-    L0: Array  # (m_b, m_b) lower, diag(K_beta) L with B = L L'; (0, 0) where q(u) stands for B
+    L0: Array  # (k, m_b, m_b) lower, diag(K_beta) L with B = L L'; empty where q(u) stands for B
 
     @classmethod
-    def without_points(cls, theta: Array, noise: Array, d: int) -> Parameters:
-        """Hyperparameters, and empty bases of d inputs."""
-        none, no_rows, no_matrix = np.zeros(0), np.zeros((0, d)), np.zeros((0, 0))
-        return cls(theta, noise, no_rows, none, none, no_rows, none, no_matrix)
+    def without_points(cls, theta: Array, noise: Array, d: int, k: int) -> Parameters:
+        """Hyperparameters, and empty bases of d inputs for k functions."""
+        rows, log_c, a0, L0 = np.zeros((0, d)), np.zeros(0), np.zeros((0, k)), np.zeros((k, 0, 0))
+        return cls(theta, noise, rows, log_c, a0, rows, log_c, L0)
 
     @property
     def mean_basis(self) -> Basis:
@@ -73,18 +73,18 @@ class Parameters:
         Those of a ``generalized`` basis have the multiplier 1. ``new_L0`` is the diagonal of
         L0 at the new points, None if there is no L0.
         """
-        k, m = len(self.L0), len(beta)
-        L0 = self.L0
+        k, present, _ = self.L0.shape
+        L0, m = self.L0, present + len(beta)
         if new_L0 is not None:
-            L0 = np.zeros((k + m, k + m))
-            L0[:k, :k] = self.L0
-            L0[range(k, k + m), range(k, k + m)] = new_L0
+            L0 = np.zeros((k, m, m))
+            L0[:, :present, :present] = self.L0
+            L0[:, range(present, m), range(present, m)] = new_L0
         return Parameters(
             self.theta,
             self.noise,
             np.concatenate([self.alpha, alpha]),
             np.append(self.alpha_log_c, np.zeros(len(alpha) if generalized else 0)),
-            np.append(self.a0, np.zeros(len(alpha))),
+            np.concatenate([self.a0, np.zeros((len(alpha), k))]),
             np.concatenate([self.beta, beta]),
             np.append(self.beta_log_c, np.zeros(len(beta) if generalized else 0)),
             L0,

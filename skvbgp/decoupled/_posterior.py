@@ -7,22 +7,21 @@ from functools import cached_property
 
 import numpy as np
 
-from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import in_tiles
-from skvbgp.decoupled._bound import Evaluation, Model
+from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._process import Process
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """q(f) and the likelihood behind it."""
+    """q(f), here of a single function, and the likelihood of y."""
 
     model: Model
     parameters: Parameters
-    q: WhitenedGaussian | None
+    q: Gaussians | None
     coordinates: Coordinates
     target: Target
 
@@ -35,7 +34,7 @@ class Posterior:
         process, likelihood, noise = self.process, self.model.likelihood, self.parameters.noise
 
         def tile_moments(X: Array) -> tuple[Array, Array]:
-            mean, variance = process.moments(self.coordinates.scaled(X))
+            mean, variance = (part[:, 0] for part in process.moments(self.coordinates.scaled(X)))
             if include_noise:
                 mean, variance = likelihood.moments(noise, mean, variance)
             return self.target.original(mean), variance * self.target.unit**2
@@ -43,7 +42,8 @@ class Posterior:
         return in_tiles(tile_moments, X)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        mean, covariance = self.process.joint(self.coordinates.scaled(X))
+        means, covariances = self.process.joint(self.coordinates.scaled(X))
+        mean, covariance = means[:, 0], covariances[0]
         if include_noise:
             mean, covariance = self.model.likelihood.joint(self.parameters.noise, mean, covariance)
         return self.target.original(mean), covariance * self.target.unit**2

@@ -1,6 +1,7 @@
 r"""The form of q(f) in which rows are evaluated.
 
-Whatever the parametrization, the marginals of q(f) at a row x are
+A model has one function, or several with independent q(f) that share kernel and bases. Whatever
+the parametrization, the marginals of a function at a row x are
 
     mean = k_xa a + A w,   variance = k_xx + (A M A')_xx,   A = k_xb T,
 
@@ -34,12 +35,12 @@ class Cotangents:
 
     value: float
     gradient: Parameters  # in theta, the likelihood and the bases
-    a: Array  # (m_a,)
+    a: Array  # (m_a, k)
     T: Array  # (m_b, m_b)
-    M: Array  # (m_b, m_b)
-    w: Array  # (m_b,) through the data
-    v: Array  # (m_b,) through the residual's w
-    curvature: Array  # (m_b, m_b) -2 A' min(dL/ds, 0) A
+    M: Array  # (k, m_b, m_b)
+    w: Array  # (m_b, k) through the data
+    v: Array  # (m_b, k) through the residual's w
+    curvature: Array  # (k, m_b, m_b) -2 A' min(dL/ds, 0) A
 
     def __add__(self, other: Cotangents) -> Cotangents:
         parts = []
@@ -54,35 +55,37 @@ class Cotangents:
 
 @dataclass(frozen=True)
 class Process:
-    """q(f) at given parameters."""
+    """q(f) of k functions at given parameters."""
 
     kernel: BasisKernel
     alpha: Basis
     beta: Basis
-    a: Array  # (m_a,)
+    a: Array  # (m_a, k)
     T: Array  # (m_b, m_b)
-    M: Array  # (m_b, m_b)
-    w: Array  # (m_b,)
+    M: Array  # (k, m_b, m_b)
+    w: Array  # (m_b, k)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance of f at scaled rows X, each (n,)."""
+        """Mean and variance of each f at scaled rows X, (n, k)."""
         rows = Basis(X)
         A = self.kernel(rows, self.beta) @ self.T
         mean = self.kernel(rows, self.alpha) @ self.a + A @ self.w
         return mean, self._variance(self.kernel.diag(rows), A, A @ self.M)
 
     def joint(self, X: Array) -> tuple[Array, Array]:
-        """Mean (n,) and covariance (n, n) of f at scaled rows X."""
+        """Mean (n, k) and covariance (k, n, n) of each f at scaled rows X."""
         rows = Basis(X)
         A = self.kernel(rows, self.beta) @ self.T
         covariance = self.kernel(rows, rows) + A @ self.M @ A.T
         mean, variance = self.moments(X)
-        covariance.flat[:: len(X) + 1] = variance
+        every = np.arange(len(X))
+        covariance[:, every, every] = variance.T
         return mean, covariance
 
     @staticmethod
     def _variance(prior: Array, A: Array, AM: Array) -> Array:
-        return np.maximum(prior + np.einsum("ij,ij->i", AM, A), _LEAST_VARIANCE * prior)
+        prior = prior[:, None]
+        return np.maximum(prior + np.einsum("kij,ij->ik", AM, A), _LEAST_VARIANCE * prior)
 
     def data_term(
         self, zeros: Parameters, likelihood: Any, noise: Array, X: Array, y: Array, weight: float
@@ -94,15 +97,16 @@ class Process:
         AM = A @ self.M
         prior = self.kernel.diag(rows)
         variance = self._variance(prior, A, AM)
-        expected = likelihood.expected(noise, y, Kxa @ self.a + A @ self.w, variance)
-        dm, ds = weight * expected.dm, weight * expected.ds
-        dA = np.outer(dm, self.w) + 2.0 * ds[:, None] * AM
-        dM = A.T @ (ds[:, None] * A)
+        mean = Kxa @ self.a + A @ self.w
+        expected = likelihood.expected(noise, *(part.ravel() for part in (y, mean, variance)))
+        dm, ds = (weight * part.reshape(y.shape) for part in (expected.dm, expected.ds))
+        dA = dm @ self.w.T + 2.0 * np.einsum("ik,kij->ij", ds, AM)
+        dM = _weigh(A, ds)
         concave = np.minimum(ds, 0.0)
-        curvature = -2.0 * (dM if np.array_equal(concave, ds) else A.T @ (concave[:, None] * A))
+        curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(A, concave))
         dtheta_a, _, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kxa, dm, self.a)
         dtheta_b, _, dbeta = self.kernel.vjp(rows, self.beta, Kxb, dA @ self.T.T)
-        dtheta_diag, _ = self.kernel.vjp_diag(rows, ds)
+        dtheta_diag, _ = self.kernel.vjp_diag(rows, ds.sum(axis=1))
         gradient = fill(
             zeros,
             theta=dtheta_a + dtheta_b + dtheta_diag,
@@ -117,14 +121,14 @@ class Process:
             Kxb.T @ dA,
             dM,
             A.T @ dm,
-            np.zeros(len(self.w)),
+            np.zeros_like(self.w),
             curvature,
         )
 
     def residual_term(
         self, zeros: Parameters, index: Indices, v: Array | None, weight: float
     ) -> Cotangents:
-        """``weight`` times the part of -a' K~ a / 2 that belongs to some rows of K~.
+        """``weight`` times the part of -tr(a' K~ a) / 2 that belongs to some rows of K~.
 
         K~ = K_alpha - A_alpha A_alpha' is what the covariance basis leaves of K_alpha, and
         v = A_alpha' a; None stands for K~ = K_alpha.
@@ -139,10 +143,10 @@ class Process:
         da[index] -= 0.5 * weight * r
         dtheta, drows, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kra, c, self.a)
         parts = [fill(zeros, theta=dtheta, alpha=dalpha)]
-        dT, dv = np.zeros_like(self.T), np.zeros(len(self.w))
+        dT, dv = np.zeros_like(self.T), np.zeros_like(self.w)
         moved = drows
         if v is not None:
-            dA = -np.outer(c, v)
+            dA = -c @ v.T
             dtheta, drows_b, dbeta = self.kernel.vjp_outer(rows, self.beta, Krb, -c, self.T @ v)
             moved = drows + drows_b
             parts.append(fill(zeros, theta=dtheta, beta=dbeta))
@@ -151,8 +155,13 @@ class Process:
         gradient.alpha[index] += moved.Z
         if moved.log_c is not None:
             gradient.alpha_log_c[index] += moved.log_c
-        zero = np.zeros_like(self.M)
-        return Cotangents(float(c @ r), gradient, da, dT, zero, np.zeros(len(self.w)), dv, zero)
+        no_M, no_w = np.zeros_like(self.M), np.zeros_like(self.w)
+        return Cotangents(float(np.sum(c * r)), gradient, da, dT, no_M, no_w, dv, no_M)
+
+
+def _weigh(A: Array, weights: Array) -> Array:
+    """A' diag(weights) A for each column of weights (n, k), (k, m, m)."""
+    return A.T @ (weights.T[:, :, None] * A)
 
 
 def fill(

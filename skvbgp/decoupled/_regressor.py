@@ -27,7 +27,6 @@ CONSTRAINTS: dict[str, Any] = {
     "tol": [Interval(Real, 0, None, closed="left")],
     "warm_start": ["boolean"],
     "random_state": ["random_state"],
-    "n_jobs": [Integral, None],
 }
 
 
@@ -106,9 +105,6 @@ class DecoupledGPRegressor(VariationalRegressor):
     random_state : int, RandomState instance or None, default=None
         Determines mini-batches and basis points.
 
-    n_jobs : int, default=None
-        For compatibility: one model trains on the threads of BLAS. It changes no result.
-
     Attributes
     ----------
     kernel_ : kernel
@@ -184,7 +180,6 @@ class DecoupledGPRegressor(VariationalRegressor):
         normalize_y: bool = True,
         warm_start: bool = False,
         random_state: Any = None,
-        n_jobs: int | None = None,
     ) -> None:
         self.n_mean_basis = n_mean_basis
         self.n_cov_basis = n_cov_basis
@@ -201,7 +196,6 @@ class DecoupledGPRegressor(VariationalRegressor):
         self.normalize_y = normalize_y
         self.warm_start = warm_start
         self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -36,8 +36,8 @@ def find_hyperparameters(model: Model, X: Array, y: Array) -> Array:
     model : Model
     X : ndarray of shape (n, d)
         Scaled rows.
-    y : ndarray of shape (n,)
-        Values of f with additive noise, or nearly.
+    y : ndarray of shape (n,) or (n, k)
+        Values of each f with additive noise, or nearly.
     """
     rows = Basis(X)
     scans = [_best_noise(model, theta, rows, y) for theta in model.kernel.candidates]
@@ -64,13 +64,22 @@ def _best_noise(model: Model, theta: Array, rows: Basis, y: Array) -> tuple[floa
 
 
 def log_evidence(model: Model, x: Array, rows: Basis, y: Array) -> tuple[float, Array]:
-    """log N(y | 0, k(X, X) + s2 I) at x = (theta, log s2), and its gradient."""
+    """log N(y | 0, a k(X, X) + s2 I) at x = (theta, log s2), and its gradient.
+
+    a = 1, or s2 for several functions whose likelihood has noise of unit variance, so that k is
+    relative to it. (A single one is spared that: where labels are noisy it gets too sure.)
+    """
     kernel, noise = model.kernel.with_theta(x[:-1]), float(np.exp(x[-1]))
+    is_relative = model.likelihood.unit_noise and y[0].size > 1
+    scale = noise if is_relative else 1.0
     K = kernel(rows, rows)
-    C = K.copy()
+    C = scale * K
     C.flat[:: len(C) + 1] += noise
     L = cholesky(C, "covariance of a sample of rows")
     normal = ZeroMeanNormal.of(L, y)
-    dK = normal.gradient()
-    dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
-    return normal.log_density, np.append(dtheta, noise * float(np.trace(dK)))
+    dC = normal.gradient()
+    dtheta, _, _ = kernel.vjp(rows, rows, K, scale * dC)
+    dnoise = float(np.trace(dC))
+    if is_relative:
+        dnoise += float(np.vdot(dC, K))
+    return normal.log_density, np.append(dtheta, noise * dnoise)

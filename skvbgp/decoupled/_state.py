@@ -12,7 +12,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
-from skvbgp.decoupled._bound import Model
+from skvbgp.decoupled._bound import Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
 
@@ -25,7 +25,7 @@ class Replay:
     """A uniform sample of all rows seen, in the user's units; all of them as long as they fit."""
 
     X: Array  # (k, d)
-    y: Array  # (k,)
+    y: Array  # (k,) or (k, number of functions)
     n_seen: int
 
     @classmethod
@@ -67,7 +67,7 @@ class State:
 
     model: Model
     parameters: Parameters
-    q: WhitenedGaussian | None
+    q: Gaussians | None  # one for each function
     adam: AdamState
     coordinates: Coordinates
     target: Target
@@ -93,5 +93,5 @@ class State:
         """
         ratio = self.target.unit / target.unit
         parameters = replace(self.parameters, a0=self.parameters.a0 * ratio)
-        q = self.q if self.q is None else WhitenedGaussian(self.q.precision, self.q.shift * ratio)
+        q = self.q and tuple(WhitenedGaussian(one.precision, one.shift * ratio) for one in self.q)
         return replace(self, target=target, parameters=parameters, q=q)

@@ -15,7 +15,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock
-from skvbgp.decoupled._bound import Evaluation, Model
+from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._state import State
 
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     """Scaled rows, and what to do with them."""
 
     X: Array  # (n, d)
-    y: Array  # (n,)
+    y: Array  # (n, k)
     n_rows: int  # that they stand for
     new_points: Array  # (k, d) that join each basis before the step, as far as it has room
 
@@ -69,7 +69,7 @@ class Ascent:
             sample = self.rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
         evaluation = Evaluation(model, p, state.q)
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
-        if state.q is not None and not state.q.shift.any() and model.likelihood.conjugate:
+        if _is_prior(state.q) and model.likelihood.conjugate:
             # Adam would remember the gradients at the prior's q(u), which are huge
             evaluation = Evaluation(model, p, evaluation.natural_step(cotangents, 1.0))
             _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
@@ -111,7 +111,7 @@ class Ascent:
         return replace(
             state,
             parameters=add_points(p, new, _START_L0),
-            q=None if state.q is None else _add_prior(state.q, len(new[1])),
+            q=state.q and tuple(_add_prior(q, len(new[1])) for q in state.q),
             adam=AdamState(first, second, state.adam.n_steps),
         )
 
@@ -131,6 +131,10 @@ def _clip(model: Model, p: Parameters) -> Parameters:
     for log_c in (p.alpha_log_c, p.beta_log_c):
         np.clip(log_c, -_MAX_LOG_C, _MAX_LOG_C, out=log_c)
     return p
+
+
+def _is_prior(q: Gaussians | None) -> bool:
+    return q is not None and not any(one.shift.any() for one in q)
 
 
 def _add_prior(q: WhitenedGaussian, k: int) -> WhitenedGaussian:

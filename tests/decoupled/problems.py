@@ -25,7 +25,9 @@ def kernels(rng):
     }
 
 
-def make_problem(parametrization="orthogonal", kind="generalized", likelihood=None, seed=0):
+def make_problem(
+    parametrization="orthogonal", kind="generalized", likelihood=None, seed=0, n_functions=1
+):
     """Model, parameters, q, X and y."""
     rng = np.random.default_rng(seed)
     kernel = kernels(rng)[kind]
@@ -36,23 +38,25 @@ def make_problem(parametrization="orthogonal", kind="generalized", likelihood=No
         noise=np.array(likelihood.start, dtype=float) + 0.1,
         alpha=rng.standard_normal((M_ALPHA, D)),
         alpha_log_c=rng.uniform(-0.5, 0.5, M_ALPHA if generalized else 0),
-        a0=0.5 * rng.standard_normal(M_ALPHA),
+        a0=0.5 * rng.standard_normal((M_ALPHA, n_functions)),
         beta=rng.standard_normal((M_BETA, D)),
         beta_log_c=rng.uniform(-0.5, 0.5, M_BETA if generalized else 0),
-        L0=np.zeros((0, 0)),
+        L0=np.zeros((n_functions, 0, 0)),
     )
     q = None
     if parametrization == "decoupled":
-        parameters = Parameters(
-            **{**vars(parameters), "L0": np.tril(rng.standard_normal((M_BETA, M_BETA)))}
-        )
+        L0 = np.tril(rng.standard_normal((n_functions, M_BETA, M_BETA)))
+        parameters = Parameters(**{**vars(parameters), "L0": L0})
     else:
-        root = rng.standard_normal((M_BETA, M_BETA))
-        q = WhitenedGaussian(root @ root.T + np.eye(M_BETA), rng.standard_normal(M_BETA))
+        roots = rng.standard_normal((n_functions, M_BETA, M_BETA))
+        q = tuple(
+            WhitenedGaussian(root @ root.T + np.eye(M_BETA), rng.standard_normal(M_BETA))
+            for root in roots
+        )
     X = rng.standard_normal((N, D))
-    y = rng.standard_normal(N)
+    y = rng.standard_normal((N, n_functions))
     if isinstance(likelihood, Poisson):
-        y = rng.poisson(2.0, N).astype(float)
+        y = rng.poisson(2.0, y.shape).astype(float)
     elif isinstance(likelihood, Probit):
         y = np.where(y > 0.0, 1.0, -1.0)
     return Model(kernel, likelihood, parametrization, generalized, np.inf), parameters, q, X, y

@@ -10,7 +10,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import jittered_cholesky
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
-from skvbgp.decoupled._likelihoods import Gaussian, StudentT
+from skvbgp.decoupled._likelihoods import Gaussian, Probit, StudentT
 from tests.decoupled.problems import (
     LIKELIHOODS,
     M_ALPHA,
@@ -37,8 +37,10 @@ def bound_of(model, parameters, q, X, y, *, weight=1.0, sample=EVERY_POINT):
     return Evaluation(model, parameters, q).evaluate(X, y, weight, sample)[0]
 
 
-def assert_gradient(parametrization, kind, likelihood, sample):
-    model, parameters, q, X, y = make_problem(parametrization, kind, likelihood)
+def assert_gradient(parametrization, kind, likelihood, sample, n_functions=1):
+    model, parameters, q, X, y = make_problem(
+        parametrization, kind, likelihood, n_functions=n_functions
+    )
     _, gradient, _ = Evaluation(model, parameters, q).evaluate(X, y, 1.7, sample)
     expected = numerical_gradient(
         lambda x: bound_of(model, parameters.unpack(x), q, X, y, weight=1.7, sample=sample),
@@ -55,6 +57,38 @@ def assert_gradient(parametrization, kind, likelihood, sample):
 def test_gradient(parametrization, kind, sample):
     """Propositions 2 and 3, in every hyperparameter, location, multiplier and coefficient."""
     assert_gradient(parametrization, kind, Gaussian(), sample)
+
+
+@each
+@kinds
+def test_gradient_of_several_functions(parametrization, kind):
+    assert_gradient(parametrization, kind, Probit(), SOME_POINTS, n_functions=3)
+
+
+@each
+@kinds
+def test_several_functions_are_models_of_one_that_share_their_bases(parametrization, kind):
+    model, p, q, X, y = make_problem(parametrization, kind, Probit(), n_functions=3)
+    whole = Evaluation(model, p, q)
+    value, gradient, cotangents = whole.evaluate(X, y, 1.7, SOME_POINTS)
+    moments, values, thetas = whole.process.moments(X), [], []
+    for k in range(3):
+        own = replace(p, a0=p.a0[:, [k]], L0=p.L0[[k]])
+        one = Evaluation(model, own, q and q[k : k + 1])
+        own_value, own_gradient, own_cotangents = one.evaluate(X, y[:, [k]], 1.7, SOME_POINTS)
+        values.append(own_value)
+        thetas.append(own_gradient.theta)
+        assert_allclose(gradient.a0[:, [k]], own_gradient.a0, rtol=1e-8, atol=1e-10)
+        assert_allclose(gradient.L0[[k]], own_gradient.L0, rtol=1e-8, atol=1e-10)
+        for found, expected in zip(moments, one.process.moments(X), strict=True):
+            assert_allclose(found[:, [k]], expected, rtol=1e-10)
+        if q is not None:
+            after = whole.natural_step(cotangents, 0.3)[k]
+            (expected,) = one.natural_step(own_cotangents, 0.3)
+            assert_allclose(after.precision, expected.precision, rtol=1e-8, atol=1e-10)
+            assert_allclose(after.shift, expected.shift, rtol=1e-8, atol=1e-10)
+    assert_allclose(value, np.sum(values), rtol=1e-10)
+    assert_allclose(gradient.theta, np.sum(thetas, axis=0), rtol=1e-8)
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[1:], ids=lambda one: type(one).__name__)
@@ -87,8 +121,8 @@ def test_generalized_kernel():
 def test_decoupled_is_theorem_1(kind):
     model, p, _, X, y = make_problem("decoupled", kind)
     K, kernel = dense(model, p, X), model.kernel.with_theta(p.theta)
-    L = p.L0 / kernel.diag(p.cov_basis)[:, None]
-    a, B = p.a0 / kernel.diag(p.mean_basis), L @ L.T + 1e-12 * np.eye(M_BETA)
+    L = p.L0[0] / kernel.diag(p.cov_basis)[:, None]
+    a, B = p.a0[:, 0] / kernel.diag(p.mean_basis), L @ L.T + 1e-12 * np.eye(M_BETA)
     nothing = np.zeros((0, 0))
 
     def gram(s, t):
@@ -105,8 +139,8 @@ def test_decoupled_is_theorem_1(kind):
     variance = np.diag(K("x", "x") - K("x", "b") @ R @ K("b", "x"))
     process = Evaluation(model, p, None).process
     for found, expected in zip(process.moments(X), (mean, variance), strict=True):
-        assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
-    expected = gaussian_expectation(y, mean, variance, np.exp(p.noise[0])) - kl
+        assert_allclose(found[:, 0], expected, rtol=1e-6, atol=1e-8)
+    expected = gaussian_expectation(y[:, 0], mean, variance, np.exp(p.noise[0])) - kl
     assert_allclose(bound_of(model, p, None, X, y), expected, rtol=1e-7)
 
 
@@ -116,9 +150,9 @@ def test_coupled_part_and_residual_basis(parametrization, kind):
     """Eqs. (12)-(14), with the mean as a point of the reproducing kernel space."""
     model, p, q, X, y = make_problem(parametrization, kind)
     K, kernel = dense(model, p, X), model.kernel.with_theta(p.theta)
-    a = p.a0 / kernel.diag(p.mean_basis)
+    a = p.a0[:, 0] / kernel.diag(p.mean_basis)
     L = jittered_cholesky(K("b", "b"))
-    m, S = L @ q.mean, L @ q.covariance @ L.T
+    m, S = L @ q[0].mean, L @ q[0].covariance @ L.T
     Kbb = L @ L.T
     if parametrization == "orthogonal":
         m = m - K("b", "a") @ a
@@ -128,10 +162,10 @@ def test_coupled_part_and_residual_basis(parametrization, kind):
     norm = b @ Kbb @ b + 2.0 * b @ K("b", "a") @ a + a @ K("a", "a") @ a
     kl = kl_dense(np.zeros(M_BETA), S, np.zeros(M_BETA), Kbb) + 0.5 * norm
     found_mean, found_covariance = Evaluation(model, p, q).process.joint(X)
-    assert_allclose(found_mean, mean, rtol=1e-7)
-    assert_allclose(found_covariance, covariance, atol=1e-7)
+    assert_allclose(found_mean[:, 0], mean, rtol=1e-7)
+    assert_allclose(found_covariance[0], covariance, atol=1e-7)
     noise = np.exp(p.noise[0])
-    expected = gaussian_expectation(y, mean, np.diag(covariance), noise) - kl
+    expected = gaussian_expectation(y[:, 0], mean, np.diag(covariance), noise) - kl
     assert_allclose(bound_of(model, p, q, X, y), expected, rtol=1e-6)
 
 
@@ -141,18 +175,18 @@ def test_no_residual_basis_is_the_conventional_model(kind):
     for parametrization in ("orthogonal", "hybrid"):
         model, p, q, X, y = make_problem(parametrization, kind)
         none = np.zeros(0)
-        without = replace(p, alpha=p.alpha[:0], alpha_log_c=none, a0=none)
+        without = replace(p, alpha=p.alpha[:0], alpha_log_c=none, a0=p.a0[:0])
         K = dense(model, p, X)
         L = jittered_cholesky(K("b", "b"))
         mean, covariance, kl = sparse_gp(
-            K("x", "x"), K("x", "b"), L @ L.T, L @ q.mean, L @ q.covariance @ L.T
+            K("x", "x"), K("x", "b"), L @ L.T, L @ q[0].mean, L @ q[0].covariance @ L.T
         )
-        expected = gaussian_expectation(y, mean, np.diag(covariance), np.exp(p.noise[0])) - kl
+        expected = gaussian_expectation(y[:, 0], mean, np.diag(covariance), np.exp(p.noise[0])) - kl
         for parameters in (without, replace(p, a0=0.0 * p.a0)):
             sample = np.arange(len(parameters.alpha))
             found = bound_of(model, parameters, q, X, y, sample=sample)
             assert_allclose(found, expected, rtol=1e-8)
-            assert_allclose(Evaluation(model, parameters, q).process.moments(X)[0], mean)
+            assert_allclose(Evaluation(model, parameters, q).process.moments(X)[0][:, 0], mean)
 
 
 @kinds
@@ -161,6 +195,7 @@ def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
     monkeypatch.setattr("skvbgp._core.linalg._FIRST_JITTER", 1e-14)
     model, p, q, X, y = make_problem("orthogonal", kind)
     kernel = model.kernel.with_theta(p.theta)
+    (q,) = q
     q = WhitenedGaussian(q.precision + 0.5 * np.eye(M_BETA), q.shift)  # S below the prior
     K = dense(model, p, X)
     Kbb = K("b", "b")
@@ -170,29 +205,35 @@ def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
     root = np.linalg.cholesky(np.linalg.inv(np.linalg.inv(R) - Kbb))
     diag = kernel.diag(p.cov_basis)
     direct = replace(
-        p, alpha=p.beta, alpha_log_c=p.beta_log_c, a0=a * diag, L0=root * diag[:, None]
+        p,
+        alpha=p.beta,
+        alpha_log_c=p.beta_log_c,
+        a0=(a * diag)[:, None],
+        L0=(root * diag[:, None])[None],
     )
-    coupled = replace(p, alpha=p.alpha[:0], alpha_log_c=np.zeros(0), a0=np.zeros(0))
+    coupled = replace(p, alpha=p.alpha[:0], alpha_log_c=np.zeros(0), a0=p.a0[:0])
     decoupled_model = replace(model, parametrization="decoupled")
     some = np.arange(M_BETA)
     found = bound_of(decoupled_model, direct, None, X, y, sample=some)
-    expected = bound_of(model, coupled, q, X, y, sample=some[:0])
+    expected = bound_of(model, coupled, (q,), X, y, sample=some[:0])
     assert_allclose(found, expected, rtol=1e-6)
     moments = Evaluation(decoupled_model, direct, None).process.moments(X)
-    for mine, theirs in zip(moments, Evaluation(model, coupled, q).process.moments(X), strict=True):
+    for mine, theirs in zip(
+        moments, Evaluation(model, coupled, (q,)).process.moments(X), strict=True
+    ):
         assert_allclose(mine, theirs, rtol=1e-6, atol=1e-8)
 
 
 @each
 def test_nothing_learned_is_the_prior(parametrization):
     model, p, q, X, y = make_problem(parametrization)
-    q = None if q is None else WhitenedGaussian.standard(M_BETA)
+    q = None if q is None else (WhitenedGaussian.standard(M_BETA),)
     p = replace(p, a0=0.0 * p.a0, L0=0.0 * p.L0)
     prior = np.full(len(X), np.exp(p.theta[0]))
     mean, variance = Evaluation(model, p, q).process.moments(X)
     assert_allclose(mean, 0.0, atol=1e-12)
-    assert_allclose(variance, prior, rtol=1e-8)
-    expected = gaussian_expectation(y, np.zeros(len(y)), prior, np.exp(p.noise[0]))
+    assert_allclose(variance[:, 0], prior, rtol=1e-8)
+    expected = gaussian_expectation(y[:, 0], np.zeros(len(y)), prior, np.exp(p.noise[0]))
     assert_allclose(bound_of(model, p, q, X, y), expected, rtol=1e-8)
 
 
@@ -230,15 +271,16 @@ def test_a_full_natural_step_is_the_optimum_of_a_gaussian_likelihood(parametriza
     evaluation = Evaluation(model, p, q)
     best = evaluation.natural_step(evaluation.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
     value = bound_of(model, p, best, X, y)
+    (best,) = best
     rng = np.random.default_rng(1)
     for _ in range(20):
         delta = 0.01 * rng.standard_normal((M_BETA, M_BETA))
         other = WhitenedGaussian(
             best.precision + delta @ delta.T, best.shift + 0.01 * rng.standard_normal(M_BETA)
         )
-        assert bound_of(model, p, other, X, y) < value
-    again = Evaluation(model, p, best)
-    same = again.natural_step(again.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
+        assert bound_of(model, p, (other,), X, y) < value
+    again = Evaluation(model, p, (best,))
+    (same,) = again.natural_step(again.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
     assert_allclose(same.shift, best.shift, rtol=1e-8, atol=1e-8)
 
 
@@ -247,16 +289,17 @@ def test_hybrid_and_orthogonal_steps_agree():
     model, p, q, X, y = make_problem("orthogonal")
     first = Evaluation(model, p, q)
     v = first._covariance.v
-    hybrid_q = WhitenedGaussian(q.precision, q.shift - q.precision @ v)
-    second = Evaluation(replace(model, parametrization="hybrid"), p, hybrid_q)
+    hybrid_q = WhitenedGaussian(q[0].precision, q[0].shift - q[0].precision @ v[:, 0])
+    second = Evaluation(replace(model, parametrization="hybrid"), p, (hybrid_q,))
     assert_allclose(second.process.moments(X)[0], first.process.moments(X)[0], rtol=1e-9)
     after = [e.natural_step(e.evaluate(X, y, 1.0, EVERY_POINT)[2], 0.3) for e in (first, second)]
-    assert_allclose(after[1].mean + v, after[0].mean, rtol=1e-8)
+    assert_allclose(after[1][0].mean + v[:, 0], after[0][0].mean, rtol=1e-8)
 
 
 def test_precision_stays_positive_for_a_likelihood_that_is_not_log_concave():
     model, p, q, X, y = make_problem(likelihood=StudentT())
     evaluation = Evaluation(model, p, q)
     cotangents = evaluation.evaluate(X, 100.0 * y, 50.0, EVERY_POINT)[2]
-    assert np.linalg.eigvalsh(cotangents.curvature)[0] >= -1e-10
-    assert np.linalg.eigvalsh(evaluation.natural_step(cotangents, 1.0).precision)[0] > 0.0
+    assert np.linalg.eigvalsh(cotangents.curvature[0])[0] >= -1e-10
+    (after,) = evaluation.natural_step(cotangents, 1.0)
+    assert np.linalg.eigvalsh(after.precision)[0] > 0.0

@@ -9,7 +9,7 @@ from skvbgp._core.scaling import Coordinates
 from skvbgp.decoupled import DecoupledGPRegressor
 from skvbgp.decoupled._basis import Basis, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
-from skvbgp.decoupled._likelihoods import Gaussian, Poisson, StudentT
+from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._start import find_hyperparameters, log_evidence
 from skvbgp.kernels import RBF, Linear, Matern
 from tests.decoupled.problems import D, kernels
@@ -17,8 +17,8 @@ from tests.derivatives import numerical_gradient
 from tests.signals import chirp
 
 
-def model_of(kernel, prior_variance=np.inf):
-    return Model(kernel, Gaussian(), "orthogonal", False, prior_variance)
+def model_of(kernel, prior_variance=np.inf, likelihood=None):
+    return Model(kernel, likelihood or Gaussian(), "orthogonal", False, prior_variance)
 
 
 @pytest.mark.parametrize("kind", ["generalized", "plain"])
@@ -29,6 +29,19 @@ def test_evidence_and_its_gradient(kind):
     value, gradient = log_evidence(model, x, rows, y)
     covariance = kernel(rows, rows) + np.exp(-1.0) * np.eye(7)
     assert_allclose(value, multivariate_normal(np.zeros(7), covariance).logpdf(y), rtol=1e-10)
+    numerical = numerical_gradient(lambda x: log_evidence(model, x, rows, y)[0], x)
+    assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["generalized", "plain"])
+def test_evidence_of_several_functions_in_units_of_the_noise(kind):
+    rng = np.random.default_rng(0)
+    kernel, X, y = kernels(rng)[kind], rng.standard_normal((7, D)), rng.standard_normal((7, 3))
+    model, rows, x = model_of(kernel, likelihood=Probit()), Basis(X), np.append(kernel.theta, -1.0)
+    value, gradient = log_evidence(model, x, rows, y)
+    covariance = np.exp(-1.0) * (kernel(rows, rows) + np.eye(7))
+    expected = multivariate_normal(np.zeros(7), covariance).logpdf(y.T).sum()
+    assert_allclose(value, expected, rtol=1e-10)
     numerical = numerical_gradient(lambda x: log_evidence(model, x, rows, y)[0], x)
     assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
 
