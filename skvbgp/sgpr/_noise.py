@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import Array
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
+from skvbgp.kernels._inducing import InducingPrior
 
 
 class NoiseGradients(NamedTuple):
@@ -206,33 +207,28 @@ class ResidualNoise:
     ) -> None:
         self.noise_variance = noise_variance
         self._kernel, self._U, self._correlated = kernel, U, correlated
-        self._Kuu = kernel(U)
-        L = jittered_cholesky(self._Kuu, "noise kernel's matrix of the inducing inputs")
-        self._L_inv = tril_inverse(L)
-
-    def _whitened_cross(self, X: Array) -> Array:
-        return np.asarray(self._kernel(X, self._U) @ self._L_inv.T)  # (n, m)
+        self._prior = InducingPrior(kernel, U)
 
     def covariance(self, X: Array) -> Array:
         if not self._correlated:
             return self.marginal_variance(X)
-        A = self._whitened_cross(X)
+        A = self._prior.whiten(X)
         C = self._kernel(X) - A @ A.T
         C.flat[:: len(C) + 1] += self.noise_variance
         return np.asarray(C)
 
     def marginal_variance(self, X: Array) -> Array:
-        residual = self._kernel.diag(X) - np.sum(self._whitened_cross(X) ** 2, axis=1)
+        residual = self._kernel.diag(X) - np.sum(self._prior.whiten(X) ** 2, axis=1)
         return np.asarray(np.maximum(residual, 0.0) + self.noise_variance)
 
     def cross_covariance(self, X: Array, X_block: Array) -> Array:
         """Covariance of the noise at new inputs with that of a block, (n, n_block)."""
-        cross = self._whitened_cross(X) @ self._whitened_cross(X_block).T
+        cross = self._prior.whiten(X) @ self._prior.whiten(X_block).T
         return np.asarray(self._kernel(X, X_block) - cross)
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
         Kxu = self._kernel(X, self._U)
-        B = Kxu @ self._L_inv.T @ self._L_inv  # k(X, U) k(U, U)^-1, (n, m)
+        B = Kxu @ self._prior.L_inv.T @ self._prior.L_inv  # k(X, U) k(U, U)^-1, (n, m)
         if self._correlated:
             d_variance = float(np.trace(dC))
             weighted = dC @ B
@@ -247,5 +243,5 @@ class ResidualNoise:
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         dKuu = np.asarray(gradients.Kuu)
-        d_theta, dU, _ = self._kernel.vjp(self._U, None, self._Kuu, dKuu)
+        d_theta, dU, _ = self._kernel.vjp(self._U, None, self._prior.K, dKuu)
         return gradients._replace(theta=gradients.theta + d_theta, U=gradients.U + dU)
