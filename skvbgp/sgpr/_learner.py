@@ -400,20 +400,22 @@ class SparseLearner(RegressionLearner):
     def _change_frame(self, state: State, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.
 
-        What came "from the data" is relative to the unit and moves with it. What the user
-        has fixed on y's own scale stays there.
+        Learned noise, and what the user has fixed on y's own scale, stays there. The signal,
+        and what came "from the data", is relative to the unit and moves with it: new rows
+        that are larger have to be in its reach.
         """
         ratio = state.target.unit / target.unit
         p, memory, model = state.parameters, state.memory, state.model
-        if not self.learn_hyperparameters:
+        learns = self.learn_hyperparameters
+        if not learns:
             alpha_ratio = 1.0 if self.signal_std is None else ratio
             beta_ratio = alpha_ratio if self.hyperparameter_variance is None else ratio
             p = replace(p, alpha=p.alpha * alpha_ratio, beta=p.beta * beta_ratio**2)
-            if self.noise_variance is not None:
-                assert isinstance(memory, Memory)
-                p = replace(p, noise_variance=p.noise_variance * ratio**2)
-                memory = memory.rescale_noise(ratio**2)
-                model = replace(model, structure=model.structure.rescale(ratio**2))
+        if learns or self.noise_variance is not None:
+            assert isinstance(memory, Memory)
+            p = replace(p, noise_variance=p.noise_variance * ratio**2)
+            memory = memory.rescale_noise(ratio**2)
+            model = replace(model, structure=model.structure.rescale(ratio**2))
         return replace(state, target=target, parameters=p, memory=memory, model=model)
 
     def _grow(self, state: State, X: Array, rng: np.random.RandomState) -> State:

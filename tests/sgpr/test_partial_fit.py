@@ -332,6 +332,19 @@ def test_learning_moves_the_hyperparameters_and_reports_one_bound_per_call(cls):
     assert model.noise_variance_ != before
 
 
+@independent
+def test_learned_noise_stays_when_larger_targets_come(cls):
+    """Elsewhere, twenty times as large: the noise of the old rows was 0.1."""
+    rng = np.random.default_rng(0)
+    X, X_new = rng.uniform(-1.0, 1.0, (200, 1)), rng.uniform(2.0, 4.0, (60, 1))
+    y, y_new = (np.sin(6.0 * x[:, 0]) + 0.1 * rng.standard_normal(len(x)) for x in (X, X_new))
+    model = small(cls, n_inducing=30, max_iter=40).fit(X, y)
+    before, (_, std) = model.noise_variance_, model.predict(X, return_std=True)
+    _, std_after = model.partial_fit(X_new, 20.0 * y_new).predict(X, return_std=True)
+    assert model.noise_variance_ < 10.0 * before
+    assert np.mean(std_after) < 3.0 * np.mean(std)
+
+
 @every
 @learning
 def test_streams_are_reproducible(cls, learn_hyperparameters):
