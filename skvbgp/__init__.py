@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
     from skvbgp.ep import EPDTCClassifier, HybridGPLVM
+    from skvbgp.gp import VBGPRegressor
     from skvbgp.kernel_selection import VBKSRegressor, kernel_grammar
     from skvbgp.sgpr import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
     from skvbgp.spectrum import SVBSSGPRegressor
@@ -23,6 +24,7 @@ __all__ = [
     "SVBSSGPRegressor",
     "VBDTCRegressor",
     "VBFITCRegressor",
+    "VBGPRegressor",
     "VBKSRegressor",
     "VBPICRegressor",
     "VBPITCRegressor",
@@ -33,6 +35,7 @@ __all__ = [
 _HOMES = {
     "decoupled": ("DecoupledGPClassifier", "DecoupledGPRegressor"),
     "ep": ("EPDTCClassifier", "HybridGPLVM"),
+    "gp": ("VBGPRegressor",),
     "inspection": (),
     "kernel_selection": ("VBKSRegressor", "kernel_grammar"),
     "kernels": (),

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import skvbgp
 from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.ep.cases import INSTANCES as EP
+from tests.gp.cases import INSTANCES as GP
 from tests.kernel_selection.cases import INSTANCES as KERNEL_SELECTION
 from tests.sgpr.cases import INSTANCES as SGPR
 from tests.sgpr.cases import make_data
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 ROOT = Path(__file__).parents[1]
 # Every family's estimators, quick and with steps enough for the scores that scikit-learn asks for.
-INSTANCES = [*SGPR, *DECOUPLED, *EP, *KERNEL_SELECTION, *SPECTRUM]
+INSTANCES = [*GP, *SGPR, *DECOUPLED, *EP, *KERNEL_SELECTION, *SPECTRUM]
 CLASSES = list(dict.fromkeys(map(type, INSTANCES)))
 # What scikit-learn runs on its own regressors but does not yield to third parties.
 UNYIELDED = ["check_param_validation", "check_dataframe_column_names_consistency"]

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE_ROOT = Path(skvbgp.__file__).resolve().parents[1]
 MAX_LINES = 500
 
-FAMILIES = {"decoupled", "ep", "kernel_selection", "sgpr", "spectrum"}
+FAMILIES = {"decoupled", "ep", "gp", "kernel_selection", "sgpr", "spectrum"}
 # First component below skvbgp -> the components it may import besides itself.
 ALLOWED = {
     "_core": set(),

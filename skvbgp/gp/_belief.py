@@ -1,0 +1,131 @@
+r"""The belief in the components of a mixture, learned from rows that are left out.
+
+At row i, component c predicts N(y_i | m_ic, v_ic) and its neighbours have log evidence E_ic. With
+the weights w_ic proportional to exp(a_c + temper E_ic), the log predictive density
+
+    sum_i log sum_c w_ic N(y_i | m_ic, v_ic),
+
+plus the logarithms of normal priors of a_c and of log temper, is maximised in a and log temper.
+See :doc:`/theory/gp`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skvbgp._core.linalg import Array
+from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.gp._posterior import LocalMoments, Mixture
+
+#: Prior of log temper, and the standard deviation of that of each a_c.
+_LOG_TEMPER_MEAN, _LOG_TEMPER_STD = float(np.log(0.1)), 1.5
+_LOG_WEIGHT_STD = 2.0
+#: Where the search starts, and its limits.
+_START_TEMPERS = (0.02, 0.1, 0.5)
+_LOG_WEIGHT_LIMIT = 20.0
+_TEMPER_LIMITS = (1e-3, 1.0)
+_MAX_ITER = 100
+#: Shares of the rows that intervals of 95 % may hold, and the half-width of these.
+_COVERAGES = (0.94, 0.96)
+_NORMAL_QUANTILE = 1.96
+#: Share of rows that no process has to explain.
+_OUTLIERS = 0.001
+_LOG_2PI = float(np.log(2.0 * np.pi))
+#: Smallest factor of the variances.
+_LEAST_CALIBRATION = 1e-3
+
+
+class Belief(NamedTuple):
+    """Where the search has ended."""
+
+    log_weights: Array  # (C,)
+    temper: float
+    score: float  # the objective's density of the rows, on average
+
+
+def learn_belief(parts: LocalMoments, y: Array) -> Belief:
+    """The best belief about processes.
+
+    Parameters
+    ----------
+    parts : LocalMoments
+        What each process says of the rows, each left out.
+    y : ndarray of shape (n,)
+    """
+    log_density, evidence = measure_log_density(parts, y), parts.evidence
+    C = log_density.shape[1]
+    evidence = evidence - evidence.max(axis=1, keepdims=True)
+    bounds = np.array([[-_LOG_WEIGHT_LIMIT, _LOG_WEIGHT_LIMIT]] * C + [np.log(_TEMPER_LIMITS)])
+    results = [
+        lbfgs_ascent(
+            lambda x: score_belief(x, log_density, evidence),
+            np.append(np.zeros(C), np.log(temper)),
+            max_iter=_MAX_ITER,
+            tol=1e-9,
+            bounds=bounds,
+        )
+        for temper in _START_TEMPERS
+    ]
+    x = max(results, key=lambda result: result.value).x
+    mixed, _ = _mix_log_densities(x, log_density, evidence)
+    return Belief(x[:C] - x[:C].max(), float(np.exp(x[C])), float(np.mean(mixed)))
+
+
+def calibrate(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
+    """Factor of the mixture's variances with which intervals hold what they promise.
+
+    The factor with the highest normal density of the rows that are left out, as near to it as
+    lets 94 to 96 % of them be within 1.96 standard deviations: where errors are heavy-tailed,
+    that density asks for intervals that are too wide.
+    """
+    mean, variance = mixture.mix(parts, include_noise=True)
+    z2 = (y - mean) ** 2 / variance
+    limits = np.quantile(z2, _COVERAGES) / _NORMAL_QUANTILE**2
+    low, high = np.maximum(limits, _LEAST_CALIBRATION)
+    return float(np.clip(np.mean(z2), low, high))
+
+
+def measure_log_density(parts: LocalMoments, y: Array) -> Array:
+    """Log densities (n, C) of targets (n,) under each process, with a share of outliers.
+
+    One row in a thousand is expected to come from the normal distribution of all targets: without
+    them, a few rows that contradict their neighbours decide which kernel is best.
+    """
+    variance = parts.variance + parts.noise
+    error = y[:, None] - parts.mean
+    inside = -0.5 * (_LOG_2PI + np.log(variance) + error**2 / variance)
+    outside = -0.5 * (_LOG_2PI + y**2)
+    return np.logaddexp(np.log1p(-_OUTLIERS) + inside, np.log(_OUTLIERS) + outside[:, None])
+
+
+def measure_score(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
+    """Average log density of targets (n,) under normal distributions with the mixture's moments."""
+    mean, variance = mixture.mix(parts, include_noise=True)
+    return float(np.mean(-0.5 * (_LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)))
+
+
+def score_belief(x: Array, log_density: Array, evidence: Array) -> tuple[float, Array]:
+    """The objective and its gradient in x = (a, log temper)."""
+    C = log_density.shape[1]
+    mixed, shares = _mix_log_densities(x, log_density, evidence)
+    temper = np.exp(x[C])
+    gradient = np.append(
+        shares.sum(axis=0) - x[:C] / _LOG_WEIGHT_STD**2,
+        temper * np.vdot(shares, evidence) - (x[C] - _LOG_TEMPER_MEAN) / _LOG_TEMPER_STD**2,
+    )
+    penalty = float(np.sum((x[:C] / _LOG_WEIGHT_STD) ** 2))
+    penalty += float(((x[C] - _LOG_TEMPER_MEAN) / _LOG_TEMPER_STD) ** 2)
+    return float(mixed.sum()) - 0.5 * penalty, gradient
+
+
+def _mix_log_densities(x: Array, log_density: Array, evidence: Array) -> tuple[Array, Array]:
+    """Log densities (n,) of the mixture, and their derivatives (n, C) in the log weights."""
+    C = log_density.shape[1]
+    log_weights = x[:C] + np.exp(x[C]) * evidence
+    log_weights = log_weights - logsumexp(log_weights, axis=1, keepdims=True)
+    joint = log_weights + log_density
+    mixed = logsumexp(joint, axis=1)
+    return mixed, np.exp(joint - mixed[:, None]) - np.exp(log_weights)

@@ -1,0 +1,89 @@
+"""The kernels that kernel="auto" chooses from, and where their training starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.gp._process import Process
+from skvbgp.kernels import RBF, Constant, Kernel, Matern, Product, RationalQuadratic, Sum
+
+#: Limits of hyperparameters, for inputs and targets of unit variance.
+_LENGTH_SCALES = (1e-2, 1e4)
+_AMPLITUDES = (1e-4, 1e4)
+_SHAPES = (0.1, 100.0)
+#: Where training starts.
+_START_NOISE, _START_DOF = 0.1, 20.0
+#: Spread of the logarithms that tells the length scales of two equal factors apart.
+_APART = 0.7
+
+
+def make_base_kernels(d: int) -> list[tuple[str, Kernel]]:
+    """Names and kernels of the first round, with one length scale per input."""
+    scale: dict[str, Any] = {
+        "length_scale": float(np.sqrt(d)),
+        "length_scale_bounds": _LENGTH_SCALES,
+    }
+    leaves: list[tuple[str, Kernel]] = [
+        ("Matern-1/2", Matern(nu=0.5, **scale)),
+        ("Matern-3/2", Matern(nu=1.5, **scale)),
+        ("Matern-5/2", Matern(nu=2.5, **scale)),
+        ("RQ", RationalQuadratic(alpha_bounds=_SHAPES, **scale)),
+        ("SE", RBF(**scale)),
+    ]
+    return [(name, (_amplitude(1.0) * leaf).bind(d)) for name, leaf in leaves]
+
+
+def start_process(kernel: Kernel, *, gaussian: bool) -> Process:
+    """A process of this kernel before training."""
+    return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF)
+
+
+def multiply(first: Process, second: Process, rng: np.random.RandomState) -> Process:
+    """Start of the product of two trained processes.
+
+    Each input's length scale is stretched in one of the factors, at random, and shrunk in the other
+    one: at equal length scales the factors would stay equal.
+    """
+    d = len(np.atleast_1d(_leaf(first.kernel).length_scale))
+    signs = rng.choice([-1.0, 1.0], d)
+    factors = [
+        _stretch(_leaf(process.kernel), 0.5 * np.log(2.0) + sign * _APART * signs)
+        for process, sign in ((first, 1.0), (second, -1.0))
+    ]
+    kernel = Product(_amplitude(_value(first.kernel)), *factors)
+    return Process(kernel, first.noise, first.dof)
+
+
+def add(first: Process, second: Process, rng: np.random.RandomState) -> Process:
+    """Start of the sum of two trained processes: of equal parts, the second one of longer scale."""
+    d = len(np.atleast_1d(_leaf(first.kernel).length_scale))
+    terms = [
+        Product(
+            _amplitude(0.5 * _value(process.kernel)),
+            _stretch(_leaf(process.kernel), np.full(d, stretch)),
+        )
+        for process, stretch in ((first, 0.0), (second, 2.0 * _APART))
+    ]
+    return Process(Sum(*terms), first.noise, first.dof)
+
+
+def _amplitude(value: float) -> Constant:
+    return Constant(float(np.clip(value, *_AMPLITUDES)), value_bounds=_AMPLITUDES)
+
+
+def _leaf(kernel: Any) -> Any:
+    """The kernel of a base process, amplitude times leaf, without its amplitude."""
+    return kernel.kernels[1]
+
+
+def _value(kernel: Any) -> float:
+    return float(kernel.kernels[0].value)
+
+
+def _stretch(leaf: Any, log_factor: Array) -> Any:
+    theta = leaf.theta.copy()
+    theta[: len(log_factor)] += log_factor  # the length scales come first
+    return leaf.with_theta(np.clip(theta, *leaf.bounds.T))

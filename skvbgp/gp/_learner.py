@@ -1,0 +1,239 @@
+"""The learner: which kernels are tried, when a stream learns again, and the public attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base import RegressionLearner, says_too_little
+from skvbgp.gp._candidates import make_base_kernels, start_process
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+from skvbgp.gp._process import Process
+from skvbgp.gp._search import Found, Search, average_weights
+from skvbgp.gp._state import Frames, State
+from skvbgp.kernels import Kernel, as_kernel
+from skvbgp.kernels._compose import Composite
+
+#: n_neighbors="auto".
+_NEIGHBOURS = 256
+#: Rows by which a stream judges whether the known ones are at one place.
+_LOOKED_AT = 1_000
+
+
+@dataclass(frozen=True)
+class Start:
+    """State before training."""
+
+    frames: Frames
+    candidates: tuple[tuple[str, Process], ...]
+    grows: bool
+    seed: int
+
+
+@dataclass(frozen=True)
+class GPLearner(RegressionLearner):
+    """Settings of the flagship, by the names of the constructor parameters."""
+
+    kernel: Any
+    n_neighbors: int | str
+    learn_hyperparameters: bool
+    max_iter: int | None
+    tol: float
+    normalize_y: bool
+    n_jobs: int | None
+
+    @property
+    def k(self) -> int:
+        """Number of neighbours."""
+        return _NEIGHBOURS if isinstance(self.n_neighbors, str) else self.n_neighbors
+
+    @property
+    def _is_auto(self) -> bool:
+        if isinstance(self.kernel, str) and self.kernel != "auto":
+            raise ValueError(f"kernel must be 'auto', a kernel or a list; got {self.kernel!r}.")
+        return isinstance(self.kernel, str)
+
+    def _name_kernels(self) -> list[tuple[str, Kernel]]:
+        """Names and kernels that the user gives."""
+        if isinstance(self.kernel, Sequence):
+            pairs = [_name(entry) for entry in self.kernel]
+            if not pairs:
+                raise ValueError("kernel must not be an empty list.")
+            return pairs
+        return [_name(self.kernel)]
+
+    def max_passes(self, y: Array) -> int:
+        if not self.learn_hyperparameters:
+            return 1
+        n_starts = 5 if self._is_auto else len(self._name_kernels())
+        return Search.count(n_starts, grows=self._is_auto, is_exact=len(y) <= self.k)
+
+    # -- fit ---------------------------------------------------------------------------------------
+
+    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
+        seed = int(rng.randint(np.iinfo(np.int32).max))
+        frames = self._frame(RunningScale.of(X), RunningScale.of(y[:, None]))
+        d, gaussian = X.shape[1], len(y) <= self.k or not self.learn_hyperparameters
+        if before is not None:
+            if len(before.weights) != d:
+                raise ValueError(
+                    f"warm_start: X has {d} features, but the fit before had {len(before.weights)}."
+                )
+            last = {
+                owner: p for owner, p in zip(before.owners, before.mixture.processes, strict=True)
+            }
+            pairs = [(before.names[i], p.kernel) for i, p in sorted(last.items())]
+        elif self._is_auto:
+            pairs = make_base_kernels(d)
+        else:
+            pairs = [(name, kernel.bind(d)) for name, kernel in self._name_kernels()]
+        candidates = [(name, start_process(kernel, gaussian=gaussian)) for name, kernel in pairs]
+        return Start(frames, tuple(candidates), self._is_auto and before is None, seed)
+
+    def _frame(self, inputs: RunningScale, targets: RunningScale) -> Frames:
+        """Units of unit variance; a given kernel keeps the units of X."""
+        check_unit(inputs.unit, "X")
+        check_unit(targets.unit, "y")
+        scale = inputs.unit if self._is_auto else np.ones(len(inputs.mean))
+        mean, unit = float(targets.mean[0]), float(targets.unit[0])
+        target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
+        return Frames(inputs, targets, Coordinates(inputs.mean, scale), target)
+
+    def train(self, state: Start, X: Array, y: Array, end_pass: EndPass) -> State:
+        rows = Rows().plus(X, y)
+        if not self.learn_hyperparameters:
+            return self._keep(state, rows, end_pass)
+        frames = state.frames
+        n_trials = 0
+
+        def reach(found: Found) -> State:
+            return State(
+                frames=frames,
+                rows=rows,
+                names=tuple(trial.name for trial in found.trials),
+                mixture=found.mixture,
+                owners=tuple(found.owners),
+                belief=found.belief,
+                weights=found.weights,
+                k=self.k,
+                seed=state.seed,
+                n_trained=len(rows),
+                n_iter=max(1, n_trials),
+                score=found.score,
+                n_jobs=self.n_jobs,
+            )
+
+        def end_trial(make: Callable[[], Found]) -> bool:
+            nonlocal n_trials
+            n_trials += 1
+            return end_pass(lambda: reach(make()))
+
+        search = Search(
+            frames.coordinates.scaled(X),
+            frames.target.scaled(y),
+            self.k,
+            np.random.RandomState(state.seed),
+            self.max_iter,
+            self.tol,
+            end_trial,
+        )
+        return reach(search.run(list(state.candidates), grows=state.grows))
+
+    def _keep(self, start: Start, rows: Rows, end_pass: EndPass) -> State:
+        """The state of hyperparameters that stay where they start, in equal shares."""
+        names, processes = zip(*start.candidates, strict=True)
+        C = len(processes)
+        state = State(
+            frames=start.frames,
+            rows=rows,
+            names=names,
+            mixture=Mixture(processes, np.zeros(C), 0.0),
+            owners=tuple(range(C)),
+            belief=np.full(C, 1.0 / C),
+            weights=average_weights(list(processes), rows.X.shape[1]),
+            k=self.k,
+            seed=start.seed,
+            n_trained=len(rows),
+            n_iter=1,
+            score=float("nan"),
+            n_jobs=self.n_jobs,
+        )
+        end_pass(lambda: state)
+        return state
+
+    # -- partial_fit -------------------------------------------------------------------------------
+
+    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+        """Hyperparameters are learned again whenever the number of rows has doubled.
+
+        And as soon as the rows are more than the neighbours, because few are learned from in
+        another way.
+        """
+        if not self.learn_hyperparameters:
+            return None
+        n_known, n = len(state.rows), len(state.rows) + len(y)
+        few = says_too_little(state.rows.X[:_LOOKED_AT], learns=True)
+        if not (few or n >= 2 * state.n_trained or n_known <= self.k < n):
+            return None
+        rows = state.rows.plus(X, y)
+        return rows.X, rows.y
+
+    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+        inputs = state.frames.inputs.merged(RunningScale.of(X))
+        targets = state.frames.targets.merged(RunningScale.of(y[:, None]))
+        frames = replace(state.frames, inputs=inputs, targets=targets)
+        if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
+            frames = self._frame(inputs, targets)
+        frames.coordinates.scaled(X)  # refuses what is too far away
+        frames.target.scaled(y)
+        state = replace(state, frames=frames, rows=state.rows.plus(X, y))
+        end_pass(lambda: state)
+        return state
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def attributes(self, state: State) -> dict[str, Any]:
+        target = state.frames.target
+        owners = np.array(state.owners)
+        shares = state.belief[owners] / np.bincount(owners)[owners]
+        scale = state.frames.coordinates.scale
+        kernels = []
+        for i, name in enumerate(state.names):
+            process = state.mixture.processes[int(np.argmax(owners == i))]
+            kernels.append((name, express_in_units(process.kernel, scale)))
+        noise = shares @ [process.noise for process in state.mixture.processes]
+        return {
+            "kernels_": kernels,
+            "kernel_posterior_": state.belief,
+            "noise_variance_": float(noise) * target.unit**2,
+            "log_predictive_density_": state.score - float(np.log(target.unit)),
+            "n_iter_": state.n_iter,
+            "n_samples_seen_": len(state.rows),
+        }
+
+    def posterior(self, state: State) -> NeighbourPosterior:
+        return state.posterior
+
+
+def express_in_units(kernel: Any, scale: Array) -> Any:
+    """The same kernel for inputs that are ``scale`` times as large, one factor for each."""
+    if isinstance(kernel, Composite):
+        return type(kernel)(*(express_in_units(part, scale) for part in kernel.kernels))
+    if not hasattr(kernel, "length_scale") or np.all(scale == 1.0):
+        return kernel
+    length_scale = np.asarray(kernel.length_scale) * scale
+    return replace(kernel, length_scale=length_scale, length_scale_bounds="fixed")
+
+
+def _name(entry: Any) -> tuple[str, Kernel]:
+    """Name and kernel; a kernel without a name is called as it prints."""
+    if isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str):
+        return entry[0], as_kernel(entry[1])
+    return repr(entry), as_kernel(entry)

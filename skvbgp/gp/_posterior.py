@@ -1,0 +1,215 @@
+"""Predictions: every row from its nearest ones, by the processes that explain these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import LazyTasks, spread_each
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
+from skvbgp.gp._process import Conditional, Moments, Process, predict_from_neighbours
+
+#: Rows of one task.
+_TASK_ROWS = 64
+#: Most rows that a joint prediction is conditioned on, if they are not all rows.
+_JOINT_ROWS = 2_000
+#: Correlations of the latent function are taken of at least this share of its prior variance.
+_LEAST_SHARE = 1e-10
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Processes, and how much the evidence of a neighbourhood tells about them.
+
+    At a place whose neighbours have log evidence E_c under process c, the belief in it is
+    proportional to exp(log_weights[c] + temper E_c).
+    """
+
+    processes: tuple[Process, ...]
+    log_weights: Array  # (C,)
+    temper: float
+    calibration: float = 1.0  # factor of the mixture's variances
+
+    @classmethod
+    def of(cls, process: Process) -> Mixture:
+        """A single process."""
+        return cls((process,), np.zeros(1), 0.0)
+
+    def weigh(self, evidence: Array) -> Array:
+        """The belief (n, C) in the processes, from log evidences (n, C)."""
+        return np.asarray(softmax(self.log_weights + self.temper * evidence, axis=1))
+
+    def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance (n,) at every row, from those of the processes."""
+        belief = self.weigh(parts.evidence)
+        mean = np.sum(belief * parts.mean, axis=1)
+        variances = parts.variance + parts.noise if include_noise else parts.variance
+        total = np.sum(belief * (variances + (parts.mean - mean[:, None]) ** 2), axis=1)
+        return mean, self.calibration * total
+
+
+class LocalMoments(NamedTuple):
+    """What C processes say of some rows, each (n, C); scaled."""
+
+    mean: Array
+    variance: Array  # of the latent function
+    noise: Array
+    evidence: Array  # log evidence of the row's neighbourhood
+
+
+@dataclass(frozen=True)
+class NeighbourPosterior:
+    """A mixture given the rows; every place is predicted from the k nearest of them.
+
+    Attributes
+    ----------
+    coordinates, target : Coordinates, Target
+        Frames of the processes.
+    weights : ndarray of shape (d,)
+        Scaled inputs times these give the distance that "near" means.
+    k : int
+        Number of neighbours; with no more rows than this, predictions are exact.
+    """
+
+    mixture: Mixture
+    rows: Rows
+    coordinates: Coordinates
+    target: Target
+    weights: Array
+    k: int
+    n_jobs: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all rows are neighbours of any place."""
+        return self.k >= len(self.rows)
+
+    @cached_property
+    def _neighbourhoods(self) -> Neighbourhoods:
+        return Neighbourhoods([self._locate(X) for X, _ in self.rows.chunks])
+
+    def _locate(self, X: Array) -> Array:
+        return self.coordinates.scaled(X) * self.weights
+
+    @cached_property
+    def _conditionals(self) -> tuple[Conditional, ...]:
+        """What all rows say to each process."""
+        X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)
+        return tuple(process.factorise(X, y) for process in self.mixture.processes)
+
+    # -- the contract of base.Posterior ------------------------------------------------------------
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        parts = self.measure(X)
+        mean, variance = self.mixture.mix(parts, include_noise=include_noise)
+        return self.target.original(mean), variance * self.target.unit**2
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Means and variances are those of `moments`.
+
+        The correlations are those of the processes, given rows that are near to any row of X and
+        averaged by the belief in them.
+        """
+        parts = self.measure(X)
+        mean, variance = self.mixture.mix(parts, include_noise=False)
+        belief = self.mixture.weigh(parts.evidence).mean(axis=0)
+        std = np.sqrt(variance)
+        covariance = self._correlate(X, belief) * np.outer(std, std)
+        covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
+        return self.target.original(mean), covariance * self.target.unit**2
+
+    # -- what the processes say --------------------------------------------------------------------
+
+    def measure(self, X: Array) -> LocalMoments:
+        """What each process says of rows X, in the user's units."""
+        if self.is_exact:
+            scaled = self.coordinates.scaled(X)
+            return _join([given.moments(scaled) for given in self._conditionals], len(X))
+        return self._measure_near(X, self._neighbourhoods.find(self._locate(X), self.k))
+
+    def leave_out(self, index: Index) -> LocalMoments:
+        """What each process says of known rows, each without itself."""
+        if self.is_exact:
+            moments = [given.leave_out(index) for given in self._conditionals]
+            return _join(moments, len(index))
+        X = self.rows.X[index]
+        found = self._neighbourhoods.find(self._locate(X), self.k + 1)
+        own = found == index[:, None]
+        own[~own.any(axis=1), -1] = True  # its equals have taken its place
+        return self._measure_near(X, found[~own].reshape(len(index), self.k))
+
+    def _measure_near(self, X: Array, near: Index) -> LocalMoments:
+        """What each process says of rows X given their neighbours (n, k)."""
+
+        def task(i: int) -> tuple[Array, Index]:
+            rows = slice(i * _TASK_ROWS, (i + 1) * _TASK_ROWS)
+            return X[rows], near[rows]
+
+        parts: list[Array] = []
+        spread_each(
+            _predict_rows,
+            LazyTasks(-(-len(X) // _TASK_ROWS), task),
+            parts.append,
+            n_jobs=self.n_jobs,
+            shared=(
+                self.mixture.processes, self.coordinates, self.target, self.rows.X, self.rows.y
+            ),
+        )  # fmt: skip
+        return LocalMoments(*np.moveaxis(np.concatenate(parts), 2, 0))
+
+    def _correlate(self, X: Array, belief: Array) -> Array:
+        """Correlations (n, n) of the latent function at rows X."""
+        conditionals = self._conditionals if self.is_exact else self._condition_near(X)
+        scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
+        for share, given in zip(belief, conditionals, strict=True):
+            covariance = given.covariance(scaled)
+            prior = given.process.kernel.diag(scaled)
+            variance = np.maximum(np.diagonal(covariance), _LEAST_SHARE * prior)
+            covariance.flat[:: len(X) + 1] = variance
+            std = np.sqrt(variance)
+            total += share * (covariance / std[:, None] / std)
+        return total
+
+    def _condition_near(self, X: Array) -> list[Conditional]:
+        """Each process given the rows that are nearest to any of X."""
+        k = max(1, min(self.k, _JOINT_ROWS // len(X)))
+        near = np.unique(self._neighbourhoods.find(self._locate(X), k))
+        known = self.coordinates.scaled(self.rows.X[near]), self.target.scaled(self.rows.y[near])
+        return [process.factorise(*known) for process in self.mixture.processes]
+
+
+def _join(moments: list[Moments], n: int) -> LocalMoments:
+    """Moments of the processes, whose noise and evidence are the same for all n rows."""
+    mean, variance, noise, evidence = zip(*moments, strict=True)
+    every = np.ones((n, 1))
+    return LocalMoments(
+        np.column_stack(mean), np.column_stack(variance), every * noise, every * evidence
+    )
+
+
+def _predict_rows(
+    processes: tuple[Process, ...],
+    coordinates: Coordinates,
+    target: Target,
+    X_known: Array,
+    y_known: Array,
+    X: Array,
+    near: Index,
+) -> Array:
+    """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
+    result = np.empty((len(X), len(processes), 4))
+    for i, index in enumerate(near):
+        x = coordinates.scaled(X[i])
+        known = coordinates.scaled(X_known[index]), target.scaled(y_known[index])
+        for c, process in enumerate(processes):
+            result[i, c] = predict_from_neighbours(process, *known, x)
+    return result

@@ -1,0 +1,246 @@
+r"""A Gaussian process whose scale is uncertain in every neighbourhood.
+
+The rows of one neighbourhood, with K the kernel's matrix, are
+
+    y | s ~ N(0, s C),   C = K + noise I,   s ~ InverseGamma(dof / 2, dof / 2),
+
+so that y is Student's t, St(y | 0, C, dof), and given these rows a new one is again, with the scale
+
+    s_hat = (dof + y' C^-1 y) / (dof + n).
+
+Functions that are rough here and smooth there, or noise that is, ask for few degrees of freedom; an
+infinite number gives the Gaussian process. See :doc:`/theory/gp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln
+
+from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp.kernels import Kernel
+
+#: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.
+_NOISE_LIMITS = (1e-7, 10.0)
+_DOF_LIMITS = (1.0, 1e4)
+#: Mean and standard deviation of the normal priors of the hyperparameters' logarithms, by name;
+#: those with other names have flat ones.
+_PRIORS = {
+    "length_scale": (np.log(2.0), 2.0),
+    "value": (0.0, 2.0),
+    "alpha": (0.0, 1.5),
+    "noise": (np.log(0.05), 3.0),
+}
+
+
+@dataclass(frozen=True)
+class Process:
+    """Hyperparameters of one model: a kernel, the noise's variance and the degrees of freedom."""
+
+    kernel: Kernel
+    noise: float
+    dof: float
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether the scale is known, and no degrees of freedom are learned."""
+        return bool(np.isinf(self.dof))
+
+    @property
+    def vector(self) -> Array:
+        """Logarithms of all that is free, (p,)."""
+        tail = [self.noise] if self.is_gaussian else [self.noise, self.dof]
+        return np.concatenate([self.kernel.theta, np.log(tail)])
+
+    def with_vector(self, vector: Array) -> Self:
+        """Return the same model with other hyperparameters."""
+        p = len(self.kernel.theta)
+        noise, *dof = np.exp(vector[p:])
+        return replace(
+            self,
+            kernel=self.kernel.with_theta(vector[:p]),
+            noise=float(noise),
+            dof=float(dof[0]) if dof else self.dof,
+        )
+
+    @property
+    def bounds(self) -> Array:
+        """Limits of `vector`, (p, 2)."""
+        tail = [_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
+        return np.concatenate([self.kernel.bounds, np.log(tail)])
+
+    @cached_property
+    def _prior(self) -> tuple[Array, Array]:
+        """Mean and precision of the prior of `vector`, each (p,)."""
+        names = [name.split(".")[-1].split("[")[0] for name in self.kernel.hyperparameters]
+        pairs = [_PRIORS.get(name, (0.0, np.inf)) for name in (*names, "noise")]
+        if not self.is_gaussian:
+            pairs.append((0.0, np.inf))
+        mean, std = np.array(pairs).T
+        return mean, std**-2.0
+
+    def log_prior(self) -> tuple[float, Array]:
+        """Logarithm of the prior density, up to a constant of flat priors, and its gradient."""
+        mean, precision = self._prior
+        shift = self.vector - mean
+        proper = precision > 0.0
+        constant = 0.5 * float(np.sum(np.log(precision[proper] / (2.0 * np.pi))))
+        return constant - 0.5 * float(precision @ shift**2), -precision * shift
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def estimate_scale(self, n: int, quadratic: float) -> float:
+        """s_hat of n rows with y' C^-1 y = quadratic."""
+        return 1.0 if self.is_gaussian else (self.dof + quadratic) / (self.dof + n)
+
+    def spread(self, n: int, quadratic: float) -> float:
+        """Factor of the variances given n rows: that of Student's t with dof + n degrees."""
+        if self.is_gaussian:
+            return 1.0
+        return (self.dof + quadratic) / max(self.dof + n - 2.0, 1.0)
+
+    def log_density(self, n: int, quadratic: float, half_log_det: float) -> float:
+        """log St(y | 0, C, dof) of n rows, half_log_det = log|C| / 2."""
+        q, dof = quadratic, self.dof
+        if self.is_gaussian:
+            return -half_log_det - 0.5 * (q + n * float(np.log(2.0 * np.pi)))
+        constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof) - 0.5 * n * np.log(np.pi * dof)
+        return float(constant) - half_log_det - 0.5 * (dof + n) * float(np.log1p(q / dof))
+
+    def factorise(self, X: Array, y: Array, K: Array | None = None) -> Conditional:
+        """What rows (n, d) and their targets (n,) say; K is not modified."""
+        C = self.kernel(X) if K is None else K.copy()
+        C.flat[:: len(C) + 1] += self.noise
+        return Conditional(self, X, y, tril_inverse(jittered_cholesky(C, "covariance of rows")))
+
+    def evidence(self, X: Array, y: Array) -> tuple[float, Array]:
+        """Logarithm of the density of rows, and its gradient in `vector`."""
+        K = self.kernel(X)
+        conditional = self.factorise(X, y, K)
+        n, q = len(y), conditional.quadratic
+        weights = conditional.weights
+        dC = conditional.L_inv.T @ conditional.L_inv
+        dC *= -0.5
+        dC += np.outer(0.5 / self.estimate_scale(n, q) * weights, weights)
+        gradient = np.append(self.kernel.vjp(X, None, K, dC)[0], self.noise * float(np.trace(dC)))
+        if not self.is_gaussian:
+            dof = self.dof
+            slope = 0.5 * (
+                digamma(0.5 * (dof + n))
+                - digamma(0.5 * dof)
+                - n / dof
+                - np.log1p(q / dof)
+                + (dof + n) * q / (dof * (dof + q))
+            )
+            gradient = np.append(gradient, dof * float(slope))
+        return conditional.log_evidence, gradient
+
+
+class Moments(NamedTuple):
+    """What the rows say of others."""
+
+    mean: Array  # (n,)
+    variance: Array  # (n,), of the latent function
+    noise: float  # variance of the noise
+    evidence: float  # log evidence of the rows
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """The process given the rows of one neighbourhood.
+
+    Attributes
+    ----------
+    L_inv : ndarray of shape (n, n)
+        Inverse of the lower Cholesky factor of C.
+    """
+
+    process: Process
+    X: Array  # (n, d)
+    y: Array  # (n,)
+    L_inv: Array
+
+    @cached_property
+    def _whitened(self) -> Array:
+        return np.asarray(self.L_inv @ self.y)
+
+    @cached_property
+    def weights(self) -> Array:
+        """C^-1 y."""
+        return np.asarray(self._whitened @ self.L_inv)
+
+    @cached_property
+    def quadratic(self) -> float:
+        """y' C^-1 y."""
+        return float(self._whitened @ self._whitened)
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """log St(y | 0, C, dof)."""
+        half_log_det = -float(np.sum(np.log(np.diagonal(self.L_inv))))
+        return self.process.log_density(len(self.y), self.quadratic, half_log_det)
+
+    @property
+    def spread(self) -> float:
+        """Factor of all variances."""
+        return self.process.spread(len(self.y), self.quadratic)
+
+    def moments(self, X: Array) -> Moments:
+        """Moments at rows X (n*, d)."""
+        k = self.process.kernel(self.X, X)
+        variance = self.process.kernel.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
+        return self._as_moments(self.weights @ k, self.spread * np.maximum(variance, 0.0))
+
+    def leave_out(self, index: NDArray[np.intp]) -> Moments:
+        """Moments at some of the rows, each given all the others.
+
+        The scale is that of all rows, of which one has a share of 1 / n.
+        """
+        precision = np.sum(self.L_inv**2, axis=0)[index]  # of the diagonal of C^-1
+        variance = self.spread * np.maximum(1.0 / precision - self.process.noise, 0.0)
+        return self._as_moments(self.y[index] - self.weights[index] / precision, variance)
+
+    def _as_moments(self, mean: Array, variance: Array) -> Moments:
+        return Moments(mean, variance, self.spread * self.process.noise, self.log_evidence)
+
+    def covariance(self, X: Array) -> Array:
+        """Covariance (n*, n*) of the latent function at rows X."""
+        root = self.L_inv @ self.process.kernel(self.X, X)
+        return np.asarray(self.spread * (self.process.kernel(X) - root.T @ root))
+
+
+def predict_from_neighbours(
+    process: Process, X: Array, y: Array, x: Array
+) -> tuple[float, float, float, float]:
+    """Mean and variance of the latent function at one row x (d,), its noise and the log evidence.
+
+    As `Conditional` says, but by the factorisation of one matrix that is bordered by the rows of
+    k(X, x) and y: its factor is bordered by L^-1 k(X, x) and L^-1 y.
+    """
+    n = len(y)
+    C = np.empty((n + 2, n + 2))  # the lower triangle is read
+    C[: n + 1, : n + 1] = process.kernel(np.concatenate([X, x[None]]))
+    prior = C[n, n]
+    load = process.noise + JITTER * (float(np.mean(np.diagonal(C)[:n])) + process.noise)
+    C.flat[: (n + 1) * (n + 2) : n + 3] += load
+    C[n + 1, :n], C[n + 1, n] = y, 0.0
+    C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / load * (1.0 + prior / load)  # large enough
+    try:
+        L = np.linalg.cholesky(C)
+    except np.linalg.LinAlgError:  # rounding asks for more jitter
+        given = process.factorise(X, y)
+        moments = given.moments(x[None])
+        return float(moments.mean[0]), float(moments.variance[0]), moments.noise, moments.evidence
+    a, b = L[n, :n], L[n + 1, :n]
+    quadratic = float(b @ b)
+    half_log_det = float(np.sum(np.log(np.diagonal(L)[:n])))
+    spread = process.spread(n, quadratic)
+    variance = spread * max(float(prior) - float(a @ a), 0.0)
+    evidence = process.log_density(n, quadratic, half_log_det)
+    return float(a @ b), variance, spread * process.noise, evidence

@@ -1,0 +1,267 @@
+"""The search for kernels that explain the rows, and the belief in those that it finds.
+
+Many rows: every kernel is trained on a few groups of near rows and judged by what it predicts for
+rows that are left out, each from its neighbours. Products and sums of the two best follow. Those
+that help the mixture are trained further, on more groups, and get their share of belief.
+
+Few rows, all of which are neighbours: every kernel is trained on all of them, and the mixture is
+over kernels and over draws of their hyperparameters, by evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp._optim.ascent import EndPass
+from skvbgp.gp._belief import calibrate, learn_belief, measure_log_density, measure_score
+from skvbgp.gp._candidates import add, multiply
+from skvbgp.gp._neighbours import Rows, draw_groups, weigh_inputs
+from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
+from skvbgp.gp._process import Process
+from skvbgp.gp._training import Group, Trained, draw_processes, train
+
+#: Most rows of the groups that kernels are tried on and trained on further, and the same in
+#: multiples of all rows.
+_TRIAL_ROWS, _FINAL_ROWS = 3_000, 6_000
+_TRIAL_COVER, _FINAL_COVER = 1.0, 2.0
+#: Rows of a group: in neighbourhoods, at least, at most.
+_GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
+#: Rows that are left out, one at a time; most neighbours that a trial predicts them from, which
+#: ranks kernels as more do; rows among which neighbours are looked for.
+_HELD_OUT = 1_500
+_TRIAL_NEIGHBOURS = 128
+_JUDGED_ROWS = 100_000
+#: max_iter=None: iterations of a trial, of the further training, and on few rows.
+_TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 20, 12, 40
+#: Most processes of a mixture, and the rise of its score per row that one more has to bring.
+_MOST_KEPT = 4
+_LEAST_RISE = 0.005
+#: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
+_N_DRAWS = 16
+_WITHIN = 8.0
+
+
+class Trial(NamedTuple):
+    """A kernel that has been tried."""
+
+    name: str
+    trained: Trained
+    parts: LocalMoments  # at the rows that are left out, (h, 1)
+    score: float  # their log predictive density per row
+
+    @property
+    def process(self) -> Process:
+        return self.trained.process
+
+
+class Found(NamedTuple):
+    """Where a search stands, or has ended."""
+
+    trials: list[Trial]  # those that the mixture is made of
+    mixture: Mixture
+    owners: list[int]  # by process of the mixture: number of its trial
+    belief: Array  # by trial: its share in predictions, averaged over rows
+    weights: Array  # of the inputs in the distance between rows
+    score: float
+
+
+@dataclass
+class Search:
+    """One search; it is made for one fit and thrown away.
+
+    Parameters
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+        All rows, scaled.
+    k : int
+        Number of neighbours.
+    rng : RandomState
+    max_iter : int or None
+    tol : float
+    end_pass : callable
+        Called after every trial, with a function that returns what has been `Found`.
+    """
+
+    X: Array
+    y: Array
+    k: int
+    rng: np.random.RandomState
+    max_iter: int | None
+    tol: float
+    end_pass: EndPass
+    trials: list[Trial] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all rows are neighbours of any place."""
+        return len(self.y) <= self.k
+
+    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
+        """Try processes, and with ``grows`` what sums and products make of the best two."""
+        groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER, np.ones(self.X.shape[1]))
+        n_iter = self.max_iter or (_EXACT_ITERATIONS if self.is_exact else _TRIAL_ITERATIONS)
+        for name, process in starts:
+            self._try(name, process, groups, n_iter)
+        if grows and not self.stopped:
+            for name, process in self._combine():
+                self._try(name, process, groups, n_iter)
+        if self.is_exact:
+            return self._mix_draws(groups)
+        return self._train_further()
+
+    @staticmethod
+    def count(n_starts: int, *, grows: bool, is_exact: bool) -> int:
+        """Largest number of trials."""
+        if is_exact:
+            return n_starts + 2 * grows
+        return n_starts + 5 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
+
+    # -- trials ------------------------------------------------------------------------------------
+
+    def _draw_groups(self, most: int, cover: float, weights: Array) -> list[Group]:
+        if self.is_exact:
+            return [(self.X, self.y)]
+        size = int(np.clip(_GROUP_SIZE * self.k, _LEAST_GROUP, _MOST_GROUP))
+        n_groups = math.ceil(min(most, cover * len(self.y)) / size)
+        groups = draw_groups(self.X * weights, n_groups, size, self.rng)
+        return [(self.X[index], self.y[index]) for index in groups]
+
+    @cached_property
+    def _judged(self) -> Rows:
+        """Rows in random order, of which the first ones are left out in turn."""
+        known = self.rng.permutation(len(self.y))[:_JUDGED_ROWS]
+        return Rows().plus(self.X[known], self.y[known])
+
+    def _leave_out(self, mixture: Mixture, weights: Array, k: int) -> LocalMoments:
+        """What processes say of the rows that are left out."""
+        d = self.X.shape[1]
+        frame = Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
+        posterior = NeighbourPosterior(mixture, self._judged, *frame, weights, k)
+        return posterior.leave_out(np.arange(len(self._held_out)))
+
+    @property
+    def _held_out(self) -> Array:
+        """Targets of the rows that are left out."""
+        return self._judged.y[:_HELD_OUT]
+
+    def _try(self, name: str, process: Process, groups: list[Group], max_iter: int) -> None:
+        if self.stopped:
+            return
+        trained = train(process, groups, max_iter=max_iter, tol=self.tol)
+        mixture = Mixture.of(trained.process)
+        weights = weigh_inputs(trained.process.kernel, self.X.shape[1])
+        k = self.k if self.is_exact else min(self.k, _TRIAL_NEIGHBOURS)
+        parts = self._leave_out(mixture, weights, k)
+        score = float(np.mean(measure_log_density(parts, self._held_out)))
+        self.trials.append(Trial(name, trained, parts, score))
+        self.stopped = self.end_pass(self._summarise)
+
+    def _summarise(self) -> Found:
+        """What the best trial alone gives."""
+        best = max(self.trials, key=lambda trial: trial.score)
+        weights = weigh_inputs(best.process.kernel, self.X.shape[1])
+        return Found([best], Mixture.of(best.process), [0], np.ones(1), weights, best.score)
+
+    def _combine(self) -> Iterator[tuple[str, Process]]:
+        """Products and sums of the two best trials."""
+        first, second, *_ = sorted(self.trials, key=lambda trial: -trial.score)
+        pairs = [(first, first), (first, second)]
+        for a, b in pairs if self.is_exact else [*pairs, (second, second)]:
+            yield f"{a.name} * {b.name}", multiply(a.process, b.process, self.rng)
+        for a, b in [] if self.is_exact else pairs:
+            yield f"{a.name} + {b.name}", add(a.process, b.process, self.rng)
+
+    # -- many rows ---------------------------------------------------------------------------------
+
+    def _select(self) -> list[Trial]:
+        """Trials that help the mixture, the best first."""
+        y = self._held_out
+        chosen: list[Trial] = []
+        best = -np.inf
+        while len(chosen) < min(_MOST_KEPT, len(self.trials)):
+            others = [t for t in self.trials if all(t is not known for known in chosen)]
+            scores = [learn_belief(_stack([*chosen, trial]), y).score for trial in others]
+            if max(scores) < best + _LEAST_RISE:
+                break
+            best = max(scores)
+            chosen.append(others[int(np.argmax(scores))])
+        return chosen
+
+    def _train_further(self) -> Found:
+        """The chosen trials, trained on groups of their own distance, and the belief in them."""
+        chosen = self._select()
+        if not self.stopped:
+            self.trials = []
+            weights = average_weights([trial.process for trial in chosen], self.X.shape[1])
+            groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER, weights)
+            for trial in chosen:
+                self._try(trial.name, trial.process, groups, self.max_iter or _FINAL_ITERATIONS)
+            chosen = self.trials
+        processes = tuple(trial.process for trial in chosen)
+        weights = average_weights(list(processes), self.X.shape[1])
+        mixture = Mixture(processes, np.zeros(len(processes)), 0.0)
+        parts, y = self._leave_out(mixture, weights, self.k), self._held_out
+        belief = learn_belief(parts, y)
+        mixture = Mixture(processes, belief.log_weights, belief.temper)
+        mixture = replace(mixture, calibration=calibrate(mixture, parts, y))
+        shares = mixture.weigh(parts.evidence).mean(axis=0)
+        score = measure_score(mixture, parts, y)
+        return Found(chosen, mixture, list(range(len(chosen))), shares, weights, score)
+
+    # -- few rows ----------------------------------------------------------------------------------
+
+    def _mix_draws(self, groups: list[Group]) -> Found:
+        """Draws of the hyperparameters of every kernel that matters, weighted by evidence.
+
+        A kernel's evidence is estimated by importance sampling; its draws have equal shares.
+        """
+        top = max(trial.trained.value for trial in self.trials)
+        chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
+        processes, log_weights, owners = [], [], []
+        for i, trial in enumerate(chosen):
+            normal = draw_normal(_N_DRAWS, len(trial.process.vector), self.rng)
+            drawn = draw_processes(trial.trained, groups, normal)
+            evidence = float(logsumexp([weight for _, weight in drawn])) - np.log(len(drawn))
+            processes += [process for process, _ in drawn]
+            log_weights += [evidence - np.log(len(drawn))] * len(drawn)
+            owners += [i] * len(drawn)
+        log_belief = np.array(log_weights) - logsumexp(log_weights)
+        matter = np.flatnonzero(log_belief > log_belief.max() - _WITHIN)
+        mixture = Mixture(tuple(processes[j] for j in matter), log_belief[matter], 0.0)
+        weights = np.ones(self.X.shape[1])  # all rows are neighbours
+        parts, y = self._leave_out(mixture, weights, self.k), self._held_out
+        owners = [owners[j] for j in matter]
+        belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
+        score = measure_score(mixture, parts, y)
+        return Found(chosen, mixture, owners, belief, weights, score)
+
+
+def average_weights(processes: list[Process], d: int) -> Array:
+    """Weights (d,) of a distance in between those that the processes go by."""
+    weights = np.array([weigh_inputs(process.kernel, d) for process in processes])
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    return np.sqrt(np.mean(weights**2, axis=0))
+
+
+def draw_normal(n: int, p: int, rng: np.random.RandomState) -> Array:
+    """Standard normal points (n, p) that fill space evenly, in antithetic pairs."""
+    seed = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
+    points = qmc.Halton(p, scramble=True, seed=seed).random(n // 2)
+    half = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))
+    return np.concatenate([half, -half])
+
+
+def _stack(trials: list[Trial]) -> LocalMoments:
+    parts = zip(*(trial.parts for trial in trials), strict=True)
+    return LocalMoments(*(np.hstack(columns) for columns in parts))

@@ -1,0 +1,73 @@
+"""Everything a fitted model of this family knows; immutable and picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The units that processes are expressed in, and the rows' moments that they come from."""
+
+    inputs: RunningScale
+    targets: RunningScale
+    coordinates: Coordinates
+    target: Target
+
+
+@dataclass(frozen=True)
+class State:
+    """Rows, kernels and the belief about them.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the kernels.
+    owners : tuple of int
+        By process of the mixture: the index of its kernel in `names`.
+    belief : ndarray of shape (n_kernels,)
+        Shares of the kernels in predictions.
+    weights : ndarray of shape (d,)
+        Of the scaled inputs in the distance between rows.
+    n_trained : int
+        Rows that the hyperparameters were learned from.
+    score : float
+        Log predictive density of rows that were left out, per row, of the scaled target.
+    """
+
+    frames: Frames
+    rows: Rows
+    names: tuple[str, ...]
+    mixture: Mixture
+    owners: tuple[int, ...]
+    belief: Array
+    weights: Array
+    k: int
+    seed: int
+    n_trained: int
+    n_iter: int
+    score: float
+    n_jobs: int | None
+
+    @cached_property
+    def posterior(self) -> NeighbourPosterior:
+        """Predictions, with the search structures that they keep."""
+        return NeighbourPosterior(
+            self.mixture,
+            self.rows,
+            self.frames.coordinates,
+            self.frames.target,
+            self.weights,
+            self.k,
+            self.n_jobs,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}

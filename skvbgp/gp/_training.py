@@ -1,0 +1,105 @@
+"""Training of one process on groups of rows, and how sure one can be of the result."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._core.parallel import thread_map
+from skvbgp._optim.ascent import EndPass, go_on
+from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.gp._process import Process
+
+Group = tuple[Array, Array]  # X (n, d) and y (n,), scaled
+
+#: Step of the differences of gradients, in logarithms of hyperparameters.
+_STEP = 1e-3
+#: Least curvature, that of the widest posterior that is believed.
+_LEAST_CURVATURE = 0.25
+
+
+class Trained(NamedTuple):
+    """A process at a maximum of its log evidence plus log prior."""
+
+    process: Process
+    value: float
+    n_iter: int
+
+
+def train(
+    process: Process,
+    groups: list[Group],
+    *,
+    max_iter: int,
+    tol: float,
+    end_pass: EndPass = go_on,
+) -> Trained:
+    """Maximise the groups' log evidence plus the log prior."""
+    result = lbfgs_ascent(
+        lambda x: log_posterior(process.with_vector(x), groups),
+        np.clip(process.vector, *process.bounds.T),
+        max_iter=max_iter,
+        tol=tol,
+        bounds=process.bounds,
+        end_pass=end_pass,
+    )
+    return Trained(process.with_vector(result.x), result.value, result.n_iter)
+
+
+def log_posterior(process: Process, groups: list[Group]) -> tuple[float, Array]:
+    """Log evidence of groups plus log prior, and its gradient in the process' vector."""
+    value, gradient = process.log_prior()
+    for part, slope in thread_map(process.evidence, groups):
+        value, gradient = value + part, gradient + slope
+    return value, gradient
+
+
+def draw_processes(
+    trained: Trained, groups: list[Group], normal: Array
+) -> list[tuple[Process, float]]:
+    """Processes from the Gaussian of the curvature at a maximum, with their log importance.
+
+    Parameters
+    ----------
+    normal : ndarray of shape (S, p)
+        Standard normal points.
+
+    Returns
+    -------
+    processes : list of pairs
+        A process, and the logarithm of its posterior density, up to the evidence of all, over
+        the Gaussian's.
+    """
+    center = trained.process.vector
+    values, V = np.linalg.eigh(_measure_curvature(trained.process, groups))
+    values = np.maximum(values, _LEAST_CURVATURE)
+    log_det = float(np.sum(np.log(values / (2.0 * np.pi))))
+    bounds = trained.process.bounds
+
+    def draw(e: Array) -> tuple[Process, float]:
+        x = np.clip(center + V @ (e / np.sqrt(values)), *bounds.T)
+        process = trained.process.with_vector(x)
+        try:
+            value = log_posterior(process, groups)[0]
+        except NotPositiveDefiniteError:
+            value = -np.inf
+        return process, value - 0.5 * (log_det - float(e @ e))
+
+    return [draw(e) for e in normal]
+
+
+def _measure_curvature(process: Process, groups: list[Group]) -> Array:
+    """Minus the Hessian of the log posterior, by central differences of its gradient."""
+    x = process.vector
+    rows = []
+    for i in range(len(x)):
+        step = np.zeros_like(x)
+        step[i] = _STEP
+        high, low = (
+            log_posterior(process.with_vector(point), groups)[1] for point in (x + step, x - step)
+        )
+        rows.append((low - high) / (2.0 * _STEP))
+    H = np.array(rows)
+    return 0.5 * (H + H.T)

@@ -1,0 +1,27 @@
+"""Small data and quick instances of the estimators of near rows."""
+
+import numpy as np
+
+from skvbgp.gp import VBGPRegressor
+from skvbgp.kernels import RBF, Matern
+
+
+def small(kernel=None, **parameters):
+    """An instance that trains in a fraction of a second."""
+    kernel = Matern(nu=1.5) if kernel is None else kernel
+    return VBGPRegressor(kernel, **{"max_iter": 5, "random_state": 0, **parameters})
+
+
+def make_data(n=60, d=2, seed=0):
+    """Inputs of unequal spread, and a wavy function of them with a little noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, d)) * np.arange(1, d + 1) + 0.5
+    y = 3.0 * np.sin(X @ np.linspace(1.0, 0.5, d)) + 10.0 + 0.2 * rng.standard_normal(n)
+    return X, y
+
+
+#: For the common tests: exact and from neighbours, of one kernel and of several.
+INSTANCES = [
+    small([("rough", 2.0 * Matern(2.0, nu=0.5)), ("smooth", 2.0 * RBF(2.0))], max_iter=10),
+    small(2.0 * Matern(2.0, nu=1.5), n_neighbors=12, max_iter=10),
+]

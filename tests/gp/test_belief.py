@@ -1,0 +1,103 @@
+"""The belief in processes, from rows that are left out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from skvbgp.gp._belief import (
+    calibrate,
+    learn_belief,
+    measure_log_density,
+    measure_score,
+    score_belief,
+)
+from skvbgp.gp._posterior import LocalMoments, Mixture
+from tests.derivatives import numerical_gradient
+from tests.oracles import gp as oracle
+
+
+@pytest.fixture
+def parts(rng):
+    n, C = 50, 3
+    return LocalMoments(
+        rng.standard_normal((n, C)),
+        rng.uniform(0.1, 1.0, (n, C)),
+        rng.uniform(0.1, 1.0, (n, C)),
+        5.0 * rng.standard_normal((n, C)),
+    )
+
+
+def test_log_density(parts, rng):
+    """Of a process, but for one row in a thousand."""
+    y = rng.standard_normal(50)
+    inside = stats.norm(parts.mean, np.sqrt(parts.variance + parts.noise)).pdf(y[:, None])
+    expected = np.log(0.999 * inside + 0.001 * stats.norm.pdf(y)[:, None])
+    assert_allclose(measure_log_density(parts, y), expected)
+
+
+def test_score(parts, rng):
+    y, mixture = rng.standard_normal(50), Mixture((None,) * 3, np.zeros(3), 0.0, 0.7)
+    mean, variance = mixture.mix(parts, include_noise=True)
+    expected = stats.norm(mean, np.sqrt(variance)).logpdf(y).mean()
+    assert_allclose(measure_score(mixture, parts, y), expected)
+
+
+def test_gradient_of_the_score(parts, rng):
+    log_density = measure_log_density(parts, rng.standard_normal(50))
+    x = np.array([0.3, -0.5, 0.1, -2.0])
+    numeric = numerical_gradient(lambda x: score_belief(x, log_density, parts.evidence)[0], x)
+    assert_allclose(score_belief(x, log_density, parts.evidence)[1], numeric, rtol=1e-6, atol=1e-7)
+
+
+def test_the_process_that_predicts_is_believed(parts):
+    y = parts.mean[:, 1]
+    belief = learn_belief(parts, y)
+    assert np.argmax(belief.log_weights) == 1
+    alone = measure_log_density(parts, y)[:, 1].mean()
+    assert belief.score > alone - 0.1
+
+
+def test_evidence_that_tells_is_listened_to(parts):
+    """Where each row is predicted by the process with the highest evidence."""
+    best = np.argmax(parts.evidence, axis=1)
+    y = parts.mean[np.arange(50), best]
+    telling = learn_belief(parts, y)
+    silent = learn_belief(parts._replace(evidence=np.zeros_like(parts.evidence)), y)
+    assert telling.temper > 0.2
+    assert telling.score > silent.score + 0.2
+
+
+@pytest.mark.parametrize("include_noise", [True, False])
+def test_mixture_moments(parts, include_noise):
+    mixture = Mixture((None,) * 3, np.array([0.0, -1.0, 0.5]), 0.3)
+    mean, variance = mixture.mix(parts, include_noise=include_noise)
+    for i in range(50):
+        expected = oracle.mix(
+            mixture.log_weights,
+            0.3,
+            parts.evidence[i],
+            parts.mean[i],
+            parts.variance[i] + include_noise * parts.noise[i],
+        )
+        assert_allclose([mean[i], variance[i]], expected)
+
+
+@pytest.mark.parametrize("draw", ["standard_normal", "standard_cauchy"])
+def test_intervals_hold_what_they_promise(draw):
+    """Also where errors are so heavy-tailed that the normal density has no best scale."""
+    rng = np.random.default_rng(1)
+    n = 2000
+    parts = LocalMoments(*np.ones((4, n, 1)))
+    mixture = Mixture((None,), np.zeros(1), 0.0)
+    y = 1.0 + 5.0 * getattr(rng, draw)(n)
+    mixture = replace(mixture, calibration=calibrate(mixture, parts, y))
+    mean, variance = mixture.mix(parts, include_noise=True)
+    assert 0.935 < np.mean(np.abs(y - mean) < 1.96 * np.sqrt(variance)) < 0.965
+
+
+def test_calibration_of_rows_that_are_predicted_exactly():
+    parts = LocalMoments(*np.ones((4, 20, 1)))
+    assert calibrate(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(20)) > 0.0

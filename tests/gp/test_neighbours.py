@@ -1,0 +1,59 @@
+"""Which rows are near."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp.gp._neighbours import Neighbourhoods, Rows, draw_groups, weigh_inputs
+from skvbgp.kernels import RBF, Constant, Linear, Matern
+
+
+def find_by_brute_force(X, places, k):
+    distance = np.linalg.norm(places[:, None, :] - X, axis=2)
+    return np.sort(np.argsort(distance, axis=1)[:, :k])
+
+
+@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("sizes", [[50], [40, 9, 1]])
+def test_neighbours_are_the_nearest_rows(rng, d, sizes):
+    """With a tree and without, in one chunk and in several."""
+    X, places = rng.standard_normal((50, d)), rng.standard_normal((30, d))
+    found = Neighbourhoods(np.split(X, np.cumsum(sizes)[:-1])).find(places, 7)
+    assert_array_equal(np.sort(found), find_by_brute_force(X, places, 7))
+
+
+def test_rows_come_in_few_chunks_and_none_is_lost(rng):
+    rows, sizes = Rows(), []
+    X, y = rng.standard_normal((200, 3)), np.arange(200.0)
+    for i in range(200):
+        rows = rows.plus(X[i : i + 1], y[i : i + 1])
+        sizes.append(len(rows.chunks))
+    assert max(sizes) <= 8
+    assert_array_equal(rows.X, X)
+    assert_array_equal(rows.y, y)
+    assert len(rows) == 200
+
+
+def test_adding_rows_leaves_the_others_as_they_were(rng):
+    before = Rows().plus(rng.standard_normal((4, 2)), np.zeros(4))
+    before.plus(np.ones((2, 2)), np.ones(2))
+    assert len(before) == 4
+
+
+def test_weights_are_the_inverse_length_scales():
+    kernel = (2.0 * RBF([1.0, 4.0])).bind(2)
+    assert_allclose(weigh_inputs(kernel, 2), [1.0, 0.25])
+    both = (RBF([1.0, 4.0]) * Matern([2.0, 2.0]) + Constant(1.0)).bind(2)
+    assert_allclose(weigh_inputs(both, 2), np.sqrt([1.0 + 0.25, 1.0 / 16.0 + 0.25]))
+    assert_array_equal(weigh_inputs(Constant(1.0), 3), np.ones(3))
+    assert len(weigh_inputs(Linear().bind(2), 2)) == 2
+
+
+def test_groups_are_near_rows(rng):
+    X = rng.standard_normal((60, 2))
+    groups = draw_groups(X, 4, 10, np.random.RandomState(0))
+    assert [len(np.unique(group)) for group in groups] == [10] * 4
+    for group in groups:
+        assert_array_equal(np.sort(group), find_by_brute_force(X, X[group[:1]], 10)[0])
+    (everything,) = draw_groups(X, 4, 60, np.random.RandomState(0))
+    assert_array_equal(everything, np.arange(60))

@@ -1,0 +1,114 @@
+"""Predictions from neighbours, against dense Gaussian processes of them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+from skvbgp.gp._process import Process
+from skvbgp.kernels import RBF, Matern
+
+PROCESSES = (
+    Process((0.8 * RBF([1.0, 3.0])).bind(2), 0.05, 6.0),
+    Process((1.5 * Matern([2.0, 2.0], nu=0.5)).bind(2), 0.01, 30.0),
+)
+FRAMES = Coordinates(np.array([1.0, -2.0]), np.array([2.0, 0.5])), Target(3.0, 1.5)
+WEIGHTS = np.array([1.0, 0.5])
+
+
+def make_posterior(rng, k, n=40, **options):
+    X = rng.standard_normal((n, 2))
+    rows = Rows().plus(X, np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(n))
+    mixture = Mixture(PROCESSES, np.array([0.0, -0.5]), 0.2, 0.9)
+    return NeighbourPosterior(mixture, rows, *FRAMES, WEIGHTS, k, **options)
+
+
+def measure_place(posterior, x):
+    """What each process says of one place, from its nearest rows, one by one."""
+    coordinates, target = FRAMES
+    distance = np.linalg.norm((posterior.rows.X - x) / coordinates.scale * WEIGHTS, axis=1)
+    near = np.argsort(distance)[: posterior.k]
+    known = coordinates.scaled(posterior.rows.X[near]), target.scaled(posterior.rows.y[near])
+    scaled = coordinates.scaled(x[None])
+    return [process.factorise(*known).moments(scaled) for process in PROCESSES]
+
+
+@pytest.mark.parametrize("k", [5, 40])
+def test_a_place_is_predicted_from_its_nearest_rows(rng, k):
+    posterior, places = make_posterior(rng, k), rng.standard_normal((6, 2))
+    parts = posterior.measure(places)
+    for i, x in enumerate(places):
+        for c, expected in enumerate(measure_place(posterior, x)):
+            found = [part[i, c] for part in parts]
+            assert_allclose(found, [float(np.squeeze(value)) for value in expected], rtol=1e-7)
+
+
+@pytest.mark.parametrize("k", [5, 40])
+def test_rows_that_are_left_out_do_not_know_themselves(rng, k):
+    posterior = make_posterior(rng, k)
+    index = np.array([3, 17])
+    parts = posterior.leave_out(index)
+    changed = Rows().plus(posterior.rows.X, posterior.rows.y + 100.0 * np.isin(range(40), index))
+    others = NeighbourPosterior(posterior.mixture, changed, *FRAMES, WEIGHTS, k).leave_out(index)
+    if k == 5:  # the scale of an exact process is that of all rows
+        assert_allclose(parts.variance, others.variance)
+        without = Rows().plus(np.delete(changed.X, 3, axis=0), np.delete(changed.y, 3))
+        expected = NeighbourPosterior(posterior.mixture, without, *FRAMES, WEIGHTS, k)
+        assert_allclose(others.mean[0], expected.measure(changed.X[3:4]).mean[0])
+    assert_allclose(parts.mean[0, :] * 0.0, 0.0)
+
+
+def test_equal_rows_are_left_out_one_at_a_time(rng):
+    X = np.repeat(rng.standard_normal((4, 2)), 10, axis=0)
+    rows = Rows().plus(X, rng.standard_normal(40))
+    posterior = NeighbourPosterior(Mixture.of(PROCESSES[0]), rows, *FRAMES, WEIGHTS, 5)
+    assert np.isfinite(posterior.leave_out(np.arange(40)).mean).all()
+
+
+@pytest.mark.parametrize("k", [5, 40])
+@pytest.mark.parametrize("include_noise", [True, False])
+def test_joint_has_the_moments_of_each_row(rng, k, include_noise):
+    posterior, places = make_posterior(rng, k), rng.standard_normal((8, 2))
+    mean, variance = posterior.moments(places, include_noise)
+    joint_mean, covariance = posterior.joint(places, include_noise)
+    assert_allclose(joint_mean, mean)
+    assert_allclose(np.diagonal(covariance), variance)
+    assert np.linalg.eigvalsh(covariance).min() > -1e-10
+
+
+def test_joint_of_an_exact_process_is_its_covariance(rng):
+    rows = make_posterior(rng, 40).rows
+    posterior = NeighbourPosterior(Mixture.of(PROCESSES[0]), rows, *FRAMES, WEIGHTS, 40)
+    places = rng.standard_normal((5, 2))
+    coordinates, target = FRAMES
+    given = PROCESSES[0].factorise(coordinates.scaled(rows.X), target.scaled(rows.y))
+    expected = given.covariance(coordinates.scaled(places)) * target.unit**2
+    assert_allclose(posterior.joint(places, False)[1], expected, rtol=1e-6, atol=1e-9)
+
+
+def test_far_away_the_function_is_as_uncertain_as_before(rng):
+    posterior = make_posterior(rng, 5)
+    mean, variance = posterior.moments(np.full((1, 2), 1e3), include_noise=False)
+    assert_allclose(mean, FRAMES[1].mean, atol=1e-6)
+    assert variance > 0.1
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_workers_change_nothing(rng, n_jobs):
+    state, places = rng.bit_generator.state, np.linspace(-1.0, 1.0, 140).reshape(70, 2)
+    expected = make_posterior(rng, 5).moments(places, True)
+    rng.bit_generator.state = state
+    found = make_posterior(rng, 5, n_jobs=n_jobs).moments(places, True)
+    assert_array_equal(found, expected)
+
+
+def test_search_structures_are_not_pickled(rng):
+    posterior, places = make_posterior(rng, 5), rng.standard_normal((3, 2))
+    size = len(pickle.dumps(posterior))
+    expected = posterior.moments(places, True)
+    assert len(pickle.dumps(posterior)) == size
+    assert_array_equal(pickle.loads(pickle.dumps(posterior)).moments(places, True), expected)

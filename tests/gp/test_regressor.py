@@ -1,0 +1,182 @@
+"""The regressor as a user sees it."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+from skvbgp.gp import VBGPRegressor
+from skvbgp.kernels import RBF, Constant, Matern
+from tests.gp.cases import make_data, small
+
+KERNEL = 2.0 * Matern([2.0, 3.0], nu=1.5)
+FIXED = {"learn_hyperparameters": False}
+
+
+def coverage(model, X, y):
+    mean, std = model.predict(X, return_std=True)
+    return np.mean(np.abs(y - mean) < 1.96 * std)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 40])
+def test_defaults_learn_a_function_and_its_noise(n_neighbors):
+    X, y = make_data(200)
+    model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0).fit(X[:100], y[:100])
+    mean, std = model.predict(X[100:], return_std=True)
+    assert np.sqrt(np.mean((y[100:] - mean) ** 2)) < 0.5
+    assert 0.85 < coverage(model, X[100:], y[100:])
+    assert 0.1 < np.sqrt(model.noise_variance_) < 0.4
+    assert_allclose(model.kernel_posterior_.sum(), 1.0)
+    assert np.min(std) > 0.1
+    best = model.kernels_[int(np.argmax(model.kernel_posterior_))][0]
+    assert best in model.summary()
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 7])
+def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
+    X, y = make_data(60)
+    whole = small(KERNEL, n_neighbors=n_neighbors, **FIXED).fit(X, y)
+    stream = clone(whole)
+    for chunk in np.split(rng.permutation(60), [1, 20, 21, 50]):
+        stream.partial_fit(X[chunk], y[chunk])
+    places = X[:20] + 0.1
+    for a, b in zip(
+        whole.predict(places, return_std=True), stream.predict(places, return_std=True), strict=True
+    ):
+        assert_allclose(a, b, rtol=1e-8)
+    assert stream.n_samples_seen_ == 60
+
+
+def test_new_rows_are_known_at_once_and_hyperparameters_follow():
+    X, y = make_data(140)
+    model = small(KERNEL, n_neighbors=20).fit(X[:60], y[:60])
+    kernels = model.kernels_
+    before = model.predict(X[60:61], return_std=True)[1]
+    model.partial_fit(X[60:61], y[60:61])
+    assert model.predict(X[60:61], return_std=True)[1] < before
+    assert model.kernels_ == kernels
+    model.partial_fit(X[61:], y[61:])
+    assert model.kernels_ != kernels
+    assert_array_equal(model.predict(X), small(KERNEL, n_neighbors=20).fit(X, y).predict(X))
+
+
+def test_a_call_that_fails_leaves_the_estimator_as_it_was():
+    X, y = make_data(40)
+    model = small(KERNEL, n_neighbors=10).fit(X, y)
+    before = model.predict(X)
+    for bad in (np.nan, 1e300):
+        with pytest.raises(ValueError):
+            model.partial_fit(np.full((1, 2), bad), [0.0])
+    assert_array_equal(model.predict(X), before)
+    assert model.n_samples_seen_ == 40
+
+
+def test_given_kernels_are_taken_in_the_units_of_X():
+    X, y = make_data(50)
+    given = clone(
+        small([("a", 1.0 * RBF(2.0)), 1.0 * sklearn_kernels.Matern(2.0, nu=0.5)], **FIXED)
+    )
+    model = given.fit(X, y)
+    assert [name for name, _ in model.kernels_][0] == "a"
+    assert_allclose(model.kernel_posterior_, 0.5)
+    assert model.kernels_[0][1] == (1.0 * RBF(2.0)).bind(2)
+    alone = small(1.0 * RBF(2.0), **FIXED).fit(X, y).predict(X + 0.3)
+    scaled = small(1.0 * RBF(20.0), **FIXED).fit(10.0 * X, y).predict(10.0 * (X + 0.3))
+    assert_allclose(alone, scaled)
+
+
+def test_exact_process_is_scikit_learns():
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+    X, y = make_data(30)
+    model = small(1.0 * RBF([2.0, 3.0]), **FIXED).fit(X, y)
+    kernel = 1.0 * sklearn_kernels.RBF([2.0, 3.0])
+    exact = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None, normalize_y=True).fit(X, y)
+    places = X + 0.2
+    mean, covariance = exact.predict(places, return_cov=True)
+    found_mean, found = model.predict(places, return_cov=True, include_noise=False)
+    assert_allclose(found_mean, mean, rtol=1e-6)
+    assert_allclose(found, covariance, atol=1e-6 * covariance.max())
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 10])
+def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
+    X, y = make_data(60)
+    options = {"n_neighbors": n_neighbors, "max_iter": 3, "random_state": 0}
+    mean, std = VBGPRegressor(**options).fit(X, y).predict(X + 0.1, return_std=True)
+    other = VBGPRegressor(**options).fit(1e3 * X - 7.0, 1e-2 * y + 5.0)
+    moved = other.predict(1e3 * (X + 0.1) - 7.0, return_std=True)
+    assert_allclose(moved[0], 1e-2 * mean + 5.0, rtol=1e-4)
+    assert_allclose(moved[1], 1e-2 * std, rtol=1e-2)
+
+
+def test_warm_start_goes_on_from_the_kernels_found():
+    X, y = make_data(60)
+    model = small("auto", n_neighbors=20, warm_start=True).fit(X, y)
+    names = [name for name, _ in model.kernels_]
+    model.fit(X, y)
+    assert {name for name, _ in model.kernels_} <= set(names)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.fit(X[:, :1], y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n_neighbors", ["auto", 8])
+@pytest.mark.parametrize(
+    "kind", ["constant y", "duplicates", "constant column", "one place", "grid"]
+)
+def test_degenerate_data_get_an_answer(kind, n_neighbors):
+    X, y = make_data(40)
+    if kind == "constant y":
+        y = np.full(40, 3.0)
+    elif kind == "duplicates":
+        X, y = np.repeat(X[:8], 5, axis=0), np.repeat(y[:8], 5)
+    elif kind == "constant column":
+        X[:, 1] = 1.0
+    elif kind == "one place":
+        X[:] = 1.0
+    else:
+        X = np.round(X)
+    model = VBGPRegressor(n_neighbors=n_neighbors, max_iter=3, random_state=0).fit(X, y)
+    mean, std = model.predict(np.vstack([X, X + 100.0]), return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.all(std > 0.0)
+    if kind == "constant y":
+        assert_allclose(mean, 3.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_very_few_rows(n):
+    X, y = make_data(n)
+    model = VBGPRegressor(random_state=0).fit(X, y)
+    mean, std = model.predict(X + 1.0, return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.all(std > 0.0)
+    model.partial_fit(*make_data(5, seed=1))
+    assert model.n_samples_seen_ == n + 5
+
+
+def test_random_states_agree():
+    """Mixtures depend little on which groups and rows are drawn."""
+    X, y = make_data(200)
+    kernels = [Matern([2.0, 3.0], nu=0.5), RBF([2.0, 3.0])]
+    models = [small(kernels, n_neighbors=30, random_state=seed) for seed in (0, 1)]
+    predictions = [model.fit(X[:150], y[:150]).predict(X[150:]) for model in models]
+    assert np.sqrt(np.mean((predictions[0] - predictions[1]) ** 2)) < 0.15
+
+
+def test_intervals_widen_where_the_function_is_rough():
+    """Noise of two sizes: the scale around a place follows."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (400, 1))
+    y = np.where(X[:, 0] > 0.0, 1.0, 0.05) * rng.standard_normal(400)
+    model = small(1.0 * Matern(), n_neighbors=40, max_iter=15).fit(X, y)
+    std = model.predict([[-0.6], [0.6]], return_std=True)[1]
+    assert std[1] > 5.0 * std[0]
+
+
+@pytest.mark.parametrize("kernel", [[], "grammar", 3.0, Constant])
+def test_bad_kernels_are_refused(kernel):
+    with pytest.raises((TypeError, ValueError), match="kernel"):
+        VBGPRegressor(kernel).fit(*make_data(10))

@@ -1,0 +1,109 @@
+"""The search for kernels, on rows whose kernel is known."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skvbgp.gp import _search
+from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
+from skvbgp.gp._search import Search, average_weights, draw_normal
+from skvbgp.gp._training import Trained, draw_processes, log_posterior, train
+from skvbgp.kernels import RBF, Matern
+
+
+def make_rows(kernel, n, noise=1e-2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    L = np.linalg.cholesky(kernel(X) + noise * np.eye(n))
+    return X, L @ rng.standard_normal(n)
+
+
+def make_search(X, y, k, end_pass=lambda make: False):
+    return Search(X, y, k, np.random.RandomState(0), 10, 1e-5, end_pass)
+
+
+def make_starts(names, *, gaussian):
+    kernels = dict(make_base_kernels(2))
+    return [(name, start_process(kernels[name], gaussian=gaussian)) for name in names]
+
+
+@pytest.mark.parametrize(
+    "true, kernel",
+    [("Matern-1/2", Matern([1.0, 2.0], nu=0.5)), ("SE", RBF([1.0, 2.0]))],
+)
+@pytest.mark.parametrize("k", [30, 200])
+def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
+    """By neighbours that predict, and by the evidence of all rows."""
+    X, y = make_rows(kernel, 150)
+    starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 150)
+    found = make_search(X, y, k).run(starts, grows=False)
+    belief = dict(zip([trial.name for trial in found.trials], found.belief, strict=True))
+    assert max(belief, key=belief.get) == true
+    assert_allclose(sum(belief.values()), 1.0)
+
+
+@pytest.mark.parametrize("k, n_most", [(20, 11), (200, 4)])
+def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
+    monkeypatch.setattr(_search, "_LEAST_GROUP", 30)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
+    found = []
+
+    def end_pass(make):
+        found.append(make())
+        return False
+
+    make_search(X, y, k, end_pass).run(starts, grows=True)
+    assert 4 <= len(found) <= Search.count(2, grows=True, is_exact=k > 60) == n_most
+    assert all(np.isfinite(step.score) for step in found)
+    stopped = make_search(X, y, k, lambda make: True).run(starts, grows=True)
+    assert len(stopped.trials) == 1
+
+
+def test_combinations_start_from_their_parts():
+    rng = np.random.RandomState(0)
+    first, second = (process for _, process in make_starts(["RQ", "SE"], gaussian=False))
+    X = np.zeros((1, 2))
+    for combine in (multiply, add):
+        process = combine(first, second, rng)
+        assert_allclose(process.kernel.diag(X), 1.0)
+        assert process.noise == first.noise
+        assert np.all(process.bounds[:, 0] <= process.vector)
+    twice = multiply(second, second, rng).kernel.kernels
+    assert np.all(np.asarray(twice[1].length_scale) != np.asarray(twice[2].length_scale))
+
+
+def test_draws_have_the_curvature_of_the_log_posterior():
+    """Where it is quadratic to a good approximation: importance weights hardly vary."""
+    X, y = make_rows(Matern([1.0, 2.0]), 120, noise=0.1)
+    process = start_process(Matern([1.0, 2.0], length_scale_bounds="fixed").bind(2), gaussian=True)
+    trained = train(process, [(X, y)], max_iter=50, tol=1e-12)
+    drawn = draw_processes(trained, [(X, y)], draw_normal(64, 1, np.random.RandomState(0)))
+    logs = np.log([process.noise for process, _ in drawn])
+    weights = np.array([weight for _, weight in drawn])
+    assert_allclose(np.mean(logs), np.log(trained.process.noise), atol=0.05)
+    assert np.std(weights) < 0.2
+    grid = np.linspace(np.log(trained.process.noise) - 2.0, np.log(trained.process.noise) + 2.0, 81)
+    values = [log_posterior(process.with_vector(np.array([x])), [(X, y)])[0] for x in grid]
+    exact = np.max(values) + np.log(np.sum(np.exp(values - np.max(values))) * (grid[1] - grid[0]))
+    assert_allclose(
+        np.log(np.mean(np.exp(weights - weights.max()))) + weights.max(), exact, atol=0.1
+    )
+
+
+def test_training_ends_at_a_maximum():
+    X, y = make_rows(RBF([1.0, 2.0]), 80)
+    process = start_process(RBF([2.0, 2.0]).bind(2), gaussian=False)
+    trained = train(process, [(X[:40], y[:40]), (X[40:], y[40:])], max_iter=100, tol=1e-12)
+    assert isinstance(trained, Trained)
+    gradient = log_posterior(trained.process, [(X[:40], y[:40]), (X[40:], y[40:])])[1]
+    inside = np.all(trained.process.vector[:, None] != trained.process.bounds, axis=1)
+    assert_allclose(gradient[inside], 0.0, atol=0.05)
+
+
+def test_a_distance_in_between():
+    processes = [
+        start_process(RBF(scale).bind(2), gaussian=True) for scale in ([1.0, 9.0], [9.0, 1.0])
+    ]
+    weights = average_weights(processes, 2)
+    assert_allclose(weights[0], weights[1])
