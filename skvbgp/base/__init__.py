@@ -17,7 +17,6 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
-from skvbgp.base._former import FormerClassifier, FormerEstimator, FormerRegressor
 from skvbgp.base._learner import BinaryLearner, Learner, Posterior, RegressionLearner
 from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
@@ -33,9 +32,6 @@ __all__ = [
     "START_ROWS",
     "BinaryLearner",
     "DocumentedEstimator",
-    "FormerClassifier",
-    "FormerEstimator",
-    "FormerRegressor",
     "Interval",
     "Labels",
     "Learner",
