@@ -29,7 +29,7 @@ class FitProgress:
         self.n_passes = 0
         self._root = estimator._init_callback_context(max_subtasks=max_passes)
         self._root.call_on_fit_task_begin(estimator=estimator, **self._data)
-        self._pass = None
+        self._pass: Any = None
         self._begin_pass()
 
     def _begin_pass(self) -> None:

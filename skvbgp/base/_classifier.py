@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +164,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     _all_finite: bool | str = True
 
     @fit_method
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 
         Parameters
@@ -182,7 +182,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         return self._fit(X, y)
 
     @fit_method
-    def partial_fit(self, X, y, classes=None):
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`; each later one adds rows that have not been seen
@@ -204,7 +204,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return self._partial_fit(X, y, classes=classes)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
@@ -219,7 +219,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return self._labels(self._decisions(X))
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.
 
         Parameters
@@ -235,7 +235,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return class_probabilities(self._decisions(X))
 
-    def decision_function(self, X):
+    def decision_function(self, X: Any) -> Array:
         """Compute the scores of the classes.
 
         Parameters
@@ -253,7 +253,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
 
     # -- what a subclass's own predict, predict_proba and decision_function are made of ----------
 
-    def _decisions(self, X, **metadata) -> Array:
+    def _decisions(self, X: Any, **metadata: Any) -> Array:
         """Scores of all problems, (n, 1) or (n, k)."""
         check_is_fitted(self)
         X = validate_data(
@@ -275,7 +275,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _inputs(self, X: Array) -> Any:
         return X
 
-    def _validate(self, X, y, *, reset: bool, **metadata):
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Labels]:
         """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
         X, y = validate_data(
             self, X, y, reset=reset, dtype=np.float64, order="C", ensure_all_finite=self._all_finite

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions  # noqa: F401
+from sklearn.utils._param_validation import Interval as Interval
+from sklearn.utils._param_validation import StrOptions as StrOptions
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
 from skvbgp._core.linalg import Array
@@ -46,13 +47,18 @@ class VariationalEstimator(DocumentedEstimator):
     to a new state leaves the estimator as it was.
     """
 
-    def _fit(self, X, y, **metadata):
+    _learner: Callable[[], Any]
+    _validate: Callable[..., tuple[Any, Any]]
+    _state: Any
+    random_state: Any  # a constructor parameter of every estimator
+
+    def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
             return self._train_anew(X, y, inputs, targets, self._state if warm else None)
 
-    def _partial_fit(self, X, y, **metadata):
+    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=first, **metadata)
@@ -61,14 +67,15 @@ class VariationalEstimator(DocumentedEstimator):
             learner, state = self._learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)
             if everything is not None:
-                return self._train_anew(X, y, *everything, None)
+                all_inputs, all_targets = everything
+                return self._train_anew(X, y, all_inputs, all_targets, None)
             progress = FitProgress(self, X, y, learner.max_update_passes(state, inputs, targets))
             end_pass = self._end_pass(learner, progress)
             return self._publish(
                 learner, learner.update(state, inputs, targets, end_pass), progress
             )
 
-    def _train_anew(self, X, y, inputs, targets, before):
+    def _train_anew(self, X: Any, y: Any, inputs: Any, targets: Any, before: Any) -> Self:
         """Train on validated data; X and y are the user's own, for the callbacks."""
         learner = self._learner()
         start = learner.start(inputs, targets, check_random_state(self.random_state), before)
@@ -86,7 +93,7 @@ class VariationalEstimator(DocumentedEstimator):
 
         return end_pass
 
-    def _publish(self, learner: Learner, state: Any, progress: FitProgress):
+    def _publish(self, learner: Learner, state: Any, progress: FitProgress) -> Self:
         for name, value in learner.attributes(state).items():
             setattr(self, name, value)
         self._state = state

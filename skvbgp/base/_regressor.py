@@ -1,10 +1,13 @@
 """The fit, partial_fit and predict contract of the regressors."""
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._estimator import VariationalEstimator, fit_method
 
@@ -16,7 +19,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
 
     @fit_method
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 
         Parameters
@@ -34,7 +37,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         return self._fit(X, y)
 
     @fit_method
-    def partial_fit(self, X, y):
+    def partial_fit(self, X: Any, y: Any) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`; each later one adds rows that have not been seen
@@ -54,11 +57,18 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         return self._partial_fit(X, y)
 
-    def _validate(self, X, y, *, reset: bool):
+    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
-    def predict(self, X, return_std=False, return_cov=False, *, include_noise=True):
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool = True,
+    ) -> Any:
         """Predict the distribution of new observations.
 
         Parameters
@@ -92,7 +102,9 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             mean, variance = posterior.moments(X, include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
 
-    def sample_y(self, X, n_samples=1, random_state=0, *, include_noise=True):
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
+    ) -> Array:
         """Draw from the joint predictive distribution.
 
         Parameters

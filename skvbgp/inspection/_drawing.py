@@ -49,4 +49,4 @@ def with_defaults(defaults: dict[str, Any], kwargs: dict[str, Any] | None) -> di
     from matplotlib.cbook import normalize_kwargs
     from matplotlib.lines import Line2D
 
-    return {**defaults, **normalize_kwargs(kwargs, Line2D)}
+    return {**defaults, **normalize_kwargs(kwargs or {}, Line2D)}

@@ -6,6 +6,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skvbgp._core.linalg import Array
@@ -241,12 +242,12 @@ def _validated(y_true: Any, mean: Any, std: Any, weights: Any) -> tuple[Array, M
 
 
 def _probability(level: Any) -> float:
-    if not isinstance(level, Real) or not 0.0 < level < 1.0:
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
     return float(level)
 
 
-def _average(values: Array, sample_weight: Any) -> float:
+def _average(values: Array | NDArray[np.bool_], sample_weight: Any) -> float:
     if sample_weight is None:
         return float(np.mean(values))
     sample_weight = check_array(
