@@ -10,7 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.preprocessing import StandardScaler
 
-from skvbgp import VBDTCRegressor
+import skvbgp
 
 
 def main():
@@ -18,14 +18,16 @@ def main():
     cli.add_argument("--datasets", nargs="+", default=["concrete", "airfoil"])
     cli.add_argument("--rows", type=int, default=100)
     cli.add_argument("--draws", type=int, default=10)
+    cli.add_argument("--estimator", default="VBGPRegressor")
     args = cli.parse_args()
-    VBDTCRegressor().fit(np.eye(5), np.arange(5.0))  # imports
+    estimator = getattr(skvbgp, args.estimator)
+    estimator().fit(np.eye(5), np.arange(5.0))  # imports
     report, summaries = Report(args.json), []
     for name in args.datasets:
         X, y, _ = load(args.data, name)
         results = []
         for draw in range(args.draws):
-            ours, exact = compare(X, y, args.rows, draw)
+            ours, exact = compare(estimator, X, y, args.rows, draw)
             results.append([*ours, *exact])
             row = dict(zip(COLUMNS, results[-1], strict=True))
             report.add(data=name, draw=draw, **row, better=bool(ours[0] <= exact[0]))
@@ -44,14 +46,14 @@ def main():
 COLUMNS = ["NLPD", "fit s", "NLPD exact", "fit s exact"]
 
 
-def compare(X, y, n, draw):
+def compare(estimator, X, y, n, draw):
     """(NLPD on the other rows, seconds of fit) of both, trained on n random rows."""
     order = np.random.default_rng(draw).permutation(len(X))
     train, test = order[:n], order[n:]
     scaler = StandardScaler().fit(X[train])
     kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
     models = [
-        VBDTCRegressor(random_state=draw),
+        estimator(random_state=draw),
         GaussianProcessRegressor(kernel, normalize_y=True, random_state=draw),
     ]
     return [

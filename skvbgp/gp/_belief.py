@@ -31,8 +31,6 @@ _MAX_ITER = 100
 #: Shares of the rows that intervals of 95 % may hold, and the half-width of these.
 _COVERAGES = (0.94, 0.96)
 _NORMAL_QUANTILE = 1.96
-#: Share of rows that no process has to explain.
-_OUTLIERS = 0.001
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Smallest factor of the variances.
 _LEAST_CALIBRATION = 1e-3
@@ -89,16 +87,10 @@ def calibrate(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
 
 
 def measure_log_density(parts: LocalMoments, y: Array) -> Array:
-    """Log densities (n, C) of targets (n,) under each process, with a share of outliers.
-
-    One row in a thousand is expected to come from the normal distribution of all targets: without
-    them, a few rows that contradict their neighbours decide which kernel is best.
-    """
+    """Log densities (n, C) of targets (n,) under each process."""
     variance = parts.variance + parts.noise
     error = y[:, None] - parts.mean
-    inside = -0.5 * (_LOG_2PI + np.log(variance) + error**2 / variance)
-    outside = -0.5 * (_LOG_2PI + y**2)
-    return np.logaddexp(np.log1p(-_OUTLIERS) + inside, np.log(_OUTLIERS) + outside[:, None])
+    return np.asarray(-0.5 * (_LOG_2PI + np.log(variance) + error**2 / variance))
 
 
 def measure_score(mixture: Mixture, parts: LocalMoments, y: Array) -> float:

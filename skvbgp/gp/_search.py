@@ -38,14 +38,16 @@ _TRIAL_COVER, _FINAL_COVER = 1.0, 2.0
 _GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
 #: Rows that are left out, one at a time; most neighbours that a trial predicts them from, which
 #: ranks kernels as more do; rows among which neighbours are looked for.
-_HELD_OUT = 1_500
+_HELD_OUT = 1_000
 _TRIAL_NEIGHBOURS = 128
 _JUDGED_ROWS = 100_000
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
-_TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 20, 12, 40
+_TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
 #: Most processes of a mixture, and the rise of its score per row that one more has to bring.
 _MOST_KEPT = 4
-_LEAST_RISE = 0.005
+_LEAST_RISE = 0.002
+#: Multiples of the noise that compete with what training has found.
+_NOISE_FACTORS = (10.0,)
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
@@ -109,7 +111,7 @@ class Search:
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` what sums and products make of the best two."""
-        groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER, np.ones(self.X.shape[1]))
+        groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
         n_iter = self.max_iter or (_EXACT_ITERATIONS if self.is_exact else _TRIAL_ITERATIONS)
         for name, process in starts:
             self._try(name, process, groups, n_iter)
@@ -129,12 +131,12 @@ class Search:
 
     # -- trials ------------------------------------------------------------------------------------
 
-    def _draw_groups(self, most: int, cover: float, weights: Array) -> list[Group]:
+    def _draw_groups(self, most: int, cover: float) -> list[Group]:
         if self.is_exact:
             return [(self.X, self.y)]
         size = int(np.clip(_GROUP_SIZE * self.k, _LEAST_GROUP, _MOST_GROUP))
         n_groups = math.ceil(min(most, cover * len(self.y)) / size)
-        groups = draw_groups(self.X * weights, n_groups, size, self.rng)
+        groups = draw_groups(self.X, n_groups, size, self.rng)
         return [(self.X[index], self.y[index]) for index in groups]
 
     @cached_property
@@ -159,13 +161,23 @@ class Search:
         if self.stopped:
             return
         trained = train(process, groups, max_iter=max_iter, tol=self.tol)
+        self.trials.append(self._judge(name, trained))
+        self.stopped = self.end_pass(self._summarise)
+
+    def _judge(self, name: str, trained: Trained) -> Trial:
         mixture = Mixture.of(trained.process)
         weights = weigh_inputs(trained.process.kernel, self.X.shape[1])
         k = self.k if self.is_exact else min(self.k, _TRIAL_NEIGHBOURS)
         parts = self._leave_out(mixture, weights, k)
         score = float(np.mean(measure_log_density(parts, self._held_out)))
-        self.trials.append(Trial(name, trained, parts, score))
-        self.stopped = self.end_pass(self._summarise)
+        return Trial(name, trained, parts, score)
+
+    def _vary_noise(self, trial: Trial) -> Iterator[Trial]:
+        """The same kernel with more noise, which rows may need that contradict their neighbours."""
+        for factor in _NOISE_FACTORS:
+            process = replace(trial.process, noise=factor * trial.process.noise)
+            if process.noise < 1.0:
+                yield self._judge(trial.name, trial.trained._replace(process=process))
 
     def _summarise(self) -> Found:
         """What the best trial alone gives."""
@@ -184,14 +196,14 @@ class Search:
 
     # -- many rows ---------------------------------------------------------------------------------
 
-    def _select(self) -> list[Trial]:
+    def _select(self, trials: list[Trial]) -> list[Trial]:
         """Trials that help the mixture, the best first."""
         y = self._held_out
         chosen: list[Trial] = []
         best = -np.inf
-        while len(chosen) < min(_MOST_KEPT, len(self.trials)):
-            others = [t for t in self.trials if all(t is not known for known in chosen)]
-            scores = [learn_belief(_stack([*chosen, trial]), y).score for trial in others]
+        while len(chosen) < min(_MOST_KEPT, len(trials)):
+            others = [t for t in trials if all(t is not known for known in chosen)]
+            scores = [_score_mixture([*chosen, trial], y) for trial in others]
             if max(scores) < best + _LEAST_RISE:
                 break
             best = max(scores)
@@ -199,15 +211,15 @@ class Search:
         return chosen
 
     def _train_further(self) -> Found:
-        """The chosen trials, trained on groups of their own distance, and the belief in them."""
-        chosen = self._select()
+        """The chosen trials, also as trained on more groups, and the belief in them."""
+        chosen = self._select(self.trials)
         if not self.stopped:
             self.trials = []
-            weights = average_weights([trial.process for trial in chosen], self.X.shape[1])
-            groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER, weights)
+            groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER)
             for trial in chosen:
                 self._try(trial.name, trial.process, groups, self.max_iter or _FINAL_ITERATIONS)
-            chosen = self.trials
+            varied = [other for trial in self.trials for other in self._vary_noise(trial)]
+            chosen = self._select([*chosen, *self.trials, *varied])
         processes = tuple(trial.process for trial in chosen)
         weights = average_weights(list(processes), self.X.shape[1])
         mixture = Mixture(processes, np.zeros(len(processes)), 0.0)
@@ -245,6 +257,14 @@ class Search:
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = measure_score(mixture, parts, y)
         return Found(chosen, mixture, owners, belief, weights, score)
+
+
+def _score_mixture(trials: list[Trial], y: Array) -> float:
+    """Score of what trials predict together, with the best belief in them."""
+    parts = _stack(trials)
+    belief = learn_belief(parts, y)
+    processes = tuple(trial.process for trial in trials)
+    return measure_score(Mixture(processes, belief.log_weights, belief.temper), parts, y)
 
 
 def average_weights(processes: list[Process], d: int) -> Array:
