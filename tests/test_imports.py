@@ -1,9 +1,4 @@
-"""The shape of the project: imports point inward, and what is written twice agrees.
-
-    families -> base -> kernels, _optim -> _core
-
-No module below a family knows an estimator, and no family knows another one.
-"""
+"""The import rule, as doc/architecture.rst states it; small modules, and a light import."""
 
 import ast
 import re
@@ -109,7 +104,7 @@ def violations(root):
     return found
 
 
-def test_imports_point_inward():
+def test_imports_point_downwards():
     assert violations(PACKAGE_ROOT) == []
 
 
