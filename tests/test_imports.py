@@ -1,10 +1,8 @@
 """The import rule, as doc/architecture.rst states it; small modules, and a light import."""
 
 import ast
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -177,41 +175,3 @@ def test_packages_are_loaded_when_they_are_used():
 
 def test_public_names_exist():
     assert all(hasattr(skvbgp, name) for name in skvbgp.__all__)
-
-
-def test_versions_agree():
-    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    assert re.search(r"^## \[(.+?)\]", changelog, re.M).group(1) == skvbgp.__version__
-    assert re.search(r"^version: (.+)$", citation, re.M).group(1) == skvbgp.__version__
-
-
-def test_extras_exist():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    assert {"test", "doc", "plot", "progress", "dask", "lint", "dev"} <= extras.keys()
-    required = {re.match(r"[\w-]+", line).group() for line in project["dependencies"]}
-    assert required == RUNTIME - {"sklearn", "skvbgp"} | {"scikit-learn"}
-
-
-def test_ci_executes_the_commands_of_the_readme():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    written = [
-        re.search(rf"<!-- ci: {name} -->\n```bash\n(.+)\n```\n", readme).group(1)
-        for name in ("tests", "quickstart")
-    ]
-    run = subprocess.run(
-        ["bash", ".ci/run", "--print-commands"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
-    assert run.stdout.splitlines() == written
-
-
-def test_example_of_the_readme_runs():
-    readme = (ROOT / "README.md").read_text("utf-8")
-    names = {}
-    exec(re.search(r"```python\n(.+?)```", readme, re.S).group(1), names)
-    assert names["mean"].shape == names["std"].shape == names["y_test"].shape
