@@ -29,7 +29,7 @@ _LOG_WEIGHT_LIMIT = 20.0
 _TEMPER_LIMITS = (1e-3, 1.0)
 _MAX_ITER = 100
 #: Shares of the rows that intervals of 95 % may hold, and the half-width of these.
-_COVERAGES = (0.94, 0.96)
+_COVERAGES = (0.95, 0.965)
 _NORMAL_QUANTILE = 1.96
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Smallest factor of the variances.
@@ -76,7 +76,7 @@ def calibrate(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
     """Factor of the mixture's variances with which intervals hold what they promise.
 
     The factor with the highest normal density of the rows that are left out, as near to it as
-    lets 94 to 96 % of them be within 1.96 standard deviations: where errors are heavy-tailed,
+    lets 95 to 96.5 % of them be within 1.96 standard deviations: where errors are heavy-tailed,
     that density asks for intervals that are too wide.
     """
     mean, variance = mixture.mix(parts, include_noise=True)
