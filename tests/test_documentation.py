@@ -15,6 +15,7 @@ DOC = ROOT / "doc"
 PACKAGES = [
     "skvbgp.decoupled",
     "skvbgp.ep",
+    "skvbgp.gp",
     "skvbgp.inspection",
     "skvbgp.kernel_selection",
     "skvbgp.kernels",
