@@ -2,9 +2,10 @@
 A drop-in for GaussianProcessRegressor
 ======================================
 
-:class:`~skvbgp.sgpr.VBDTCRegressor` is fitted and asked for a standard deviation like
-:class:`~sklearn.gaussian_process.GaussianProcessRegressor`. It needs no kernel, and knows the
-noise from the data. Both bands hold 95 % of new observations.
+:class:`~skvbgp.gp.VBGPRegressor` is fitted and asked for a standard deviation
+like :class:`~sklearn.gaussian_process.GaussianProcessRegressor`. It finds the
+kernel itself, and knows the noise from the data. Both bands are meant to hold
+95 % of new observations.
 """
 
 import matplotlib.pyplot as plt
@@ -12,7 +13,7 @@ import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
-from skvbgp import VBDTCRegressor
+from skvbgp import VBGPRegressor
 
 rng = np.random.default_rng(0)
 X, grid = rng.uniform(0, 10, (150, 1)), np.linspace(-2, 12, 300)[:, None]
@@ -20,10 +21,12 @@ y = X[:, 0] * np.sin(X[:, 0]) + rng.standard_normal(150)
 
 plt.figure(figsize=(8, 4), layout="constrained")
 exact = GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True)
-for color, model in zip(["0.4", "C0"], [exact, VBDTCRegressor(random_state=0)], strict=True):
+models = [exact, VBGPRegressor(random_state=0)]
+for color, model in zip(["0.4", "C0"], models, strict=True):
     mean, std = model.fit(X, y).predict(grid, return_std=True)
     band = mean - 1.96 * std, mean + 1.96 * std
-    plt.fill_between(grid[:, 0], *band, color=color, alpha=0.25, label=type(model).__name__)
+    label = type(model).__name__
+    plt.fill_between(grid[:, 0], *band, color=color, alpha=0.25, label=label)
     plt.plot(grid, mean, color=color)
 plt.plot(X, y, "k.", ms=4)
 plt.legend()
