@@ -119,7 +119,8 @@ _ATTRIBUTES = """
         sigma_n^2, on the squared scale of y.
 
     inducing_inputs_ : ndarray of shape (n_inducing, n_features)
-        Inducing inputs, in the space of X.
+        Inducing inputs, in the space of X. With solver="exact" these are the rows or, if there
+        is a noise kernel, the centres of a quarter of them, which belong to the noise alone.
 
     lower_bound_ : float
         Variational lower bound on log p(y), with every constant.

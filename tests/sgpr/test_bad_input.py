@@ -167,11 +167,14 @@ def test_a_constant_target_is_predicted(cls, solver):
 def test_more_inducing_inputs_than_distinct_rows(cls, solver):
     X, y = make_data(12)
     X, y = np.concatenate([X, X[:6]]), np.append(y, y[:6])
+    model = small(cls, solver, n_inducing=500).fit(X, y)
+    assert_sound(model, X, y)
+    if solver == "exact" and cls in WITH_NOISE_KERNEL:  # those of the noise, a quarter of the rows
+        assert model.inducing_inputs_.shape == (3, 2)
+        return
+    assert model.inducing_inputs_.shape == (12, 2)
     start = small(cls, solver, n_inducing=500, learn_hyperparameters=False).fit(X, y)
     assert_allclose(np.unique(start.inducing_inputs_, axis=0), np.unique(X[:12], axis=0))
-    model = small(cls, solver, n_inducing=500).fit(X, y)
-    assert model.inducing_inputs_.shape == (12, 2)
-    assert_sound(model, X, y)
 
 
 @pytest.mark.parametrize("cls", BLOCKED)
