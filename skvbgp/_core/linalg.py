@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 #: Relative diagonal loading of the first attempt, and of the last.
-_FIRST_JITTER = 1e-8
+JITTER = 1e-8
 _LAST_JITTER = 1e-2
 #: Order up to which a triangular matrix is inverted directly.
 _INVERSE_LEAF = 64
@@ -50,7 +50,7 @@ def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
             f"The {name} has entries that are not finite: a hyperparameter has left the "
             "range of double precision. Rescale X or y, or give starting values."
         )
-    jitter = _FIRST_JITTER
+    jitter = JITTER
     while jitter <= _LAST_JITTER:
         loaded = K.copy()
         loaded.flat[:: len(K) + 1] += jitter * scale

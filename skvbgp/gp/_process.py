@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from skvbgp._core.linalg import _FIRST_JITTER as JITTER
-from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import JITTER, Array, jittered_cholesky, tril_inverse
 from skvbgp.kernels import Kernel
 
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.

@@ -192,7 +192,7 @@ def test_no_residual_basis_is_the_conventional_model(kind):
 @kinds
 def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
     """alpha = beta, a = K^-1 m and B with (B^-1 + K)^-1 = K^-1 (K - S) K^-1."""
-    monkeypatch.setattr("skvbgp._core.linalg._FIRST_JITTER", 1e-14)
+    monkeypatch.setattr("skvbgp._core.linalg.JITTER", 1e-14)
     model, p, q, X, y = make_problem("orthogonal", kind)
     kernel = model.kernel.with_theta(p.theta)
     (q,) = q

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp._core.linalg import JITTER
 from skvbgp.gp import _process
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
 from skvbgp.gp._process import Process, predict_from_neighbours

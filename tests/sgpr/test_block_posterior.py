@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBPICRegressor
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp._core.linalg import JITTER
 from skvbgp.sgpr._block_posterior import BlockConditional, BlockFactors, FactorCache
 from skvbgp.sgpr._bound import Prior
 from tests.oracles import sgpr as oracles

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _data
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior

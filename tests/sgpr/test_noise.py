@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF, Constant, Matern
 from skvbgp.sgpr._noise import Blocks, Diagonal, NoiseGradients, White
 from tests.derivatives import numerical_gradient

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import _FIRST_JITTER as JITTER
+from skvbgp._core.linalg import JITTER
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
