@@ -14,6 +14,8 @@ _NEAR = 1e-10
 # Entries, and fewest rows, of a block of rows: its temporary arrays stay in the cache of one core.
 _BLOCK = 2**15
 _MIN_ROWS = 32
+# Rows of a block of a symmetric matrix, of which only the lower triangle of blocks is computed.
+_SYMMETRIC_ROWS = 64
 
 
 def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
@@ -27,9 +29,17 @@ def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
 
 
 def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
-    """Return k(|a_i - b_j|^2), of shape (n, m), where `k` may overwrite its argument."""
+    """Return k(|a_i - b_j|^2), of shape (n, m), where `k` may overwrite its argument.
+
+    If both inputs are the same array, half of the entries are mirrored.
+    """
     left, right = factors(A, B)
     K = np.empty((len(A), len(B)))
+    if A is B:
+        for rows, before in triangle_blocks(len(A)):
+            K[rows, : rows.stop] = k(squared_distances(left[rows], right[: rows.stop]))
+            K[before, rows] = K[rows, before].T
+        return K
     for rows in row_blocks(*K.shape):
         K[rows] = k(squared_distances(left[rows], right))
     return K
@@ -49,7 +59,18 @@ def radial_vjp(
     dA_i = 2 sum_j W_ij (a_i - b_j) and dB_j = 2 sum_i W_ij (b_j - a_i), as matrix products.
     """
     left, right = factors(A, B)
-    dA, dB, dshape = np.empty_like(A), np.zeros_like(B), 0.0
+    dA, dB, dshape = np.zeros_like(A), np.zeros_like(B), 0.0
+    if A is B:  # both cotangents of a pair go to its entry below the diagonal
+        for rows, before in triangle_blocks(len(A)):
+            r2 = squared_distances(left[rows], right[: rows.stop])
+            dlog = dK[rows, : rows.stop].copy()
+            dlog[:, before] += dK[before, rows].T
+            dlog *= K[rows, : rows.stop]
+            W, dshape_rows = log_k_vjp(r2, dlog)
+            dA[rows] += 2.0 * (W.sum(axis=1)[:, None] * A[rows] - W @ B[: rows.stop])
+            dB[: rows.stop] += 2.0 * (W.sum(axis=0)[:, None] * B[: rows.stop] - W.T @ A[rows])
+            dshape += dshape_rows
+        return dA, dB, dshape
     for rows in row_blocks(*K.shape):
         r2 = squared_distances(left[rows], right)
         W, dshape_rows = log_k_vjp(r2, dK[rows] * K[rows])
@@ -63,6 +84,12 @@ def row_blocks(n: int, m: int) -> Iterator[slice]:
     """Cut the rows of an (n, m) array into blocks small enough for the cache."""
     step = max(_MIN_ROWS, _BLOCK // max(1, m))
     return (slice(start, start + step) for start in range(0, n, step))
+
+
+def triangle_blocks(n: int) -> Iterator[tuple[slice, slice]]:
+    """Cut the rows of an (n, n) array into blocks, each with the rows before it."""
+    for start in range(0, n, _SYMMETRIC_ROWS):
+        yield slice(start, min(start + _SYMMETRIC_ROWS, n)), slice(0, start)
 
 
 def factors(A: Array, B: Array) -> tuple[Array, Array]:
