@@ -210,6 +210,5 @@ def _predict_rows(
     for i, index in enumerate(near):
         x = coordinates.scaled(X[i])
         known = coordinates.scaled(X_known[index]), target.scaled(y_known[index])
-        for c, process in enumerate(processes):
-            result[i, c] = predict_from_neighbours(process, *known, x)
+        result[i] = predict_from_neighbours(processes, *known, x)
     return result

@@ -14,6 +14,7 @@ infinite number gives the Gaussian process. See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -214,19 +215,28 @@ class Conditional:
         return np.asarray(self.spread * (self.process.kernel(X) - root.T @ root))
 
 
-def predict_from_neighbours(
-    process: Process, X: Array, y: Array, x: Array
-) -> tuple[float, float, float, float]:
+def predict_from_neighbours(processes: Sequence[Process], X: Array, y: Array, x: Array) -> Array:
     """Mean and variance of the latent function at one row x (d,), its noise and the log evidence.
 
-    As `Conditional` says, but by the factorisation of one matrix that is bordered by the rows of
-    k(X, x) and y: its factor is bordered by L^-1 k(X, x) and L^-1 y.
+    One line (4,) for each process. As `Conditional` says, but by the factorisation of one matrix
+    that is bordered by the rows of k(X, x) and y: its factor is bordered by L^-1 k(X, x) and
+    L^-1 y. Processes with the same kernel share the matrix.
     """
-    n = len(y)
+    both = np.concatenate([X, x[None]])
+    matrices = {kernel: kernel(both) for kernel in {process.kernel for process in processes}}
+    return np.array(
+        [_predict_bordered(process, X, y, x, matrices[process.kernel]) for process in processes]
+    )
+
+
+def _predict_bordered(
+    process: Process, X: Array, y: Array, x: Array, K: Array
+) -> tuple[float, float, float, float]:
+    """The same for one process, from the kernel's matrix (n + 1, n + 1) of X and x."""
+    n, prior = len(y), float(K[-1, -1])
     C = np.empty((n + 2, n + 2))  # the lower triangle is read
-    C[: n + 1, : n + 1] = process.kernel(np.concatenate([X, x[None]]))
-    prior = C[n, n]
-    load = process.noise + JITTER * (float(np.mean(np.diagonal(C)[:n])) + process.noise)
+    C[: n + 1, : n + 1] = K
+    load = process.noise + JITTER * (float(np.mean(np.diagonal(K)[:n])) + process.noise)
     C.flat[: (n + 1) * (n + 2) : n + 3] += load
     C[n + 1, :n], C[n + 1, n] = y, 0.0
     C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / load * (1.0 + prior / load)  # large enough
@@ -240,6 +250,6 @@ def predict_from_neighbours(
     quadratic = float(b @ b)
     half_log_det = float(np.sum(np.log(np.diagonal(L)[:n])))
     spread = process.spread(n, quadratic)
-    variance = spread * max(float(prior) - float(a @ a), 0.0)
+    variance = spread * max(prior - float(a @ a), 0.0)
     evidence = process.log_density(n, quadratic, half_log_det)
     return float(a @ b), variance, spread * process.noise, evidence

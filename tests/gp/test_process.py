@@ -1,5 +1,7 @@
 """One process: its evidence, its gradient and what it says given rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -74,7 +76,7 @@ def test_predictions_are_those_of_the_partitioned_density(process, rows, rng):
             process.dof,
         )
         assert_allclose([moments.mean[i], moments.variance[i], moments.noise], expected, rtol=1e-7)
-        alone = predict_from_neighbours(process, X, y, x)
+        alone = predict_from_neighbours([process], X, y, x)[0]
         assert_allclose(alone, [*expected, moments.evidence], rtol=1e-7)
 
 
@@ -109,6 +111,19 @@ def test_the_scale_follows_the_rows(rows):
     assert_allclose(large.variance, 100.0 * small.variance, rtol=0.02)
 
 
+def test_processes_of_one_kernel_share_its_matrix(rows, monkeypatch):
+    X, y = rows
+    first, last = (
+        Process(kernel.bind(2), 0.1, 5.0) for kernel in (Matern(nu=0.5), RBF(length_scale=2.0))
+    )
+    processes = [first, replace(first, noise=1.0), last]
+    expected = [predict_from_neighbours([process], X, y, X[0])[0] for process in processes]
+    n_calls, call = [], Matern.__call__
+    monkeypatch.setattr(Matern, "__call__", lambda *args: n_calls.append(1) or call(*args))
+    assert_allclose(predict_from_neighbours(processes, X, y, X[0]), expected, rtol=1e-12)
+    assert len(n_calls) == 1
+
+
 def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     X, y = rows
     process = Process((1e4 * RBF(50.0)).bind(2), 1e-7, 10.0)
@@ -120,5 +135,5 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(_process.np.linalg, "cholesky", fails_once)
-    result = predict_from_neighbours(process, X, y, X[0])
+    result = predict_from_neighbours([process], X, y, X[0])[0]
     assert_allclose(result, [expected[0][0], expected[1][0], *expected[2:]], rtol=1e-12)
