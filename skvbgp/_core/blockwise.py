@@ -43,19 +43,18 @@ def moments_by_block(
 
     Returns
     -------
-    mean, variance : ndarrays of shape (n,)
+    mean, variance : ndarrays of shape (n, ...)
     """
     pieces = rows_by_block(labels, _TILE_ROWS)
-    mean, variance = np.empty(len(X)), np.empty(len(X))
-    pending = iter(pieces)
+    parts: list[tuple[Array, Array]] = []
 
     def task(i: int) -> tuple[Any, ...]:
         block, rows = pieces[i]
         return X[rows], *data_of(block)
 
-    def receive(moments: tuple[Array, Array]) -> None:
-        _, rows = next(pending)
-        mean[rows], variance[rows] = moments
-
-    spread_each(function, LazyTasks(len(pieces), task), receive, n_jobs=n_jobs, shared=shared)
+    tasks = LazyTasks(len(pieces), task)
+    spread_each(function, tasks, parts.append, n_jobs=n_jobs, shared=shared)
+    rows = np.concatenate([rows for _, rows in pieces])
+    order = np.argsort(rows)
+    mean, variance = (np.concatenate(part)[order] for part in zip(*parts, strict=True))
     return mean, variance

@@ -17,7 +17,13 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
-from skvbgp.base._learner import BinaryLearner, Learner, Posterior, RegressionLearner
+from skvbgp.base._learner import (
+    BinaryLearner,
+    Distribution,
+    Learner,
+    Posterior,
+    RegressionLearner,
+)
 from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
     START_ROWS,
@@ -31,6 +37,7 @@ from skvbgp.base._start import (
 __all__ = [
     "START_ROWS",
     "BinaryLearner",
+    "Distribution",
     "DocumentedEstimator",
     "Interval",
     "Labels",

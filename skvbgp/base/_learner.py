@@ -8,13 +8,26 @@ from typing import Any, Protocol
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.mixture import NormalMixture
 from skvbgp._optim.ascent import EndPass
+
+
+class Distribution(Protocol):
+    """Predictive distributions of n rows."""
+
+    def quantile(self, p: float) -> Array:
+        """The least value (n,) that is not exceeded with probability p."""
+
+    def log_density(self, y: Array) -> Array:
+        """Log density (n,), or log probability of counts, at values (n,)."""
 
 
 class Posterior(Protocol):
     """What a regressor's state says about new rows, in the user's units.
 
-    It owns whatever is worth keeping between two calls, and does not pickle it.
+    It owns whatever is worth keeping between two calls, and does not pickle it. Where it knows
+    more of a row than two moments, it also has ``distribution(X, include_noise)``, a
+    `Distribution` with these moments.
     """
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -22,6 +35,14 @@ class Posterior(Protocol):
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean (n,) and covariance (n, n) of all rows."""
+
+
+def predict_distribution(posterior: Posterior, X: Array, include_noise: bool) -> Distribution:
+    """What a posterior says of each row: normal, unless it has a ``distribution`` of its own."""
+    distribution = getattr(posterior, "distribution", None)
+    if distribution is not None:
+        return distribution(X, include_noise)
+    return NormalMixture.of_moments(*posterior.moments(X, include_noise))
 
 
 class Learner(ABC):

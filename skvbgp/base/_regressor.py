@@ -1,5 +1,6 @@
 """The fit, partial_fit and predict contract of the regressors."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._learner import Distribution, predict_distribution
+
+#: Rows whose distributions are in memory at a time.
+_TILE_ROWS = 2**14
 
 
 class VariationalRegressor(RegressorMixin, VariationalEstimator):
@@ -93,14 +98,143 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        X = self._check_inputs(X)
         posterior = self._learner().posterior(self._state)
         with single_blas_thread:
             if return_cov:
                 return posterior.joint(X, include_noise)
             mean, variance = posterior.moments(X, include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
+
+    def predict_quantiles(self, X: Any, quantiles: Any, *, include_noise: bool = True) -> Array:
+        """Predict quantiles of new observations.
+
+        They are exact where the model predicts a mixture of normal distributions or counts,
+        and those of a normal distribution with the moments of :meth:`predict` otherwise.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+        quantiles : float or array-like of shape (n_quantiles,)
+            Probabilities, between 0 and 1, of an observation that is no larger.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,) or (n_samples, n_quantiles)
+            On the scale of y; one column for each probability, none for a single number.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not between 0 and 1.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X[:300], y[:300])
+        >>> model.predict_quantiles(X[300:], [0.1, 0.5, 0.9]).shape
+        (142, 3)
+        """
+        p = _probabilities(quantiles, "quantiles")
+
+        def evaluate(distribution: Distribution, rows: slice) -> Array:
+            return np.column_stack([distribution.quantile(q) for q in np.atleast_1d(p).tolist()])
+
+        values = self._by_tile(self._check_inputs(X), include_noise, evaluate)
+        return values if p.ndim else values[:, 0]
+
+    def predict_interval(
+        self, X: Any, coverage: float = 0.95, *, include_noise: bool = True
+    ) -> tuple[Array, Array]:
+        """Predict the central interval of new observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+        coverage : float, default=0.95
+            Probability of the interval: the same share lies below it as above.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_samples,)
+            Ends of the interval, on the scale of y.
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is not between 0 and 1.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X[:300], y[:300])
+        >>> lower, upper = model.predict_interval(X[300:], coverage=0.9)
+        >>> lower.shape, upper.shape
+        ((142,), (142,))
+        """
+        p = _probabilities(coverage, "coverage")
+        if p.ndim:
+            raise ValueError(f"coverage must be one number; got {coverage!r}.")
+        tail = 0.5 * (1.0 - float(p))
+        ends = self.predict_quantiles(X, [tail, 1.0 - tail], include_noise=include_noise)
+        return ends[:, 0], ends[:, 1]
+
+    def log_predictive_density(self, X: Any, y: Any) -> Array:
+        """Logarithm of the density that was predicted for observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,)
+            What was observed there.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            In nats, of densities per unit of y; of counts the logarithms of probabilities.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X[:300], y[:300])
+        >>> model.log_predictive_density(X[300:], y[300:]).shape
+        (142,)
+        """
+        check_is_fitted(self)
+        X, y = self._validate(X, y, reset=False)
+        return self._by_tile(X, True, lambda given, rows: given.log_density(y[rows]))
+
+    def _check_inputs(self, X: Any) -> Array:
+        """X as the posterior takes it."""
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=np.float64, order="C")
+
+    def _by_tile(
+        self, X: Array, include_noise: bool, evaluate: Callable[[Distribution, slice], Array]
+    ) -> Array:
+        """What is made of the rows' distributions, of some rows at a time."""
+        posterior = self._learner().posterior(self._state)
+        tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
+        with single_blas_thread:
+            return np.concatenate(
+                [
+                    evaluate(predict_distribution(posterior, X[rows], include_noise), rows)
+                    for rows in tiles
+                ]
+            )
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
@@ -128,3 +262,14 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
         root = vectors * np.sqrt(np.maximum(variances, 0.0))
         return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
+
+
+def _probabilities(values: Any, name: str) -> Array:
+    """Numbers between 0 and 1, of shape () or (k,)."""
+    try:
+        p = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers; got {values!r}.") from None
+    if p.ndim > 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
+        raise ValueError(f"{name} must be between 0 and 1; got {values!r}.")
+    return p

@@ -9,6 +9,8 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
 - ``sample(theta, f, rng)``: draws of y given f.
 
+- ``distribution(theta, m, s)``: that of y.
+
 Those of y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
 then those of ``latent_values(y)``.
 """
@@ -24,6 +26,8 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.mixture import NormalMixture
+from skvbgp.decoupled._counts import MAX_LOG_RATE, PoissonMixture
 
 #: Nodes of the Gauss-Hermite rule.
 _N_NODES = 20
@@ -33,8 +37,8 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 #: off, in distances between the two.
 _TYPICAL = (0.15, 0.85)
 _REACH = 3.0
-#: Logarithm of a Poisson rate beyond which it is cut off.
-_MAX_LOG_RATE = 50.0
+#: Precisions of the normal components that stand for Student's t: the nodes of a trapezoidal rule.
+_LOG_PRECISIONS = np.linspace(-12.0, 2.5, 72)
 
 
 #: Values of f -> log p(y|f), its slope in f and those in theta, at each of them.
@@ -83,6 +87,15 @@ class AdditiveNoise(ABC):
     def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
         return m, S + self.noise_variance(theta) * np.eye(len(m))
 
+    @abstractmethod
+    def components(self, theta: Array) -> tuple[Array, Array]:
+        """Variances and weights, each (K,), of the normal components of the noise."""
+
+    def distribution(self, theta: Array, m: Array, s: Array) -> NormalMixture:
+        variances, weights = self.components(theta)
+        means = np.broadcast_to(m[:, None], (len(m), len(weights)))
+        return NormalMixture.of_moments(means, s[:, None] + variances, weights)
+
 
 @dataclass(frozen=True)
 class Gaussian(AdditiveNoise):
@@ -101,6 +114,9 @@ class Gaussian(AdditiveNoise):
 
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0]))
+
+    def components(self, theta: Array) -> tuple[Array, Array]:
+        return np.exp(theta), np.ones(1)
 
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return f + np.sqrt(self.noise_variance(theta)) * rng.standard_normal(f.shape)
@@ -140,6 +156,12 @@ class StudentT(AdditiveNoise):
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0])) * self.dof / (self.dof - 2.0)
 
+    def components(self, theta: Array) -> tuple[Array, Array]:
+        """Student's t is normal given its precision, which is a Gamma variable."""
+        half = 0.5 * self.dof
+        weights = np.exp(half * (_LOG_PRECISIONS - np.exp(_LOG_PRECISIONS)))
+        return np.exp(theta[0] - _LOG_PRECISIONS), weights / weights.sum()
+
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return f + np.exp(0.5 * theta[0]) * rng.standard_t(self.dof, f.shape)
 
@@ -160,19 +182,22 @@ class Poisson:
         return log_rate - np.mean(log_rate)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
-        rate = np.exp(np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE))
+        rate = np.exp(np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE))
         value = y * (self.offset + m) - rate - gammaln(y + 1.0)
         return Expected(value, y - rate, -0.5 * rate, np.zeros((len(y), 0)))
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
-        mean = np.exp(np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE))
-        return mean, mean + np.expm1(np.minimum(s, _MAX_LOG_RATE)) * mean**2
+        mean = np.exp(np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE))
+        return mean, mean + np.expm1(np.minimum(s, MAX_LOG_RATE)) * mean**2
 
     def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
         mean, variance = self.moments(theta, m, np.diagonal(S))
-        covariance = np.outer(mean, mean) * np.expm1(np.minimum(S, _MAX_LOG_RATE))
+        covariance = np.outer(mean, mean) * np.expm1(np.minimum(S, MAX_LOG_RATE))
         covariance.flat[:: len(m) + 1] = variance
         return mean, covariance
+
+    def distribution(self, theta: Array, m: Array, s: Array) -> PoissonMixture:
+        return PoissonMixture.of_log_rate(self.offset + m, s)
 
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return rng.poisson(np.exp(np.minimum(self.offset + f, 40.0))).astype(float)

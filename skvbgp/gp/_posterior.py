@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import softmax
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
@@ -52,6 +53,14 @@ class Mixture:
         variances = parts.variance + parts.noise if include_noise else parts.variance
         total = np.sum(belief * (variances + (parts.mean - mean[:, None]) ** 2), axis=1)
         return mean, self.calibration * total
+
+    def components(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array, Array]:
+        """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""
+        belief = self.weigh(parts.evidence)
+        mean = np.sum(belief * parts.mean, axis=1)[:, None]
+        variances = parts.variance + parts.noise if include_noise else parts.variance
+        means = mean + np.sqrt(self.calibration) * (parts.mean - mean)
+        return means, self.calibration * variances, belief
 
 
 class LocalMoments(NamedTuple):
@@ -112,6 +121,13 @@ class NeighbourPosterior:
         parts = self.measure(X)
         mean, variance = self.mixture.mix(parts, include_noise=include_noise)
         return self.target.original(mean), variance * self.target.unit**2
+
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+        """One component for each process."""
+        parts = self.measure(X)
+        mean, variance, belief = self.mixture.components(parts, include_noise=include_noise)
+        unit = self.target.unit
+        return NormalMixture.of_moments(self.target.original(mean), variance * unit**2, belief)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances are those of `moments`.

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 
+from skvbgp._core.mixture import NormalMixture
 from skvbgp.inspection._drawing import (
     REFERENCE_STYLE,
     axes_or_new,
@@ -12,7 +13,6 @@ from skvbgp.inspection._drawing import (
     with_defaults,
 )
 from skvbgp.metrics import prediction_interval
-from skvbgp.metrics._mixture import Mixture
 from skvbgp.metrics._response import predict_gaussian
 
 
@@ -182,7 +182,7 @@ class PredictionIntervalDisplay:
         display : PredictionIntervalDisplay
         """
         y_true = column_or_1d(y_true)
-        centre = Mixture.of(mean, std, weights).expectation()
+        centre = NormalMixture.of(mean, std, weights).expectation()
         columns = [y_true, centre, *prediction_interval(mean, std, level=level, weights=weights)]
         if x is not None:
             columns.append(column_or_1d(x))

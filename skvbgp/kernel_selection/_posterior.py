@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.mixture import NormalMixture
 from skvbgp.base import in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._scales import Frame
@@ -80,9 +82,27 @@ class KernelModel:
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
+        return self._in_tiles(mix_moments, X, include_noise)
+
+    def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Means and variances (n, S) of every row, one column for each draw."""
+
+        def stack(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+            means, variances = zip(*parts, strict=True)
+            return np.column_stack(means), np.column_stack(variances)
+
+        return self._in_tiles(stack, X, include_noise)
+
+    def _in_tiles(
+        self,
+        join: Callable[[list[tuple[Array, Array]]], tuple[Array, Array]],
+        X: Array,
+        include_noise: bool,
+    ) -> tuple[Array, Array]:
+        """What is made of the draws' moments, on the scale of y."""
 
         def tile(X: Array) -> tuple[Array, Array]:
-            return mix_moments([self._of_draw(p, X, include_noise) for p in self._priors])
+            return join([self._of_draw(p, X, include_noise) for p in self._priors])
 
         self._priors, self._q  # noqa: B018  before the threads of the tiles need them
         mean, variance = in_tiles(tile, self._frame.centre(X))
@@ -127,6 +147,14 @@ class KernelAverage(NamedTuple):
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance of every row, on the scale of y."""
         return mix_moments([m._moments(X, include_noise) for m in self.models], self.weights)
+
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+        """One component for each kernel and draw of its hyperparameters."""
+        parts = [m._components(X, include_noise) for m in self.models]
+        means, variances = zip(*parts, strict=True)
+        draws = [mean.shape[1] for mean in means]
+        weights = np.repeat(self.weights / np.sum(self.weights) / draws, draws)
+        return NormalMixture.of_moments(np.hstack(means), np.hstack(variances), weights)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""

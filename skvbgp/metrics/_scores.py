@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skvbgp._core.linalg import Array
-from skvbgp.metrics._mixture import Mixture
+from skvbgp._core.mixture import NormalMixture
 
 
 def negative_log_predictive_density(
@@ -231,12 +231,12 @@ def prediction_interval(
     >>> lower.round(2), upper.round(2)
     (array([-1.96,  1.08]), array([1.96, 8.92]))
     """
-    return Mixture.of(mean, std, weights).interval(_probability(level))
+    return NormalMixture.of(mean, std, weights).interval(_probability(level))
 
 
-def _validated(y_true: Any, mean: Any, std: Any, weights: Any) -> tuple[Array, Mixture]:
+def _validated(y_true: Any, mean: Any, std: Any, weights: Any) -> tuple[Array, NormalMixture]:
     y = check_array(y_true, ensure_2d=False, dtype=np.float64, input_name="y_true")
-    y, mixture = column_or_1d(y), Mixture.of(mean, std, weights)
+    y, mixture = column_or_1d(y), NormalMixture.of(mean, std, weights)
     check_consistent_length(y, mixture.mean)
     return y, mixture
 

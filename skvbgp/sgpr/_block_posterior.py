@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
+from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.partition import rows_by_block
 from skvbgp.base import in_tiles
 from skvbgp.sgpr._bound import Model, Prior
@@ -134,14 +136,13 @@ class BlockConditional:
     def moments(
         self, X: Array, block: Rows, factors: BlockFactors, *, include_noise: bool, full: bool
     ) -> tuple[Array, Array, list[Array]]:
-        """Moments of scaled rows X of the block, averaged over the draws of theta.
+        """Moments of scaled rows X of the block, given each draw of theta.
 
         Returns
         -------
         mean : ndarray of shape (S, n)
-            Given each draw.
-        variance : ndarray of shape (n,), or (n, n) if ``full``
-            Average over draws of the (co)variance given the draw.
+        variance : ndarray of shape (S, n), or (n, n) if ``full``
+            The (co)variance; only its average over draws if ``full``.
         coefficients : list of S ndarrays of shape (n, m)
             b of each draw: what correlates the rows with those of other blocks.
         """
@@ -153,7 +154,8 @@ class BlockConditional:
             noise_cross = self._noise.cross_covariance(X_original, original(block.X))
             own_of = self._noise.covariance if full else self._noise.marginal_variance
             noise_own = own_of(X_original)
-        means, total, coefficients = [], 0.0, []
+        means, variances, coefficients = [], [], []
+        total = 0.0
         for lam, sigma_f, x_block, A_block, inverse in zip(
             self._Lambda, self._sigma_f, *factors, strict=True
         ):
@@ -171,9 +173,10 @@ class BlockConditional:
                 total = total + (own + noise_own - H @ cross.T + root @ root.T)
             else:
                 own = second * (1.0 - np.sum(A**2, axis=1))
-                total = total + (own + noise_own - np.sum(H * cross, axis=1))
-                total = total + np.sum(root**2, axis=1)
-        return np.array(means), np.asarray(total) / len(means), coefficients
+                given = own + noise_own - np.sum(H * cross, axis=1)
+                variances.append(given + np.sum(root**2, axis=1))
+        spread = np.asarray(total) / len(means) if full else np.array(variances)
+        return np.array(means), spread, coefficients
 
 
 class BlockPosterior:
@@ -205,9 +208,18 @@ class BlockPosterior:
         return last
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        return self._by_block(_marginal_moments, X, include_noise)
+
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+        """One component for each draw of theta."""
+        return NormalMixture.of_moments(*self._by_block(_components, X, include_noise))
+
+    def _by_block(
+        self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
+    ) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)
         mean, variance = moments_by_block(
-            _marginal_moments,
+            function,
             X,
             self._labels(X),
             lambda k: (k, self._rows(k)),
@@ -260,16 +272,27 @@ class ExactBlockPosterior:
         self._coordinates, self._target = state.model.coordinates, state.target
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return in_tiles(lambda tile: self._tile_moments(tile, include_noise), X)
+        return in_tiles(lambda tile: self._tile(self._mixture.moments, tile, include_noise), X)
 
-    def _tile_moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+        """One component for each draw of theta."""
+
+        def components(tile: Array) -> tuple[Array, Array]:
+            means, variances = self._tile(self._mixture.components, tile, include_noise)
+            return means.T, variances.T
+
+        return NormalMixture.of_moments(*in_tiles(components, X))
+
+    def _tile(
+        self, evaluate: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
+    ) -> tuple[Array, Array]:
         scaled = self._coordinates.scaled(X)
         if not include_noise:
-            mean, variance = self._mixture.moments(scaled)
+            mean, variance = evaluate(scaled)
         else:
             cross = self._noise_cross(X, self._labels(scaled))
             own = self._mixture.noise.marginal_variance(X)
-            mean, variance = self._mixture.moments(scaled, cross, own)
+            mean, variance = evaluate(scaled, cross, own)
         return self._target.original(mean), variance * self._target.unit**2
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -305,8 +328,16 @@ def _marginal_moments(
     conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
 ) -> tuple[Array, Array]:
     """Mean and variance of scaled rows X of block k, each (n,)."""
+    means, variances = _components(conditional, include_noise, X, k, block)
+    return means.mean(axis=1), variances.mean(axis=1) + means.var(axis=1)
+
+
+def _components(
+    conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
+) -> tuple[Array, Array]:
+    """The same given each draw of theta, (n, S)."""
     factors = conditional.recall_factors(k, block)
-    means, within, _ = conditional.moments(
+    means, variances, _ = conditional.moments(
         X, block, factors, include_noise=include_noise, full=False
     )
-    return means.mean(axis=0), np.maximum(within, 0.0) + means.var(axis=0)
+    return means.T, np.maximum(variances, 0.0).T

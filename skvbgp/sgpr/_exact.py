@@ -181,12 +181,19 @@ class Mixture:
         ``noise_cross`` is the covariance (n_rows, n) of the data's noise with theirs, and
         ``noise_own`` the variance of theirs.
         """
-        parts = [p.moments(X, noise_cross, noise_own) for p in self._processes]
-        means, variances = zip(*parts, strict=True)
+        means, variances = self.components(X, noise_cross, noise_own)
         return np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
 
+    def components(
+        self, X: Array, noise_cross: Array | float = 0.0, noise_own: Array | float = 0.0
+    ) -> tuple[Array, Array]:
+        """The same given each draw, (S, n)."""
+        parts = [p.moments(X, noise_cross, noise_own) for p in self._processes]
+        means, variances = zip(*parts, strict=True)
+        return np.array(means), np.array(variances)
+
     def joint(self, X: Array, noise_cross: Array | float = 0.0) -> tuple[Array, Array]:
-        """The same, with the covariance (n, n)."""
+        """The same as `moments`, with the covariance (n, n)."""
         processes = self._processes
         means, covariances = zip(*(p.joint(X, noise_cross) for p in processes), strict=True)
         spread = np.array(means) - np.mean(means, axis=0)  # (S, n)

@@ -27,7 +27,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._posterior import GlobalPosterior, SparseLatent
+from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
 from skvbgp.sgpr._start import (
     check_range,
@@ -454,7 +454,7 @@ class SparseLearner(RegressionLearner):
         mixture = state.memory
         if isinstance(mixture, Mixture):
             if state.blocks is None:
-                return GlobalPosterior(state, mixture, mixture.noise)
+                return ExactPosterior(state, mixture)
             mixture = mixture.with_draws(self.n_samples, state.seed)
             return ExactBlockPosterior(state, state.blocks, mixture)
         if state.blocks is not None:

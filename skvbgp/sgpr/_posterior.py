@@ -17,8 +17,10 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.mixture import NormalMixture
 from skvbgp.base import in_tiles
 from skvbgp.sgpr._bound import Prior
+from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
@@ -45,7 +47,7 @@ class GlobalPosterior:
     ----------
     state : State
     latent : Latent
-        `SparseLatent`, or the mixture of an exact fit.
+        `SparseLatent`, or the mixture of an exact fit (`ExactPosterior`).
     noise : Noise
     """
 
@@ -67,6 +69,31 @@ class GlobalPosterior:
         if include_noise:
             covariance.flat[:: len(X) + 1] += self._noise.marginal_variance(X)
         return self._target.original(mean), covariance * self._target.unit**2
+
+
+class ExactPosterior(GlobalPosterior):
+    """The same where the latent function is a mixture over draws of theta.
+
+    Parameters
+    ----------
+    state : State
+    mixture : Mixture
+    """
+
+    def __init__(self, state: State, mixture: Mixture) -> None:
+        super().__init__(state, mixture, mixture.noise)
+        self._mixture = mixture
+
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+        """One component for each draw."""
+
+        def components(X: Array) -> tuple[Array, Array]:
+            means, variances = self._mixture.components(self._coordinates.scaled(X))
+            if include_noise:
+                variances = variances + self._noise.marginal_variance(X)
+            return self._target.original(means.T), variances.T * self._target.unit**2
+
+        return NormalMixture.of_moments(*in_tiles(components, X))
 
 
 class SparseLatent:

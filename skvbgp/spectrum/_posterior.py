@@ -9,12 +9,14 @@ that of sigma^2 plus the variance of mu.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
+from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.partition import rows_by_block
 from skvbgp.spectrum._block_model import BlockModel
 from skvbgp.spectrum._features import features
@@ -46,9 +48,18 @@ class SpectrumPosterior:
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance of each row, block by block."""
+        return self._by_block(_marginal_moments, X, include_noise)
+
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+        """One component for each draw of alpha."""
+        return NormalMixture.of_moments(*self._by_block(_components, X, include_noise))
+
+    def _by_block(
+        self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
+    ) -> tuple[Array, Array]:
         X, rows = self._state.coordinates.scaled(X), self._state.rows
         mean, variance = moments_by_block(
-            _marginal_moments,
+            function,
             X,
             rows.lookup(X),
             rows.block,
@@ -90,12 +101,13 @@ class _Mixture(NamedTuple):
     def moments(
         self, X: Array, X_block: Array, y_block: Array, *, full: bool
     ) -> tuple[Array, Array]:
-        """Rows X of a block: means given each draw, (S, n), and the average over draws of the
-        variance given the draw, (n,) or (n, n).
+        """Rows X of a block, given each draw: means (S, n) and variances (S, n).
+
+        With ``full``, the average over draws of the covariance, (n, n), in their place.
         """
         hyper, gamma = self.hyper, self.gamma
         means = np.empty((len(self.draws), len(X)))
-        within = np.zeros((len(X),) * (2 if full else 1))
+        within = np.zeros((len(X), len(X)) if full else means.shape)
         for k, (R, s) in enumerate(self.draws):
             Phi = features(X, R)
             means[k] = gamma * (Phi @ s)
@@ -105,13 +117,20 @@ class _Mixture(NamedTuple):
                 features(X_block, R), y_block, hyper.signal_variance, hyper.local_noise_variance
             )
             means[k] += (1.0 - gamma) * block.mean(Phi)
-            within += (1.0 - gamma**2) * block.covariance(Phi, full=full)
-        return means, within / len(self.draws)
+            given = (1.0 - gamma**2) * block.covariance(Phi, full=full)
+            within[slice(None) if full else k] += given / (len(self.draws) if full else 1)
+        return means, within
 
 
 def _marginal_moments(
     mixture: _Mixture, X: Array, X_block: Array, y_block: Array
 ) -> tuple[Array, Array]:
     """Mean and variance of the scaled function at rows of one block, each (n,)."""
-    means, within = mixture.moments(X, X_block, y_block, full=False)
-    return means.mean(axis=0), within + means.var(axis=0)
+    means, variances = mixture.moments(X, X_block, y_block, full=False)
+    return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
+
+
+def _components(mixture: _Mixture, X: Array, X_block: Array, y_block: Array) -> tuple[Array, Array]:
+    """The same given each draw of alpha, (n, S)."""
+    means, variances = mixture.moments(X, X_block, y_block, full=False)
+    return means.T, variances.T

@@ -60,6 +60,33 @@ def test_gradients(likelihood, rng):
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[:3], ids=lambda one: type(one).__name__)
+def test_density_of_predictions(likelihood, rng):
+    """Averaged over f; Student's t also where it is most of the prediction, and in its tails."""
+    theta, y, m, s = problem(likelihood, rng)
+    y[0] += 20.0 if isinstance(likelihood, StudentT) else 2.0
+    s[2] = 1e-4
+    log_p = log_density(likelihood, theta)
+    for i, found in enumerate(likelihood.distribution(theta, m, s).log_density(y)):
+        std = np.sqrt(s[i])
+        expected, _ = quad(
+            lambda f, i=i, std=std: np.exp(log_p(y[i], f)) * stats.norm.pdf(f, m[i], std),
+            m[i] - 10.0 * std,
+            m[i] + 10.0 * std,
+        )
+        assert_allclose(found, np.log(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1e-3, 0.3, 0.5, 0.999])
+def test_quantiles_of_counts_are_the_first_that_reach_the_probability(p):
+    given = Poisson(0.3).distribution(np.empty(0), np.array([-30.0, 0.5, 4.0]), np.full(3, 0.4))
+    counts = np.arange(3000.0)
+    for i, found in enumerate(given.quantile(p)):
+        row = type(given)(given.rates[i : i + 1].repeat(3000, axis=0))
+        total = np.cumsum(np.exp(row.log_density(counts)))
+        assert found == counts[np.argmax(total >= p)]
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS[:3], ids=lambda one: type(one).__name__)
 def test_predictions_are_moments_of_draws(likelihood):
     rng = np.random.RandomState(0)
     theta = np.array(likelihood.start, dtype=float)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._neighbours import Rows
@@ -78,6 +79,26 @@ def test_joint_has_the_moments_of_each_row(rng, k, include_noise):
     assert_allclose(joint_mean, mean)
     assert_allclose(np.diagonal(covariance), variance)
     assert np.linalg.eigvalsh(covariance).min() > -1e-10
+
+
+@pytest.mark.parametrize("k", [5, 40])
+def test_distribution_is_the_mixture_of_the_processes(rng, k):
+    """About the common mean, and as wide as the calibration says."""
+    posterior, places = make_posterior(rng, k), rng.standard_normal((3, 2))
+    given = posterior.distribution(places, True)
+    target, mixture = FRAMES[1], posterior.mixture
+    for i, x in enumerate(places):
+        parts = [[float(np.squeeze(v)) for v in moments] for moments in measure_place(posterior, x)]
+        means, variances, noises, evidence = np.transpose(parts)
+        shares = np.exp(mixture.log_weights + mixture.temper * (evidence - evidence.max()))
+        shares /= shares.sum()
+        mean = shares @ means
+        means = mean + np.sqrt(mixture.calibration) * (means - mean)
+        stds = np.sqrt(mixture.calibration * (variances + noises))
+        y = np.array([2.0, 4.0])
+        densities = stats.norm(means, stds).pdf(target.scaled(y)[:, None]) @ shares / target.unit
+        found = [given.log_density(np.full(3, t))[i] for t in y]
+        assert_allclose(found, np.log(densities), rtol=1e-6)
 
 
 def test_joint_of_an_exact_process_is_its_covariance(rng):

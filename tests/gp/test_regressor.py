@@ -176,6 +176,18 @@ def test_intervals_widen_where_the_function_is_rough():
     assert std[1] > 5.0 * std[0]
 
 
+@pytest.mark.parametrize("n_neighbors", ["auto", 30])
+def test_intervals_of_any_size_hold_what_they_promise(n_neighbors):
+    X, y = make_data(700)
+    kernels = [Matern([2.0, 3.0], nu=0.5), Matern([2.0, 3.0], nu=2.5)]
+    model = small(kernels, n_neighbors=n_neighbors, max_iter=10).fit(X[:200], y[:200])
+    for share in (0.5, 0.8, 0.95):
+        lower, upper = model.predict_interval(X[200:], share)
+        assert (
+            abs(np.mean((lower <= y[200:]) & (y[200:] <= upper)) - share) < 0.08
+        )  # of 200 rows left out
+
+
 @pytest.mark.parametrize("kernel", [[], "grammar", 3.0, Constant])
 def test_bad_kernels_are_refused(kernel):
     with pytest.raises((TypeError, ValueError), match="kernel"):

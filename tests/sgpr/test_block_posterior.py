@@ -50,7 +50,7 @@ def predict(problem, q, draws, Xs, block, *, include_noise, full=False):
     )
     if full:
         return means.mean(axis=0), within + np.cov(means, rowvar=False, bias=True)
-    return means.mean(axis=0), within + means.var(axis=0)
+    return means.mean(axis=0), within.mean(axis=0) + means.var(axis=0)
 
 
 def literal_theta(problem, draws):

@@ -13,18 +13,33 @@ from skvbgp._core.linalg import Array
 
 #: Halvings of the interval that a quantile lies in: as many as a number has binary digits.
 _HALVINGS = 53
+#: The standard deviation of what is certain.
+_LEAST_STD = 1e-300
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Predictive distributions of n rows; one component is a Gaussian."""
+class NormalMixture:
+    """Predictive distributions of n rows; one component is a Gaussian.
+
+    Quantiles and probabilities of a component without variance are those of its mean.
+    """
 
     mean: Array  # (n, K)
     std: Array  # (n, K)
     weights: Array  # (n, K) or (1, K), with rows that sum to one
 
     @classmethod
-    def of(cls, mean: Any, std: Any, weights: Any = None) -> Mixture:
+    def of_moments(
+        cls, mean: Array, variance: Array, weights: Array | None = None
+    ) -> NormalMixture:
+        """From a posterior's moments, (n,) or (n, K), and weights (K,) or (n, K) if not equal."""
+        mean, std = mean.reshape(len(mean), -1), np.sqrt(variance).reshape(len(mean), -1)
+        if weights is None:
+            weights = np.full(mean.shape[1], 1.0 / mean.shape[1])
+        return cls(mean, np.maximum(std, _LEAST_STD), np.atleast_2d(weights))
+
+    @classmethod
+    def of(cls, mean: Any, std: Any, weights: Any = None) -> NormalMixture:
         """From what a caller gives; raises ValueError if that is no distribution."""
         mean, std = _components(mean, "mean"), _components(std, "std")
         if mean.shape != std.shape:
@@ -41,6 +56,10 @@ class Mixture:
         if np.any(weights < 0.0) or not np.allclose(total, 1.0):
             raise ValueError("weights must not be negative, and must sum to one.")
         return cls(mean, std, weights / total)
+
+    def rescaled(self, origin: float, unit: float) -> NormalMixture:
+        """The distributions of origin + unit * y."""
+        return NormalMixture(origin + unit * self.mean, unit * self.std, self.weights)
 
     def expectation(self) -> Array:
         """Mean of the mixture, (n,)."""
@@ -68,10 +87,18 @@ class Mixture:
     def interval(self, level: float) -> tuple[Array, Array]:
         """Ends of the central interval of probability ``level``, each (n,)."""
         tail = 0.5 * (1.0 - level)
-        mirrored = Mixture(-self.mean, self.std, self.weights)
-        return self._quantile(tail), -mirrored._quantile(tail)  # no tail is a rounded 1 - tail
+        return self._lower_quantile(tail), -self._mirrored()._lower_quantile(tail)
 
-    def _quantile(self, p: float) -> Array:
+    def quantile(self, p: float) -> Array:
+        """What is exceeded with probability 1 - p, (n,)."""
+        if p <= 0.5:
+            return self._lower_quantile(p)
+        return -self._mirrored()._lower_quantile(1.0 - p)  # no upper tail is a rounded number
+
+    def _mirrored(self) -> NormalMixture:
+        return NormalMixture(-self.mean, self.std, self.weights)
+
+    def _lower_quantile(self, p: float) -> Array:
         """Bisection between the smallest and the largest quantile of the components, (n,)."""
         quantiles = self.mean + self.std * ndtri(p)
         low, high = quantiles.min(axis=1), quantiles.max(axis=1)
