@@ -137,6 +137,7 @@ def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -
         Results in the order of the tasks.
     """
     tasks = list(tasks)
+    _keep_freed_memory()
     with single_blas_thread:
         return list(_threaded(lambda i: function(*tasks[i]), len(tasks)))
 

@@ -17,16 +17,20 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.expectations import (
+    FirstMomentGradients,
+    SecondMoment,
+    SecondMomentGradients,
+    first_moment,
+    first_moment_vjp,
+)
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
 
-#: Exponentials of a tile of Psi2, and those that may be kept for later calls (64 MiB).
-_TILE = 2**18
+#: Exponentials of Psi2 that may be kept for later calls (64 MiB).
 KEPT_EXPONENTIALS = 2**23
 
 
@@ -65,12 +69,7 @@ def psi1(mu: Array, s: Array, Z: Array, variance: float, length_scale: Array) ->
     >>> psi1(np.zeros((1, 1)), np.array([[3.0]]), np.zeros((1, 1)), 2.0, np.ones(1))
     array([[1.]])
     """
-    mu, s, Z = _unit(mu, s, Z, length_scale)
-    D = 1.0 + s  # (n, d)
-    exponent = (mu / D) @ Z.T  # (n, m)
-    exponent -= (0.5 / D) @ (Z**2).T
-    exponent -= 0.5 * np.sum(mu**2 / D + np.log(D), axis=1)[:, None]
-    return np.asarray(variance * np.exp(exponent, out=exponent))
+    return variance * first_moment(*_unit(mu, s, Z, length_scale))
 
 
 def psi1_vjp(
@@ -86,22 +85,14 @@ def psi1_vjp(
     Parameters are those of :func:`psi1`; ``value`` is its result and ``d_psi1`` has its
     shape, (n, m).
     """
-    mu, s, Z = _unit(mu, s, Z, length_scale)
-    D = 1.0 + s
-    W = d_psi1 * value  # (n, m)
-    w, WZ = W.sum(axis=1)[:, None], W @ Z
-    squares = w * mu**2 - 2.0 * mu * WZ + W @ Z**2  # sum_a W_ia (mu_i - z_a)^2
-    d_mu = (WZ - w * mu) / D
-    d_s = 0.5 * (squares / D - w) / D
-    d_Z = W.T @ (mu / D) - Z * (W.T @ (1.0 / D))
-    return _gradients((mu, s, Z), (d_mu, d_s, d_Z), float(W.sum()), length_scale)
+    arguments, W = _unit(mu, s, Z, length_scale), d_psi1 * value
+    return _gradients(arguments, first_moment_vjp(*arguments, W), float(W.sum()), length_scale)
 
 
 class Psi2:
     """Psi2 of every row, (n, m, m), through its weighted sums and quadratic forms.
 
-    Only the pairs a <= b are formed, n m (m + 1) / 2 exponentials: they are products of row
-    and pair features, so a tile is one matrix product and one exponential.
+    It takes n m (m + 1) / 2 exponentials, those of the pairs a <= b.
 
     Parameters
     ----------
@@ -137,84 +128,28 @@ class Psi2:
         *,
         n_kept: int = KEPT_EXPONENTIALS,
     ) -> None:
-        self._mu, self._s, self._Z = _unit(mu, s, Z, length_scale)
-        self._length_scale, self._second_moment = length_scale, variance**2
-        m = len(Z)
-        self._a, self._b = np.triu_indices(m)  # (M,) pairs of inducing inputs
-        self._middle = 0.5 * (self._Z[self._a] + self._Z[self._b])  # (M, d)
-        self._apart = 0.5 * (self._Z[self._a] - self._Z[self._b])  # (M, d)
-        ones = np.ones((len(self._a), 1))
-        closeness = -np.sum(self._apart**2, axis=1, keepdims=True)
-        self._pair_features = np.hstack([self._middle, self._middle**2, closeness, ones]).T
-        step = max(1, _TILE // len(self._a))
-        self._tiles = [slice(i, i + step) for i in range(0, len(mu), step)]
-        self._multiplicity = np.where(self._a == self._b, 1.0, 2.0)  # (M,)
-        self._tile_values: dict[int, Array] = {}
-        self._keeps = len(mu) * len(self._a) <= n_kept
+        self._arguments = _unit(mu, s, Z, length_scale)
+        self._moment = SecondMoment(*self._arguments, n_kept)
+        self._length_scale, self._scale = length_scale, variance**2
 
     def weighted_sum(self, w: Array) -> Array:
         """Return sum_i w_i Psi2_i, (m, m), for weights (n,); (p, m, m) for weights (n, p)."""
-        sums = self._second_moment * sum(self._map(lambda rows, T: w[rows].T @ T))  # (..., M)
-        matrices = np.zeros((*w.shape[1:], len(self._Z), len(self._Z)))
-        matrices[..., self._a, self._b] = matrices[..., self._b, self._a] = sums
-        return matrices
+        return self._scale * self._moment.weighted_sum(w)
 
     def quadratic_forms(self, V: Array) -> Array:
         """Return tr(Psi2_i V), (n,), for a symmetric V (m, m); (n, p) for a stack (p, m, m)."""
-        v = self._pair_weights(V)
-        return np.concatenate(self._map(lambda rows, T: T @ v.T))
+        return self._moment.quadratic_forms(self._scale * V)
 
     def vjp(self, w: Array, V: Array) -> ExpectationGradients:
         """Gradients of sum_i w_i tr(Psi2_i V), for weights (n,) and a symmetric V (m, m).
 
         For weights (n, p) and a stack (p, m, m), those of the sum over both.
         """
-        w, v = w.reshape(len(w), -1), np.atleast_2d(self._pair_weights(V))  # (n, p), (p, M)
-        parts = self._map(lambda rows, T: self._tile_vjp(rows, T * (w[rows] @ v)))
-        d_mu, d_s, d_middle, q = zip(*parts, strict=True)
-        total, half = sum(q)[:, None], 0.5 * sum(d_middle)  # (M, 1), (M, d)
-        d_Z = np.zeros_like(self._Z)
-        np.add.at(d_Z, self._a, half - total * self._apart)
-        np.add.at(d_Z, self._b, half + total * self._apart)
-        return _gradients(
-            (self._mu, self._s, self._Z),
-            (np.concatenate(d_mu), np.concatenate(d_s), d_Z),
-            2.0 * float(total.sum()),
-            self._length_scale,
-        )
-
-    def _pair_weights(self, V: Array) -> Array:
-        """Weights (M,) of the pairs in a trace with V, or (p, M) for a stack."""
-        return self._second_moment * self._multiplicity * V[..., self._a, self._b]
-
-    def _map(self, function: Callable[[slice, Array], Any]) -> list[Any]:
-        """``function(rows, exponentials)`` of every tile."""
-        return thread_map(
-            lambda k, rows: function(rows, self._exponentials(k, rows)), enumerate(self._tiles)
-        )
-
-    def _exponentials(self, k: int, rows: slice) -> Array:
-        """Psi2 of a tile for unit variance, (rows, M)."""
-        if k in self._tile_values:
-            return self._tile_values[k]
-        mu, E = self._mu[rows], 1.0 + 2.0 * self._s[rows]
-        constant = -np.sum(mu**2 / E + 0.5 * np.log(E), axis=1, keepdims=True)
-        row_features = np.hstack([2.0 * mu / E, -1.0 / E, np.ones_like(constant), constant])
-        exponent = row_features @ self._pair_features
-        values: Array = np.exp(exponent, out=exponent)
-        if self._keeps:
-            self._tile_values[k] = values
-        return values
-
-    def _tile_vjp(self, rows: slice, Q: Array) -> tuple[Array, Array, Array, Array]:
-        """Cotangents of mu, s, the pairs' middles and their closeness, from that of log Psi2."""
-        mu, E = self._mu[rows], 1.0 + 2.0 * self._s[rows]
-        q, QZ = Q.sum(axis=1)[:, None], Q @ self._middle
-        squares = q * mu**2 - 2.0 * mu * QZ + Q @ self._middle**2  # sum_p Q_ip (mu_i - z_p)^2
-        d_mu = 2.0 * (QZ - q * mu) / E
-        d_s = (2.0 * squares / E - q) / E
-        d_middle = 2.0 * (Q.T @ (mu / E) - self._middle * (Q.T @ (1.0 / E)))
-        return d_mu, d_s, d_middle, Q.sum(axis=0)
+        mixture = None
+        if w.ndim == 2:
+            w, mixture = np.ones(len(w)), w
+        g = self._moment.vjp(w, self._scale * V, mixture)
+        return _gradients(self._arguments, g, 2.0 * float(w @ g.w), self._length_scale)
 
 
 def _unit(mu: Array, s: Array, Z: Array, length_scale: Array) -> tuple[Array, Array, Array]:
@@ -224,15 +159,15 @@ def _unit(mu: Array, s: Array, Z: Array, length_scale: Array) -> tuple[Array, Ar
 
 
 def _gradients(
-    unit: tuple[Array, Array, Array],
-    cotangents: tuple[Array, Array, Array],
+    arguments: tuple[Array, Array, Array],
+    g: FirstMomentGradients | SecondMomentGradients,
     d_log_variance: float,
     length_scale: Array,
 ) -> ExpectationGradients:
     """Gradients in the arguments from those in the units of the length scales."""
-    (mu, s, Z), (d_mu, d_s, d_Z) = unit, cotangents
+    mu, s, Z = arguments
     # mu / l, s / l^2, Z / l: the centre drops out, because a common shift changes nothing
-    d_log = -np.sum(mu * d_mu + 2.0 * s * d_s, axis=0) - np.sum(Z * d_Z, axis=0)
+    d_log = -np.sum(mu * g.mu + 2.0 * s * g.s, axis=0) - np.sum(Z * g.Z, axis=0)
     return ExpectationGradients(
-        d_mu / length_scale, d_s / length_scale**2, d_Z / length_scale, d_log_variance, d_log
+        g.mu / length_scale, g.s / length_scale**2, g.Z / length_scale, d_log_variance, d_log
     )

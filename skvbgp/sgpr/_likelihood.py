@@ -19,7 +19,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.sgpr._precision import Precision, as_precision
-from skvbgp.sgpr._psi import PsiStatistic
+from skvbgp.sgpr._psi import psi_statistic
 from skvbgp.sgpr.expectations import omega, omega_vjp, upsilon, upsilon_vjp
 
 
@@ -58,7 +58,7 @@ class ClosedFormGroup:
         self._X, self._y, self._Z, self._nu, self._xi = X, y, Z, nu, xi
         self.precision = as_precision(C)
         self._omega = omega(X, Z, nu, xi, 1.0)  # (n, m)
-        self._statistic = PsiStatistic(X, Z, nu, xi, self.precision.matrix)
+        self._statistic = psi_statistic(X, Z, nu, xi, self.precision.matrix)
         self._prior = upsilon(X, nu, xi, 1.0, 0.0) if C.ndim == 2 else np.ones(len(y))
         self.psi = self._statistic.value
         self.prior_trace = float(np.sum(self.precision.matrix * self._prior))

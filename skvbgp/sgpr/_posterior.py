@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
@@ -24,10 +25,9 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._psi import PsiStatistic
+from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._state import State
-from skvbgp.sgpr.expectations import omega
 
 
 class Latent(Protocol):
@@ -127,9 +127,9 @@ class SparseLatent:
     def moments(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters
         if isinstance(self._rule, ClosedForm):
-            mean = p.alpha * (omega(X, self._prior.Z, p.nu, p.xi, 1.0) @ self._v)
-            statistic = PsiStatistic(X, self._prior.Z, p.nu, p.xi, np.ones(len(X)))
-            second = statistic.quadratic_forms(self._V)
+            arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
+            mean = p.alpha * (first_moment(*arguments) @ self._v)
+            second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
         else:
             first, second = np.zeros(len(X)), np.zeros(len(X))
             for e in self._rule.draws:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.expectations import first_moment, first_moment_vjp
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._psi import PsiStatistic
+from skvbgp.sgpr._psi import psi_statistic, rotate, rotate_vjp
 
 
 class ExpectationGradients(NamedTuple):
@@ -55,11 +56,7 @@ def omega(X: Array, Z: Array, nu: Array, xi: Array, alpha: float) -> Array:
     >>> omega(np.array([[1.0]]), np.array([[1.0]]), np.array([1.0]), np.array([0.0]), 2.0)
     array([[2.]])
     """
-    D = xi * X**2 + 1.0  # (n, d)
-    exponent = (X * nu / D) @ Z.T  # (n, m)
-    exponent -= (0.5 / D) @ (Z**2).T
-    exponent -= 0.5 * np.sum(X**2 * nu**2 / D + np.log(D), axis=1)[:, None]
-    return np.asarray(alpha * np.exp(exponent, out=exponent))
+    return alpha * first_moment(*rotate(X, nu, xi), Z)
 
 
 def omega_vjp(
@@ -69,14 +66,10 @@ def omega_vjp(
 
     Parameters are those of :func:`omega`; ``d_omega`` has shape (n, m).
     """
-    W = d_omega * omega(X, Z, nu, xi, 1.0)
-    D = xi * X**2 + 1.0
-    WZ, w = W @ Z, W.sum(axis=1)[:, None]
-    dZ = W.T @ (X * nu / D) - Z * (W.T @ (1.0 / D))
-    d_nu = np.sum((WZ - w * X * nu) * X / D, axis=0)
-    residual = W @ Z**2 - 2.0 * X * nu * WZ + w * (X * nu) ** 2  # sum_z W (x nu - z)^2
-    d_xi = 0.5 * np.sum((residual / D - w) * X**2 / D, axis=0)
-    return ExpectationGradients(alpha * d_nu, alpha * d_xi, float(W.sum()), 0.0, alpha * dZ)
+    mu, s = rotate(X, nu, xi)
+    W = d_omega * first_moment(mu, s, Z)
+    g = first_moment_vjp(mu, s, Z, alpha * W)
+    return ExpectationGradients(*rotate_vjp(X, g.mu, g.s), float(W.sum()), 0.0, g.Z)
 
 
 def upsilon(X: Array, nu: Array, xi: Array, alpha: float, beta: float) -> Array:
@@ -170,7 +163,7 @@ def psi(
     >>> psi(X, np.zeros((1, 1)), np.ones(1), np.ones(1), 1.0, 0.0, 2.0)
     array([[6.]])
     """
-    statistic = PsiStatistic(X, Z, nu, xi, _as_precision(C_inv, len(X)))
+    statistic = psi_statistic(X, Z, nu, xi, _as_precision(C_inv, len(X)))
     return (alpha**2 + beta) * statistic.value
 
 
@@ -188,7 +181,7 @@ def psi_vjp(
 
     Parameters are those of :func:`psi`; ``d_psi`` is symmetric, of shape (m, m).
     """
-    statistic = PsiStatistic(X, Z, nu, xi, _as_precision(C_inv, len(X)))
+    statistic = psi_statistic(X, Z, nu, xi, _as_precision(C_inv, len(X)))
     second_moment, inner = alpha**2 + beta, float(np.sum(d_psi * statistic.value))
     g = statistic.vjp(second_moment * d_psi)
     d_C_inv = g.C_inv if np.ndim(C_inv) else float(g.C_inv.sum())

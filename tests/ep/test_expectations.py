@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.ep import Psi2, expectations, psi1, psi1_vjp
+from skvbgp.ep import Psi2, psi1, psi1_vjp
 from tests.derivatives import numerical_gradient
 from tests.oracles import ep as oracles
 
@@ -85,15 +85,9 @@ def test_gradients_of_psi2(arguments, cotangents):
     check_gradients(lambda *args: w @ Psi2(*args).quadratic_forms(V), gradients, *arguments)
 
 
-def test_tiles_change_nothing(arguments, cotangents, monkeypatch):
-    """Neither where the exponentials are kept nor where they are formed again."""
+def test_gradients_of_a_mixture_of_psi2(arguments, rng):
     mu, s, Z, length_scale = arguments
-    _, w, V = cotangents
-    whole = Psi2(mu, s, Z, VARIANCE, length_scale)
-    monkeypatch.setattr(expectations, "_TILE", 6)  # one row
-    for n_kept in (0, 1000):
-        tiled = Psi2(mu, s, Z, VARIANCE, length_scale, n_kept=n_kept)
-        assert_allclose(tiled.weighted_sum(w), whole.weighted_sum(w))
-        assert_allclose(tiled.quadratic_forms(V), whole.quadratic_forms(V))
-        for a, b in zip(tiled.vjp(w, V), whole.vjp(w, V), strict=True):
-            assert_allclose(a, b, atol=1e-13)
+    w, V = rng.standard_normal((N, 2)), rng.standard_normal((2, M, M))
+    V += V.swapaxes(1, 2)
+    gradients = Psi2(mu, s, Z, VARIANCE, length_scale).vjp(w, V)
+    check_gradients(lambda *a: np.sum(w * Psi2(*a).quadratic_forms(V)), gradients, *arguments)

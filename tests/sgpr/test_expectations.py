@@ -158,33 +158,18 @@ def test_psi_vjp(X, Z, rng, form):
 # --- tiles ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["vector", "dense"])
 @pytest.mark.parametrize("tile", [1, 45])
-def test_tiling_changes_nothing(X, Z, rng, monkeypatch, form, tile):
-    """Tiles of one row, and of several that do not divide the number of rows."""
-    C_inv, _ = precision(form)
+def test_tiling_changes_nothing_in_a_block(X, Z, rng, monkeypatch, tile):
+    """Tiles of one pair of rows, and of several that do not divide the number of pairs."""
+    C_inv, _ = precision("dense")
     V = rng.normal(size=(M, M))
     V += V.T
-    whole = _psi.PsiStatistic(X, Z, NU, XI, C_inv)
+    whole = _psi.DensePsi(X, Z, NU, XI, C_inv)
     expected = whole.vjp(V)
-    heights = {rows.stop - rows.start for rows, _ in whole._tiles()}
-    assert len(heights) == 1
+    assert len(list(whole._tiles())) == 1
     monkeypatch.setattr(_psi, "_TILE", tile)
-    tiled = _psi.PsiStatistic(X, Z, NU, XI, C_inv)
+    tiled = _psi.DensePsi(X, Z, NU, XI, C_inv)
     assert len(list(tiled._tiles())) > 1
     assert_allclose(tiled.value, whole.value, rtol=1e-13)
     for actual, of_whole in zip(tiled.vjp(V), expected, strict=True):
         assert_allclose(actual, of_whole, rtol=1e-11, atol=1e-12)
-    if form == "vector":
-        assert_allclose(tiled.quadratic_forms(V), whole.quadratic_forms(V), rtol=1e-12)
-
-
-def test_quadratic_forms(X, Z, rng):
-    """E[k(x, Z) V k(Z, x)] row by row from the literal Psi of that row."""
-    V = rng.normal(size=(M, M))
-    V += V.T
-    expected = [
-        np.sum(V * oracles.psi(X[i : i + 1], Z, NU, XI, 1.0, 0.0, np.eye(1))) for i in range(N)
-    ]
-    statistic = _psi.PsiStatistic(X, Z, NU, XI, np.full(N, 3.0))  # the weights do not matter
-    assert_allclose(statistic.quadratic_forms(V), expected, rtol=1e-11, atol=1e-12)
