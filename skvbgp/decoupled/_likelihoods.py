@@ -205,7 +205,10 @@ class Poisson:
 
 @dataclass(frozen=True)
 class Probit:
-    """P(y = 1) = Phi(f) for y in {-1, 1}: y is the sign of f + N(0, 1)."""
+    """P(y = 1) = Phi(f) for y in {-1, 1}: y is the sign of f + N(0, 1).
+
+    E[log p(y | f)], by quadrature. The class of this name in ``ep`` has log E[p(y | f)].
+    """
 
     conjugate = False
     unit_noise = True

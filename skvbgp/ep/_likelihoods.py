@@ -42,7 +42,10 @@ class Likelihood(Protocol):
 
 
 class Probit:
-    """Phi(t f), so that log Z = log Phi(z), z = t c / sqrt(1 + v)."""
+    """Phi(t f), so that log Z = log Phi(z), z = t c / sqrt(1 + v).
+
+    That is log E[p(t | f)]. The class of this name in ``decoupled`` has E[log p(t | f)].
+    """
 
     def moments(self, t: Array, c: Array, v: Array) -> Moments:
         return _probit_moments(t, c, 1.0 + v)
