@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
     from skvbgp.ep import EPDTCClassifier, HybridGPLVM
-    from skvbgp.gp import VBGPRegressor
+    from skvbgp.gp import VBGPClassifier, VBGPRegressor
     from skvbgp.kernel_selection import VBKSRegressor, kernel_grammar
     from skvbgp.sgpr import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
     from skvbgp.spectrum import SVBSSGPRegressor
@@ -24,6 +24,7 @@ __all__ = [
     "SVBSSGPRegressor",
     "VBDTCRegressor",
     "VBFITCRegressor",
+    "VBGPClassifier",
     "VBGPRegressor",
     "VBKSRegressor",
     "VBPICRegressor",
@@ -35,7 +36,7 @@ __all__ = [
 _HOMES = {
     "decoupled": ("DecoupledGPClassifier", "DecoupledGPRegressor"),
     "ep": ("EPDTCClassifier", "HybridGPLVM"),
-    "gp": ("VBGPRegressor",),
+    "gp": ("VBGPClassifier", "VBGPRegressor"),
     "inspection": (),
     "kernel_selection": ("VBKSRegressor", "kernel_grammar"),
     "kernels": (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +13,12 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
+from skvbgp.gp._choice import is_auto, name_kernels
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search, average_weights
 from skvbgp.gp._state import Frames, State
-from skvbgp.kernels import Kernel, as_kernel
 from skvbgp.kernels._compose import Composite
 
 #: n_neighbors="auto".
@@ -54,26 +54,11 @@ class GPLearner(RegressionLearner):
         """Number of neighbours."""
         return _NEIGHBOURS if isinstance(self.n_neighbors, str) else self.n_neighbors
 
-    @property
-    def _is_auto(self) -> bool:
-        if isinstance(self.kernel, str) and self.kernel != "auto":
-            raise ValueError(f"kernel must be 'auto', a kernel or a list; got {self.kernel!r}.")
-        return isinstance(self.kernel, str)
-
-    def _name_kernels(self) -> list[tuple[str, Kernel]]:
-        """Names and kernels that the user gives."""
-        if isinstance(self.kernel, Sequence):
-            pairs = [_name(entry) for entry in self.kernel]
-            if not pairs:
-                raise ValueError("kernel must not be an empty list.")
-            return pairs
-        return [_name(self.kernel)]
-
     def max_passes(self, y: Array) -> int:
         if not self.learn_hyperparameters:
             return 1
-        n_starts = 5 if self._is_auto else len(self._name_kernels())
-        return Search.count(n_starts, grows=self._is_auto, is_exact=len(y) <= self.k)
+        n_starts = 5 if is_auto(self.kernel) else len(name_kernels(self.kernel))
+        return Search.count(n_starts, grows=is_auto(self.kernel), is_exact=len(y) <= self.k)
 
     # -- fit ---------------------------------------------------------------------------------------
 
@@ -90,18 +75,18 @@ class GPLearner(RegressionLearner):
                 owner: p for owner, p in zip(before.owners, before.mixture.processes, strict=True)
             }
             pairs = [(before.names[i], p.kernel) for i, p in sorted(last.items())]
-        elif self._is_auto:
+        elif is_auto(self.kernel):
             pairs = make_base_kernels(d)
         else:
-            pairs = [(name, kernel.bind(d)) for name, kernel in self._name_kernels()]
+            pairs = [(name, kernel.bind(d)) for name, kernel in name_kernels(self.kernel)]
         candidates = [(name, start_process(kernel, gaussian=gaussian)) for name, kernel in pairs]
-        return Start(frames, tuple(candidates), self._is_auto and before is None, seed)
+        return Start(frames, tuple(candidates), is_auto(self.kernel) and before is None, seed)
 
     def _frame(self, inputs: RunningScale, targets: RunningScale) -> Frames:
         """Units of unit variance; a given kernel keeps the units of X."""
         check_unit(inputs.unit, "X")
         check_unit(targets.unit, "y")
-        scale = inputs.unit if self._is_auto else np.ones(len(inputs.mean))
+        scale = inputs.unit if is_auto(self.kernel) else np.ones(len(inputs.mean))
         mean, unit = float(targets.mean[0]), float(targets.unit[0])
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
         return Frames(inputs, targets, Coordinates(inputs.mean, scale), target)
@@ -228,12 +213,5 @@ def express_in_units(kernel: Any, scale: Array) -> Any:
         return type(kernel)(*(express_in_units(part, scale) for part in kernel.kernels))
     if not hasattr(kernel, "length_scale") or np.all(scale == 1.0):
         return kernel
-    length_scale = np.asarray(kernel.length_scale) * scale
-    return replace(kernel, length_scale=length_scale, length_scale_bounds="fixed")
-
-
-def _name(entry: Any) -> tuple[str, Kernel]:
-    """Name and kernel; a kernel without a name is called as it prints."""
-    if isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str):
-        return entry[0], as_kernel(entry[1])
-    return repr(entry), as_kernel(entry)
+    fixed = {"length_scale_bounds": "fixed", "isotropic": False}
+    return replace(kernel, length_scale=np.asarray(kernel.length_scale) * scale, **fixed)

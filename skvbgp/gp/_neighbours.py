@@ -131,6 +131,13 @@ class Neighbourhoods:
         tiles = [(X[i : i + _TILE_ROWS], k) for i in range(0, len(X), _TILE_ROWS)]
         return np.concatenate(thread_map(self._find, tiles))
 
+    def find_others(self, X: Array, index: Index, k: int) -> Index:
+        """The same for known rows X of these indices, each without itself."""
+        found = self.find(X, k + 1)
+        own = found == index[:, None]
+        own[~own.any(axis=1), -1] = True  # its equals have taken its place
+        return found[~own].reshape(len(index), k)
+
     def _find(self, X: Array, k: int) -> Index:
         found, first = [], 0
         for places, size in zip(self._places, self._sizes, strict=True):

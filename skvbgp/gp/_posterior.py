@@ -158,10 +158,9 @@ class NeighbourPosterior:
             moments = [given.leave_out(index) for given in self._conditionals]
             return _join(moments, len(index))
         X = self.rows.X[index]
-        found = self._neighbourhoods.find(self._locate(X), self.k + 1)
-        own = found == index[:, None]
-        own[~own.any(axis=1), -1] = True  # its equals have taken its place
-        return self._measure_near(X, found[~own].reshape(len(index), self.k))
+        return self._measure_near(
+            X, self._neighbourhoods.find_others(self._locate(X), index, self.k)
+        )
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""

@@ -57,7 +57,7 @@ class Trial(NamedTuple):
     """A kernel that has been tried."""
 
     name: str
-    trained: Trained
+    trained: Trained[Process]
     parts: LocalMoments  # at the rows that are left out, (h, 1)
     score: float  # their log predictive density per row
 
@@ -164,7 +164,7 @@ class Search:
         self.trials.append(self._judge(name, trained))
         self.stopped = self.end_pass(self._summarise)
 
-    def _judge(self, name: str, trained: Trained) -> Trial:
+    def _judge(self, name: str, trained: Trained[Process]) -> Trial:
         mixture = Mixture.of(trained.process)
         weights = weigh_inputs(trained.process.kernel, self.X.shape[1])
         k = self.k if self.is_exact else min(self.k, _TRIAL_NEIGHBOURS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -14,28 +15,52 @@ from skvbgp.gp._process import Process
 
 Group = tuple[Array, Array]  # X (n, d) and y (n,), scaled
 
+
+class Trainable(Protocol):
+    """Hyperparameters, and how well they explain groups of rows."""
+
+    @property
+    def vector(self) -> Array:
+        """Logarithms of all that is free, (p,)."""
+
+    @property
+    def bounds(self) -> Array:
+        """Limits of `vector`, (p, 2)."""
+
+    def with_vector(self, vector: Array) -> Self:
+        """Return the same model with other hyperparameters."""
+
+    def log_prior(self) -> tuple[float, Array]:
+        """Logarithm of the prior density, and its gradient in `vector`."""
+
+    def evidence(self, *group: Any, **_: Any) -> tuple[float, Array]:
+        """Logarithm of what a group speaks for the model, and its gradient in `vector`."""
+
+
+P = TypeVar("P", bound=Trainable)
+
 #: Step of the differences of gradients, in logarithms of hyperparameters.
 _STEP = 1e-3
 #: Least curvature, that of the widest posterior that is believed.
 _LEAST_CURVATURE = 0.25
 
 
-class Trained(NamedTuple):
+class Trained(NamedTuple, Generic[P]):
     """A process at a maximum of its log evidence plus log prior."""
 
-    process: Process
+    process: P
     value: float
     n_iter: int
 
 
 def train(
-    process: Process,
-    groups: list[Group],
+    process: P,
+    groups: Sequence[tuple[Any, ...]],
     *,
     max_iter: int,
     tol: float,
     end_pass: EndPass = go_on,
-) -> Trained:
+) -> Trained[P]:
     """Maximise the groups' log evidence plus the log prior."""
     result = lbfgs_ascent(
         lambda x: log_posterior(process.with_vector(x), groups),
@@ -48,7 +73,7 @@ def train(
     return Trained(process.with_vector(result.x), result.value, result.n_iter)
 
 
-def log_posterior(process: Process, groups: list[Group]) -> tuple[float, Array]:
+def log_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> tuple[float, Array]:
     """Log evidence of groups plus log prior, and its gradient in the process' vector."""
     value, gradient = process.log_prior()
     for part, slope in thread_map(process.evidence, groups):
@@ -57,7 +82,7 @@ def log_posterior(process: Process, groups: list[Group]) -> tuple[float, Array]:
 
 
 def draw_processes(
-    trained: Trained, groups: list[Group], normal: Array
+    trained: Trained[Process], groups: list[Group], normal: Array
 ) -> list[tuple[Process, float]]:
     """Processes from the Gaussian of the curvature at a maximum, with their log importance.
 

@@ -8,7 +8,7 @@ from sklearn.base import clone, is_regressor
 from skvbgp._core.mixture import NormalMixture
 from skvbgp.base._learner import predict_distribution
 from tests.decoupled.cases import INSTANCES as DECOUPLED
-from tests.gp.cases import INSTANCES as GP
+from tests.gp.cases import REGRESSORS as GP
 from tests.kernel_selection.cases import INSTANCES as KERNEL_SELECTION
 from tests.sgpr.cases import INSTANCES as SGPR
 from tests.sgpr.cases import make_data

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skvbgp.gp import VBGPRegressor
+from skvbgp.gp import VBGPClassifier, VBGPRegressor
 from skvbgp.kernels import RBF, Matern
 
 
@@ -10,6 +10,19 @@ def small(kernel=None, **parameters):
     """An instance that trains in a fraction of a second."""
     kernel = Matern(nu=1.5) if kernel is None else kernel
     return VBGPRegressor(kernel, **{"max_iter": 5, "random_state": 0, **parameters})
+
+
+def small_classifier(kernel=None, **parameters):
+    """The same for classes."""
+    kernel = Matern(2.0, nu=1.5) if kernel is None else kernel
+    return VBGPClassifier(kernel, **{"max_iter": 5, "random_state": 0, **parameters})
+
+
+def make_classes(n=60, K=3, seed=0):
+    """Inputs of unequal spread, and classes with curved borders and some noise."""
+    X, y = make_data(n, seed=seed)
+    height = y - 0.5 * X[:, 1]
+    return X, np.searchsorted(np.quantile(height, np.arange(1, K) / K), height)
 
 
 def make_data(n=60, d=2, seed=0):
@@ -21,7 +34,12 @@ def make_data(n=60, d=2, seed=0):
 
 
 #: For the common tests: exact and from neighbours, of one kernel and of several.
-INSTANCES = [
+REGRESSORS = [
     small([("rough", 2.0 * Matern(2.0, nu=0.5)), ("smooth", 2.0 * RBF(2.0))], max_iter=10),
     small(2.0 * Matern(2.0, nu=1.5), n_neighbors=12, max_iter=10),
 ]
+CLASSIFIERS = [
+    small_classifier([("rough", Matern(2.0, nu=0.5)), ("smooth", RBF(2.0))], max_iter=10),
+    small_classifier(n_neighbors=12, max_iter=10),
+]
+INSTANCES = [*REGRESSORS, *CLASSIFIERS]

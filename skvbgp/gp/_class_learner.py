@@ -1,0 +1,256 @@
+"""The learner of classes: which kernels are tried, when a stream learns again, the attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base import Learner, is_outgrown
+from skvbgp.gp._choice import is_auto, name_kernels
+from skvbgp.gp._class_posterior import ClassPosterior
+from skvbgp.gp._class_process import ClassProcess
+from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
+from skvbgp.gp._learner import express_in_units
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._search import average_weights
+from skvbgp.gp._votes import Labelled, Votes, check_weights, merge_equal, weigh_classes
+
+#: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
+_EXACT_PLACES, _NEIGHBOURS = 2_000, 256
+#: Rows by which a stream judges whether the known ones are at one place.
+_LOOKED_AT = 1_000
+
+
+@dataclass(frozen=True)
+class ClassState:
+    """Rows, kernels and the belief about them.
+
+    Attributes
+    ----------
+    inputs : RunningScale
+        Moments of the places, from which the coordinates come.
+    rows : Rows
+        X in the user's units, and the votes (n, K), without the weights of the classes.
+    found : Found
+        Processes and the belief in them.
+    n_trained : int
+        Places that the hyperparameters were learned from.
+    """
+
+    classes: NDArray[Any]
+    inputs: RunningScale
+    coordinates: Coordinates
+    rows: Rows
+    class_weights: Array  # (K,)
+    found: Found
+    k: int
+    n_rows: int
+    n_trained: int
+    n_iter: int
+    n_jobs: int | None
+
+    @cached_property
+    def posterior(self) -> ClassPosterior:
+        """Predictions, with the search structures that they keep."""
+        return ClassPosterior(
+            self.found.processes,
+            self.found.belief,
+            self.rows,
+            self.class_weights,
+            self.coordinates,
+            self.found.weights,
+            self.k,
+            self.n_jobs,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Start:
+    """State before training."""
+
+    inputs: RunningScale
+    coordinates: Coordinates
+    candidates: tuple[tuple[str, ClassProcess], ...]
+    grows: bool
+    seed: int
+
+
+@dataclass(frozen=True)
+class ClassGPLearner(Learner):
+    """Settings of the flagship, by the names of the constructor parameters."""
+
+    kernel: Any
+    n_neighbors: int | str
+    learn_hyperparameters: bool
+    max_iter: int | None
+    tol: float
+    class_weight: Any
+    n_jobs: int | None
+
+    def _count_neighbours(self, n: int) -> int:
+        """Neighbours among n places."""
+        if not isinstance(self.n_neighbors, str):
+            return self.n_neighbors
+        return _EXACT_PLACES if n <= _EXACT_PLACES else _NEIGHBOURS
+
+    def max_passes(self, y: Labelled) -> int:
+        if not self.learn_hyperparameters:
+            return 1
+        if is_auto(self.kernel):
+            return ClassSearch.count(len(make_class_kernels(1)), grows=True)
+        return ClassSearch.count(len(name_kernels(self.kernel)), grows=False)
+
+    # -- fit -------------------------------------------------------------------------------------
+
+    def start(
+        self, X: Array, y: Labelled, rng: np.random.RandomState, before: ClassState | None
+    ) -> Start:
+        seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
+        inputs = RunningScale.of(X)
+        if before is not None:
+            self._check_before(before, d, y)
+            starts = list(zip(before.found.names, before.found.processes, strict=True))
+        else:
+            is_searched = is_auto(self.kernel)
+            pairs = make_class_kernels(d) if is_searched else name_kernels(self.kernel)
+            starts = [(name, start_class_process(kernel.bind(d))) for name, kernel in pairs]
+        grows = before is None and is_auto(self.kernel)
+        return Start(inputs, self._frame(inputs), tuple(starts), grows, seed)
+
+    @staticmethod
+    def _check_before(before: ClassState, d: int, y: Labelled) -> None:
+        known = len(before.inputs.mean)
+        if known != d:
+            raise ValueError(f"warm_start: X has {d} features, but the fit before had {known}.")
+        if not np.array_equal(y.classes, before.classes):
+            raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
+
+    def _frame(self, inputs: RunningScale) -> Coordinates:
+        """Units of unit variance; a given kernel keeps the units of X."""
+        check_unit(inputs.unit, "X")
+        scale = inputs.unit if is_auto(self.kernel) else np.ones(len(inputs.mean))
+        return Coordinates(inputs.mean, scale)
+
+    def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
+        rows = Rows().plus(X, y.counts)
+        class_weights, votes = self._weigh(y.classes, rows)
+        votes = replace(votes, X=state.coordinates.scaled(X))
+        n_trials = 0
+
+        def reach(found: Found) -> ClassState:
+            return ClassState(
+                classes=y.classes,
+                inputs=state.inputs,
+                coordinates=state.coordinates,
+                rows=rows,
+                class_weights=class_weights,
+                found=found,
+                k=self._count_neighbours(len(rows)),
+                n_rows=y.n_rows,
+                n_trained=len(rows),
+                n_iter=max(1, n_trials),
+                n_jobs=self.n_jobs,
+            )
+
+        def end_trial(make: Callable[[], Found]) -> bool:
+            nonlocal n_trials
+            n_trials += 1
+            return end_pass(lambda: reach(make()))
+
+        if not self.learn_hyperparameters:
+            kept = reach(_keep(state, X.shape[1]))
+            end_pass(lambda: kept)
+            return kept
+        search = ClassSearch(
+            votes,
+            self._count_neighbours(len(rows)),
+            np.random.RandomState(state.seed),
+            self.max_iter,
+            self.tol,
+            end_trial,
+        )
+        return reach(search.run(list(state.candidates), grows=state.grows))
+
+    def _weigh(self, classes: NDArray[Any], rows: Rows) -> tuple[Array, Votes]:
+        """Weights of the classes, and all votes with these."""
+        class_weights = weigh_classes(self.class_weight, classes, rows.y)
+        votes = Votes.of(rows.X, rows.y * class_weights)
+        check_weights(votes.counts)
+        return class_weights, votes
+
+    # -- partial_fit -----------------------------------------------------------------------------
+
+    def rows_to_restart(
+        self, state: ClassState, X: Array, y: Labelled
+    ) -> tuple[Array, Labelled] | None:
+        """Hyperparameters are learned again whenever the number of places has doubled.
+
+        And with the first row of a class, or if the known rows say too little.
+        """
+        if not self.learn_hyperparameters:
+            return None
+        known, seen = state.rows.X[:_LOOKED_AT], np.flatnonzero(state.rows.y.any(axis=0))
+        new = np.flatnonzero(y.counts.any(axis=0))
+        outgrown = is_outgrown(known, seen, X, new, learns=True)
+        if not (outgrown or len(state.rows) + len(y) >= 2 * state.n_trained):
+            return None
+        rows = state.rows.plus(X, y.counts)
+        places, counts = merge_equal(rows.X, rows.y)
+        return places, Labelled(y.classes, counts, state.n_rows + y.n_rows)
+
+    def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
+        inputs = state.inputs.merged(RunningScale.of(X))
+        coordinates = state.coordinates
+        if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
+            coordinates = self._frame(inputs)
+        coordinates.scaled(X)  # refuses what is too far away
+        rows = state.rows.plus(X, y.counts)
+        updated = replace(
+            state,
+            inputs=inputs,
+            coordinates=coordinates,
+            rows=rows,
+            class_weights=self._weigh(state.classes, rows)[0],
+            k=self._count_neighbours(len(rows)),
+            n_rows=state.n_rows + y.n_rows,
+        )
+        end_pass(lambda: updated)
+        return updated
+
+    # -- what it says ----------------------------------------------------------------------------
+
+    def attributes(self, state: ClassState) -> dict[str, Any]:
+        found, scale = state.found, state.coordinates.scale
+        pairs = zip(found.names, found.processes, strict=True)
+        return {
+            "classes_": state.classes,
+            "class_prior_": np.exp(state.posterior.votes.log_frequencies),
+            "kernels_": [(name, express_in_units(p.process.kernel, scale)) for name, p in pairs],
+            "kernel_posterior_": found.belief,
+            "log_predictive_probability_": found.score,
+            "n_iter_": state.n_iter,
+            "n_samples_seen_": state.n_rows,
+        }
+
+    def decisions(self, state: ClassState, X: Array) -> Array:
+        """Log probabilities (n, K) of the classes."""
+        return state.posterior.log_probabilities(X)
+
+
+def _keep(start: Start, d: int) -> Found:
+    """The hyperparameters where they start, in equal shares."""
+    names, processes = zip(*start.candidates, strict=True)
+    C = len(processes)
+    weights = average_weights([process.process for process in processes], d)
+    return Found(names, processes, np.full(C, 1.0 / C), weights, float("nan"))

@@ -1,0 +1,168 @@
+r"""Gaussian processes of all classes, which share their kernel and their noise.
+
+With K the kernel's matrix of n places, N_i the votes of a place and Y (n, classes) the centred
+shares of these, every column of Y is N(0, C), C = K + noise diag(1 / N). One factorisation serves
+all classes. What is learned maximises the log probability of every place's votes given the other
+places, which are in closed form: with Q = C^-1, A = Q Y and q = diag(Q),
+
+    m_i = y_i - a_i / q_i,   v_i = 1 / q_i - noise / N_i.
+
+See :doc:`/theory/gp_classes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
+from skvbgp.gp._link import Link
+from skvbgp.gp._process import Process
+from skvbgp.gp._votes import Votes
+
+#: Scale of the Cauchy prior of the logarithms by which length scales differ.
+_APART = 0.3
+
+
+@dataclass(frozen=True)
+class ClassProcess:
+    """Hyperparameters of one model: a Gaussian process, whose scale is known, and a link.
+
+    Attributes
+    ----------
+    shared_scale : float or None
+        The length scale that those of the inputs have a prior around. None is no such prior.
+    """
+
+    process: Process
+    link: Link
+    shared_scale: float | None = None
+
+    @property
+    def vector(self) -> Array:
+        """Logarithms of all that is free, (p,)."""
+        return np.concatenate([self.process.vector, self.link.vector])
+
+    def with_vector(self, vector: Array) -> Self:
+        """Return the same model with other hyperparameters."""
+        return replace(
+            self, process=self.process.with_vector(vector[:-2]), link=Link.of(vector[-2:])
+        )
+
+    @property
+    def bounds(self) -> Array:
+        """Limits of `vector`, (p, 2)."""
+        return np.concatenate([self.process.bounds, self.link.bounds])
+
+    def log_prior(self) -> tuple[float, Array]:
+        """Logarithm of the prior density, up to a constant of flat priors, and its gradient."""
+        value, gradient = self.process.log_prior()
+        link_value, link_gradient = self.link.log_prior()
+        if self.shared_scale is not None:
+            scale: Any = self.process.kernel
+            apart = np.log(scale.length_scale) - np.log(self.shared_scale)  # first in `vector`
+            value -= float(np.sum(np.log1p((apart / _APART) ** 2)))
+            gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
+        return value + link_value, np.append(gradient, link_gradient)
+
+    def factorise(self, votes: Votes, K: Array | None = None) -> ClassConditional:
+        """What places say; K is not modified."""
+        C = self.process.kernel(votes.X) if K is None else K.copy()
+        noise = _measure_noise(self.process, votes.sizes, C)
+        C.flat[:: len(C) + 1] += noise
+        L_inv = tril_inverse(cholesky(C, "covariance of rows"))
+        return ClassConditional(self.process, votes.X, votes.targets, noise, L_inv)
+
+    def evidence(self, votes: Votes) -> tuple[float, Array]:
+        """Log probability of the votes of every place given the others, and its gradient."""
+        K = self.process.kernel(votes.X)
+        given = self.factorise(votes, K)
+        Q, A, q = given.L_inv.T @ given.L_inv, given.weights, given.precision
+        mean, variance = given.leave_out()
+        value, d_mean, d_variance, d_link = self.link.score(
+            mean, variance, votes.counts, votes.log_frequencies
+        )
+        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2,   dv_i = (Q dC Q)_ii / q_i^2 - noise
+        dC = (Q @ (d_mean / q[:, None])) @ A.T
+        dC += dC.T
+        dC *= 0.5
+        dC += (Q * ((d_variance - np.sum(d_mean * A, axis=1)) / q**2)) @ Q
+        d_noise = self.process.noise * float((np.diagonal(dC) - d_variance) @ (1.0 / votes.sizes))
+        d_kernel = self.process.kernel.vjp(votes.X, None, K, dC)[0]
+        return value, np.concatenate([d_kernel, [d_noise], d_link])
+
+
+@dataclass(frozen=True)
+class ClassConditional:
+    """The process given places.
+
+    Attributes
+    ----------
+    noise : ndarray of shape (n,)
+        Variances of the targets' noise.
+    L_inv : ndarray of shape (n, n)
+        Inverse of the lower Cholesky factor of C.
+    """
+
+    process: Process
+    X: Array  # (n, d)
+    targets: Array  # (n, K)
+    noise: Array
+    L_inv: Array
+
+    @cached_property
+    def weights(self) -> Array:
+        """C^-1 Y."""
+        return np.asarray(self.L_inv.T @ (self.L_inv @ self.targets))
+
+    @cached_property
+    def precision(self) -> Array:
+        """Diagonal of C^-1."""
+        return np.sum(self.L_inv**2, axis=0)
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
+        k = self.process.kernel(self.X, X)
+        variance = self.process.kernel.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
+        return k.T @ self.weights, np.maximum(variance, 0.0)
+
+    def leave_out(self) -> tuple[Array, Array]:
+        """The same at every place, given all the others."""
+        q = self.precision
+        mean = self.targets - self.weights / q[:, None]
+        return mean, np.maximum(1.0 / q - self.noise, 0.0)
+
+
+def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:
+    """Means of the classes' functions at one row x (d,), followed by their variance, (K + 1,).
+
+    As `ClassConditional` says, but by the factorisation of one matrix, C bordered by the rows of
+    k(X, x) and of Y: its factor is bordered by L^-1 k(X, x) and L^-1 Y.
+    """
+    Y = votes.targets
+    n, K = Y.shape
+    C = np.zeros((n + 1 + K, n + 1 + K))  # the lower triangle is read
+    C[: n + 1, : n + 1] = process.process.kernel(np.concatenate([votes.X, x[None]]))
+    diagonal = C.reshape(-1)[:: n + 2 + K]
+    prior = float(diagonal[n])
+    noise = _measure_noise(process.process, votes.sizes, C[:n, :n])
+    load = float(np.min(noise))
+    diagonal[:n] += noise
+    diagonal[n] += load
+    C[n + 1 :, :n] = Y.T
+    diagonal[n + 1 :] = 1.0 + 2.0 * float(np.vdot(Y, Y)) / load * (1.0 + prior / load)  # enough
+    try:
+        L = np.linalg.cholesky(C)
+    except np.linalg.LinAlgError:  # rounding asks for more jitter
+        mean, variance = process.factorise(votes).moments(x[None])
+        return np.append(mean[0], variance)
+    a, B = L[n, :n], L[n + 1 :, :n]
+    return np.append(B @ a, max(prior - float(a @ a), 0.0))
+
+
+def _measure_noise(process: Process, sizes: Array, K: Array) -> Array:
+    """Variances (n,) of the targets' noise, with what rounding needs."""
+    return process.noise / sizes + JITTER * float(np.mean(np.diagonal(K)))

@@ -1,0 +1,219 @@
+"""The search for kernels that tell classes apart, and the belief in those that it finds.
+
+Every kernel is trained on some rows with one length scale for all inputs, the best two also with
+one for each; those that matter are trained further. They are judged by the log probability of
+labels that are left out, plus their log prior, less one nat for each hyperparameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+from skvbgp._core.scaling import Coordinates
+from skvbgp._optim.ascent import EndPass
+from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
+from skvbgp.gp._class_process import ClassProcess
+from skvbgp.gp._link import Link
+from skvbgp.gp._neighbours import Rows, draw_groups
+from skvbgp.gp._process import Process
+from skvbgp.gp._search import average_weights
+from skvbgp.gp._training import Trained, train
+from skvbgp.gp._votes import Votes
+from skvbgp.kernels import RBF, Kernel, Matern, RationalQuadratic
+
+#: Limits of hyperparameters, for inputs of unit variance, and where training starts.
+_LENGTH_SCALES, _SHAPES = (1e-2, 1e4), (0.1, 100.0)
+_START_NOISE = 0.1
+#: Places that an exact process is tried on.
+_TRIAL_PLACES = 500
+#: Places of a group, in neighbourhoods, at least and at most; groups of a trial, and of training.
+_GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
+_TRIAL_GROUPS, _FINAL_GROUPS = 10, 20
+#: Places that are left out, one at a time, to judge what predicts from neighbours.
+_HELD_OUT = 1_000
+#: max_iter=None: iterations of a trial, and of further training.
+_TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
+#: Trials that get one length scale per input; trials that are trained further.
+_N_FREED, _MOST_KEPT = 2, 3
+#: Kernels that matter, in nats.
+_WITHIN = 6.0
+
+
+class Trial(NamedTuple):
+    """A kernel that has been tried."""
+
+    name: str
+    trained: Trained[ClassProcess]
+    score: float  # log probability of labels, penalised
+
+    @property
+    def process(self) -> ClassProcess:
+        return self.trained.process
+
+
+class Found(NamedTuple):
+    """Where a search stands, or has ended."""
+
+    names: tuple[str, ...]
+    processes: tuple[ClassProcess, ...]
+    belief: Array  # (C,)
+    weights: Array  # (d,), of the inputs in the distance
+    score: float  # log probability of a label that is left out, on average
+
+
+def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
+    """Names and kernels of the first round, with one length scale for all inputs."""
+    scale: dict[str, Any] = {
+        "length_scale": float(np.sqrt(d)),
+        "length_scale_bounds": _LENGTH_SCALES,
+        "isotropic": True,
+    }
+    return [
+        ("Matern-1/2", Matern(nu=0.5, **scale)),
+        ("Matern-3/2", Matern(nu=1.5, **scale)),
+        ("Matern-5/2", Matern(nu=2.5, **scale)),
+        ("RQ", RationalQuadratic(alpha_bounds=_SHAPES, **scale)),
+        ("SE", RBF(**scale)),
+    ]
+
+
+def start_class_process(kernel: Kernel) -> ClassProcess:
+    """A process of this kernel before training."""
+    return ClassProcess(Process(kernel, _START_NOISE, np.inf), Link())
+
+
+def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
+    """The same process, with one length scale for each of d inputs."""
+    kernel: Any = process.process.kernel
+    freed = replace(process.process, kernel=replace(kernel, isotropic=False).bind(d))
+    return ClassProcess(freed, process.link, kernel.length_scale)
+
+
+@dataclass
+class ClassSearch:
+    """One search.
+
+    `votes` are scaled, `k` is the number of neighbours, `max_iter` that of L-BFGS iterations.
+    `end_pass` is called after every trial, with a function that returns what has been `Found`.
+    """
+
+    votes: Votes
+    k: int
+    rng: np.random.RandomState
+    max_iter: int | None
+    tol: float
+    end_pass: EndPass
+    trials: list[Trial] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all places are neighbours of any other."""
+        return len(self.votes) <= self.k
+
+    @property
+    def d(self) -> int:
+        """Number of inputs."""
+        return self.votes.X.shape[1]
+
+    @staticmethod
+    def count(n_starts: int, *, grows: bool) -> int:
+        """Largest number of trials."""
+        return n_starts + _N_FREED * grows + _MOST_KEPT
+
+    def run(self, starts: list[tuple[str, ClassProcess]], *, grows: bool) -> Found:
+        """Try processes, and with ``grows`` the best two with one length scale per input."""
+        groups = self._draw_trial_groups()
+        self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
+        if grows and self.d > 1 and not self.stopped:
+            best = sorted(self.trials, key=lambda trial: -trial.score)[:_N_FREED]
+            freed = [(f"{t.name}, by input", free_length_scales(t.process, self.d)) for t in best]
+            self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
+        if not self.stopped and not (self.is_exact and len(groups[0][0]) == len(self.votes)):
+            self._train_further()
+        return self._judge(self._select(len(self.trials)))
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def _draw_trial_groups(self) -> list[tuple[Votes]]:
+        if self.is_exact:
+            index = np.sort(self.rng.permutation(len(self.votes))[:_TRIAL_PLACES])
+            return [(self.votes.part(index),)]
+        return self._draw_near_groups(_TRIAL_GROUPS)
+
+    def _draw_near_groups(self, n_groups: int) -> list[tuple[Votes]]:
+        size = int(np.clip(_GROUP_SIZE * self.k, _LEAST_GROUP, _MOST_GROUP))
+        groups = draw_groups(self.votes.X, n_groups, size, self.rng)
+        return [(self.votes.part(index),) for index in groups]
+
+    def _try(
+        self, starts: list[tuple[str, ClassProcess]], groups: list[tuple[Votes]], max_iter: int
+    ) -> None:
+        def fit(name: str, process: ClassProcess) -> Trial:
+            trained = train(process, groups, max_iter=max_iter, tol=self.tol)
+            return Trial(name, trained, trained.value - len(process.vector))
+
+        for trial in thread_map(fit, starts):
+            self.trials.append(trial)
+            if not self.stopped:
+                self.stopped = self.end_pass(lambda: self._judge(self._select(1)))
+
+    def _select(self, most: int) -> list[Trial]:
+        """The best trials, those that matter."""
+        ordered = sorted(self.trials, key=lambda trial: -trial.score)[:most]
+        return [trial for trial in ordered if trial.score > ordered[0].score - _WITHIN]
+
+    def _train_further(self) -> None:
+        """Train the best trials on all places, or on more groups."""
+        chosen = self._select(_MOST_KEPT)
+        self.trials = []
+        groups = [(self.votes,)] if self.is_exact else self._draw_near_groups(_FINAL_GROUPS)
+        starts = [(trial.name, trial.process) for trial in chosen]
+        self._try(starts, groups, self.max_iter or _FINAL_ITERATIONS)
+
+    # -- belief ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _held_out(self) -> np.ndarray:
+        """Indices of places that are left out in turn."""
+        n = len(self.votes)
+        return np.arange(n) if self.is_exact else np.sort(self.rng.permutation(n)[:_HELD_OUT])
+
+    def _judge(self, trials: list[Trial]) -> Found:
+        """The belief in trials, in proportion to what they say of places that are left out.
+
+        Neighbours ask for a link of their own.
+        """
+        processes = tuple(trial.process for trial in trials)
+        weights = average_weights([process.process for process in processes], self.d)
+        C, index, votes = len(processes), self._held_out, self.votes.part(self._held_out)
+        posterior = ClassPosterior(
+            processes,
+            np.full(C, 1.0 / C),
+            Rows().plus(self.votes.X, self.votes.counts),
+            np.ones(votes.counts.shape[1]),
+            Coordinates(np.zeros(self.d), np.ones(self.d)),
+            weights,
+            self.k,
+        )
+        parts, judged, scores = [], [], []
+        for process, (mean, variance) in zip(processes, posterior.leave_out(index), strict=True):
+            if not self.is_exact:
+                link = process.link.learn(mean, variance, votes.counts, votes.log_frequencies)
+                process = replace(process, link=link)
+            parts.append(process.link.log_probabilities(mean, variance, votes.log_frequencies))
+            judged.append(process)
+            penalty = len(process.vector) - process.log_prior()[0]
+            scores.append(float(np.vdot(votes.counts, parts[-1])) - penalty)
+        belief = softmax(scores)
+        mixed = mix_log_probabilities(parts, belief)
+        score = float(np.vdot(votes.counts, mixed)) / float(votes.sizes.sum())
+        names = tuple(trial.name for trial in trials)
+        return Found(names, tuple(judged), belief, weights, score)

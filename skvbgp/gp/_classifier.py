@@ -1,0 +1,275 @@
+"""The classifier: its parameters and what they mean."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from skvbgp._core.linalg import Array
+from skvbgp.base import Interval, StrOptions, VariationalClassifier, as_vector, fit_method
+from skvbgp.gp._class_learner import ClassGPLearner
+from skvbgp.gp._votes import Labelled, count_votes, merge_equal
+
+
+class VBGPClassifier(VariationalClassifier):
+    """Gaussian process classification that learns its kernel: the one to start with.
+
+    One Gaussian process for each class, all of which share the kernel, is regressed on the
+    labels, and a softmax of its mean and variance gives the probabilities. Kernels, noise and
+    softmax are learned by what they say of rows that are left out, which has a closed form.
+    Matern, rational quadratic and squared exponential kernels are tried, with one length scale
+    for all inputs or one for each, and predictions average over those that matter. Far from all
+    rows the probabilities are the frequencies of the classes.
+
+    Parameters
+    ----------
+    kernel : "auto", Kernel or list, default="auto"
+        "auto" searches. Otherwise a kernel of :mod:`skvbgp.kernels` or scikit-learn, or a list
+        of such kernels or of (name, kernel) pairs, whose free hyperparameters are learned from
+        where they start, within their bounds. Length scales are in the units of X.
+
+    n_neighbors : "auto" or int, default="auto"
+        Nearest rows that a prediction is made from; up to so many rows, it is made from all of
+        them. "auto" is all of up to 2000 rows, and 256 of more.
+
+    learn_hyperparameters : bool, default=True
+        Whether to learn the kernels' hyperparameters, the noise, the softmax and the belief.
+        False keeps them where they start.
+
+    max_iter : int, default=None
+        Largest number of L-BFGS iterations that train a kernel. None is 30 in the search, and
+        10 more for kernels that are kept.
+
+    tol : float, default=1e-05
+        Training of a kernel stops when its score rises by less than this share of itself.
+
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their rows; 1 for a class that is not
+        named. "balanced" gives all classes the same sum, that of all rows over the number of
+        classes.
+
+    warm_start : bool, default=False
+        Whether a later `fit` starts from the kernels of the one before instead of searching.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines which rows train the kernels, and which rows judge them.
+
+    n_jobs : int, default=None
+        Number of workers that predictions from neighbours are made on. None is the threads that
+        BLAS would use. It changes no result.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels, sorted.
+
+    class_prior_ : ndarray of shape (n_classes,)
+        Frequencies of the classes, of weighted rows and with one more row shared by all classes.
+
+    kernels_ : list of (str, Kernel)
+        Names of the kernels that predictions average over, and these with the hyperparameters
+        found. Length scales are in the units of X.
+
+    kernel_posterior_ : ndarray of shape (n_kernels,)
+        Belief in the kernels.
+
+    log_predictive_probability_ : float
+        Average log probability of labels of training rows, each left out in turn: minus the
+        log-loss that new rows may have. A little too good with few rows, because it has chosen
+        the hyperparameters. NaN if these are not learned.
+
+    n_iter_ : int
+        Number of kernels trained.
+
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`.
+
+    n_features_in_ : int
+        Number of inputs.
+
+    Notes
+    -----
+    A row of weight w counts as w equal rows.
+
+    `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
+    their number has doubled, and when a class has its first row.
+
+    See :doc:`/theory/gp_classes` for the model, and for what was measured.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skvbgp import VBGPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = VBGPClassifier(random_state=0).fit(X, y)
+    >>> model.predict_proba(X[::50]).round(1)
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
+    >>> model.predict_proba([[500.0, 0.0, 0.0, 0.0]]).round(2)  # nothing like the data
+    array([[0.33, 0.33, 0.33]])
+    """
+
+    _parameter_constraints: dict[str, list[Any] | str] = {
+        "kernel": "no_validation",  # as_kernel says what it takes
+        "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "learn_hyperparameters": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "warm_start": ["boolean"],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        kernel: Any = "auto",
+        *,
+        n_neighbors: int | str = "auto",
+        learn_hyperparameters: bool = True,
+        max_iter: int | None = None,
+        tol: float = 1e-5,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.n_neighbors = n_neighbors
+        self.learn_hyperparameters = learn_hyperparameters
+        self.max_iter = max_iter
+        self.tol = tol
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs.
+        y : array-like of shape (n_samples,)
+            Class labels, of at least two classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts: once if None. Rows of weight 0 are ignored.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            Class labels, maybe of a single class.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts, see :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+        """
+        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self._decisions(X))
+
+    def decision_function(self, X: Any) -> Array:
+        """Compute the scores of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log odds of the second class, or the log probability of each class if there are more
+            than two.
+        """
+        return super().decision_function(X)
+
+    def summary(self) -> str:
+        """Describe what has been learned in words.
+
+        Returns
+        -------
+        text : str
+            The kernels with the belief in them, and what left-out rows say of predictions.
+        """
+        check_is_fitted(self)
+        order = self.kernel_posterior_.argsort()[::-1]
+        lines = ["The classes are believed to be told apart by"]
+        lines += [f"- {self.kernel_posterior_[i]:.2f}: {self.kernels_[i][0]}" for i in order]
+        loss = f"with a log-loss of {-self.log_predictive_probability_:.3g} on rows left out"
+        return "\n".join([*lines, f"{loss}."])
+
+    # -- hooks of the template -------------------------------------------------------------------
+
+    def _learner(self) -> ClassGPLearner:
+        return ClassGPLearner(
+            kernel=self.kernel,
+            n_neighbors=self.n_neighbors,
+            learn_hyperparameters=self.learn_hyperparameters,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            class_weight=self.class_weight,
+            n_jobs=self.n_jobs,
+        )
+
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Array, Labelled]:
+        """Distinct rows that have a weight, and the votes of each."""
+        X, labels = super()._validate(X, y, reset=reset, **metadata)
+        weights = np.ones(len(X))
+        if sample_weight is not None:
+            weights = as_vector(sample_weight, len(X), "sample_weight", positive=False)
+        if np.any(weights < 0.0) or not np.any(weights > 0.0):
+            raise ValueError("sample_weight must not be negative, nor zero for all rows.")
+        counts = count_votes(labels.codes, len(labels.classes), weights)
+        places, counts = merge_equal(X[weights > 0.0], counts[weights > 0.0])
+        return places, Labelled(labels.classes, counts, len(X))
+
+    def _labels(self, decisions: Array) -> NDArray[Any]:
+        return self._state.classes[np.argmax(decisions, axis=1)]
+
+    @staticmethod
+    def _scores(decisions: Array) -> Array:
+        return decisions[:, 1] - decisions[:, 0] if decisions.shape[1] == 2 else decisions

@@ -1,0 +1,126 @@
+"""Labels as votes: how often every place has every class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+
+#: Smallest and largest weight of a row, those of its class included.
+_WEIGHTS = (1e-9, 1e9)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The targets of a learner of classes.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (K,)
+    counts : ndarray of shape (n, K)
+        The weight of a row, in the column of its label.
+    n_rows : int
+        Rows of the user's that these are, some of which may have become one.
+    """
+
+    classes: NDArray[Any]
+    counts: Array
+    n_rows: int
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Places and the votes that they give to the classes, which are regressed on the places.
+
+    The target of a place is the vector of its shares, less the classes' frequencies. It is the
+    average of N labels, which has an N-th of the noise of one.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, d)
+    counts : ndarray of shape (n, K)
+        Votes; they need not be whole numbers.
+    log_frequencies : ndarray of shape (K,)
+        Logarithms of the classes' frequencies, in all rows of the model.
+    """
+
+    X: Array
+    counts: Array
+    log_frequencies: Array
+
+    @classmethod
+    def of(cls, X: Array, counts: Array) -> Self:
+        """Votes whose frequencies are their own, with one more vote shared by the classes."""
+        totals = counts.sum(axis=0) + 1.0 / counts.shape[1]
+        return cls(X, counts, np.log(totals / totals.sum()))
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Number of votes N of each place, (n,)."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @cached_property
+    def targets(self) -> Array:
+        """(n, K); they sum to zero over the classes."""
+        return self.counts / self.sizes[:, None] - np.exp(self.log_frequencies)
+
+    def part(self, index: Any) -> Self:
+        """Some of the places, of the same frequencies."""
+        return replace(self, X=self.X[index], counts=self.counts[index])
+
+
+def merge_equal(X: Array, counts: Array) -> tuple[Array, Array]:
+    """Distinct places (m, d) in ascending order, and the sums of their votes (m, K)."""
+    places, owner = np.unique(X + 0.0, axis=0, return_inverse=True)  # -0.0 is 0.0
+    if len(places) == len(X):
+        merged = np.empty_like(counts)
+        merged[owner.ravel()] = counts
+        return places, merged
+    merged = np.zeros((len(places), counts.shape[1]))
+    np.add.at(merged, owner.ravel(), counts)
+    return places, merged
+
+
+def count_votes(codes: NDArray[np.intp], K: int, weights: Array) -> Array:
+    """One-hot labels (n, K) times the rows' weights (n,)."""
+    counts = np.zeros((len(codes), K))
+    counts[np.arange(len(codes)), codes] = weights
+    return counts
+
+
+def weigh_classes(class_weight: Any, classes: NDArray[Any], counts: Array) -> Array:
+    """The weights (K,) of the classes that the user asks for, given all votes (n, K)."""
+    K = len(classes)
+    if class_weight is None:
+        return np.ones(K)
+    if isinstance(class_weight, str):  # "balanced"
+        totals = counts.sum(axis=0)
+        return np.where(totals > 0.0, totals.sum() / (K * np.where(totals > 0.0, totals, 1.0)), 1.0)
+    unknown = sorted(set(class_weight) - set(classes.tolist()), key=str)
+    if unknown:
+        raise ValueError(f"class_weight has labels {unknown}, which are not among the classes.")
+    weights = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all(np.isfinite(weights) & (weights > 0.0)):
+        raise ValueError(f"class_weight must be finite and positive; got {class_weight!r}.")
+    return weights
+
+
+def check_weights(counts: Array) -> None:
+    """Refuse votes (n, K) that are too different from one for double precision."""
+    sizes = counts.sum(axis=1)
+    low, high = _WEIGHTS
+    if np.any(sizes < low) or np.any(sizes > high):
+        raise ValueError(
+            f"Weights of rows, times those of their classes, must be 0 or from {low:g} to {high:g}."
+        )

@@ -1,0 +1,108 @@
+"""Processes of several classes, against dense ones that leave out one place after the other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skvbgp.gp._class_process import ClassProcess, predict_classes_from_neighbours
+from skvbgp.gp._link import Link
+from skvbgp.gp._process import Process
+from skvbgp.gp._votes import Votes
+from skvbgp.kernels import RBF, Matern, RationalQuadratic
+from tests.derivatives import numerical_gradient
+from tests.oracles import gp_classes as oracle
+
+KERNELS = [
+    (1.5 * RBF([1.0, 2.0])).bind(2),
+    Matern(1.3, nu=1.5, isotropic=True).bind(2),
+    RationalQuadratic([1.0, 2.0], alpha=0.7).bind(2),
+]
+
+
+@pytest.fixture
+def votes(rng):
+    counts = np.eye(3)[rng.integers(3, size=15)] + rng.integers(0, 3, (15, 3)) * (
+        np.arange(15)[:, None] < 6
+    )
+    return Votes.of(rng.standard_normal((15, 2)), counts * rng.uniform(0.5, 2.0, (15, 1)))
+
+
+def make(kernel, **options):
+    return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7), **options)
+
+
+def known(process, votes):
+    frequencies = oracle.find_frequencies(votes.counts)
+    return process.process.kernel(votes.X), votes.counts, frequencies, process.process.noise
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_leaving_out_in_closed_form(votes, kernel):
+    process = make(kernel)
+    mean, variance = process.factorise(votes).leave_out()
+    expected = oracle.leave_out(*known(process, votes))
+    assert_allclose(mean, expected[0], rtol=1e-5, atol=1e-7)
+    assert_allclose(variance, expected[1], rtol=1e-5, atol=1e-7)
+    value = oracle.measure_log_probability(*known(process, votes), 4.0, 0.7)
+    assert_allclose(process.evidence(votes)[0], value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradient_of_the_evidence(votes, kernel):
+    process = make(kernel)
+    numeric = numerical_gradient(
+        lambda x: process.with_vector(x).evidence(votes)[0], process.vector
+    )
+    assert_allclose(process.evidence(votes)[1], numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_gradient_of_the_prior():
+    process = make(RBF([0.5, 3.0]).bind(2), shared_scale=1.2)
+    numeric = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
+    assert_allclose(process.log_prior()[1], numeric, rtol=1e-8, atol=1e-8)
+
+
+def test_prior_of_length_scales_that_differ_is_that_of_cauchy():
+    process = make(RBF([0.5, 3.0]).bind(2))
+    apart = np.log([0.5 / 1.2, 3.0 / 1.2]) / 0.3
+    rise = replace(process, shared_scale=1.2).log_prior()[0] - process.log_prior()[0]
+    assert_allclose(rise, -np.sum(np.log(1.0 + apart**2)))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_place_is_predicted_as_by_a_dense_process(votes, kernel, rng):
+    process, x = make(kernel), rng.standard_normal(2)
+    k = kernel(votes.X, x[None])[:, 0]
+    K, counts, frequencies, noise = known(process, votes)
+    own = float(kernel.diag(x[None])[0])
+    mean, variance = oracle.predict_place(K, k, own, counts, frequencies, noise)
+    found = predict_classes_from_neighbours(process, votes, x)
+    assert_allclose(found, [*mean, variance], rtol=1e-5, atol=1e-7)
+    exact = process.factorise(votes).moments(x[None])
+    assert_allclose(np.append(*exact), found, rtol=1e-8, atol=1e-10)
+
+
+def test_one_matrix_that_cannot_be_factorised(votes, rng):
+    """A prediction from equal places without noise takes the long way."""
+    equal = Votes.of(np.ones((15, 2)), votes.counts * 1e9)
+    process = replace(make(KERNELS[0]), process=Process(KERNELS[0], 1e-7, np.inf))
+    found = predict_classes_from_neighbours(process, equal, rng.standard_normal(2))
+    assert np.isfinite(found).all()
+    assert found[-1] >= 0.0
+
+
+def test_equal_places_are_one_place_with_more_votes(rng):
+    """What merging rows relies on."""
+    X, counts = rng.standard_normal((4, 2)), np.eye(3)[[0, 1, 2, 0]]
+    repeated = Votes.of(X[[0, 0, 1, 2, 3]], counts[[0, 1, 1, 2, 3]])
+    merged = counts.copy()
+    merged[0] += counts[1]
+    places, process = rng.standard_normal((5, 2)), make(KERNELS[0])
+    for a, b in zip(
+        process.factorise(repeated).moments(places),
+        process.factorise(Votes.of(X, merged)).moments(places),
+        strict=True,
+    ):
+        assert_allclose(a, b, rtol=1e-6, atol=1e-8)

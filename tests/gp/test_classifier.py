@@ -1,0 +1,236 @@
+"""The classifier as a user sees it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skvbgp.gp import VBGPClassifier
+from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
+from skvbgp.gp._votes import Votes
+from skvbgp.kernels import RBF, Constant, Matern
+from tests.gp.cases import make_classes
+from tests.gp.cases import small_classifier as small
+
+FIXED = {"learn_hyperparameters": False}
+
+
+@pytest.mark.parametrize("options", [{}, {"n_neighbors": 30, "max_iter": 8}])
+def test_defaults_learn_curved_borders(options):
+    X, y = make_classes(400)
+    model = VBGPClassifier(**options, random_state=0).fit(X[:150], y[:150])
+    p = model.predict_proba(X[150:])
+    linear = LogisticRegression().fit(X[:150], y[:150])
+    assert log_loss(y[150:], p) < 0.5 * log_loss(y[150:], linear.predict_proba(X[150:]))
+    assert abs(log_loss(y[150:], p) + model.log_predictive_probability_) < 0.1
+    assert model.kernels_[0][0] in model.summary()
+    assert_allclose(model.kernel_posterior_.sum(), 1.0)
+
+
+def test_wine_is_better_than_by_logistic_regression():
+    X, y = load_wine(return_X_y=True)
+    train, test = np.arange(178) % 3 > 0, np.arange(178) % 3 == 0
+    linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[train], y[train])
+    model = VBGPClassifier(random_state=0).fit(X[train], y[train])
+    losses = [log_loss(y[test], m.predict_proba(X[test])) for m in (model, linear)]
+    assert losses[0] < losses[1]
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 10])
+def test_far_from_all_rows_the_frequencies_are_left(n_neighbors):
+    X, y = make_classes(60)
+    y = np.where(np.arange(60) % 3, y, 0)
+    model = small(n_neighbors=n_neighbors).fit(X, y)
+    far = model.predict_proba([[1e4, 0.0], [0.0, -1e5]])
+    frequencies = (np.bincount(y) + 1 / 3) / 61
+    assert_allclose(far, [frequencies, frequencies])
+    assert_allclose(model.class_prior_, frequencies)
+
+
+def test_two_classes_and_their_log_odds():
+    X, y = make_classes(60, K=2)
+    model = small().fit(X, np.array(["no", "yes"])[y])
+    p, scores = model.predict_proba(X), model.decision_function(X)
+    assert_allclose(p.sum(axis=1), 1.0)
+    assert_allclose(scores, np.log(p[:, 1] / p[:, 0]))
+    assert_array_equal(model.predict(X) == "yes", scores > 0.0)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 7])
+def test_a_row_alone_and_on_workers(n_neighbors):
+    X, y = make_classes(60)
+    model = small([Matern(2.0), RBF(2.0)], n_neighbors=n_neighbors).fit(X, y)
+    p = model.predict_proba(X + 0.1)
+    rows = np.vstack([model.predict_proba(x[None] + 0.1) for x in X[:5]])
+    assert_allclose(rows, p[:5], rtol=1e-9)
+    assert_array_equal(model.set_params(n_jobs=1).predict_proba(X + 0.1), p)
+    assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X + 0.1), p)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 7])
+def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
+    X, y = make_classes(60)
+    weights = rng.uniform(0.5, 2.0, 60)
+    options = {"n_neighbors": n_neighbors, "class_weight": "balanced", **FIXED}
+    whole = small(**options).fit(X, y, weights)
+    stream = clone(whole)
+    for chunk in np.split(rng.permutation(60), [1, 20, 21, 50]):
+        stream.partial_fit(X[chunk], y[chunk], classes=[0, 1, 2], sample_weight=weights[chunk])
+    assert_allclose(stream.predict_proba(X + 0.1), whole.predict_proba(X + 0.1), rtol=1e-8)
+    assert stream.n_samples_seen_ == 60
+
+
+def test_new_rows_are_known_at_once_and_hyperparameters_follow():
+    X, y = make_classes(140)
+    model = small(n_neighbors=20).fit(X[:60], y[:60])
+    kernels, k = model.kernels_, int(np.argmin(model.predict_proba(X[60:61])))
+    before = model.predict_proba(X[60:61])[0, k]
+    model.partial_fit(X[60:61], [k])
+    assert model.predict_proba(X[60:61])[0, k] > before
+    assert model.kernels_ == kernels
+    model.partial_fit(X[61:], y[61:])
+    assert model.kernels_ != kernels
+    whole = small(n_neighbors=20).fit(X, np.where(np.arange(140) == 60, k, y))
+    assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+
+
+def test_a_class_that_comes_later_is_learned():
+    X, y = make_classes(80)
+    first = np.flatnonzero(y < 2)[:40]
+    model = small().partial_fit(X[first], y[first], classes=[0, 1, 2])
+    assert model.predict_proba(X).max(axis=0)[2] < 0.1
+    n_iter, place = model.n_iter_, np.flatnonzero(y == 2)[:1]
+    model.partial_fit(X[place], y[place])
+    assert n_iter == model.n_iter_
+    expected = small().fit(X[[*first, *place]], y[[*first, *place]])
+    assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 8])
+def test_weights_are_repetitions(rng, n_neighbors):
+    X, y = make_classes(40)
+    times = rng.integers(0, 4, 40)
+    weighted = small(n_neighbors=n_neighbors).fit(X, y, sample_weight=times)
+    repeated = small(n_neighbors=n_neighbors).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+    assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-9)
+
+
+def test_a_heavier_class_is_believed_more(rng):
+    X, y = make_classes(60)
+    y = rng.permutation(y)
+    p = small().fit(X, y).predict_proba(X)[:, 1]
+    heavy = small(class_weight={1: 5.0}).fit(X, y).predict_proba(X)[:, 1]
+    weighted = small().fit(X, y, np.where(y == 1, 5.0, 1.0)).predict_proba(X)[:, 1]
+    assert_allclose([p.mean(), heavy.mean()], [1 / 3, 5 / 7], atol=0.05)
+    assert_allclose(heavy, weighted)
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, 1e-12, 1e12])
+def test_bad_weights_are_refused(bad):
+    X, y = make_classes(20)
+    weights = np.ones(20)
+    weights[3] = bad
+    with pytest.raises(ValueError, match="[Ww]eight"):
+        small().fit(X, y, weights)
+    with pytest.raises(ValueError, match="zero"):
+        small().fit(X, y, np.zeros(20))
+
+
+def test_a_call_that_fails_leaves_the_estimator_as_it_was():
+    X, y = make_classes(40)
+    model = small(n_neighbors=10).fit(X, y)
+    before = model.predict_proba(X)
+    for bad in (np.nan, 1e300):
+        with pytest.raises(ValueError):
+            model.partial_fit(np.full((1, 2), bad), [0])
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit(X[:1], [7])
+    assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 20])
+def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
+    X, y = make_classes(60)
+    options = {"n_neighbors": n_neighbors, "max_iter": 1, "random_state": 0}
+    p = VBGPClassifier(**options).fit(X, y).predict_proba(X + 0.1)
+    moved = VBGPClassifier(**options).fit(1e3 * X - 7.0, y).predict_proba(1e3 * (X + 0.1) - 7.0)
+    assert_allclose(moved, p, rtol=1e-4)
+
+
+def test_inputs_that_do_not_matter_get_long_length_scales(rng):
+    X, y = make_classes(200)
+    X = np.column_stack([X, rng.standard_normal((200, 3))])
+    model = VBGPClassifier(random_state=0).fit(X, y)
+    name, kernel = model.kernels_[0]
+    assert "by input" in name
+    scale = kernel.length_scale / X.std(axis=0)
+    assert min(scale[2:]) > 3.0 * max(scale[:2])
+
+
+def test_warm_start_goes_on_from_the_kernels_found():
+    X, y = make_classes(60)
+    model = small("auto", warm_start=True, max_iter=2).fit(X, y)
+    names = [name for name, _ in model.kernels_]
+    score = model.log_predictive_probability_
+    model.fit(X, y)
+    assert {name for name, _ in model.kernels_} <= set(names)
+    assert model.log_predictive_probability_ > score - 0.01
+    with pytest.raises(ValueError, match="warm_start"):
+        model.fit(X[:, :1], y)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.fit(X, y > 0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n_neighbors", ["auto", 8])
+@pytest.mark.parametrize(
+    "kind", ["duplicates", "constant column", "one place", "grid", "rare class", "two rows"]
+)
+def test_degenerate_data_get_an_answer(kind, n_neighbors):
+    X, y = make_classes(40)
+    if kind == "duplicates":
+        X, y = np.repeat(X[:8], 5, axis=0), y
+    elif kind == "constant column":
+        X[:, 1] = 1.0
+    elif kind == "one place":
+        X[:] = 1.0
+    elif kind == "grid":
+        X = np.round(X)
+    elif kind == "rare class":
+        y = (np.arange(40) == 7).astype(int)
+    else:
+        X, y = X[:2], np.array([0, 1])
+    model = VBGPClassifier(n_neighbors=n_neighbors, max_iter=3, random_state=0).fit(X, y)
+    p = model.predict_proba(np.vstack([X, X + 100.0]))
+    assert np.isfinite(p).all()
+    assert_allclose(p.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("stop_after", [1, 6])
+def test_a_callback_may_stop(stop_after):
+    X, y = make_classes(60)
+    calls = []
+
+    def end_pass(make):
+        calls.append(make())
+        return len(calls) == stop_after
+
+    starts = [(name, start_class_process(kernel)) for name, kernel in make_class_kernels(2)]
+    votes = Votes.of(X, np.eye(3)[y])
+    search = ClassSearch(votes, 20, np.random.RandomState(0), 1, 1e-3, end_pass)
+    found = search.run(starts, grows=True)
+    assert len(calls) == stop_after
+    assert np.isfinite(found.score)
+
+
+@pytest.mark.parametrize("kernel", [[], "grammar", 3.0, Constant])
+def test_bad_kernels_are_refused(kernel):
+    with pytest.raises((TypeError, ValueError), match="kernel"):
+        VBGPClassifier(kernel).fit(*make_classes(10))

@@ -1,0 +1,43 @@
+"""Literal twins of the classes of skvbgp.gp: every place is left out by solving without it."""
+
+import numpy as np
+
+
+def find_frequencies(counts):
+    """Frequencies of the classes, with one more vote that all of them share."""
+    K = counts.shape[1]
+    return (counts.sum(axis=0) + 1.0 / K) / (counts.sum() + 1.0)
+
+
+def predict_place(K, k, k_own, counts, frequencies, noise):
+    """Means of the classes' functions and their variance at one place."""
+    sizes = counts.sum(axis=1)
+    targets = counts / sizes[:, None] - frequencies
+    C = K + np.diag(noise / sizes)
+    return k @ np.linalg.solve(C, targets), k_own - k @ np.linalg.solve(C, k)
+
+
+def find_probabilities(mean, variance, frequencies, slope, damping):
+    """Of the classes at one place."""
+    odds = frequencies * np.exp(slope * mean / np.sqrt(1.0 + damping * variance))
+    return odds / odds.sum()
+
+
+def leave_out(K, counts, frequencies, noise):
+    """Means and variance at every place, from all the others."""
+    moments = []
+    for i in range(len(K)):
+        others = np.arange(len(K)) != i
+        known = K[np.ix_(others, others)], K[others, i], K[i, i], counts[others]
+        moments.append(predict_place(*known, frequencies, noise))
+    means, variances = zip(*moments, strict=True)
+    return np.array(means), np.array(variances)
+
+
+def measure_log_probability(K, counts, frequencies, noise, slope, damping):
+    """Log probability of all votes, those of each place given the others."""
+    total = 0.0
+    for i, given in enumerate(zip(*leave_out(K, counts, frequencies, noise), strict=True)):
+        p = find_probabilities(*given, frequencies, slope, damping)
+        total += counts[i] @ np.log(p)
+    return total
