@@ -2,7 +2,6 @@
 
 from skvbgp.base._classifier import (
     Labels,
-    OneVersusRest,
     VariationalClassifier,
     class_codes,
     class_probabilities,
@@ -18,7 +17,6 @@ from skvbgp.base._estimator import (
     in_tiles,
 )
 from skvbgp.base._learner import (
-    BinaryLearner,
     Distribution,
     Learner,
     Posterior,
@@ -36,13 +34,11 @@ from skvbgp.base._start import (
 
 __all__ = [
     "START_ROWS",
-    "BinaryLearner",
     "Distribution",
     "DocumentedEstimator",
     "Interval",
     "Labels",
     "Learner",
-    "OneVersusRest",
     "Posterior",
     "RegressionLearner",
     "StrOptions",

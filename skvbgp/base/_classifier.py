@@ -1,8 +1,7 @@
-"""The fit, partial_fit and predict contract of the classifiers, one versus the rest."""
+"""The fit, partial_fit and predict contract of the classifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,10 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import parallel_map, single_blas_thread
-from skvbgp._optim.ascent import EndPass, go_on
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._estimator import VariationalEstimator, fit_method
-from skvbgp.base._learner import BinaryLearner, Learner
 
 
 @dataclass(frozen=True)
@@ -51,109 +48,13 @@ class Labels:
         return [np.where(self.codes == code, 1.0, -1.0) for code in positives]
 
 
-@dataclass(frozen=True)
-class ClassifierState:
-    """Classes, and the learner's state for each of ``Labels.problems``."""
-
-    classes: NDArray[Any]  # (k,)
-    problems: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class OneVersusRest(Learner):
-    """Learns each of ``Labels.problems`` on its own, by one learner of two classes.
-
-    Two classes train here, and each pass is reported. More are trained on the active joblib
-    backend, and the whole fit is one pass.
-    """
-
-    learner: BinaryLearner
-    n_jobs: int | None
-
-    def max_passes(self, y: Labels) -> int:
-        return self.learner.max_passes(y.problems()[0]) if len(y.classes) == 2 else 1
-
-    def start(
-        self, X: Any, y: Labels, rng: np.random.RandomState, before: ClassifierState | None
-    ) -> ClassifierState:
-        targets = y.problems()
-        states: tuple[Any, ...] = (None,) * len(targets)
-        if before is not None:
-            if not np.array_equal(y.classes, before.classes):
-                raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
-            states = before.problems
-        problems = [
-            self.learner.start(X, t, rng, state) for t, state in zip(targets, states, strict=True)
-        ]
-        return ClassifierState(y.classes, tuple(problems))
-
-    def train(
-        self, state: ClassifierState, X: Any, y: Labels, end_pass: EndPass
-    ) -> ClassifierState:
-        targets = y.problems()
-        if len(targets) > 1:
-            return self._solve_in_parallel(_train_problem, state, X, targets, end_pass)
-
-        def end_own_pass(make_state: Callable[[], Any]) -> bool:
-            return end_pass(lambda: ClassifierState(y.classes, (make_state(),)))
-
-        solved = self.learner.train(state.problems[0], X, targets[0], end_own_pass)
-        return ClassifierState(y.classes, (solved,))
-
-    def update(
-        self, state: ClassifierState, X: Any, y: Labels, end_pass: EndPass
-    ) -> ClassifierState:
-        return self._solve_in_parallel(_update_problem, state, X, y.problems(), end_pass)
-
-    def rows_to_restart(
-        self, state: ClassifierState, X: Any, y: Labels
-    ) -> tuple[Any, Labels] | None:
-        """All rows, if any of the problems has to begin again with them."""
-        found = [
-            self.learner.rows_to_restart(known, X, t)
-            for known, t in zip(state.problems, y.problems(), strict=True)
-        ]
-        if all(rows is None for rows in found):
-            return None
-        everything = [
-            self.learner.all_rows(known, X, t)
-            for known, t in zip(state.problems, y.problems(), strict=True)
-        ]
-        inputs, signs = everything[0][0], np.column_stack([t for _, t in everything])
-        return inputs, Labels(state.classes, class_codes(signs))
-
-    def attributes(self, state: ClassifierState) -> dict[str, Any]:
-        return {"classes_": state.classes, **self.learner.class_attributes(state.problems)}
-
-    def decisions(self, state: ClassifierState, X: Any) -> Array:
-        """Scores of all problems, (n, 1) or (n, k)."""
-        return np.column_stack([self.learner.decision(problem, X) for problem in state.problems])
-
-    def _solve_in_parallel(
-        self,
-        solve: Callable[..., Any],
-        state: ClassifierState,
-        X: Any,
-        targets: list[Array],
-        end_pass: EndPass,
-    ) -> ClassifierState:
-        """Solve the problems independently of one another, as one pass."""
-        problems = parallel_map(
-            solve,
-            list(zip(state.problems, targets, strict=True)),
-            n_jobs=self.n_jobs,
-            shared=(self.learner, X),
-        )
-        solved = ClassifierState(state.classes, tuple(problems))
-        end_pass(lambda: solved)
-        return solved
-
-
 class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     """Template of the classifiers.
 
-    ``_learner()`` is a learner of `Labels` with a method ``decisions(state, inputs)``, such as
-    `OneVersusRest`. A subclass may override
+    ``_learner()`` is a learner of `Labels`, whose states have `classes`, with a method
+    ``decisions(state, inputs)``: scores (n, 1) of two classes or (n, k), whose normal distribution
+    function is the probability of the second class, or of each versus the rest. A subclass may
+    override
 
     - ``_all_finite``: "allow-nan" admits missing entries of X;
     - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
@@ -275,7 +176,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _inputs(self, X: Array) -> Any:
         return X
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Labels]:
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
         """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
         X, y = validate_data(
             self, X, y, reset=reset, dtype=np.float64, order="C", ensure_all_finite=self._all_finite
@@ -312,11 +213,3 @@ def class_probabilities(decisions: Array) -> Array:
         decisions = np.hstack([-decisions, decisions])
     logs = log_ndtr(decisions)  # a normalisation that survives underflow
     return np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-
-
-def _train_problem(learner: BinaryLearner, X: Any, state: Any, t: Array) -> Any:
-    return learner.train(state, X, t, go_on)
-
-
-def _update_problem(learner: BinaryLearner, X: Any, state: Any, t: Array) -> Any:
-    return learner.update(state, X, t, go_on)

@@ -93,19 +93,3 @@ class RegressionLearner(Learner):
     @abstractmethod
     def posterior(self, state: Any) -> Posterior:
         """What the state says about new rows."""
-
-
-class BinaryLearner(Learner):
-    """A learner of signs t (n,), -1.0 and 1.0; rows that come later may all have one of them."""
-
-    @abstractmethod
-    def decision(self, state: Any, X: Any) -> Array:
-        """Scores (n,) whose normal distribution function is the probability of t = 1."""
-
-    @abstractmethod
-    def all_rows(self, state: Any, X: Any, t: Array) -> tuple[Any, Array]:
-        """The rows that the state knows, followed by new ones."""
-
-    @abstractmethod
-    def class_attributes(self, states: tuple[Any, ...]) -> dict[str, Any]:
-        """Public fitted attributes, from the states of one problem or of one for each class."""
