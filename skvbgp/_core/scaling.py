@@ -20,29 +20,31 @@ class RunningScale:
 
     Attributes
     ----------
-    n : int
+    n : float
+        Or the sum of their weights.
     mean, std : ndarray of shape (k,)
         By column; the standard deviation is that of the population.
     """
 
-    n: int
+    n: float
     mean: Array
     std: Array
 
     @classmethod
-    def of(cls, values: Array) -> RunningScale:
-        """Summary of an (n, k) array, read in tiles."""
+    def of(cls, values: Array, weight: Array | None = None) -> RunningScale:
+        """Summary of an (n, k) array, read in tiles, whose rows may have positive weights (n,)."""
         if len(values) > _TILE_ROWS:
-            tiles = (values[i : i + _TILE_ROWS] for i in range(0, len(values), _TILE_ROWS))
-            return reduce(RunningScale.merged, map(cls.of, tiles))
+            tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(values), _TILE_ROWS)]
+            parts = (cls.of(values[t], None if weight is None else weight[t]) for t in tiles)
+            return reduce(RunningScale.merged, parts)
         largest = np.max(np.abs(values), axis=0)
         unit = np.where(largest > 0.0, largest, 1.0)
-        mean = np.mean(values / unit, axis=0) * unit
+        mean = np.average(values / unit, axis=0, weights=weight) * unit
         deviation = values - mean
         largest = np.max(np.abs(deviation), axis=0)
         spread = np.where(largest > 0.0, largest, 1.0)
-        std = np.sqrt(np.mean((deviation / spread) ** 2, axis=0)) * spread
-        return cls(len(values), mean, std)
+        std = np.sqrt(np.average((deviation / spread) ** 2, axis=0, weights=weight)) * spread
+        return cls(len(values) if weight is None else float(np.sum(weight)), mean, std)
 
     def merged(self, other: RunningScale) -> RunningScale:
         """Summary of both sets of rows."""

@@ -122,6 +122,14 @@ def restored_on_error(estimator: Any) -> Iterator[None]:
         raise
 
 
+def as_row_values(value: Any, n: int, name: str, default: float) -> Array:
+    """A number for each of n rows, none of them negative; ``default`` where None is given."""
+    values = as_vector(default if value is None else value, n, name, positive=False)
+    if np.any(values < 0.0):
+        raise ValueError(f"{name} must not be negative; got {value!r}.")
+    return values
+
+
 def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
     """A number, or several, as a finite vector of a given size."""
     try:

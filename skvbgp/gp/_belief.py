@@ -44,7 +44,7 @@ class Belief(NamedTuple):
     score: float  # the objective's density of the rows, on average
 
 
-def learn_belief(parts: LocalMoments, y: Array) -> Belief:
+def learn_belief(parts: LocalMoments, y: Array, weight: Array | None = None) -> Belief:
     """The best belief about processes.
 
     Parameters
@@ -52,14 +52,17 @@ def learn_belief(parts: LocalMoments, y: Array) -> Belief:
     parts : LocalMoments
         What each process says of the rows, each left out.
     y : ndarray of shape (n,)
+    weight : ndarray of shape (n,) or None
+        How often each row counts.
     """
     log_density, evidence = measure_log_density(parts, y), parts.evidence
+    weight = np.ones(len(y)) if weight is None else weight
     C = log_density.shape[1]
     evidence = evidence - evidence.max(axis=1, keepdims=True)
     bounds = np.array([[-_LOG_WEIGHT_LIMIT, _LOG_WEIGHT_LIMIT]] * C + [np.log(_TEMPER_LIMITS)])
     results = [
         lbfgs_ascent(
-            lambda x: score_belief(x, log_density, evidence),
+            lambda x: score_belief(x, log_density, evidence, weight),
             np.append(np.zeros(C), np.log(temper)),
             max_iter=_MAX_ITER,
             tol=1e-9,
@@ -69,10 +72,14 @@ def learn_belief(parts: LocalMoments, y: Array) -> Belief:
     ]
     x = max(results, key=lambda result: result.value).x
     mixed, _ = _mix_log_densities(x, log_density, evidence)
-    return Belief(x[:C] - x[:C].max(), float(np.exp(x[C])), float(np.mean(mixed)))
+    return Belief(
+        x[:C] - x[:C].max(), float(np.exp(x[C])), float(np.average(mixed, weights=weight))
+    )
 
 
-def calibrate(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
+def calibrate(
+    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
+) -> float:
     """Factor of the mixture's variances with which intervals hold what they promise.
 
     The factor with the highest normal density of the rows that are left out, as near to it as
@@ -81,9 +88,18 @@ def calibrate(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
     """
     mean, variance = mixture.mix(parts, include_noise=True)
     z2 = (y - mean) ** 2 / variance
-    limits = np.quantile(z2, _COVERAGES) / _NORMAL_QUANTILE**2
+    limits = _quantile(z2, _COVERAGES, weight) / _NORMAL_QUANTILE**2
     low, high = np.maximum(limits, _LEAST_CALIBRATION)
-    return float(np.clip(np.mean(z2), low, high))
+    return float(np.clip(np.average(z2, weights=weight), low, high))
+
+
+def _quantile(values: Array, shares: tuple[float, ...], weight: Array | None) -> Array:
+    """Quantiles of values that count as often as their weights say."""
+    if weight is None:
+        return np.quantile(values, shares)
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    return values[order[np.searchsorted(total, np.array(shares) * total[-1])]]
 
 
 def measure_log_density(parts: LocalMoments, y: Array) -> Array:
@@ -93,16 +109,22 @@ def measure_log_density(parts: LocalMoments, y: Array) -> Array:
     return np.asarray(-0.5 * (_LOG_2PI + np.log(variance) + error**2 / variance))
 
 
-def measure_score(mixture: Mixture, parts: LocalMoments, y: Array) -> float:
+def measure_score(
+    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
+) -> float:
     """Average log density of targets (n,) under normal distributions with the mixture's moments."""
     mean, variance = mixture.mix(parts, include_noise=True)
-    return float(np.mean(-0.5 * (_LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)))
+    log_density = -0.5 * (_LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)
+    return float(np.average(log_density, weights=weight))
 
 
-def score_belief(x: Array, log_density: Array, evidence: Array) -> tuple[float, Array]:
+def score_belief(
+    x: Array, log_density: Array, evidence: Array, weight: Array
+) -> tuple[float, Array]:
     """The objective and its gradient in x = (a, log temper)."""
     C = log_density.shape[1]
     mixed, shares = _mix_log_densities(x, log_density, evidence)
+    mixed, shares = weight * mixed, weight[:, None] * shares
     temper = np.exp(x[C])
     gradient = np.append(
         shares.sum(axis=0) - x[:C] / _LOG_WEIGHT_STD**2,

@@ -68,7 +68,7 @@ class ClassPosterior:
 
     @cached_property
     def _neighbourhoods(self) -> Neighbourhoods:
-        return Neighbourhoods([self._locate(X) for X, _ in self.rows.chunks])
+        return Neighbourhoods([self._locate(X) for X, *_ in self.rows.chunks])
 
     def _locate(self, X: Array) -> Array:
         return self.coordinates.scaled(X) * self.weights

@@ -14,11 +14,12 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
 from skvbgp.gp._choice import is_auto, name_kernels
-from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._neighbours import Rows, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search, average_weights
 from skvbgp.gp._state import Frames, State
+from skvbgp.kernels import White
 from skvbgp.kernels._compose import Composite
 
 #: n_neighbors="auto".
@@ -54,6 +55,14 @@ class GPLearner(RegressionLearner):
         """Number of neighbours."""
         return _NEIGHBOURS if isinstance(self.n_neighbors, str) else self.n_neighbors
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether a row may stand for several: white noise in a kernel is another in each."""
+        if is_auto(self.kernel):
+            return True
+        kernels = [kernel for _, kernel in name_kernels(self.kernel)]
+        return not any(isinstance(leaf, White) for kernel in kernels for leaf in leaves(kernel))
+
     def max_passes(self, y: Array) -> int:
         if not self.learn_hyperparameters:
             return 1
@@ -62,10 +71,10 @@ class GPLearner(RegressionLearner):
 
     # -- fit ---------------------------------------------------------------------------------------
 
-    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
+    def start(self, X: Rows, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        frames = self._frame(RunningScale.of(X), RunningScale.of(y[:, None]))
-        d, gaussian = X.shape[1], len(y) <= self.k or not self.learn_hyperparameters
+        frames = self._frame(*_summarise(X))
+        d, gaussian = X.X.shape[1], len(y) <= self.k or not self.learn_hyperparameters
         if before is not None:
             if len(before.weights) != d:
                 raise ValueError(
@@ -91,8 +100,8 @@ class GPLearner(RegressionLearner):
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
         return Frames(inputs, targets, Coordinates(inputs.mean, scale), target)
 
-    def train(self, state: Start, X: Array, y: Array, end_pass: EndPass) -> State:
-        rows = Rows().plus(X, y)
+    def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
+        rows = X
         if not self.learn_hyperparameters:
             return self._keep(state, rows, end_pass)
         frames = state.frames
@@ -121,13 +130,14 @@ class GPLearner(RegressionLearner):
             return end_pass(lambda: reach(make()))
 
         search = Search(
-            frames.coordinates.scaled(X),
-            frames.target.scaled(y),
+            frames.coordinates.scaled(rows.X),
+            frames.target.scaled(rows.y),
             self.k,
             np.random.RandomState(state.seed),
             self.max_iter,
             self.tol,
             end_trial,
+            None if rows.noise is None else rows.noise.scaled(frames.target.unit),
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
@@ -155,7 +165,7 @@ class GPLearner(RegressionLearner):
 
     # -- partial_fit -------------------------------------------------------------------------------
 
-    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+    def rows_to_restart(self, state: State, X: Rows, y: Array) -> tuple[Rows, Array] | None:
         """Hyperparameters are learned again whenever the number of rows has doubled.
 
         And as soon as the rows are more than the neighbours, because few are learned from in
@@ -167,18 +177,23 @@ class GPLearner(RegressionLearner):
         few = says_too_little(state.rows.X[:_LOOKED_AT], learns=True)
         if not (few or n >= 2 * state.n_trained or n_known <= self.k < n):
             return None
-        rows = state.rows.plus(X, y)
-        return rows.X, rows.y
+        rows = state.rows.joined(X)
+        if self.counts_rows:
+            rows = rows.merged()
+        return rows, rows.y
 
-    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
-        inputs = state.frames.inputs.merged(RunningScale.of(X))
-        targets = state.frames.targets.merged(RunningScale.of(y[:, None]))
+    def update(self, state: State, X: Rows, y: Array, end_pass: EndPass) -> State:
+        new_inputs, new_targets = _summarise(X)
+        inputs = state.frames.inputs.merged(new_inputs)
+        targets = state.frames.targets.merged(new_targets)
         frames = replace(state.frames, inputs=inputs, targets=targets)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             frames = self._frame(inputs, targets)
-        frames.coordinates.scaled(X)  # refuses what is too far away
+        frames.coordinates.scaled(X.X)  # refuses what is too far away
         frames.target.scaled(y)
-        state = replace(state, frames=frames, rows=state.rows.plus(X, y))
+        if X.noise is not None:
+            X.noise.scaled(frames.target.unit)
+        state = replace(state, frames=frames, rows=state.rows.joined(X))
         end_pass(lambda: state)
         return state
 
@@ -200,11 +215,17 @@ class GPLearner(RegressionLearner):
             "noise_variance_": float(noise) * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),
             "n_iter_": state.n_iter,
-            "n_samples_seen_": len(state.rows),
+            "n_samples_seen_": state.rows.n_seen,
         }
 
     def posterior(self, state: State) -> NeighbourPosterior:
         return state.posterior
+
+
+def _summarise(rows: Rows) -> tuple[RunningScale, RunningScale]:
+    """Location and scale of X and of y."""
+    weight = rows.weight
+    return RunningScale.of(rows.X, weight), RunningScale.of(rows.y[:, None], weight)
 
 
 def express_in_units(kernel: Any, scale: Array) -> Any:

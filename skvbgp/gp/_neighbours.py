@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -12,15 +13,24 @@ from scipy.spatial import cKDTree
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
+from skvbgp.gp._row_noise import RowNoise, merge_equal
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._compose import Composite
 
 Index = NDArray[np.intp]
+Chunk = tuple[Array, Array, RowNoise | None]
 
 #: Most features that a tree of places serves better than all distances do.
 _TREE_FEATURES = 12
 #: Rows of one task of a search.
 _TILE_ROWS = 256
+
+
+def leaves(kernel: Kernel) -> list[Any]:
+    """The elementary kernels that a kernel is made of."""
+    if isinstance(kernel, Composite):
+        return [leaf for part in kernel.kernels for leaf in leaves(part)]
+    return [kernel]
 
 
 def weigh_inputs(kernel: Kernel, d: int) -> Array:
@@ -29,14 +39,7 @@ def weigh_inputs(kernel: Kernel, d: int) -> Array:
     The inverse squared length scales of its parts add up; a kernel without any weighs all inputs
     equally.
     """
-    leaves = [kernel]
-    while any(isinstance(leaf, Composite) for leaf in leaves):
-        leaves = [
-            part
-            for leaf in leaves
-            for part in (leaf.kernels if isinstance(leaf, Composite) else (leaf,))
-        ]
-    scales = [leaf.length_scale for leaf in leaves if hasattr(leaf, "length_scale")]
+    scales = [leaf.length_scale for leaf in leaves(kernel) if hasattr(leaf, "length_scale")]
     if not scales:
         return np.ones(d)
     return np.sqrt(sum(np.broadcast_to(np.asarray(scale), (d,)) ** -2.0 for scale in scales))
@@ -77,40 +80,79 @@ class Rows:
 
     Attributes
     ----------
-    chunks : tuple of pairs of ndarrays (n, d) and (n,)
-        X and y in the user's units.
+    chunks : tuple of triples of ndarrays (n, d) and (n,), and `RowNoise` or None
+        X, y and what is known of the noise, in the user's units.
+    n_seen : int
+        Rows that these have been made of.
     """
 
-    chunks: tuple[tuple[Array, Array], ...] = field(default=())
+    chunks: tuple[Chunk, ...] = field(default=())
+    n_seen: int = 0
 
-    def plus(self, X: Array, y: Array) -> Self:
+    @classmethod
+    def of(cls, X: Array, y: Array, weight: Array, variance: Array) -> Self:
+        """Rows with weights and known variances (n,), of which equal ones are merged."""
+        return replace(cls().plus(*merge_equal(X, y, weight, variance)), n_seen=len(y))
+
+    def merged(self) -> Self:
+        """The same rows, of which equal ones count as one."""
+        noise = self.noise or RowNoise.plain(len(self))
+        rows = type(self).of(self.X, self.y, noise.weight, noise.variance)
+        return replace(rows, n_seen=self.n_seen)
+
+    def plus(self, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
         """The rows followed by others."""
-        chunks = [*self.chunks, (np.array(X), np.array(y))]
+        chunks: list[Chunk] = [*self.chunks, (np.array(X), np.array(y), noise)]
         while len(chunks) > 1 and len(chunks[-2][1]) < 2 * len(chunks[-1][1]):
-            (X_last, y_last), (X_before, y_before) = chunks.pop(), chunks.pop()
-            chunks.append((np.concatenate([X_before, X_last]), np.concatenate([y_before, y_last])))
-        return replace(self, chunks=tuple(chunks))
+            last, before = chunks.pop(), chunks.pop()
+            chunks.append(_join_chunks([before, last]))
+        return replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y))
+
+    def joined(self, others: Rows) -> Self:
+        """The rows followed by others."""
+        return replace(
+            self.plus(others.X, others.y, others.noise), n_seen=self.n_seen + others.n_seen
+        )
 
     def __len__(self) -> int:
-        return sum(len(y) for _, y in self.chunks)
+        return sum(len(y) for _, y, _ in self.chunks)
 
-    @cached_property
+    @property
     def X(self) -> Array:
         """(n, d), the chunks one after the other."""
-        parts = [X for X, _ in self.chunks]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._joined[0]
 
-    @cached_property
+    @property
     def y(self) -> Array:
         """(n,)."""
-        parts = [y for _, y in self.chunks]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._joined[1]
+
+    @property
+    def noise(self) -> RowNoise | None:
+        """What is known of the noise, if anything is."""
+        return self._joined[2]
+
+    @property
+    def weight(self) -> Array | None:
+        """(n,), None if all are one."""
+        return None if self.noise is None else self.noise.weight
+
+    @cached_property
+    def _joined(self) -> Chunk:
+        return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"chunks": self.chunks}
+        return {"chunks": self.chunks, "n_seen": self.n_seen}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    X, y, noise = zip(*chunks, strict=True)
+    sizes = [len(part) for part in y]
+    joined = RowNoise.join(list(zip(noise, sizes, strict=True)))
+    return np.concatenate(X), np.concatenate(y), joined
 
 
 class Neighbourhoods:

@@ -15,6 +15,7 @@ from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
 from skvbgp.gp._process import Conditional, Moments, Process, predict_from_neighbours
+from skvbgp.gp._row_noise import RowNoise
 
 #: Rows of one task.
 _TASK_ROWS = 64
@@ -104,7 +105,7 @@ class NeighbourPosterior:
 
     @cached_property
     def _neighbourhoods(self) -> Neighbourhoods:
-        return Neighbourhoods([self._locate(X) for X, _ in self.rows.chunks])
+        return Neighbourhoods([self._locate(X) for X, _, _ in self.rows.chunks])
 
     def _locate(self, X: Array) -> Array:
         return self.coordinates.scaled(X) * self.weights
@@ -112,8 +113,19 @@ class NeighbourPosterior:
     @cached_property
     def _conditionals(self) -> tuple[Conditional, ...]:
         """What all rows say to each process."""
-        X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)
-        return tuple(process.factorise(X, y) for process in self.mixture.processes)
+        return self._condition(slice(None))
+
+    def _condition(self, index: Any) -> tuple[Conditional, ...]:
+        """What some rows say to each process."""
+        X = self.coordinates.scaled(self.rows.X[index])
+        y, noise = self.target.scaled(self.rows.y[index]), self._noise
+        known = None if noise is None else noise[index]
+        return tuple(process.factorise(X, y, known) for process in self.mixture.processes)
+
+    @cached_property
+    def _noise(self) -> RowNoise | None:
+        """What is known of the noise of the scaled targets."""
+        return None if self.rows.noise is None else self.rows.noise.scaled(self.target.unit)
 
     # -- the contract of base.Posterior ------------------------------------------------------------
 
@@ -153,7 +165,16 @@ class NeighbourPosterior:
         return self._measure_near(X, self._neighbourhoods.find(self._locate(X), self.k))
 
     def leave_out(self, index: Index) -> LocalMoments:
-        """What each process says of known rows, each without itself."""
+        """What each process says of known rows, each without itself.
+
+        The noise of a row includes what is known of it.
+        """
+        parts = self._leave_out(index)
+        if self._noise is None:
+            return parts
+        return parts._replace(noise=parts.noise + self._noise.variance[index, None])
+
+    def _leave_out(self, index: Index) -> LocalMoments:
         if self.is_exact:
             moments = [given.leave_out(index) for given in self._conditionals]
             return _join(moments, len(index))
@@ -176,9 +197,14 @@ class NeighbourPosterior:
             parts.append,
             n_jobs=self.n_jobs,
             shared=(
-                self.mixture.processes, self.coordinates, self.target, self.rows.X, self.rows.y
+                self.mixture.processes,
+                self.coordinates,
+                self.target,
+                self.rows.X,
+                self.rows.y,
+                self._noise,
             ),
-        )  # fmt: skip
+        )
         return LocalMoments(*np.moveaxis(np.concatenate(parts), 2, 0))
 
     def _correlate(self, X: Array, belief: Array) -> Array:
@@ -194,12 +220,11 @@ class NeighbourPosterior:
             total += share * (covariance / std[:, None] / std)
         return total
 
-    def _condition_near(self, X: Array) -> list[Conditional]:
+    def _condition_near(self, X: Array) -> tuple[Conditional, ...]:
         """Each process given the rows that are nearest to any of X."""
         k = max(1, min(self.k, _JOINT_ROWS // len(X)))
         near = np.unique(self._neighbourhoods.find(self._locate(X), k))
-        known = self.coordinates.scaled(self.rows.X[near]), self.target.scaled(self.rows.y[near])
-        return [process.factorise(*known) for process in self.mixture.processes]
+        return self._condition(near)
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:
@@ -217,6 +242,7 @@ def _predict_rows(
     target: Target,
     X_known: Array,
     y_known: Array,
+    noise: RowNoise | None,
     X: Array,
     near: Index,
 ) -> Array:
@@ -225,5 +251,6 @@ def _predict_rows(
     for i, index in enumerate(near):
         x = coordinates.scaled(X[i])
         known = coordinates.scaled(X_known[index]), target.scaled(y_known[index])
-        result[i] = predict_from_neighbours(processes, *known, x)
+        near_noise = None if noise is None else noise[index]
+        result[i] = predict_from_neighbours(processes, *known, x, near_noise)
     return result

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from skvbgp._core.linalg import JITTER, Array, jittered_cholesky, tril_inverse
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Kernel
 
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.
@@ -95,17 +96,17 @@ class Process:
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def estimate_scale(self, n: int, quadratic: float) -> float:
+    def estimate_scale(self, n: float, quadratic: float) -> float:
         """s_hat of n rows with y' C^-1 y = quadratic."""
         return 1.0 if self.is_gaussian else (self.dof + quadratic) / (self.dof + n)
 
-    def spread(self, n: int, quadratic: float) -> float:
+    def spread(self, n: float, quadratic: float) -> float:
         """Factor of the variances given n rows: that of Student's t with dof + n degrees."""
         if self.is_gaussian:
             return 1.0
         return (self.dof + quadratic) / max(self.dof + n - 2.0, 1.0)
 
-    def log_density(self, n: int, quadratic: float, half_log_det: float) -> float:
+    def log_density(self, n: float, quadratic: float, half_log_det: float) -> float:
         """log St(y | 0, C, dof) of n rows, half_log_det = log|C| / 2."""
         q, dof = quadratic, self.dof
         if self.is_gaussian:
@@ -113,22 +114,33 @@ class Process:
         constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof) - 0.5 * n * np.log(np.pi * dof)
         return float(constant) - half_log_det - 0.5 * (dof + n) * float(np.log1p(q / dof))
 
-    def factorise(self, X: Array, y: Array, K: Array | None = None) -> Conditional:
+    def factorise(
+        self, X: Array, y: Array, known: RowNoise | None = None, K: Array | None = None
+    ) -> Conditional:
         """What rows (n, d) and their targets (n,) say; K is not modified."""
         C = self.kernel(X) if K is None else K.copy()
-        C.flat[:: len(C) + 1] += self.noise
-        return Conditional(self, X, y, tril_inverse(jittered_cholesky(C, "covariance of rows")))
+        if known is None:
+            C.flat[:: len(C) + 1] += self.noise
+            return Conditional(self, X, y, tril_inverse(jittered_cholesky(C, "covariance of rows")))
+        C.flat[:: len(C) + 1] += known.spread(self.noise)
+        unit = np.sqrt(np.diagonal(C))  # jitter is relative to each row's own variance
+        L = jittered_cholesky(C / unit[:, None] / unit, "correlation of rows")
+        return Conditional(self, X, y, tril_inverse(L) / unit, known)
 
-    def evidence(self, X: Array, y: Array) -> tuple[float, Array]:
+    def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
         """Logarithm of the density of rows, and its gradient in `vector`."""
         K = self.kernel(X)
-        conditional = self.factorise(X, y, K)
-        n, q = len(y), conditional.quadratic
+        conditional = self.factorise(X, y, known, K)
+        n, q = conditional.n, conditional.quadratic
         weights = conditional.weights
         dC = conditional.L_inv.T @ conditional.L_inv
         dC *= -0.5
         dC += np.outer(0.5 / self.estimate_scale(n, q) * weights, weights)
-        gradient = np.append(self.kernel.vjp(X, None, K, dC)[0], self.noise * float(np.trace(dC)))
+        if known is None:
+            d_noise = float(np.trace(dC))
+        else:
+            d_noise = float(np.diagonal(dC) @ (1.0 / known.weight)) - known.slope(self.noise)
+        gradient = np.append(self.kernel.vjp(X, None, K, dC)[0], self.noise * d_noise)
         if not self.is_gaussian:
             dof = self.dof
             slope = 0.5 * (
@@ -159,12 +171,26 @@ class Conditional:
     ----------
     L_inv : ndarray of shape (n, n)
         Inverse of the lower Cholesky factor of C.
+    known : RowNoise or None
+        What is known of the rows' noise.
     """
 
     process: Process
     X: Array  # (n, d)
     y: Array  # (n,)
     L_inv: Array
+    known: RowNoise | None = None
+
+    @property
+    def n(self) -> float:
+        """Number of rows, of which some may be equal."""
+        return len(self.y) if self.known is None else self.known.total
+
+    @property
+    def _noise(self) -> Array | float:
+        """Variances of the rows' noise."""
+        noise = self.process.noise
+        return noise if self.known is None else self.known.spread(noise)
 
     @cached_property
     def _whitened(self) -> Array:
@@ -184,12 +210,14 @@ class Conditional:
     def log_evidence(self) -> float:
         """log St(y | 0, C, dof)."""
         half_log_det = -float(np.sum(np.log(np.diagonal(self.L_inv))))
-        return self.process.log_density(len(self.y), self.quadratic, half_log_det)
+        if self.known is not None:
+            half_log_det += self.known.half_log_det(self.process.noise)
+        return self.process.log_density(self.n, self.quadratic, half_log_det)
 
     @property
     def spread(self) -> float:
         """Factor of all variances."""
-        return self.process.spread(len(self.y), self.quadratic)
+        return self.process.spread(self.n, self.quadratic)
 
     def moments(self, X: Array) -> Moments:
         """Moments at rows X (n*, d)."""
@@ -203,7 +231,8 @@ class Conditional:
         The scale is that of all rows, of which one has a share of 1 / n.
         """
         precision = np.sum(self.L_inv**2, axis=0)[index]  # of the diagonal of C^-1
-        variance = self.spread * np.maximum(1.0 / precision - self.process.noise, 0.0)
+        noise = np.broadcast_to(self._noise, len(self.y))[index]
+        variance = self.spread * np.maximum(1.0 / precision - noise, 0.0)
         return self._as_moments(self.y[index] - self.weights[index] / precision, variance)
 
     def _as_moments(self, mean: Array, variance: Array) -> Moments:
@@ -215,7 +244,9 @@ class Conditional:
         return np.asarray(self.spread * (self.process.kernel(X) - root.T @ root))
 
 
-def predict_from_neighbours(processes: Sequence[Process], X: Array, y: Array, x: Array) -> Array:
+def predict_from_neighbours(
+    processes: Sequence[Process], X: Array, y: Array, x: Array, known: RowNoise | None = None
+) -> Array:
     """Mean and variance of the latent function at one row x (d,), its noise and the log evidence.
 
     One line (4,) for each process. As `Conditional` says, but by the factorisation of one matrix
@@ -225,31 +256,43 @@ def predict_from_neighbours(processes: Sequence[Process], X: Array, y: Array, x:
     both = np.concatenate([X, x[None]])
     matrices = {kernel: kernel(both) for kernel in {process.kernel for process in processes}}
     return np.array(
-        [_predict_bordered(process, X, y, x, matrices[process.kernel]) for process in processes]
+        [
+            _predict_bordered(process, X, y, x, matrices[process.kernel], known)
+            for process in processes
+        ]
     )
 
 
 def _predict_bordered(
-    process: Process, X: Array, y: Array, x: Array, K: Array
+    process: Process, X: Array, y: Array, x: Array, K: Array, known: RowNoise | None
 ) -> tuple[float, float, float, float]:
     """The same for one process, from the kernel's matrix (n + 1, n + 1) of X and x."""
     n, prior = len(y), float(K[-1, -1])
     C = np.empty((n + 2, n + 2))  # the lower triangle is read
     C[: n + 1, : n + 1] = K
     load = process.noise + JITTER * (float(np.mean(np.diagonal(K)[:n])) + process.noise)
+    least = load
     C.flat[: (n + 1) * (n + 2) : n + 3] += load
+    if known is not None:
+        spread = known.spread(process.noise)
+        loads = spread + JITTER * (np.diagonal(K)[:n] + spread)
+        C.flat[: n * (n + 2) : n + 3] = np.diagonal(K)[:n] + loads
+        least = min(load, float(loads.min()))
     C[n + 1, :n], C[n + 1, n] = y, 0.0
-    C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / load * (1.0 + prior / load)  # large enough
+    C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / least * (1.0 + prior / load)  # large enough
     try:
         L = np.linalg.cholesky(C)
     except np.linalg.LinAlgError:  # rounding asks for more jitter
-        given = process.factorise(X, y)
+        given = process.factorise(X, y, known)
         moments = given.moments(x[None])
         return float(moments.mean[0]), float(moments.variance[0]), moments.noise, moments.evidence
     a, b = L[n, :n], L[n + 1, :n]
     quadratic = float(b @ b)
     half_log_det = float(np.sum(np.log(np.diagonal(L)[:n])))
-    spread = process.spread(n, quadratic)
-    variance = spread * max(prior - float(a @ a), 0.0)
-    evidence = process.log_density(n, quadratic, half_log_det)
-    return float(a @ b), variance, spread * process.noise, evidence
+    n_rows: float = n
+    if known is not None:
+        n_rows, half_log_det = known.total, half_log_det + known.half_log_det(process.noise)
+    factor = process.spread(n_rows, quadratic)
+    variance = factor * max(prior - float(a @ a), 0.0)
+    evidence = process.log_density(n_rows, quadratic, half_log_det)
+    return float(a @ b), variance, factor * process.noise, evidence

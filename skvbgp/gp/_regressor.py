@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp._core.linalg import Array
+from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
 from skvbgp.gp._learner import GPLearner
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._row_noise import RowNoise, check_weights
 
 
 class VBGPRegressor(VariationalRegressor):
@@ -138,6 +142,136 @@ class VBGPRegressor(VariationalRegressor):
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
+
+    # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
+    __metadata_request__predict = {"y_var": True}
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs.
+        y : array-like of shape (n_samples,)
+            Training targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
+        y_var : float or array-like of shape (n_samples,), default=None
+            Known variance of each row's noise, on the squared scale of y. It adds to the variance
+            that is learned. None is 0.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a weight or variance is negative or not finite, if all weights are zero, or if
+            weights are given and the kernel has a :class:`~skvbgp.kernels.White` part.
+        """
+        return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            New targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+        y_var : float or array-like of shape (n_samples,), default=None
+            Known variance of each row's noise, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> tuple[Any, Array]:
+        """X and y, or with what `fit` is told of the noise, `Rows` and their targets."""
+        X, y = super()._validate(X, y, reset=reset)
+        if not noise:
+            return X, y
+        weight = check_weights(as_row_values(noise["sample_weight"], len(y), "sample_weight", 1.0))
+        variance = as_row_values(noise["y_var"], len(y), "y_var", 0.0)
+        if self._learner().counts_rows:
+            rows = Rows.of(X, y, weight, variance)
+        elif noise["sample_weight"] is None:
+            rows = Rows().plus(X, y, RowNoise(weight, variance) if np.any(variance) else None)
+        else:
+            raise ValueError("sample_weight needs kernels without White: the noise is learned.")
+        return rows, rows.y
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool = True,
+        y_var: Any = None,
+    ) -> Any:
+        """Predict the distribution of new observations.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+        return_std : bool, default=False
+            Whether to return the standard deviation, too.
+        return_cov : bool, default=False
+            Whether to return the joint covariance, too.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,), default=None
+            Known variance of each row's noise besides the learned one, on the squared scale of y.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,)
+            Predictive mean on the scale of y.
+        std : ndarray of shape (n_samples,)
+            Standard deviation on the scale of y. Only returned if `return_std` is True.
+        cov : ndarray of shape (n_samples, n_samples)
+            Covariance on the squared scale of y. Only returned if `return_cov` is True.
+
+        Raises
+        ------
+        ValueError
+            If `y_var` is negative, or given where `include_noise` is False.
+        """
+        result = super().predict(X, return_std, return_cov, include_noise=include_noise)
+        if y_var is None:
+            return result
+        if not include_noise:
+            raise ValueError("y_var is a variance of noise, which include_noise=False leaves out.")
+        if not (return_std or return_cov):
+            as_row_values(y_var, len(result), "y_var", 0.0)
+            return result
+        mean, spread = result
+        variance = as_row_values(y_var, len(mean), "y_var", 0.0)
+        if return_std:
+            return mean, np.sqrt(spread**2 + variance)
+        spread.flat[:: len(mean) + 1] += variance
+        return mean, spread
 
     def _learner(self) -> GPLearner:
         return GPLearner(

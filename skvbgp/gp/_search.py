@@ -25,9 +25,10 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import calibrate, learn_belief, measure_log_density, measure_score
 from skvbgp.gp._candidates import add, multiply
-from skvbgp.gp._neighbours import Rows, draw_groups, weigh_inputs
+from skvbgp.gp._neighbours import Index, Rows, draw_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._training import Group, Trained, draw_processes, train
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
@@ -101,6 +102,7 @@ class Search:
     max_iter: int | None
     tol: float
     end_pass: EndPass
+    noise: RowNoise | None = None
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
 
@@ -133,17 +135,22 @@ class Search:
 
     def _draw_groups(self, most: int, cover: float) -> list[Group]:
         if self.is_exact:
-            return [(self.X, self.y)]
+            return [(self.X, self.y, self.noise)]
         size = int(np.clip(_GROUP_SIZE * self.k, _LEAST_GROUP, _MOST_GROUP))
         n_groups = math.ceil(min(most, cover * len(self.y)) / size)
         groups = draw_groups(self.X, n_groups, size, self.rng)
-        return [(self.X[index], self.y[index]) for index in groups]
+        return [self._take(index) for index in groups]
+
+    def _take(self, index: Index) -> Group:
+        """Some of the rows."""
+        noise = None if self.noise is None else self.noise[index]
+        return self.X[index], self.y[index], noise
 
     @cached_property
     def _judged(self) -> Rows:
         """Rows in random order, of which the first ones are left out in turn."""
         known = self.rng.permutation(len(self.y))[:_JUDGED_ROWS]
-        return Rows().plus(self.X[known], self.y[known])
+        return Rows().plus(*self._take(known))
 
     def _leave_out(self, mixture: Mixture, weights: Array, k: int) -> LocalMoments:
         """What processes say of the rows that are left out."""
@@ -157,6 +164,12 @@ class Search:
         """Targets of the rows that are left out."""
         return self._judged.y[:_HELD_OUT]
 
+    @property
+    def _held_weight(self) -> Array | None:
+        """How often each of these rows counts, None for once."""
+        weight = self._judged.weight
+        return None if weight is None else weight[:_HELD_OUT]
+
     def _try(self, name: str, process: Process, groups: list[Group], max_iter: int) -> None:
         if self.stopped:
             return
@@ -169,7 +182,8 @@ class Search:
         weights = weigh_inputs(trained.process.kernel, self.X.shape[1])
         k = self.k if self.is_exact else min(self.k, _TRIAL_NEIGHBOURS)
         parts = self._leave_out(mixture, weights, k)
-        score = float(np.mean(measure_log_density(parts, self._held_out)))
+        log_density = measure_log_density(parts, self._held_out)[:, 0]
+        score = float(np.average(log_density, weights=self._held_weight))
         return Trial(name, trained, parts, score)
 
     def _vary_noise(self, trial: Trial) -> Iterator[Trial]:
@@ -198,12 +212,12 @@ class Search:
 
     def _select(self, trials: list[Trial]) -> list[Trial]:
         """Trials that help the mixture, the best first."""
-        y = self._held_out
+        y, weight = self._held_out, self._held_weight
         chosen: list[Trial] = []
         best = -np.inf
         while len(chosen) < min(_MOST_KEPT, len(trials)):
             others = [t for t in trials if all(t is not known for known in chosen)]
-            scores = [_score_mixture([*chosen, trial], y) for trial in others]
+            scores = [_score_mixture([*chosen, trial], y, weight) for trial in others]
             if max(scores) < best + _LEAST_RISE:
                 break
             best = max(scores)
@@ -224,11 +238,12 @@ class Search:
         weights = average_weights(list(processes), self.X.shape[1])
         mixture = Mixture(processes, np.zeros(len(processes)), 0.0)
         parts, y = self._leave_out(mixture, weights, self.k), self._held_out
-        belief = learn_belief(parts, y)
+        weight = self._held_weight
+        belief = learn_belief(parts, y, weight)
         mixture = Mixture(processes, belief.log_weights, belief.temper)
-        mixture = replace(mixture, calibration=calibrate(mixture, parts, y))
-        shares = mixture.weigh(parts.evidence).mean(axis=0)
-        score = measure_score(mixture, parts, y)
+        mixture = replace(mixture, calibration=calibrate(mixture, parts, y, weight))
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
+        score = measure_score(mixture, parts, y, weight)
         return Found(chosen, mixture, list(range(len(chosen))), shares, weights, score)
 
     # -- few rows ----------------------------------------------------------------------------------
@@ -255,16 +270,16 @@ class Search:
         parts, y = self._leave_out(mixture, weights, self.k), self._held_out
         owners = [owners[j] for j in matter]
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
-        score = measure_score(mixture, parts, y)
+        score = measure_score(mixture, parts, y, self._held_weight)
         return Found(chosen, mixture, owners, belief, weights, score)
 
 
-def _score_mixture(trials: list[Trial], y: Array) -> float:
+def _score_mixture(trials: list[Trial], y: Array, weight: Array | None) -> float:
     """Score of what trials predict together, with the best belief in them."""
     parts = _stack(trials)
-    belief = learn_belief(parts, y)
+    belief = learn_belief(parts, y, weight)
     processes = tuple(trial.process for trial in trials)
-    return measure_score(Mixture(processes, belief.log_weights, belief.temper), parts, y)
+    return measure_score(Mixture(processes, belief.log_weights, belief.temper), parts, y, weight)
 
 
 def average_weights(processes: list[Process], d: int) -> Array:

@@ -12,8 +12,10 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import RowNoise
 
-Group = tuple[Array, Array]  # X (n, d) and y (n,), scaled
+#: X (n, d) and y (n,), scaled, and what is known of the noise.
+Group = tuple[Array, Array, RowNoise | None]
 
 
 class Trainable(Protocol):

@@ -359,7 +359,7 @@ class SparseLearner(RegressionLearner):
         return np.concatenate([X_known, X]), np.concatenate([y_known, y])
 
     def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
-        rng = np.random.RandomState((state.seed + state.summary.n) % 2**32)
+        rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
         summary = state.summary.merged(RunningScale.of(y[:, None]))
         state = self._change_frame(replace(state, summary=summary), self._target(summary))
         state = self._grow(state, X, rng)

@@ -45,9 +45,27 @@ def test_score(parts, rng):
 
 def test_gradient_of_the_score(parts, rng):
     log_density = measure_log_density(parts, rng.standard_normal(50))
-    x = np.array([0.3, -0.5, 0.1, -2.0])
-    numeric = numerical_gradient(lambda x: score_belief(x, log_density, parts.evidence)[0], x)
-    assert_allclose(score_belief(x, log_density, parts.evidence)[1], numeric, rtol=1e-6, atol=1e-7)
+    x, weight = np.array([0.3, -0.5, 0.1, -2.0]), rng.uniform(0.5, 3.0, 50)
+    data = log_density, parts.evidence, weight
+    numeric = numerical_gradient(lambda x: score_belief(x, *data)[0], x)
+    assert_allclose(score_belief(x, *data)[1], numeric, rtol=1e-6, atol=1e-7)
+
+
+def test_weights_are_repetitions(parts, rng):
+    """Of the rows that are left out, in the belief, the score and the calibration."""
+    y, weight = rng.standard_normal(50), rng.integers(1, 4, 50)
+    repeated = LocalMoments(*(part.repeat(weight, axis=0) for part in parts))
+    y_repeated = y.repeat(weight)
+    belief, expected = learn_belief(parts, y, weight), learn_belief(repeated, y_repeated)
+    assert_allclose(belief.log_weights, expected.log_weights, atol=1e-4)
+    assert_allclose(belief.temper, expected.temper, rtol=1e-4)
+    assert_allclose(belief.score, expected.score)
+    mixture = Mixture((None,) * 3, belief.log_weights, belief.temper)
+    score = measure_score(mixture, parts, y, weight)
+    assert_allclose(score, measure_score(mixture, repeated, y_repeated))
+    factor = calibrate(mixture, parts, 2.0 * y, weight)
+    assert_allclose(factor, calibrate(mixture, repeated, 2.0 * y_repeated), rtol=0.1)
+    assert abs(factor / calibrate(mixture, parts, 2.0 * y) - 1.0) > 1e-3
 
 
 def test_the_process_that_predicts_is_believed(parts):

@@ -10,6 +10,7 @@ from skvbgp._core.linalg import JITTER
 from skvbgp.gp import _process
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
 from skvbgp.gp._process import Process, predict_from_neighbours
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from tests.derivatives import numerical_gradient
 from tests.oracles import gp as oracle
@@ -137,3 +138,74 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     monkeypatch.setattr(_process.np.linalg, "cholesky", fails_once)
     result = predict_from_neighbours([process], X, y, X[0])[0]
     assert_allclose(result, [expected[0][0], expected[1][0], *expected[2:]], rtol=1e-12)
+
+
+# -- weights and known noise ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(rng):
+    """Whole weights, so that rows can be repeated, and variances of which some are zero."""
+    weight = rng.integers(1, 4, 12).astype(float)
+    return RowNoise(weight, rng.choice([0.0, 0.2, 3.0], 12))
+
+
+def repeat(process, rows, known):
+    """The rows one by one: their covariance without the learned noise, and y."""
+    index = np.repeat(np.arange(12), known.weight.astype(int))
+    X, y = rows[0][index], rows[1][index]
+    return process.kernel(X) + np.diag(known.variance[index]), X, y
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_evidence_of_weighted_rows_is_that_of_repeated_ones(process, rows, known):
+    K, _, y = repeat(process, rows, known)
+    C = K + process.noise * np.eye(len(y))
+    found = process.evidence(*rows, known)[0]
+    assert_allclose(found, oracle.log_student(y, C, process.dof), rtol=1e-5)
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_gradient_of_the_evidence_of_weighted_rows(process, rows, known):
+    known = RowNoise(0.7 * known.weight, known.variance)
+    numeric = numerical_gradient(
+        lambda x: process.with_vector(x).evidence(*rows, known)[0], process.vector
+    )
+    assert_allclose(process.evidence(*rows, known)[1], numeric, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_predictions_from_weighted_rows_are_those_from_repeated_ones(process, rows, known, rng):
+    K, X, y = repeat(process, rows, known)
+    x = rng.standard_normal((1, 2))
+    expected = oracle.predict_student(
+        K, process.kernel(X, x)[:, 0], process.kernel.diag(x)[0], y, process.noise, process.dof
+    )
+    moments = process.factorise(*rows, known).moments(x)
+    found = [moments.mean[0], moments.variance[0], moments.noise]
+    assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    (alone,) = predict_from_neighbours([process], *rows, x[0], known)
+    assert_allclose(alone, [*found, moments.evidence], rtol=1e-7)
+
+
+def test_a_weighted_row_is_left_out_with_all_its_equals(rows, known):
+    X, y = rows
+    process = PROCESSES[-2]
+    left_out = process.factorise(X, y, known).leave_out(np.array([4]))
+    others = np.arange(12) != 4
+    expected = process.factorise(X[others], y[others], known[others]).moments(X[4:5])
+    assert_allclose(left_out.mean, expected.mean, rtol=1e-5)
+    assert_allclose(left_out.variance, expected.variance, rtol=1e-5)
+
+
+def test_a_row_of_much_noise_says_nothing(rows):
+    """Nor does it take precision from the others."""
+    X, y = rows
+    known = RowNoise(np.ones(12), np.append(np.full(11, 0.0), 1e12))
+    gaussian = Process(PROCESSES[0].kernel, PROCESSES[0].noise, np.inf)
+    found = gaussian.factorise(X, y, known).moments(X + 0.1)
+    expected = gaussian.factorise(X[:-1], y[:-1]).moments(X + 0.1)
+    assert_allclose(found.mean, expected.mean, rtol=1e-6)
+    assert_allclose(found.variance, expected.variance, rtol=1e-6)
+    (alone,) = predict_from_neighbours([gaussian], X, y, X[0] + 0.1, known)
+    assert_allclose(alone[:2], [expected.mean[0], expected.variance[0]], rtol=1e-6)

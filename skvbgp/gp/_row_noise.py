@@ -1,0 +1,104 @@
+"""What is known about the noise of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+
+#: Largest weight, and known variance relative to that of y.
+_LARGEST_WEIGHT, _LARGEST_VARIANCE = 1e9, 1e20
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """How many equal rows each one stands for, and the variance of these besides the learned one.
+
+    With t the sum of the two variances, w rows of one place and one target are one row with the
+    variance t / w, but for a factor of their density, see :doc:`/theory/gp`.
+    """
+
+    weight: Array  # (n,), positive
+    variance: Array  # (n,), squared units of y
+
+    @classmethod
+    def plain(cls, n: int) -> RowNoise:
+        """Rows about which nothing is known."""
+        return cls(np.ones(n), np.zeros(n))
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[RowNoise | None, int]]) -> RowNoise | None:
+        """The noise of several sets of rows of given sizes; None is `plain`."""
+        if all(noise is None for noise, _ in parts):
+            return None
+        known = [noise or cls.plain(n) for noise, n in parts]
+        return cls(
+            np.concatenate([noise.weight for noise in known]),
+            np.concatenate([noise.variance for noise in known]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    def __getitem__(self, index: Any) -> RowNoise:
+        return RowNoise(self.weight[index], self.variance[index])
+
+    def scaled(self, unit: float) -> RowNoise:
+        """The same for targets in other units."""
+        with np.errstate(over="ignore", under="ignore"):
+            variance = self.variance / unit / unit
+        if np.any(variance > _LARGEST_VARIANCE):
+            raise ValueError(f"y_var is more than {_LARGEST_VARIANCE:g} times the variance of y.")
+        return RowNoise(self.weight, variance)
+
+    @property
+    def total(self) -> float:
+        """Number of equal rows."""
+        return float(np.sum(self.weight))
+
+    def spread(self, noise: float) -> Array:
+        """Variances (n,) of the rows, from the learned one."""
+        return (noise + self.variance) / self.weight
+
+    def half_log_det(self, noise: float) -> float:
+        """What half the log determinant of all equal rows has more than that of these."""
+        log_t = np.log(noise + self.variance)
+        return 0.5 * float(np.sum((self.weight - 1.0) * log_t + np.log(self.weight)))
+
+    def slope(self, noise: float) -> float:
+        """Derivative of `half_log_det` in the learned variance."""
+        return 0.5 * float(np.sum((self.weight - 1.0) / (noise + self.variance)))
+
+
+def check_weights(weight: Array) -> Array:
+    """The same weights (n,), some of which may be zero."""
+    if np.any(weight < 0.0) or not np.any(weight > 0.0):
+        raise ValueError("sample_weight must not be negative, and not be zero for all rows.")
+    positive = weight[weight > 0.0]
+    if positive.max() > _LARGEST_WEIGHT or positive.min() < 1.0 / _LARGEST_WEIGHT:
+        raise ValueError(f"sample_weight must be between 1 / {_LARGEST_WEIGHT:g} and its inverse.")
+    return weight
+
+
+def merge_equal(
+    X: Array, y: Array, weight: Array, variance: Array
+) -> tuple[Array, Array, RowNoise | None]:
+    """Rows of positive weight, of which equal ones are one, with the sum of their weights.
+
+    What has been merged, or has weights, is in an order that does not depend on the given one.
+    """
+    kept = weight > 0.0
+    if not kept.all():
+        X, y, weight, variance = X[kept], y[kept], weight[kept], variance[kept]
+    table = np.column_stack([X, y, variance])
+    table += 0.0  # no negative zeros
+    keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    if len(first) == len(y) and np.all(weight == 1.0) and not np.any(variance):
+        return X, y, None
+    total = np.bincount(inverse.ravel(), weight).astype(np.float64)
+    return X[first], y[first], RowNoise(total, variance[first])

@@ -1,0 +1,174 @@
+"""Weights of rows, and known variances of their noise, as a user gives them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sklearn_kernels
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._row_noise import RowNoise
+from skvbgp.kernels import RBF, Matern, White
+from tests.gp.cases import make_data, small
+
+KERNEL = 2.0 * Matern([2.0, 3.0], nu=1.5)
+FIXED = {"learn_hyperparameters": False}
+
+
+def assert_same(a, b, X, rtol=1e-8):
+    for one, other in zip(a.predict(X, True), b.predict(X, True), strict=True):
+        assert_allclose(one, other, rtol=rtol)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 12])
+@pytest.mark.parametrize("learn", [True, False])
+def test_a_weight_is_a_repetition_and_zero_leaves_out(rng, n_neighbors, learn):
+    X, y = make_data(40)
+    y_var = rng.choice([0.0, 0.5], 40)
+    weight = rng.integers(0, 4, 40)
+    model = small(KERNEL, n_neighbors=n_neighbors, learn_hyperparameters=learn, max_iter=3)
+    repeated = rng.permutation(np.repeat(np.arange(40), weight))
+    expected = clone(model).fit(X[repeated], y[repeated], y_var=y_var[repeated])
+    model.fit(X, y, sample_weight=weight, y_var=y_var)
+    assert_same(model, expected, X + 0.1)
+    assert_allclose(model.noise_variance_, expected.noise_variance_)
+    assert_allclose(model.log_predictive_density_, expected.log_predictive_density_)
+
+
+def test_a_weight_is_a_repetition_in_a_stream():
+    """In which equal rows of different calls are not merged."""
+    X, y = make_data(40)
+    weight = np.repeat([1, 2, 3, 2], 10)
+    model = small(KERNEL, **FIXED).fit(X[:15], y[:15], sample_weight=weight[:15])
+    model.partial_fit(X[15:], y[15:], sample_weight=weight[15:])
+    stream = small(KERNEL, **FIXED)
+    for times in (1, 2, 3):
+        stream.partial_fit(X[weight >= times], y[weight >= times])
+    assert_same(model, stream, X + 0.1, rtol=1e-6)
+    assert stream.n_samples_seen_ == 80
+    assert model.n_samples_seen_ == 40
+
+
+def test_fractions_count_as_such():
+    """Rows of weight 1/2, each of them twice."""
+    X, y = make_data(30)
+    model = small(KERNEL, n_neighbors=12)
+    half = clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2), sample_weight=0.5)
+    assert_same(half, model.fit(X, y, sample_weight=1.0 + 1e-12 * np.arange(30)), X, rtol=1e-5)
+    assert_array_equal(
+        clone(model).fit(X, y).predict(X), clone(model).fit(X, y, sample_weight=1.0).predict(X)
+    )
+
+
+def test_known_noise_is_scikit_learns_alpha(rng):
+    X, y = make_data(30)
+    y_var = rng.uniform(0.0, 2.0, 30)
+    model = small(1.0 * RBF([2.0, 3.0]), **FIXED).fit(X, y, y_var=y_var)
+    kernel = 1.0 * sklearn_kernels.RBF([2.0, 3.0])
+    alpha = 0.1 + y_var / np.var(y)
+    exact = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=None, normalize_y=True)
+    mean, covariance = exact.fit(X, y).predict(X + 0.2, return_cov=True)
+    found_mean, found = model.predict(X + 0.2, return_cov=True, include_noise=False)
+    assert_allclose(found_mean, mean, rtol=1e-6)
+    assert_allclose(found, covariance, atol=1e-6 * covariance.max())
+
+
+def test_what_is_known_is_not_learned():
+    """Rows of two qualities: the learned noise is that of the good ones."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (150, 1))
+    y_var = np.where(rng.uniform(size=150) < 0.5, 0.0, 1.0)
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(150) + np.sqrt(y_var) * rng.standard_normal(150)
+    places = np.linspace(-3.0, 3.0, 50)[:, None]
+    for n_neighbors in (40, 150):
+        model = small(1.0 * RBF(), n_neighbors=n_neighbors, max_iter=10)
+        told = clone(model).fit(X, y, y_var=y_var)
+        model.fit(X, y)
+        assert told.noise_variance_ < 0.05 < 0.3 < model.noise_variance_
+        errors = [np.mean((m.predict(places) - np.sin(places[:, 0])) ** 2) for m in (told, model)]
+        assert errors[0] < 0.5 * errors[1]
+
+
+def test_known_noise_of_predictions_is_added():
+    X, y = make_data(30)
+    model = small(KERNEL, **FIXED).fit(X, y)
+    y_var = np.arange(30.0)
+    mean, std = model.predict(X, return_std=True)
+    told_mean, told = model.predict(X, return_std=True, y_var=y_var)
+    assert_array_equal(told_mean, mean)
+    assert_allclose(told**2, std**2 + y_var)
+    covariances = [model.predict(X, return_cov=True, y_var=v)[1] for v in (None, y_var)]
+    assert_allclose(covariances[1] - covariances[0], np.diag(y_var), atol=1e-12)
+    assert_array_equal(model.predict(X, y_var=2.0), mean)
+    with pytest.raises(ValueError, match="include_noise"):
+        model.predict(X, include_noise=False, y_var=y_var)
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "y_var"])
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf, [1.0, 2.0], "much", np.ones((30, 2))])
+def test_bad_noise_is_refused_and_changes_nothing(name, bad):
+    X, y = make_data(30)
+    model = small(KERNEL, **FIXED).fit(X, y)
+    before = model.predict(X)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=name):
+            method(X, y, **{name: bad})
+    assert_array_equal(model.predict(X), before)
+    if name == "y_var":
+        with pytest.raises(ValueError, match=name):
+            model.predict(X, y_var=bad)
+
+
+def test_noise_beyond_the_range_of_numbers_is_refused():
+    X, y = make_data(30)
+    for noise in ({"y_var": 1e200}, {"sample_weight": 1e-300}, {"sample_weight": 1e200}):
+        with pytest.raises(ValueError, match="y_var|sample_weight"):
+            small(KERNEL).fit(X, y, **noise)
+    with pytest.raises(ValueError, match="zero"):
+        small(KERNEL).fit(X, y, sample_weight=np.zeros(30))
+
+
+def test_white_noise_of_a_kernel_is_another_in_each_row():
+    """So rows are not merged, and have no weights."""
+    X, y = make_data(20)
+    twice = np.tile(X, (2, 1)), np.tile(y, 2)
+    model = small(KERNEL + White(0.5), **FIXED)
+    kernel = 2.0 * sklearn_kernels.Matern([2.0, 3.0], nu=1.5)
+    exact = GaussianProcessRegressor(kernel, alpha=0.6, optimizer=None, normalize_y=True)
+    assert_allclose(model.fit(*twice).predict(X), exact.fit(*twice).predict(X), rtol=1e-6)
+    with pytest.raises(ValueError, match="White"):
+        model.fit(X, y, sample_weight=2.0)
+
+
+def test_rows_in_chunks_keep_their_noise(rng):
+    X, y = rng.standard_normal((9, 2)), np.arange(9.0)
+    noise = RowNoise(np.arange(1.0, 10.0), np.arange(9.0))
+    rows = Rows().plus(X[:5], y[:5]).plus(X[5:8], y[5:8], noise[5:8]).plus(X[8:], y[8:], noise[8:])
+    assert_array_equal(rows.weight, [1.0] * 5 + [6.0, 7.0, 8.0, 9.0])
+    assert_array_equal(rows.noise.variance, [0.0] * 5 + [5.0, 6.0, 7.0, 8.0])
+    merged = rows.joined(rows).merged()
+    assert (len(merged), merged.n_seen) == (9, 18)
+    assert_array_equal(merged.weight[np.argsort(merged.y)], 2.0 * rows.weight)
+
+
+def test_metadata_is_routed():
+    X, y = make_data(40)
+    weight, y_var = np.arange(40.0), np.full(40, 0.3)
+    with config_context(enable_metadata_routing=True):
+        model = small(KERNEL, **FIXED).set_fit_request(sample_weight=True, y_var=True)
+        model.set_score_request(sample_weight=True)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        params = {"sample_weight": weight, "y_var": y_var}
+        scores = cross_validate(pipeline, X, y, cv=2, params=params, return_estimator=True)
+        half = np.arange(20, 40)
+        Z = StandardScaler().fit(X[half]).transform(X[half])
+        expected = clone(model).fit(Z, y[half], sample_weight=weight[half], y_var=y_var[half])
+        assert_array_equal(scores["estimator"][0][-1].predict(Z), expected.predict(Z))
+        pipeline.fit(X, y, **params)
+        std = pipeline.predict(X, return_std=True, y_var=y_var)[1]
+        assert np.all(std > np.sqrt(0.3))
