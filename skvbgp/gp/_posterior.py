@@ -107,15 +107,19 @@ class NeighbourPosterior:
     def _neighbourhoods(self) -> Neighbourhoods:
         return Neighbourhoods([self._locate(X) for X, _, _ in self.rows.chunks])
 
+    def find(self, X: Array) -> Index:
+        """Indices (n, k) of the neighbours of rows X."""
+        return self._neighbourhoods.find(self._locate(X), self.k)
+
     def _locate(self, X: Array) -> Array:
         return self.coordinates.scaled(X) * self.weights
 
     @cached_property
-    def _conditionals(self) -> tuple[Conditional, ...]:
+    def conditionals(self) -> tuple[Conditional, ...]:
         """What all rows say to each process."""
-        return self._condition(slice(None))
+        return self.condition(slice(None))
 
-    def _condition(self, index: Any) -> tuple[Conditional, ...]:
+    def condition(self, index: Any) -> tuple[Conditional, ...]:
         """What some rows say to each process."""
         X = self.coordinates.scaled(self.rows.X[index])
         y, noise = self.target.scaled(self.rows.y[index]), self._noise
@@ -161,8 +165,8 @@ class NeighbourPosterior:
         """What each process says of rows X, in the user's units."""
         if self.is_exact:
             scaled = self.coordinates.scaled(X)
-            return _join([given.moments(scaled) for given in self._conditionals], len(X))
-        return self._measure_near(X, self._neighbourhoods.find(self._locate(X), self.k))
+            return _join([given.moments(scaled) for given in self.conditionals], len(X))
+        return self._measure_near(X, self.find(X))
 
     def leave_out(self, index: Index) -> LocalMoments:
         """What each process says of known rows, each without itself.
@@ -176,7 +180,7 @@ class NeighbourPosterior:
 
     def _leave_out(self, index: Index) -> LocalMoments:
         if self.is_exact:
-            moments = [given.leave_out(index) for given in self._conditionals]
+            moments = [given.leave_out(index) for given in self.conditionals]
             return _join(moments, len(index))
         X = self.rows.X[index]
         return self._measure_near(
@@ -209,7 +213,7 @@ class NeighbourPosterior:
 
     def _correlate(self, X: Array, belief: Array) -> Array:
         """Correlations (n, n) of the latent function at rows X."""
-        conditionals = self._conditionals if self.is_exact else self._condition_near(X)
+        conditionals = self.conditionals if self.is_exact else self._condition_near(X)
         scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
         for share, given in zip(belief, conditionals, strict=True):
             covariance = given.covariance(scaled)
@@ -224,7 +228,7 @@ class NeighbourPosterior:
         """Each process given the rows that are nearest to any of X."""
         k = max(1, min(self.k, _JOINT_ROWS // len(X)))
         near = np.unique(self._neighbourhoods.find(self._locate(X), k))
-        return self._condition(near)
+        return self.condition(near)
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:

@@ -238,6 +238,13 @@ class Conditional:
     def _as_moments(self, mean: Array, variance: Array) -> Moments:
         return Moments(mean, variance, self.spread * self.process.noise, self.log_evidence)
 
+    def gradient(self, x: Array) -> tuple[Array, Array]:
+        """Mean and variance (d,) of the latent function's derivatives at one row x (d,)."""
+        slopes = self.process.kernel.gradient(x, self.X)  # (n, d)
+        prior = self.process.kernel.curvature(x[None])[0]
+        variance = self.spread * np.maximum(prior - np.sum((self.L_inv @ slopes) ** 2, axis=0), 0.0)
+        return self.weights @ slopes, variance
+
     def covariance(self, X: Array) -> Array:
         """Covariance (n*, n*) of the latent function at rows X."""
         root = self.L_inv @ self.process.kernel(self.X, X)

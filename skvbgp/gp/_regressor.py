@@ -9,7 +9,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
+from skvbgp.gp._gradient import measure_gradient
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._row_noise import RowNoise, check_weights
@@ -77,6 +79,11 @@ class VBGPRegressor(VariationalRegressor):
         Average log predictive density of training rows, each left out in turn, on the scale of
         y. It estimates what `predict` is worth on new rows, and compares models of the same y; a
         bound on the evidence it is not. NaN if hyperparameters are not learned.
+
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean squared derivative of the predictive mean, over at most 1,000 training rows, times the
+        variance of the input; with a sum of one, or all zero where predictions are constant. It is
+        computed when it is asked for.
 
     n_iter_ : int
         Number of kernels trained.
@@ -283,6 +290,45 @@ class VBGPRegressor(VariationalRegressor):
             normalize_y=self.normalize_y,
             n_jobs=self.n_jobs,
         )
+
+    def predict_gradient(self, X: Any) -> tuple[Array, Array]:
+        """Predict the gradient of the latent function.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples, n_features)
+            Of the derivatives, in units of y per unit of the input: the gradient of the mean that
+            `predict` returns.
+        std : ndarray of shape (n_samples, n_features)
+            Standard deviation of each. Infinite where a kernel is believed in whose functions have
+            no gradient, such as Matern-1/2.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvbgp import VBGPRegressor
+        >>> from skvbgp.kernels import RBF
+        >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
+        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> mean, std = model.predict_gradient([[0.0]])
+        >>> mean.round(2)
+        array([[1.]])
+        """
+        X = self._check_inputs(X)
+        with single_blas_thread:
+            mean, variance = measure_gradient(self._state.posterior, X)
+        return mean, np.sqrt(variance)
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Shares of the inputs in the variation of predictions, (n_features,)."""
+        check_is_fitted(self)
+        return self._state.relevance
 
     def summary(self) -> str:
         """Describe what has been learned in words.

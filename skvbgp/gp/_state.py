@@ -8,6 +8,7 @@ from typing import Any
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 
@@ -68,6 +69,11 @@ class State:
             self.k,
             self.n_jobs,
         )
+
+    @cached_property
+    def relevance(self) -> Array:
+        """Shares (d,) of the inputs in the variation of predictions."""
+        return measure_relevance(self.posterior, self.frames.inputs.std**2)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -77,6 +77,29 @@ class Kernel(ABC):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         """Pull a cotangent (n,) of ``diag(X)`` back to (dtheta (p,), dX (n, d))."""
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        """Return the derivatives of k(x, z) in one input x (d,), at each row of Z: (m, d).
+
+        Raises
+        ------
+        NotImplementedError
+            If the kernel does not have them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no derivatives in its inputs.")
+
+    def curvature(self, X: Array) -> Array:
+        """Return the prior variances of the function's derivatives at rows of X: (n, d).
+
+        They are the derivatives of k(x, x') in x_i and x'_i at x' = x, infinite for a function
+        that is only continuous. Noise has none.
+
+        Raises
+        ------
+        NotImplementedError
+            If the kernel does not have them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no derivatives in its inputs.")
+
     @property
     def positive(self) -> bool:
         """Whether k > 0 everywhere and `vjp` reads K and dK as dK * K, the cotangent of log k."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from numbers import Real
-from operator import iadd, imul
+from operator import add, iadd, imul
 from typing import Self
 
 import numpy as np
@@ -91,6 +91,12 @@ class Sum(Composite):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return _join((*k.vjp_diag(X, ddiag), None) for k in self.kernels)[:2]
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        return reduce(add, (k.gradient(x, Z) for k in self.kernels))
+
+    def curvature(self, X: Array) -> Array:
+        return reduce(add, (k.curvature(X) for k in self.kernels))
+
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.kernels))
 
@@ -140,6 +146,27 @@ class Product(Composite):
             for i, k in enumerate(self.kernels)
         )[:2]
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        values = [k(x[None], Z)[0] for k in self.kernels]
+        return reduce(
+            iadd,
+            (
+                k.gradient(x, Z) * _times_others(np.ones(len(Z)), values, i)[:, None]
+                for i, k in enumerate(self.kernels)
+            ),
+        )
+
+    def curvature(self, X: Array) -> Array:
+        # with value v, slope s = dk/dx = dk/dx' and curvature c of two factors at x' = x, those of
+        # the product are v v', s v' + s' v and c v' + c' v + 2 s s'
+        value, slope, curvature = np.ones((len(X), 1)), np.zeros_like(X), np.zeros_like(X)
+        for k in self.kernels:  # without noise, which k(x, Z) never has
+            v = np.array([k(x[None], x[None])[0] for x in X])
+            s, c = np.array([k.gradient(x, x[None])[0] for x in X]), k.curvature(X)
+            curvature = _multiply(curvature, v) + _multiply(c, value) + 2.0 * slope * s
+            value, slope = value * v, slope * v + s * value
+        return curvature
+
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)
 
@@ -163,6 +190,12 @@ def _times_others(cotangent: Array, values: Sequence[Array], i: int) -> Array:
     """Return the cotangent of the i-th factor given that of the product."""
     first, *others = (*values[:i], *values[i + 1 :])
     return reduce(imul, others, cotangent * first)
+
+
+def _multiply(curvature: Array, value: Array) -> Array:
+    """Return the product (n, d), in which a value (n, 1) of zero outweighs what is infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.where(value == 0.0, 0.0, curvature * value)
 
 
 def _join(

@@ -55,6 +55,12 @@ class Constant(Leaf):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return self._dtheta(value=self.value * ddiag.sum()), np.zeros_like(X)
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        return np.zeros_like(Z)
+
+    def curvature(self, X: Array) -> Array:
+        return np.zeros_like(X)
+
 
 @dataclass(frozen=True, repr=False)
 class White(Leaf):
@@ -102,3 +108,9 @@ class White(Leaf):
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return self._dtheta(noise_level=self.noise_level * ddiag.sum()), np.zeros_like(X)
+
+    def gradient(self, x: Array, Z: Array) -> Array:
+        return np.zeros_like(Z)
+
+    def curvature(self, X: Array) -> Array:
+        return np.zeros_like(X)

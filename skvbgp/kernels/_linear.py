@@ -79,6 +79,12 @@ class Linear(ScaledLeaf):
         )
         return dtheta, dA / self.length_scale
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        return Z / self._scale("length_scale", len(x)) ** 2
+
+    def curvature(self, X: Array) -> Array:
+        return np.broadcast_to(self._scale("length_scale", X.shape[1]) ** -2.0, X.shape)
+
     def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs in units of the length scales."""
         length_scale = self._scale("length_scale", X.shape[1])

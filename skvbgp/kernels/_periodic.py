@@ -83,6 +83,20 @@ class Periodic(ScaledLeaf):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return np.zeros(len(self.hyperparameters)), np.zeros_like(X)
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        rate = self._rate(len(x))
+        angles = rate * (x - Z)  # (m, d)
+        if self.isotropic:  # dk/da_i = -k sin(r) / r a_i / l^2
+            r = np.linalg.norm(angles, axis=1)
+            slopes = np.sinc(r / np.pi)[:, None] * angles
+        else:
+            slopes = np.sin(angles)
+        return -rate * self.curvature(x[None]) / rate**2 * slopes * self(x[None], Z).T
+
+    def curvature(self, X: Array) -> Array:
+        d = X.shape[1]
+        return np.broadcast_to((self._rate(d) / self._scale("length_scale", d)) ** 2, X.shape)
+
     def _rate(self, n_features: int) -> Array:
         """Return 2 pi / p."""
         return 2.0 * np.pi / self._scale("period", n_features)

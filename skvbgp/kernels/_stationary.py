@@ -66,6 +66,22 @@ class Stationary(ScaledLeaf):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return np.zeros(len(self.hyperparameters)), np.zeros_like(X)
 
+    def gradient(self, x: Array, Z: Array) -> Array:
+        length_scale = self._scale("length_scale", len(x))
+        A = (x - Z) / length_scale  # (m, d)
+        r2 = np.einsum("ij,ij->i", A, A)
+        slope, _ = self._radial_vjp(r2.copy(), self._radial(r2))  # dk/dr^2
+        return 2.0 * slope[:, None] * A / length_scale
+
+    def curvature(self, X: Array) -> Array:
+        length_scale = self._scale("length_scale", X.shape[1])
+        return np.broadcast_to(-2.0 * self._slope_at_zero / length_scale**2, X.shape)
+
+    @property
+    def _slope_at_zero(self) -> float:
+        """dk/dr^2 of a point and itself."""
+        return float(self._radial_vjp(np.zeros(1), np.ones(1))[0][0])
+
     def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and in units of the length scales."""
         length_scale = self._scale("length_scale", X.shape[1])
@@ -169,6 +185,10 @@ class Matern(Stationary):
             dlog *= s
             dlog *= -5.0 / 6.0
         return dlog, 0.0
+
+    @property
+    def _slope_at_zero(self) -> float:
+        return -np.inf if self.nu == 0.5 else super()._slope_at_zero
 
     def _root(self, r2: Array) -> Array:
         """Return s = sqrt(2 nu) r in the place of `r2`."""

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import skvbgp.kernels
-from skvbgp.kernels import RBF, Kernel, Matern, RationalQuadratic
+from skvbgp.kernels import RBF, Constant, Kernel, Linear, Matern, RationalQuadratic
 from tests.kernels.cases import CASES, LEAVES, inputs
 
 STEP = 1e-5
@@ -102,6 +102,55 @@ def test_positive_kernels_read_the_cotangent_of_their_logarithm(kernel, rng):
     gradients, same = kernel.vjp(X, Z, K, dK), kernel.vjp(X, Z, np.ones_like(K), dK * K)
     for gradient, expected in zip(same, gradients, strict=True):
         assert_allclose(gradient, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_gradient_in_one_input(kernel):
+    x, Z = inputs(1)[0], inputs(5, seed=1)
+    found = kernel.gradient(x, Z)
+    for j, z in enumerate(Z):
+        check(found[j], lambda x, z=z: kernel(x[None], z[None])[0, 0], x)
+
+
+def is_rough(kernel):
+    """Whether the functions of a kernel have no gradient."""
+    return any(getattr(part, "nu", None) == 0.5 for part in getattr(kernel, "kernels", (kernel,)))
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_curvature_is_the_variance_of_a_derivative(kernel):
+    """That of a difference of the function, at points close together."""
+    X, step = inputs(3), 1e-4
+    found = kernel.curvature(X)
+    assert found.shape == X.shape
+    if is_rough(kernel):
+        assert np.isinf(found).all()
+        return
+    for i in range(X.shape[1]):
+        high, low = X + step * np.eye(3)[i], X - step * np.eye(3)[i]
+        pairs = [(high, high, 1), (high, low, -1), (low, high, -1), (low, low, 1)]
+        parts = [sign * np.diagonal(kernel(a, b)) for a, b, sign in pairs]
+        numeric = np.sum(parts, axis=0) / (4.0 * step**2)
+        assert_allclose(found[:, i], numeric, rtol=2e-3, atol=1e-6)
+
+
+def test_gradient_of_equal_points_is_zero_at_a_kink():
+    """And a function that is zero at its kink has a gradient there."""
+    X = inputs(2)
+    assert_allclose(Matern(0.7, nu=0.5).gradient(X[0], X)[0], 0.0)
+    kernel = Matern(0.7, nu=0.5) * Linear(offset=0.0, offset_bounds="fixed")
+    assert_allclose(kernel.curvature(np.zeros((1, 3))), 1.0)
+
+
+def test_a_kernel_without_derivatives_says_so():
+    class Own(Constant):
+        gradient, curvature = Kernel.gradient, Kernel.curvature
+
+    X = inputs(2)
+    with pytest.raises(NotImplementedError, match="Own has no derivatives"):
+        Own().gradient(X[0], X)
+    with pytest.raises(NotImplementedError, match="Own has no derivatives"):
+        Own().curvature(X)
 
 
 def test_kernel_is_abstract():

@@ -1,0 +1,121 @@
+"""Gradients of the function, and the relevance of the inputs that they give."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.feature_selection import RFE, SelectFromModel
+
+from skvbgp.gp._gradient import measure_gradient
+from skvbgp.gp._process import Process
+from skvbgp.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic
+from tests.derivatives import numerical_gradient
+from tests.gp.cases import make_data, small
+
+FIXED = {"learn_hyperparameters": False}
+SMOOTH = [
+    1.5 * RBF([1.0, 2.0]),
+    0.7 * Matern([1.0, 2.0], nu=2.5) * RationalQuadratic([2.0, 1.0]),
+    Linear([2.0, 1.0]) + Periodic([1.0, 2.0], [5.0, 4.0]) * RBF(2.0),
+]
+
+
+@pytest.mark.parametrize("dof", [5.0, np.inf])
+@pytest.mark.parametrize("kernel", SMOOTH, ids=repr)
+def test_gradient_of_a_process_is_the_limit_of_differences(kernel, dof, rng):
+    X = rng.standard_normal((12, 2))
+    given = Process(kernel.bind(2), 0.05, dof).factorise(X, np.sin(2.0 * X[:, 0]))
+    x, step = np.array([0.3, -0.2]), 1e-3
+    mean, variance = given.gradient(x)
+    for i in range(2):
+        ends = np.array([x + step * np.eye(2)[i], x - step * np.eye(2)[i]])
+        difference = np.array([0.5, -0.5]) / step
+        assert_allclose(mean[i], given.moments(ends).mean @ difference, rtol=1e-4)
+        expected = difference @ given.covariance(ends) @ difference
+        assert_allclose(variance[i], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 12])
+def test_mean_gradient_is_that_of_predict(n_neighbors):
+    """In the user's units, of a mixture of kernels, one of them rough."""
+    X, y = make_data(60)
+    kernels = [Matern([2.0, 3.0], nu=0.5), RBF([2.0, 3.0])]
+    model = small(kernels, n_neighbors=n_neighbors).fit(X, 10.0 * y)
+    places = X[:4] + 0.05
+    mean, std = model.predict_gradient(places)
+    assert mean.shape == std.shape == (4, 2)
+    for x, gradient in zip(places, mean, strict=True):
+        numeric = numerical_gradient(lambda x: model.predict(x[None])[0], x)
+        assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
+    one_by_one = [model.predict_gradient(x[None])[0][0] for x in places]
+    assert_allclose(one_by_one, mean, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 30])
+def test_gradient_is_as_uncertain_as_it_is_wrong(n_neighbors):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (120, 1))
+    y = 5.0 * np.sin(X[:, 0]) + 0.5 * rng.standard_normal(120)
+    model = small(1.0 * RBF(), n_neighbors=n_neighbors, max_iter=20).fit(X, y)
+    places = np.linspace(-2.8, 2.8, 60)[:, None]
+    mean, std = model.predict_gradient(places)
+    z = (5.0 * np.cos(places) - mean) / std
+    assert 0.4 < np.sqrt(np.mean(z**2)) < 1.6
+    assert np.max(np.abs(5.0 * np.cos(places) - mean)) < 2.0
+
+
+def test_gradient_is_calibrated_as_the_function_is():
+    X, y = make_data(40)
+    posterior = small(RBF([2.0, 3.0]), n_neighbors=12).fit(X, y)._state.posterior
+    wider = replace(posterior, mixture=replace(posterior.mixture, calibration=4.0))
+    factor = 4.0 / posterior.mixture.calibration
+    variances = [measure_gradient(one, X[:3])[1] for one in (posterior, wider)]
+    assert_allclose(variances[1], factor * variances[0])
+
+
+def test_rough_functions_have_no_gradient():
+    X, y = make_data(30)
+    model = small(1.0 * Matern([2.0, 3.0], nu=0.5), **FIXED).fit(X, y)
+    mean, std = model.predict_gradient(X)
+    assert np.isfinite(mean).all()
+    assert np.isinf(std).all()
+
+
+def make_irrelevant(n=100):
+    """y depends on the third input most, on the first a little, and not on the second."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1]
+    return X, np.sin(X[:, 0]) + 40.0 * X[:, 2] + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 50])
+def test_importance_is_the_share_in_the_variation(n_neighbors):
+    X, y = make_irrelevant()
+    model = small(RBF([1.0, 10.0, 0.1]), n_neighbors=n_neighbors, max_iter=12).fit(X, y)
+    share = 0.57 / 16.57  # of sin x: the mean of cos^2 x is .57, and 40^2 times the variance 16
+    assert_allclose(model.feature_importances_, [share, 0.0, 1.0 - share], atol=0.02)
+    assert_allclose(model.feature_importances_.sum(), 1.0)
+    moved = clone(model).set_params(kernel=RBF([10.0, 1.0, 0.1])).fit(X * [10.0, 0.1, 1.0], y)
+    assert_allclose(moved.feature_importances_, model.feature_importances_, atol=5e-3)
+
+
+def test_inputs_are_selected_by_importance():
+    X, y = make_irrelevant(60)
+    model = small(RBF([1.0, 10.0, 0.1]), max_iter=20)
+    chosen = SelectFromModel(model, threshold=0.01).fit(X, y).get_support()
+    assert_array_equal(chosen, [True, False, True])
+    assert_array_equal(
+        RFE(small(RBF(1.0, isotropic=True), max_iter=10), n_features_to_select=1)
+        .fit(X / X.std(axis=0), y)
+        .support_,
+        [False, False, True],
+    )
+
+
+def test_importance_without_a_fit_or_without_variation():
+    assert not hasattr(small(), "feature_importances_")
+    X, y = make_data(20)
+    model = small(**FIXED).fit(X, np.full(20, 3.0))
+    assert_array_equal(model.feature_importances_, np.zeros(2))
