@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 #: Relative diagonal loading of the first attempt, and of the last.
 JITTER = 1e-8
-_LAST_JITTER = 1e-2
+LAST_JITTER = 1e-2
 #: Order up to which a triangular matrix is inverted directly.
 _INVERSE_LEAF = 64
 
@@ -51,7 +51,7 @@ def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
             "range of double precision. Rescale X or y, or give starting values."
         )
     jitter = JITTER
-    while jitter <= _LAST_JITTER:
+    while jitter <= LAST_JITTER:
         loaded = K.copy()
         loaded.flat[:: len(K) + 1] += jitter * scale
         try:
@@ -59,7 +59,7 @@ def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
         except np.linalg.LinAlgError:
             jitter *= 10.0
     raise NotPositiveDefiniteError(
-        f"The {name} is not positive definite, even with {_LAST_JITTER:g} of its mean "
+        f"The {name} is not positive definite, even with {LAST_JITTER:g} of its mean "
         "diagonal added. Its kernel is not a valid covariance function at these inputs."
     )
 

@@ -11,6 +11,7 @@ See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from scipy.special import logsumexp
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._process import Process
 
 #: Prior of log temper, and the standard deviation of that of each a_c.
 _LOG_TEMPER_MEAN, _LOG_TEMPER_STD = float(np.log(0.1)), 1.5
@@ -75,6 +77,18 @@ def learn_belief(parts: LocalMoments, y: Array, weight: Array | None = None) -> 
     return Belief(
         x[:C] - x[:C].max(), float(np.exp(x[C])), float(np.average(mixed, weights=weight))
     )
+
+
+def fit_mixture(
+    processes: tuple[Process, ...], parts: LocalMoments, y: Array, weight: Array | None = None
+) -> tuple[Mixture, float]:
+    """The mixture of processes that predicts rows best, calibrated, and its score."""
+    log_weights, temper = np.zeros(1), 0.0
+    if len(processes) > 1:
+        log_weights, temper, _ = learn_belief(parts, y, weight)
+    mixture = Mixture(processes, log_weights, temper)
+    mixture = replace(mixture, calibration=calibrate(mixture, parts, y, weight))
+    return mixture, measure_score(mixture, parts, y, weight)
 
 
 def calibrate(

@@ -22,8 +22,8 @@ from skvbgp.gp._state import Frames, State
 from skvbgp.kernels import White
 from skvbgp.kernels._compose import Composite
 
-#: n_neighbors="auto".
-_NEIGHBOURS = 256
+#: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
+_COUNTS = (64, 128, 256, 400)
 #: Rows by which a stream judges whether the known ones are at one place.
 _LOOKED_AT = 1_000
 
@@ -51,9 +51,14 @@ class GPLearner(RegressionLearner):
     n_jobs: int | None
 
     @property
-    def k(self) -> int:
-        """Number of neighbours."""
-        return _NEIGHBOURS if isinstance(self.n_neighbors, str) else self.n_neighbors
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of neighbours that compete."""
+        return _COUNTS if isinstance(self.n_neighbors, str) else (self.n_neighbors,)
+
+    @property
+    def few(self) -> int:
+        """Most rows that are all neighbours of any place."""
+        return self.counts[-1]
 
     @property
     def counts_rows(self) -> bool:
@@ -67,14 +72,14 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:
             return 1
         n_starts = 5 if is_auto(self.kernel) else len(name_kernels(self.kernel))
-        return Search.count(n_starts, grows=is_auto(self.kernel), is_exact=len(y) <= self.k)
+        return Search.count(n_starts, grows=is_auto(self.kernel), is_exact=len(y) <= self.few)
 
     # -- fit ---------------------------------------------------------------------------------------
 
     def start(self, X: Rows, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
         frames = self._frame(*_summarise(X))
-        d, gaussian = X.X.shape[1], len(y) <= self.k or not self.learn_hyperparameters
+        d, gaussian = X.X.shape[1], len(y) <= self.few or not self.learn_hyperparameters
         if before is not None:
             if len(before.weights) != d:
                 raise ValueError(
@@ -116,7 +121,7 @@ class GPLearner(RegressionLearner):
                 owners=tuple(found.owners),
                 belief=found.belief,
                 weights=found.weights,
-                k=self.k,
+                k=found.k,
                 seed=state.seed,
                 n_trained=len(rows),
                 n_iter=max(1, n_trials),
@@ -132,7 +137,7 @@ class GPLearner(RegressionLearner):
         search = Search(
             frames.coordinates.scaled(rows.X),
             frames.target.scaled(rows.y),
-            self.k,
+            self.counts,
             np.random.RandomState(state.seed),
             self.max_iter,
             self.tol,
@@ -153,7 +158,7 @@ class GPLearner(RegressionLearner):
             owners=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
             weights=average_weights(list(processes), rows.X.shape[1]),
-            k=self.k,
+            k=self.few,
             seed=start.seed,
             n_trained=len(rows),
             n_iter=1,
@@ -175,7 +180,7 @@ class GPLearner(RegressionLearner):
             return None
         n_known, n = len(state.rows), len(state.rows) + len(y)
         few = says_too_little(state.rows.X[:_LOOKED_AT], learns=True)
-        if not (few or n >= 2 * state.n_trained or n_known <= self.k < n):
+        if not (few or n >= 2 * state.n_trained or n_known <= self.few < n):
             return None
         rows = state.rows.joined(X)
         if self.counts_rows:
@@ -212,6 +217,7 @@ class GPLearner(RegressionLearner):
         return {
             "kernels_": kernels,
             "kernel_posterior_": state.belief,
+            "n_neighbors_": min(state.k, len(state.rows)),
             "noise_variance_": float(noise) * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),
             "n_iter_": state.n_iter,

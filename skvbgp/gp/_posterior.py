@@ -252,7 +252,8 @@ def _predict_rows(
 ) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     result = np.empty((len(X), len(processes), 4))
-    for i, index in enumerate(near):
+    for i, nearest_first in enumerate(near):
+        index = nearest_first[::-1]
         x = coordinates.scaled(X[i])
         known = coordinates.scaled(X_known[index]), target.scaled(y_known[index])
         near_noise = None if noise is None else noise[index]

@@ -9,7 +9,8 @@ so that y is Student's t, St(y | 0, C, dof), and given these rows a new one is a
     s_hat = (dof + y' C^-1 y) / (dof + n).
 
 Functions that are rough here and smooth there, or noise that is, ask for few degrees of freedom; an
-infinite number gives the Gaussian process. See :doc:`/theory/gp`.
+infinite number gives the Gaussian process. In predictions the rows nearest to a place count most
+for the scale there. See :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
@@ -23,13 +24,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from skvbgp._core.linalg import JITTER, Array, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import (
+    JITTER,
+    LAST_JITTER,
+    Array,
+    NotPositiveDefiniteError,
+    jittered_cholesky,
+    tril_inverse,
+)
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Kernel
 
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.
 _NOISE_LIMITS = (1e-7, 10.0)
 _DOF_LIMITS = (1.0, 1e4)
+#: The r-th nearest row counts exp(-r / _WINDOW) for the scale at a place.
+_WINDOW = 16.0
 #: Mean and standard deviation of the normal priors of the hyperparameters' logarithms, by name;
 #: those with other names have flat ones.
 _PRIORS = {
@@ -211,7 +221,7 @@ class Conditional:
         """log St(y | 0, C, dof)."""
         half_log_det = -float(np.sum(np.log(np.diagonal(self.L_inv))))
         if self.known is not None:
-            half_log_det += self.known.half_log_det(self.process.noise)
+            half_log_det += float(np.sum(self.known.half_log_dets(self.process.noise)))
         return self.process.log_density(self.n, self.quadratic, half_log_det)
 
     @property
@@ -256,50 +266,67 @@ def predict_from_neighbours(
 ) -> Array:
     """Mean and variance of the latent function at one row x (d,), its noise and the log evidence.
 
-    One line (4,) for each process. As `Conditional` says, but by the factorisation of one matrix
-    that is bordered by the rows of k(X, x) and y: its factor is bordered by L^-1 k(X, x) and
-    L^-1 y. Processes with the same kernel share the matrix.
+    One line (4,) for each process; processes with the same kernel share its matrix.
+
+    Parameters
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+        The neighbours, the nearest one last.
+    known : RowNoise, optional
+        What is known of their noise.
     """
     both = np.concatenate([X, x[None]])
     matrices = {kernel: kernel(both) for kernel in {process.kernel for process in processes}}
     return np.array(
-        [
-            _predict_bordered(process, X, y, x, matrices[process.kernel], known)
-            for process in processes
-        ]
+        [_predict(process, y, matrices[process.kernel], known) for process in processes]
     )
 
 
-def _predict_bordered(
-    process: Process, X: Array, y: Array, x: Array, K: Array, known: RowNoise | None
+def _predict(
+    process: Process, y: Array, K: Array, known: RowNoise | None
 ) -> tuple[float, float, float, float]:
-    """The same for one process, from the kernel's matrix (n + 1, n + 1) of X and x."""
+    """The same for one process, from the kernel's matrix (n + 1, n + 1) of X and x.
+
+    The factor of C, bordered by k(x, X) and y, is bordered by L^-1 k(X, x) and L^-1 y. The latter
+    are standardised innovations: how far each row is from what those before it say. The nearest
+    rows are the last, and the scale follows their innovations.
+    """
     n, prior = len(y), float(K[-1, -1])
+    noise = np.full(n, process.noise) if known is None else known.spread(process.noise)
+    a, b, diagonal = _factorise_bordered(K, y, noise)
+    share = np.ones(n) if process.is_gaussian else np.exp(-np.arange(n)[::-1] / _WINDOW)
+    n_counted, quadratic = float(share.sum()), float(share @ b**2)
+    half_log_det = float(share @ np.log(diagonal))
+    if known is not None:
+        n_counted = float(share @ known.weight)
+        half_log_det += float(share @ known.half_log_dets(process.noise))
+    spread = process.spread(n_counted, quadratic)
+    variance = spread * max(prior - float(a @ a), 0.0)
+    evidence = process.log_density(n_counted, quadratic, half_log_det)
+    return float(a @ b), variance, spread * process.noise, evidence
+
+
+def _factorise_bordered(K: Array, y: Array, noise: Array) -> tuple[Array, Array, Array]:
+    """L^-1 k, L^-1 y and the diagonal of L, each (n,), with L L' = K[:n, :n] + diag(noise)."""
+    n, prior = len(y), np.diagonal(K)
     C = np.empty((n + 2, n + 2))  # the lower triangle is read
-    C[: n + 1, : n + 1] = K
-    load = process.noise + JITTER * (float(np.mean(np.diagonal(K)[:n])) + process.noise)
-    least = load
-    C.flat[: (n + 1) * (n + 2) : n + 3] += load
-    if known is not None:
-        spread = known.spread(process.noise)
-        loads = spread + JITTER * (np.diagonal(K)[:n] + spread)
-        C.flat[: n * (n + 2) : n + 3] = np.diagonal(K)[:n] + loads
-        least = min(load, float(loads.min()))
-    C[n + 1, :n], C[n + 1, n] = y, 0.0
-    C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / least * (1.0 + prior / load)  # large enough
-    try:
-        L = np.linalg.cholesky(C)
-    except np.linalg.LinAlgError:  # rounding asks for more jitter
-        given = process.factorise(X, y, known)
-        moments = given.moments(x[None])
-        return float(moments.mean[0]), float(moments.variance[0]), moments.noise, moments.evidence
-    a, b = L[n, :n], L[n + 1, :n]
-    quadratic = float(b @ b)
-    half_log_det = float(np.sum(np.log(np.diagonal(L)[:n])))
-    n_rows: float = n
-    if known is not None:
-        n_rows, half_log_det = known.total, half_log_det + known.half_log_det(process.noise)
-    factor = process.spread(n_rows, quadratic)
-    variance = factor * max(prior - float(a @ a), 0.0)
-    evidence = process.log_density(n_rows, quadratic, half_log_det)
-    return float(a @ b), variance, factor * process.noise, evidence
+    jitter = JITTER
+    while True:
+        load = noise + jitter * (prior[:n] + noise)  # relative to each row's own variance
+        C[: n + 1, : n + 1] = K
+        C.flat[: n * (n + 2) : n + 3] += load
+        C[n + 1, :n], C[n + 1, n] = y, 0.0
+        least = float(load.min())  # two last entries that are large enough
+        C[n, n] += least
+        C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / least * (1.0 + prior[n] / least)
+        try:
+            L: Array = np.asarray(np.linalg.cholesky(C))
+        except np.linalg.LinAlgError:  # rounding asks for more
+            if jitter >= LAST_JITTER:
+                raise NotPositiveDefiniteError(
+                    "The covariance of neighbours is not positive definite: the kernel is not a "
+                    "valid covariance function at these inputs."
+                ) from None
+            jitter *= 10.0
+        else:
+            return L[n, :n], L[n + 1, :n], np.diagonal(L)[:n]

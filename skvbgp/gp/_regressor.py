@@ -36,8 +36,10 @@ class VBGPRegressor(VariationalRegressor):
         relative to that of y.
 
     n_neighbors : "auto" or int, default="auto"
-        Nearest rows that a prediction is made from. "auto" is 256. Up to so many rows, the
-        process is exact, and predictions average over draws of the hyperparameters.
+        Nearest rows that a prediction is made from. Up to so many rows, the process is exact, and
+        predictions average over draws of the hyperparameters. "auto" is exact up to 400 rows;
+        with more of them, 64, 128, 256 or 400 neighbours predict, as many as training rows
+        that are left out say that it pays.
 
     learn_hyperparameters : bool, default=True
         Whether to learn the kernels' hyperparameters, the noise and the belief. False keeps
@@ -71,6 +73,9 @@ class VBGPRegressor(VariationalRegressor):
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
         Belief in the kernels, averaged over rows.
+
+    n_neighbors_ : int
+        Rows that a prediction is made from.
 
     noise_variance_ : float
         Variance of the noise, averaged over kernels, on the squared scale of y.

@@ -64,13 +64,13 @@ class RowNoise:
         """Variances (n,) of the rows, from the learned one."""
         return (noise + self.variance) / self.weight
 
-    def half_log_det(self, noise: float) -> float:
-        """What half the log determinant of all equal rows has more than that of these."""
+    def half_log_dets(self, noise: float) -> Array:
+        """What half the log determinant of all equal rows has more than that of these, by row."""
         log_t = np.log(noise + self.variance)
-        return 0.5 * float(np.sum((self.weight - 1.0) * log_t + np.log(self.weight)))
+        return np.asarray(0.5 * ((self.weight - 1.0) * log_t + np.log(self.weight)))
 
     def slope(self, noise: float) -> float:
-        """Derivative of `half_log_det` in the learned variance."""
+        """Derivative of the sum of `half_log_dets` in the learned variance."""
         return 0.5 * float(np.sum((self.weight - 1.0) / (noise + self.variance)))
 
 

@@ -1,8 +1,9 @@
 """The search for kernels that explain the rows, and the belief in those that it finds.
 
 Many rows: every kernel is trained on a few groups of near rows and judged by what it predicts for
-rows that are left out, each from its neighbours. Products and sums of the two best follow. Those
-that help the mixture are trained further, on more groups, and get their share of belief.
+rows that are left out, each from its neighbours. Products and sums of the two best follow, and the
+best one says how many neighbours pay. Those that help the mixture are trained further, on more
+groups, and get their share of belief.
 
 Few rows, all of which are neighbours: every kernel is trained on all of them, and the mixture is
 over kernels and over draws of their hyperparameters, by evidence.
@@ -11,7 +12,7 @@ over kernels and over draws of their hyperparameters, by evidence.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from scipy.stats import qmc
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
-from skvbgp.gp._belief import calibrate, learn_belief, measure_log_density, measure_score
+from skvbgp.gp._belief import fit_mixture, measure_score
 from skvbgp.gp._candidates import add, multiply
 from skvbgp.gp._neighbours import Index, Rows, draw_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
@@ -42,10 +43,15 @@ _GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
 _HELD_OUT = 1_000
 _TRIAL_NEIGHBOURS = 128
 _JUDGED_ROWS = 100_000
+#: Rows, of those left out, that tell how many neighbours pay, and the least rise of their score.
+_COUNTING_ROWS = 500
+_LEAST_COUNT_RISE = 0.01
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
-#: Most processes of a mixture, and the rise of its score per row that one more has to bring.
+#: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
+#: prediction, and the rise of the score per row that one more has to bring.
 _MOST_KEPT = 4
+_MOST_READ = 512
 _LEAST_RISE = 0.002
 #: Multiples of the noise that compete with what training has found.
 _NOISE_FACTORS = (10.0,)
@@ -60,7 +66,7 @@ class Trial(NamedTuple):
     name: str
     trained: Trained[Process]
     parts: LocalMoments  # at the rows that are left out, (h, 1)
-    score: float  # their log predictive density per row
+    score: float  # their log predictive density per row, calibrated
 
     @property
     def process(self) -> Process:
@@ -75,6 +81,7 @@ class Found(NamedTuple):
     owners: list[int]  # by process of the mixture: number of its trial
     belief: Array  # by trial: its share in predictions, averaged over rows
     weights: Array  # of the inputs in the distance between rows
+    k: int  # neighbours
     score: float
 
 
@@ -86,8 +93,8 @@ class Search:
     ----------
     X, y : ndarray of shape (n, d) and (n,)
         All rows, scaled.
-    k : int
-        Number of neighbours.
+    counts : sequence of int
+        Numbers of neighbours that compete, in rising order.
     rng : RandomState
     max_iter : int or None
     tol : float
@@ -97,7 +104,7 @@ class Search:
 
     X: Array
     y: Array
-    k: int
+    counts: Sequence[int]
     rng: np.random.RandomState
     max_iter: int | None
     tol: float
@@ -109,7 +116,7 @@ class Search:
     @property
     def is_exact(self) -> bool:
         """Whether all rows are neighbours of any place."""
-        return len(self.y) <= self.k
+        return len(self.y) <= self.counts[-1]
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` what sums and products make of the best two."""
@@ -131,12 +138,17 @@ class Search:
             return n_starts + 2 * grows
         return n_starts + 5 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
+    @property
+    def _trial_k(self) -> int:
+        """Neighbours that trials predict from."""
+        return self.counts[-1] if self.is_exact else min(_TRIAL_NEIGHBOURS, self.counts[-1])
+
     # -- trials ------------------------------------------------------------------------------------
 
     def _draw_groups(self, most: int, cover: float) -> list[Group]:
         if self.is_exact:
             return [(self.X, self.y, self.noise)]
-        size = int(np.clip(_GROUP_SIZE * self.k, _LEAST_GROUP, _MOST_GROUP))
+        size = int(np.clip(_GROUP_SIZE * self.counts[-1], _LEAST_GROUP, _MOST_GROUP))
         n_groups = math.ceil(min(most, cover * len(self.y)) / size)
         groups = draw_groups(self.X, n_groups, size, self.rng)
         return [self._take(index) for index in groups]
@@ -152,12 +164,14 @@ class Search:
         known = self.rng.permutation(len(self.y))[:_JUDGED_ROWS]
         return Rows().plus(*self._take(known))
 
-    def _leave_out(self, mixture: Mixture, weights: Array, k: int) -> LocalMoments:
-        """What processes say of the rows that are left out."""
+    def _leave_out(
+        self, mixture: Mixture, weights: Array, k: int, n: int = _HELD_OUT
+    ) -> LocalMoments:
+        """What processes say of the first n rows that are left out."""
         d = self.X.shape[1]
         frame = Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
         posterior = NeighbourPosterior(mixture, self._judged, *frame, weights, k)
-        return posterior.leave_out(np.arange(len(self._held_out)))
+        return posterior.leave_out(np.arange(len(self._held_out[:n])))
 
     @property
     def _held_out(self) -> Array:
@@ -178,12 +192,10 @@ class Search:
         self.stopped = self.end_pass(self._summarise)
 
     def _judge(self, name: str, trained: Trained[Process]) -> Trial:
-        mixture = Mixture.of(trained.process)
-        weights = weigh_inputs(trained.process.kernel, self.X.shape[1])
-        k = self.k if self.is_exact else min(self.k, _TRIAL_NEIGHBOURS)
-        parts = self._leave_out(mixture, weights, k)
-        log_density = measure_log_density(parts, self._held_out)[:, 0]
-        score = float(np.average(log_density, weights=self._held_weight))
+        process = trained.process
+        weights = weigh_inputs(process.kernel, self.X.shape[1])
+        parts = self._leave_out(Mixture.of(process), weights, self._trial_k)
+        _, score = self._fit_mixture((process,), parts)
         return Trial(name, trained, parts, score)
 
     def _vary_noise(self, trial: Trial) -> Iterator[Trial]:
@@ -197,7 +209,8 @@ class Search:
         """What the best trial alone gives."""
         best = max(self.trials, key=lambda trial: trial.score)
         weights = weigh_inputs(best.process.kernel, self.X.shape[1])
-        return Found([best], Mixture.of(best.process), [0], np.ones(1), weights, best.score)
+        mixture, score = self._fit_mixture((best.process,), best.parts)
+        return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
 
     def _combine(self) -> Iterator[tuple[str, Process]]:
         """Products and sums of the two best trials."""
@@ -210,41 +223,65 @@ class Search:
 
     # -- many rows ---------------------------------------------------------------------------------
 
-    def _select(self, trials: list[Trial]) -> list[Trial]:
+    def _count_neighbours(self, trial: Trial) -> int:
+        """How many neighbours pay: more are read as long as the score rises."""
+        process = trial.process
+        weights = weigh_inputs(process.kernel, self.X.shape[1])
+        best, best_score = self.counts[0], -np.inf
+        for k in self.counts if len(self.counts) > 1 else ():
+            parts = self._leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
+            score = self._fit_mixture((process,), parts)[1]
+            if score < best_score + _LEAST_COUNT_RISE:
+                break
+            best, best_score = k, score
+        return best
+
+    def _select(self, trials: list[Trial], most: int) -> list[Trial]:
         """Trials that help the mixture, the best first."""
-        y, weight = self._held_out, self._held_weight
         chosen: list[Trial] = []
         best = -np.inf
-        while len(chosen) < min(_MOST_KEPT, len(trials)):
+        while len(chosen) < min(most, len(trials)):
             others = [t for t in trials if all(t is not known for known in chosen)]
-            scores = [_score_mixture([*chosen, trial], y, weight) for trial in others]
+            scores = [self._score_mixture([*chosen, trial]) for trial in others]
             if max(scores) < best + _LEAST_RISE:
                 break
             best = max(scores)
             chosen.append(others[int(np.argmax(scores))])
         return chosen
 
+    def _score_mixture(self, trials: list[Trial]) -> float:
+        """Score of what trials predict together, with the best belief in them."""
+        processes = tuple(trial.process for trial in trials)
+        return self._fit_mixture(processes, _stack(trials))[1]
+
+    def _fit_mixture(
+        self, processes: tuple[Process, ...], parts: LocalMoments
+    ) -> tuple[Mixture, float]:
+        """The best mixture for rows that are left out, as many as have parts, and its score."""
+        n, weight = len(parts.mean), self._held_weight
+        return fit_mixture(
+            processes, parts, self._held_out[:n], None if weight is None else weight[:n]
+        )
+
     def _train_further(self) -> Found:
         """The chosen trials, also as trained on more groups, and the belief in them."""
-        chosen = self._select(self.trials)
+        k = self._count_neighbours(max(self.trials, key=lambda trial: trial.score))
+        most = int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
+        chosen = self._select(self.trials, most)
         if not self.stopped:
             self.trials = []
             groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER)
             for trial in chosen:
                 self._try(trial.name, trial.process, groups, self.max_iter or _FINAL_ITERATIONS)
             varied = [other for trial in self.trials for other in self._vary_noise(trial)]
-            chosen = self._select([*chosen, *self.trials, *varied])
+            chosen = self._select([*chosen, *self.trials, *varied], most)
         processes = tuple(trial.process for trial in chosen)
         weights = average_weights(list(processes), self.X.shape[1])
-        mixture = Mixture(processes, np.zeros(len(processes)), 0.0)
-        parts, y = self._leave_out(mixture, weights, self.k), self._held_out
-        weight = self._held_weight
-        belief = learn_belief(parts, y, weight)
-        mixture = Mixture(processes, belief.log_weights, belief.temper)
-        mixture = replace(mixture, calibration=calibrate(mixture, parts, y, weight))
-        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
-        score = measure_score(mixture, parts, y, weight)
-        return Found(chosen, mixture, list(range(len(chosen))), shares, weights, score)
+        start = Mixture(processes, np.zeros(len(processes)), 0.0)
+        parts = self._leave_out(start, weights, k)
+        mixture, score = self._fit_mixture(processes, parts)
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self._held_weight)
+        return Found(chosen, mixture, list(range(len(chosen))), shares, weights, k, score)
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -267,19 +304,12 @@ class Search:
         matter = np.flatnonzero(log_belief > log_belief.max() - _WITHIN)
         mixture = Mixture(tuple(processes[j] for j in matter), log_belief[matter], 0.0)
         weights = np.ones(self.X.shape[1])  # all rows are neighbours
-        parts, y = self._leave_out(mixture, weights, self.k), self._held_out
+        k = self.counts[-1]
+        parts, y = self._leave_out(mixture, weights, k), self._held_out
         owners = [owners[j] for j in matter]
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = measure_score(mixture, parts, y, self._held_weight)
-        return Found(chosen, mixture, owners, belief, weights, score)
-
-
-def _score_mixture(trials: list[Trial], y: Array, weight: Array | None) -> float:
-    """Score of what trials predict together, with the best belief in them."""
-    parts = _stack(trials)
-    belief = learn_belief(parts, y, weight)
-    processes = tuple(trial.process for trial in trials)
-    return measure_score(Mixture(processes, belief.log_weights, belief.temper), parts, y, weight)
+        return Found(chosen, mixture, owners, belief, weights, k, score)
 
 
 def average_weights(processes: list[Process], d: int) -> Array:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp._core.linalg import JITTER
+from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
-from skvbgp.gp._process import Process, predict_from_neighbours
+from skvbgp.gp._process import Process, _factorise_bordered, predict_from_neighbours
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from tests.derivatives import numerical_gradient
@@ -35,10 +35,10 @@ def rows(rng):
     return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(12)
 
 
-def loaded(process, X):
+def loaded(process, X, jitter=JITTER):
     """The kernel's matrix with the jitter of a factorisation."""
     K = process.kernel(X)
-    return K + JITTER * (np.mean(np.diag(K)) + process.noise) * np.eye(len(X))
+    return K + jitter * (np.mean(np.diag(K)) + process.noise) * np.eye(len(X))
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
@@ -77,8 +77,31 @@ def test_predictions_are_those_of_the_partitioned_density(process, rows, rng):
             process.dof,
         )
         assert_allclose([moments.mean[i], moments.variance[i], moments.noise], expected, rtol=1e-7)
-        alone = predict_from_neighbours([process], X, y, x)[0]
-        assert_allclose(alone, [*expected, moments.evidence], rtol=1e-7)
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_neighbours_predict_as_the_dense_innovations_say(process, rows, rng):
+    X, y = rows
+    C = loaded(process, X) + process.noise * np.eye(len(X))
+    for x in rng.standard_normal((3, 2)):
+        k, k_own = process.kernel(X, x[None])[:, 0], process.kernel.diag(x[None])[0]
+        expected = oracle.predict_from_neighbours(
+            C, k, k_own, y, process.noise, process.dof, _process._WINDOW
+        )
+        assert_allclose(predict_from_neighbours([process], X, y, x)[0], expected, rtol=1e-7)
+
+
+def test_the_scale_follows_the_nearest_rows():
+    """Rows of one place and of a rougher one: there the last, the nearest, decide."""
+    rng = np.random.RandomState(0)
+    X = np.linspace(0.0, 1.0, 100)[:, None]
+    y = rng.standard_normal(100) * np.repeat([1.0, 10.0], 50)
+    process = Process(Matern(0.01, nu=0.5).bind(1), 0.1, 5.0)
+    calm, rough = (
+        predict_from_neighbours([process], X[order], y[order], x)[0]
+        for order, x in ((np.arange(100)[::-1], X[0] - 1.0), (np.arange(100), X[-1] + 1.0))
+    )
+    assert 10.0 < rough[1] / calm[1] < 300.0
 
 
 def test_a_row_that_is_left_out_is_predicted_by_the_others(rows):
@@ -127,8 +150,12 @@ def test_processes_of_one_kernel_share_its_matrix(rows, monkeypatch):
 
 def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     X, y = rows
-    process = Process((1e4 * RBF(50.0)).bind(2), 1e-7, 10.0)
-    expected = process.factorise(X, y).moments(X[:1])
+    process = Process((10.0 * RBF(5.0)).bind(2), 1e-4, 10.0)
+    C = loaded(process, X, 10.0 * JITTER) + process.noise * np.eye(len(X))
+    k, k_own = process.kernel(X, X[:1])[:, 0], process.kernel.diag(X[:1])[0]
+    expected = oracle.predict_from_neighbours(
+        C, k, k_own, y, process.noise, process.dof, _process._WINDOW
+    )
     real = np.linalg.cholesky
 
     def fails_once(C):
@@ -136,8 +163,10 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(_process.np.linalg, "cholesky", fails_once)
-    result = predict_from_neighbours([process], X, y, X[0])[0]
-    assert_allclose(result, [expected[0][0], expected[1][0], *expected[2:]], rtol=1e-12)
+    assert_allclose(predict_from_neighbours([process], X, y, X[0])[0], expected, rtol=1e-6)
+    monkeypatch.setattr(_process.np.linalg, "cholesky", real)
+    with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
+        _factorise_bordered(-np.eye(3), np.zeros(2), np.full(2, 0.1))
 
 
 # -- weights and known noise ---------------------------------------------------------------------
@@ -184,8 +213,20 @@ def test_predictions_from_weighted_rows_are_those_from_repeated_ones(process, ro
     moments = process.factorise(*rows, known).moments(x)
     found = [moments.mean[0], moments.variance[0], moments.noise]
     assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    (alone,) = predict_from_neighbours([process], *rows, x[0], known)
-    assert_allclose(alone, [*found, moments.evidence], rtol=1e-7)
+
+
+@pytest.mark.parametrize("process", PROCESSES, ids=repr)
+def test_a_weighted_neighbour_counts_as_often_for_the_scale(process, rows, known, rng):
+    """All equals of a row have its rank; a share of the evidence is that power of a density."""
+    X, y = rows
+    x = rng.standard_normal(2)
+    C = loaded(process, X) + np.diag(known.spread(process.noise) * (1.0 + JITTER))
+    k, k_own = process.kernel(X, x[None])[:, 0], process.kernel.diag(x[None])[0]
+    expected = oracle.predict_from_neighbours(
+        C, k, k_own, y, process.noise, process.dof, _process._WINDOW, known.weight, known.variance
+    )
+    (found,) = predict_from_neighbours([process], X, y, x, known)
+    assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_weighted_row_is_left_out_with_all_its_equals(rows, known):

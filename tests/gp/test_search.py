@@ -19,7 +19,7 @@ def make_rows(kernel, n, noise=1e-2, seed=0):
 
 
 def make_search(X, y, k, end_pass=lambda make: False):
-    return Search(X, y, k, np.random.RandomState(0), 10, 1e-5, end_pass)
+    return Search(X, y, (k,), np.random.RandomState(0), 10, 1e-5, end_pass)
 
 
 def make_starts(names, *, gaussian):

@@ -1,7 +1,7 @@
 """Literal twins of skvbgp.gp: dense, one row at a time, with SciPy's distributions."""
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 
 def log_student(y, C, dof):
@@ -25,6 +25,36 @@ def predict_student(K, k, k_own, y, noise, dof):
     scale = (dof + y @ C_inv @ y) / (dof + n)
     factor = scale * (dof + n) / (dof + n - 2.0)
     return mean, factor * variance, factor * noise
+
+
+def predict_from_neighbours(C, k, k_own, y, noise, dof, window, weight=1.0, y_var=0.0):
+    """Mean and variance of f at one place, variance of the noise there, and the log evidence.
+
+    The rows' covariance at scale 1 is C, and the last row is the nearest one. Each row is predicted
+    from those before it; the r-th nearest counts exp(-r / window) for the scale and the evidence.
+    It stands for some equal rows, each with the variance noise + y_var.
+    """
+    n = len(y)
+    weight, t = np.broadcast_to(weight, n), np.broadcast_to(noise + y_var, n)
+    repeated = 0.5 * ((weight - 1.0) * np.log(t) + np.log(weight))
+    C_inv = np.linalg.inv(C)
+    mean, variance = k @ C_inv @ y, k_own - k @ C_inv @ k
+    if np.isinf(dof):
+        more = 0.5 * np.sum(weight - 1.0) * np.log(2.0 * np.pi) + np.sum(repeated)
+        return mean, variance, noise, log_student(y, C, dof) - more
+    counted = quadratic = half_log_det = 0.0
+    for i in range(n):
+        gain = np.linalg.solve(C[:i, :i], C[:i, i])
+        innovation, spread = y[i] - gain @ y[:i], C[i, i] - gain @ C[:i, i]
+        share = np.exp(-(n - 1 - i) / window)
+        counted += share * weight[i]
+        quadratic += share * innovation**2 / spread
+        half_log_det += share * (0.5 * np.log(spread) + repeated[i])
+    factor = (dof + quadratic) / (dof + counted - 2.0)
+    evidence = special.gammaln((dof + counted) / 2.0) - special.gammaln(dof / 2.0)
+    evidence -= counted / 2.0 * np.log(np.pi * dof) + half_log_det
+    evidence -= (dof + counted) / 2.0 * np.log(1.0 + quadratic / dof)
+    return mean, factor * variance, factor * noise, evidence
 
 
 def mix(log_weights, temper, evidence, means, variances):
