@@ -1,0 +1,118 @@
+"""VBGPClassifier beside other classifiers with their defaults: probabilities, and time.
+
+Log-loss and its standard error, accuracy, expected calibration error (15 bins of the highest
+probability, over all test rows), and seconds of a fit and of its predictions. Ten folds of breast,
+heart and pima, five of scikit-learn's sets, and one split of synthetic classes with curved
+borders. Name estimators and sets to run it in parts.
+"""
+
+from time import perf_counter
+
+import numpy as np
+from common import Report, parser
+from sklearn import datasets
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from skvbgp import DecoupledGPClassifier, EPDTCClassifier, VBGPClassifier
+
+ESTIMATORS = {
+    "VBGP": lambda: VBGPClassifier(random_state=0),
+    "EPDTC": lambda: EPDTCClassifier(random_state=0),
+    "Decoupled": lambda: DecoupledGPClassifier(random_state=0),
+    "logistic": lambda: LogisticRegression(max_iter=1000),
+    "SVC": lambda: CalibratedClassifierCV(SVC(random_state=0), ensemble=False),
+    "trees": lambda: HistGradientBoostingClassifier(random_state=0),
+    "calibrated trees": lambda: CalibratedClassifierCV(
+        HistGradientBoostingClassifier(random_state=0)
+    ),
+    "Laplace": lambda: GaussianProcessClassifier(ConstantKernel() * RBF(2.0), random_state=0),
+}
+FOLDED = ["breast", "heart", "pima"]
+SETS = [*FOLDED, "iris", "wine", "breast_cancer", "digits", "curved2", "curved7"]
+N_TEST = 10_000
+N_BINS = 15
+
+
+def main():
+    cli = parser(__doc__, data=True)
+    cli.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
+    cli.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=[*ESTIMATORS])
+    cli.add_argument("--rows", type=int, default=100_000, help="training rows of curved2, curved7")
+    cli.add_argument("--folds", type=int, default=10, help="most folds that are measured")
+    args = cli.parse_args()
+    report = Report(args.json)
+    for name in args.sets:
+        splits = make_splits(name, args)
+        for estimator in args.estimators:
+            report.add(data=name, estimator=estimator, **measure(ESTIMATORS[estimator], splits))
+
+
+def make_splits(name, args):
+    """Pairs of X, y that train and X, y that test."""
+    if name.startswith("curved"):
+        X, y = make_curved(args.rows + N_TEST, int(name[-1]))
+        return [(X[:-N_TEST], y[:-N_TEST], X[-N_TEST:], y[-N_TEST:])]
+    if name in FOLDED:
+        with np.load(args.data / "classification.npz") as file:
+            table, fold = file[f"{name}__data"], file[f"{name}__fold"]
+        X, y = table[:, :-1], (table[:, -1] > 0).astype(int)
+        tests = [fold == k for k in range(10)]
+    else:
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        folds = StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)
+        tests = [np.isin(np.arange(len(y)), index) for _, index in folds]
+    return [(X[~test], y[~test], X[test], y[test]) for test in tests[: args.folds]]
+
+
+def make_curved(n, n_classes):
+    """Eight inputs, of which six matter, and sectors of two functions of these with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (n, 8))
+    a, b, c, d, e, f = X.T[:6]
+    noise = 0.15 * rng.standard_normal((2, n))
+    first = np.sin(1.5 * a) + 0.5 * b * c + 0.4 * d**2 - 0.5 + noise[0]
+    second = np.cos(1.2 * b + e) + 0.5 * a * d - 0.3 * f + noise[1]
+    angle = np.arctan2(second, first) / (2.0 * np.pi) + 0.5
+    return X, np.minimum((n_classes * angle).astype(int), n_classes - 1)
+
+
+def measure(make, splits):
+    losses, right, confidence, seconds = [], [], [], np.zeros(2)
+    for X, y, X_test, y_test in splits:
+        start = perf_counter()
+        model = make_pipeline(StandardScaler(), make()).fit(X, y)
+        fitted = perf_counter()
+        p = model.predict_proba(X_test)
+        seconds += [fitted - start, perf_counter() - fitted]
+        own = p[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)]
+        losses.append(np.mean(-np.log(np.maximum(own, 1e-15))))
+        right.append(model.classes_[p.argmax(axis=1)] == y_test)
+        confidence.append(p.max(axis=1))
+    right, confidence = np.concatenate(right), np.concatenate(confidence)
+    return {
+        "log-loss": float(np.mean(losses)),
+        "s.e.": float(np.std(losses) / np.sqrt(max(len(losses) - 1, 1))),
+        "accuracy": float(np.mean(right)),
+        "ECE": measure_calibration_error(right, confidence),
+        "fit s": seconds[0] / len(splits),
+        "predict s": seconds[1] / len(splits),
+    }
+
+
+def measure_calibration_error(right, confidence):
+    """Difference of accuracy and confidence in bins of the confidence, averaged over rows."""
+    bins = np.minimum((N_BINS * confidence).astype(int), N_BINS - 1)
+    excess = np.bincount(bins, right - confidence, N_BINS)
+    return float(np.sum(np.abs(excess)) / len(right))
+
+
+if __name__ == "__main__":
+    main()
