@@ -120,7 +120,7 @@ class ClassGPLearner(Learner):
         inputs = RunningScale.of(X)
         if before is not None:
             self._check_before(before, d, y)
-            starts = list(zip(before.found.names, before.found.processes, strict=True))
+            starts = [(name, process) for name, process, _ in before.found.list_kernels()]
         else:
             is_searched = is_auto(self.kernel)
             pairs = make_class_kernels(d) if is_searched else name_kernels(self.kernel)
@@ -231,14 +231,13 @@ class ClassGPLearner(Learner):
     # -- what it says ----------------------------------------------------------------------------
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
-        found, scale = state.found, state.coordinates.scale
-        pairs = zip(found.names, found.processes, strict=True)
+        listed, scale = state.found.list_kernels(), state.coordinates.scale
         return {
             "classes_": state.classes,
             "class_prior_": np.exp(state.posterior.votes.log_frequencies),
-            "kernels_": [(name, express_in_units(p.process.kernel, scale)) for name, p in pairs],
-            "kernel_posterior_": found.belief,
-            "log_predictive_probability_": found.score,
+            "kernels_": [(name, express_in_units(p.kernel, scale)) for name, p, _ in listed],
+            "kernel_posterior_": np.array([share for *_, share in listed]),
+            "log_predictive_probability_": state.found.score,
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.n_rows,
         }
@@ -253,4 +252,4 @@ def _keep(start: Start, d: int) -> Found:
     names, processes = zip(*start.candidates, strict=True)
     C = len(processes)
     weights = average_weights([process.process for process in processes], d)
-    return Found(names, processes, np.full(C, 1.0 / C), weights, float("nan"))
+    return Found(names, processes, tuple(range(C)), np.full(C, 1.0 / C), weights, float("nan"))

@@ -42,6 +42,11 @@ class ClassProcess:
     shared_scale: float | None = None
 
     @property
+    def kernel(self) -> Any:
+        """The process' kernel."""
+        return self.process.kernel
+
+    @property
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
         return np.concatenate([self.process.vector, self.link.vector])
@@ -62,8 +67,8 @@ class ClassProcess:
         value, gradient = self.process.log_prior()
         link_value, link_gradient = self.link.log_prior()
         if self.shared_scale is not None:
-            scale: Any = self.process.kernel
-            apart = np.log(scale.length_scale) - np.log(self.shared_scale)  # first in `vector`
+            # the length scales come first
+            apart = np.log(self.kernel.length_scale) - np.log(self.shared_scale)
             value -= float(np.sum(np.log1p((apart / _APART) ** 2)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
         return value + link_value, np.append(gradient, link_gradient)
@@ -145,7 +150,7 @@ def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Arra
     Y = votes.targets
     n, K = Y.shape
     C = np.zeros((n + 1 + K, n + 1 + K))  # the lower triangle is read
-    C[: n + 1, : n + 1] = process.process.kernel(np.concatenate([votes.X, x[None]]))
+    C[: n + 1, : n + 1] = process.kernel(np.concatenate([votes.X, x[None]]))
     diagonal = C.reshape(-1)[:: n + 2 + K]
     prior = float(diagonal[n])
     noise = _measure_noise(process.process, votes.sizes, C[:n, :n])

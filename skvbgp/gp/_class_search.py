@@ -1,14 +1,16 @@
 """The search for kernels that tell classes apart, and the belief in those that it finds.
 
 Every kernel is trained on some rows with one length scale for all inputs, the best two also with
-one for each; those that matter are trained further. They are judged by the log probability of
-labels that are left out, plus their log prior, less one nat for each hyperparameter.
+one for each. They are judged by the log probability of labels that are left out, plus their log
+prior, less one nat for each hyperparameter.
+
+Few rows: predictions average over draws of the hyperparameters of all that matter. Many rows:
+those that matter are trained further.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +23,10 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
-from skvbgp.gp._neighbours import Rows, draw_groups
+from skvbgp.gp._neighbours import Index, Rows, draw_groups
 from skvbgp.gp._process import Process
-from skvbgp.gp._search import average_weights
-from skvbgp.gp._training import Trained, train
+from skvbgp.gp._search import average_weights, draw_normal
+from skvbgp.gp._training import Trained, draw_processes, train
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Kernel, Matern, RationalQuadratic
 
@@ -42,8 +44,9 @@ _HELD_OUT = 1_000
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
 #: Trials that get one length scale per input; trials that are trained further.
 _N_FREED, _MOST_KEPT = 2, 3
-#: Kernels that matter, in nats.
+#: Kernels and draws that matter, in nats; draws of the hyperparameters of a kernel, if few places.
 _WITHIN = 6.0
+_N_DRAWS = 16
 
 
 class Trial(NamedTuple):
@@ -61,11 +64,20 @@ class Trial(NamedTuple):
 class Found(NamedTuple):
     """Where a search stands, or has ended."""
 
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of kernels
     processes: tuple[ClassProcess, ...]
-    belief: Array  # (C,)
+    owners: tuple[int, ...]  # by process: the index of its kernel
+    belief: Array  # (C,), by process
     weights: Array  # (d,), of the inputs in the distance
     score: float  # log probability of a label that is left out, on average
+
+    def list_kernels(self) -> list[tuple[str, ClassProcess, float]]:
+        """Name, most believed process and share of every kernel."""
+        owners, listed = np.array(self.owners), []
+        for i, name in enumerate(self.names):
+            shares = np.where(owners == i, self.belief, 0.0)
+            listed.append((name, self.processes[int(np.argmax(shares))], float(shares.sum())))
+        return listed
 
 
 def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
@@ -112,6 +124,13 @@ class ClassSearch:
     end_pass: EndPass
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
+    held_out: Index = field(init=False)  # of places that are left out in turn
+
+    def __post_init__(self) -> None:
+        n = len(self.votes)
+        self.held_out = np.arange(n)
+        if not self.is_exact:
+            self.held_out = np.sort(self.rng.permutation(n)[:_HELD_OUT])
 
     @property
     def is_exact(self) -> bool:
@@ -136,8 +155,11 @@ class ClassSearch:
             best = sorted(self.trials, key=lambda trial: -trial.score)[:_N_FREED]
             freed = [(f"{t.name}, by input", free_length_scales(t.process, self.d)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
-        if not self.stopped and not (self.is_exact and len(groups[0][0]) == len(self.votes)):
-            self._train_further()
+        if self.stopped:
+            return self._judge(self._select(len(self.trials)))
+        if self.is_exact and len(self.votes) <= _TRIAL_PLACES:
+            return self._draw(self._select(len(self.trials)))
+        self._train_further()
         return self._judge(self._select(len(self.trials)))
 
     # -- trials ----------------------------------------------------------------------------------
@@ -180,40 +202,86 @@ class ClassSearch:
 
     # -- belief ----------------------------------------------------------------------------------
 
-    @cached_property
-    def _held_out(self) -> np.ndarray:
-        """Indices of places that are left out in turn."""
-        n = len(self.votes)
-        return np.arange(n) if self.is_exact else np.sort(self.rng.permutation(n)[:_HELD_OUT])
-
     def _judge(self, trials: list[Trial]) -> Found:
         """The belief in trials, in proportion to what they say of places that are left out.
 
         Neighbours ask for a link of their own.
         """
-        processes = tuple(trial.process for trial in trials)
-        weights = average_weights([process.process for process in processes], self.d)
-        C, index, votes = len(processes), self._held_out, self.votes.part(self._held_out)
+        processes = [trial.process for trial in trials]
+        moments, votes = self._leave_out(processes), self.votes.part(self.held_out)
+        if not self.is_exact:
+            known = votes.counts, votes.log_frequencies
+            processes = [
+                replace(process, link=process.link.learn(*given, *known))
+                for process, given in zip(processes, moments, strict=True)
+            ]
+        parts = self._log_probabilities(processes, moments)
+        scores = [
+            float(np.vdot(votes.counts, part)) + process.log_prior()[0] - len(process.vector)
+            for process, part in zip(processes, parts, strict=True)
+        ]
+        return self._mix(trials, processes, list(range(len(trials))), softmax(scores), parts)
+
+    def _draw(self, trials: list[Trial]) -> Found:
+        """Draws of the hyperparameters of every trial, weighted by importance.
+
+        So is the belief in a kernel: the average weight of its draws estimates the integral of
+        the log probability's exponential over the prior.
+        """
+        group = [(self.votes,)]
+        normals = [draw_normal(_N_DRAWS, len(t.process.vector), self.rng) for t in trials]
+        drawn = thread_map(
+            lambda trial, normal: draw_processes(trial.trained, group, normal),
+            zip(trials, normals, strict=True),
+        )
+        everything = [
+            (process, weight, owner)
+            for owner, pairs in enumerate(drawn)
+            for process, weight in pairs
+        ]
+        top = max(weight for _, weight, _ in everything)
+        kept = [entry for entry in everything if entry[1] > top - _WITHIN]
+        processes, log_belief, owners = (list(column) for column in zip(*kept, strict=True))
+        used, numbers = np.unique(owners, return_inverse=True)
+        parts = self._log_probabilities(processes, self._leave_out(processes))
+        chosen = [trials[i] for i in used]
+        return self._mix(chosen, processes, numbers.tolist(), softmax(log_belief), parts)
+
+    def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
+        """Moments of places that are left out, by each process."""
         posterior = ClassPosterior(
-            processes,
-            np.full(C, 1.0 / C),
+            tuple(processes),
+            np.ones(len(processes)),
             Rows().plus(self.votes.X, self.votes.counts),
-            np.ones(votes.counts.shape[1]),
+            np.ones(self.votes.counts.shape[1]),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
-            weights,
+            self._weigh_inputs(processes),
             self.k,
         )
-        parts, judged, scores = [], [], []
-        for process, (mean, variance) in zip(processes, posterior.leave_out(index), strict=True):
-            if not self.is_exact:
-                link = process.link.learn(mean, variance, votes.counts, votes.log_frequencies)
-                process = replace(process, link=link)
-            parts.append(process.link.log_probabilities(mean, variance, votes.log_frequencies))
-            judged.append(process)
-            penalty = len(process.vector) - process.log_prior()[0]
-            scores.append(float(np.vdot(votes.counts, parts[-1])) - penalty)
-        belief = softmax(scores)
-        mixed = mix_log_probabilities(parts, belief)
-        score = float(np.vdot(votes.counts, mixed)) / float(votes.sizes.sum())
+        return posterior.leave_out(self.held_out)
+
+    def _log_probabilities(
+        self, processes: list[ClassProcess], moments: list[tuple[Array, Array]]
+    ) -> list[Array]:
+        """Of places that are left out, by each process."""
+        return [
+            process.link.log_probabilities(*given, self.votes.log_frequencies)
+            for process, given in zip(processes, moments, strict=True)
+        ]
+
+    def _weigh_inputs(self, processes: list[ClassProcess]) -> Array:
+        return average_weights([process.process for process in processes], self.d)
+
+    def _mix(
+        self,
+        trials: list[Trial],
+        processes: list[ClassProcess],
+        owners: list[int],
+        belief: Array,
+        parts: list[Array],
+    ) -> Found:
+        counts = self.votes.counts[self.held_out]
+        score = float(np.vdot(counts, mix_log_probabilities(parts, belief))) / float(counts.sum())
         names = tuple(trial.name for trial in trials)
-        return Found(names, tuple(judged), belief, weights, score)
+        weights = self._weigh_inputs(processes)
+        return Found(names, tuple(processes), tuple(owners), belief, weights, score)

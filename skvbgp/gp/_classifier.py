@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, StrOptions, VariationalClassifier, as_vector, fit_method
+from skvbgp.base import Interval, StrOptions, VariationalClassifier, as_row_values, fit_method
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_equal
 
@@ -22,8 +22,9 @@ class VBGPClassifier(VariationalClassifier):
     labels, and a softmax of its mean and variance gives the probabilities. Kernels, noise and
     softmax are learned by what they say of rows that are left out, which has a closed form.
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
-    for all inputs or one for each, and predictions average over those that matter. Far from all
-    rows the probabilities are the frequencies of the classes.
+    for all inputs or one for each, and predictions average over those that matter, with up to 500
+    rows also over draws of their hyperparameters. Far from all rows the probabilities are the
+    frequencies of the classes.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ class VBGPClassifier(VariationalClassifier):
     array([[1., 0., 0.],
            [0., 1., 0.],
            [0., 0., 1.]])
-    >>> model.predict_proba([[500.0, 0.0, 0.0, 0.0]]).round(2)  # nothing like the data
+    >>> model.predict_proba([[1e5, 0.0, 0.0, 0.0]]).round(2)  # nothing like the data
     array([[0.33, 0.33, 0.33]])
     """
 
@@ -159,7 +160,7 @@ class VBGPClassifier(VariationalClassifier):
             Training inputs.
         y : array-like of shape (n_samples,)
             Class labels, of at least two classes.
-        sample_weight : array-like of shape (n_samples,), default=None
+        sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: once if None. Rows of weight 0 are ignored.
 
         Returns
@@ -184,7 +185,7 @@ class VBGPClassifier(VariationalClassifier):
             Class labels, maybe of a single class.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever occur. Needed in the first call.
-        sample_weight : array-like of shape (n_samples,), default=None
+        sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts, see :meth:`fit`.
 
         Returns
@@ -258,11 +259,9 @@ class VBGPClassifier(VariationalClassifier):
     ) -> tuple[Array, Labelled]:
         """Distinct rows that have a weight, and the votes of each."""
         X, labels = super()._validate(X, y, reset=reset, **metadata)
-        weights = np.ones(len(X))
-        if sample_weight is not None:
-            weights = as_vector(sample_weight, len(X), "sample_weight", positive=False)
-        if np.any(weights < 0.0) or not np.any(weights > 0.0):
-            raise ValueError("sample_weight must not be negative, nor zero for all rows.")
+        weights = as_row_values(sample_weight, len(X), "sample_weight", 1.0)
+        if not np.any(weights > 0.0):
+            raise ValueError("sample_weight must not be zero for all rows.")
         counts = count_votes(labels.codes, len(labels.classes), weights)
         places, counts = merge_equal(X[weights > 0.0], counts[weights > 0.0])
         return places, Labelled(labels.classes, counts, len(X))

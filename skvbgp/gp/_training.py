@@ -11,7 +11,6 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 
 #: X (n, d) and y (n,), scaled, and what is known of the noise.
@@ -84,8 +83,8 @@ def log_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> tupl
 
 
 def draw_processes(
-    trained: Trained[Process], groups: list[Group], normal: Array
-) -> list[tuple[Process, float]]:
+    trained: Trained[P], groups: Sequence[tuple[Any, ...]], normal: Array
+) -> list[tuple[P, float]]:
     """Processes from the Gaussian of the curvature at a maximum, with their log importance.
 
     Parameters
@@ -105,7 +104,7 @@ def draw_processes(
     log_det = float(np.sum(np.log(values / (2.0 * np.pi))))
     bounds = trained.process.bounds
 
-    def draw(e: Array) -> tuple[Process, float]:
+    def draw(e: Array) -> tuple[P, float]:
         x = np.clip(center + V @ (e / np.sqrt(values)), *bounds.T)
         process = trained.process.with_vector(x)
         try:
@@ -117,7 +116,7 @@ def draw_processes(
     return [draw(e) for e in normal]
 
 
-def _measure_curvature(process: Process, groups: list[Group]) -> Array:
+def _measure_curvature(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> Array:
     """Minus the Hessian of the log posterior, by central differences of its gradient."""
     x = process.vector
     rows = []

@@ -39,7 +39,7 @@ REGRESSORS = [
     small(2.0 * Matern(2.0, nu=1.5), n_neighbors=12, max_iter=10),
 ]
 CLASSIFIERS = [
-    small_classifier([("rough", Matern(2.0, nu=0.5)), ("smooth", RBF(2.0))], max_iter=10),
-    small_classifier(n_neighbors=12, max_iter=10),
+    small_classifier([("rough", Matern(2.0, nu=0.5)), ("smooth", RBF(2.0))], max_iter=3),
+    small_classifier(n_neighbors=12, max_iter=3),
 ]
 INSTANCES = [*REGRESSORS, *CLASSIFIERS]

@@ -230,6 +230,33 @@ def test_a_callback_may_stop(stop_after):
     assert np.isfinite(found.score)
 
 
+@pytest.mark.parametrize("k", [20, 60])
+def test_what_callbacks_ask_for_changes_no_result(k):
+    X, y = make_classes(60)
+    starts, votes = [("a", start_class_process(Matern(2.0).bind(2)))], Votes.of(X, np.eye(3)[y])
+
+    def search(end_pass):
+        rng = np.random.RandomState(0)
+        return ClassSearch(votes, k, rng, 2, 1e-3, end_pass).run(starts, grows=False)
+
+    asked, silent = search(lambda make: make() is None), search(lambda make: False)
+    assert asked.score == silent.score
+    assert asked.processes == silent.processes
+
+
+def test_few_rows_average_over_draws():
+    """Of every kernel that matters, by what they say of rows that are left out."""
+    X, y = make_classes(60)
+    kernels = [("good", Matern(2.0)), ("bad", RBF(2e-2, length_scale_bounds=(1e-2, 3e-2)))]
+    model = small(kernels, max_iter=20).fit(X, y)
+    found = model._state.found
+    assert [name for name, _ in model.kernels_] == ["good"]
+    assert len(found.processes) > 3
+    assert_allclose(found.belief.sum(), 1.0)
+    best = found.processes[int(np.argmax(found.belief))]
+    assert best.kernel == model.kernels_[0][1]
+
+
 @pytest.mark.parametrize("kernel", [[], "grammar", 3.0, Constant])
 def test_bad_kernels_are_refused(kernel):
     with pytest.raises((TypeError, ValueError), match="kernel"):
