@@ -84,21 +84,30 @@ class Rows:
         X, y and what is known of the noise, in the user's units.
     n_seen : int
         Rows that these have been made of.
+    origin : ndarray of shape (n_seen,) or None
+        For each of those, which row it has become, -1 for none; None is one after the other.
     """
 
     chunks: tuple[Chunk, ...] = field(default=())
     n_seen: int = 0
+    origin: Index | None = None
 
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array, variance: Array) -> Self:
         """Rows with weights and known variances (n,), of which equal ones are merged."""
-        return replace(cls().plus(*merge_equal(X, y, weight, variance)), n_seen=len(y))
+        X, y_kept, noise, origin = merge_equal(X, y, weight, variance)
+        return replace(cls().plus(X, y_kept, noise), n_seen=len(y), origin=origin)
 
     def merged(self) -> Self:
         """The same rows, of which equal ones count as one."""
         noise = self.noise or RowNoise.plain(len(self))
         rows = type(self).of(self.X, self.y, noise.weight, noise.variance)
-        return replace(rows, n_seen=self.n_seen)
+        origin = rows.origin
+        if self.origin is not None and origin is not None:
+            origin = np.where(self.origin < 0, -1, origin[self.origin])
+        elif self.origin is not None:
+            origin = self.origin
+        return replace(rows, n_seen=self.n_seen, origin=origin)
 
     def plus(self, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
         """The rows followed by others."""
@@ -106,13 +115,20 @@ class Rows:
         while len(chunks) > 1 and len(chunks[-2][1]) < 2 * len(chunks[-1][1]):
             last, before = chunks.pop(), chunks.pop()
             chunks.append(_join_chunks([before, last]))
-        return replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y))
+        rows = replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y))
+        if self.origin is None:
+            return rows
+        return replace(rows, origin=np.append(self.origin, len(self) + np.arange(len(y))))
 
     def joined(self, others: Rows) -> Self:
         """The rows followed by others."""
-        return replace(
-            self.plus(others.X, others.y, others.noise), n_seen=self.n_seen + others.n_seen
-        )
+        rows, n = self.plus(others.X, others.y, others.noise), len(self)
+        rows = replace(rows, n_seen=self.n_seen + others.n_seen)
+        if others.origin is None:
+            return rows
+        mine = np.arange(n) if self.origin is None else self.origin
+        theirs = np.where(others.origin < 0, -1, n + others.origin)
+        return replace(rows, origin=np.append(mine, theirs))
 
     def __len__(self) -> int:
         return sum(len(y) for _, y, _ in self.chunks)
@@ -142,7 +158,7 @@ class Rows:
         return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"chunks": self.chunks, "n_seen": self.n_seen}
+        return {"chunks": self.chunks, "n_seen": self.n_seen, "origin": self.origin}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -122,12 +122,12 @@ class NeighbourPosterior:
     def condition(self, index: Any) -> tuple[Conditional, ...]:
         """What some rows say to each process."""
         X = self.coordinates.scaled(self.rows.X[index])
-        y, noise = self.target.scaled(self.rows.y[index]), self._noise
+        y, noise = self.target.scaled(self.rows.y[index]), self.noise
         known = None if noise is None else noise[index]
         return tuple(process.factorise(X, y, known) for process in self.mixture.processes)
 
     @cached_property
-    def _noise(self) -> RowNoise | None:
+    def noise(self) -> RowNoise | None:
         """What is known of the noise of the scaled targets."""
         return None if self.rows.noise is None else self.rows.noise.scaled(self.target.unit)
 
@@ -174,9 +174,15 @@ class NeighbourPosterior:
         The noise of a row includes what is known of it.
         """
         parts = self._leave_out(index)
-        if self._noise is None:
+        if self.noise is None:
             return parts
-        return parts._replace(noise=parts.noise + self._noise.variance[index, None])
+        return parts._replace(noise=parts.noise + self.noise.variance[index, None])
+
+    def leave_out_all(self) -> tuple[Array, Array]:
+        """Mean and variance of the known observations, each left out, in the user's units."""
+        parts = self.leave_out(np.arange(len(self.rows)))
+        mean, variance = self.mixture.mix(parts, include_noise=True)
+        return self.target.original(mean), variance * self.target.unit**2
 
     def _leave_out(self, index: Index) -> LocalMoments:
         if self.is_exact:
@@ -206,7 +212,7 @@ class NeighbourPosterior:
                 self.target,
                 self.rows.X,
                 self.rows.y,
-                self._noise,
+                self.noise,
             ),
         )
         return LocalMoments(*np.moveaxis(np.concatenate(parts), 2, 0))

@@ -124,6 +124,10 @@ class Process:
         constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof) - 0.5 * n * np.log(np.pi * dof)
         return float(constant) - half_log_det - 0.5 * (dof + n) * float(np.log1p(q / dof))
 
+    def spread_noise(self, known: RowNoise | None) -> Array | float:
+        """Variances of the noise of rows of which that is known."""
+        return self.noise if known is None else known.spread(self.noise)
+
     def factorise(
         self, X: Array, y: Array, known: RowNoise | None = None, K: Array | None = None
     ) -> Conditional:
@@ -196,12 +200,6 @@ class Conditional:
         """Number of rows, of which some may be equal."""
         return len(self.y) if self.known is None else self.known.total
 
-    @property
-    def _noise(self) -> Array | float:
-        """Variances of the rows' noise."""
-        noise = self.process.noise
-        return noise if self.known is None else self.known.spread(noise)
-
     @cached_property
     def _whitened(self) -> Array:
         return np.asarray(self.L_inv @ self.y)
@@ -241,7 +239,7 @@ class Conditional:
         The scale is that of all rows, of which one has a share of 1 / n.
         """
         precision = np.sum(self.L_inv**2, axis=0)[index]  # of the diagonal of C^-1
-        noise = np.broadcast_to(self._noise, len(self.y))[index]
+        noise = np.broadcast_to(self.process.spread_noise(self.known), len(self.y))[index]
         variance = self.spread * np.maximum(1.0 / precision - noise, 0.0)
         return self._as_moments(self.y[index] - self.weights[index] / precision, variance)
 

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
@@ -14,6 +15,7 @@ from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_value
 from skvbgp.gp._gradient import measure_gradient
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._row_noise import RowNoise, check_weights
 
 
@@ -328,6 +330,86 @@ class VBGPRegressor(VariationalRegressor):
         with single_blas_thread:
             mean, variance = measure_gradient(self._state.posterior, X)
         return mean, np.sqrt(variance)
+
+    def sample_function(self, n: Any = 1, random_state: Any = 0) -> FunctionDraws:
+        """Draw functions from the posterior.
+
+        Parameters
+        ----------
+        n : int, default=1
+            Number of functions.
+        random_state : int, RandomState instance or None, default=0
+            Determines the functions.
+
+        Returns
+        -------
+        functions : callable
+            ``functions(X)``, with X of shape (n_samples, n_features), gives the values of all of
+            them, (n_samples, n), without noise and on the scale of y. A function has the same
+            value at the same place in every call. It knows the rows of the moment when it was
+            drawn.
+
+        Raises
+        ------
+        ValueError
+            If `n` is no positive number, or the kernel has a part of which functions cannot be
+            drawn, such as :class:`~skvbgp.kernels.White`.
+
+        Notes
+        -----
+        Means and variances are those of `predict` with ``include_noise=False``. With more rows
+        than neighbours, functions jump a little where the neighbours change, as predictions do.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvbgp import VBGPRegressor
+        >>> from skvbgp.kernels import RBF
+        >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
+        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> functions = model.sample_function(5)
+        >>> functions(np.linspace(-4.0, 4.0, 100)[:, None]).shape
+        (100, 5)
+        """
+        check_is_fitted(self)
+        if not isinstance(n, Integral) or n < 1:
+            raise ValueError(f"n must be a positive whole number; got {n!r}.")
+        rng = check_random_state(random_state)
+        return FunctionDraws.draw(self._state.posterior, int(n), rng)
+
+    def loo_predict(self) -> tuple[Array, Array]:
+        """Predict each training row from the others.
+
+        The hyperparameters and the belief in the kernels are those learned from all rows. Up to as
+        many rows as neighbours, it is exact and costs no more than a prediction; with more, a row
+        is predicted from its nearest others.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n_samples_seen,)
+            Predictive moments of the observations, on the scale of y, in the order in which the
+            rows were given. Equal rows are left out together; those of weight 0 are NaN.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBGPRegressor
+        >>> from skvbgp.kernels import RBF
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X[:100], y[:100])
+        >>> mean, std = model.loo_predict()
+        >>> mean.shape
+        (100,)
+        """
+        check_is_fitted(self)
+        with single_blas_thread:
+            mean, variance = self._state.posterior.leave_out_all()
+        origin = self._state.rows.origin
+        std = np.sqrt(variance)
+        if origin is None:
+            return mean, std
+        known = origin >= 0
+        return np.where(known, mean[origin], np.nan), np.where(known, std[origin], np.nan)
 
     @property
     def feature_importances_(self) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
@@ -86,10 +87,11 @@ def check_weights(weight: Array) -> Array:
 
 def merge_equal(
     X: Array, y: Array, weight: Array, variance: Array
-) -> tuple[Array, Array, RowNoise | None]:
+) -> tuple[Array, Array, RowNoise | None, NDArray[np.intp] | None]:
     """Rows of positive weight, of which equal ones are one, with the sum of their weights.
 
     What has been merged, or has weights, is in an order that does not depend on the given one.
+    The last result says which row each has become, -1 for none, or is None if all are as they were.
     """
     kept = weight > 0.0
     if not kept.all():
@@ -99,6 +101,14 @@ def merge_equal(
     keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     if len(first) == len(y) and np.all(weight == 1.0) and not np.any(variance):
-        return X, y, None
+        return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
     total = np.bincount(inverse.ravel(), weight).astype(np.float64)
-    return X[first], y[first], RowNoise(total, variance[first])
+    noise = RowNoise(total, variance[first])
+    return X[first], y[first], noise, _number(kept, inverse.ravel())
+
+
+def _number(kept: NDArray[np.bool_], index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The index of those that are kept, -1 for the others."""
+    origin = np.full(len(kept), -1)
+    origin[kept] = index
+    return origin

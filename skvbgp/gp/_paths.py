@@ -1,0 +1,153 @@
+"""Draws of the function, by pathwise conditioning.
+
+A draw g of the prior, from random features, and draws e of the rows' noise become a draw of the
+posterior by the correction that the rows ask for,
+
+    f(x) = g(x) + k(x, X) C^-1 (y - g(X) - e).
+
+See :doc:`/theory/gp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp.gp._neighbours import Index
+from skvbgp.gp._posterior import NeighbourPosterior
+from skvbgp.gp._process import Conditional
+from skvbgp.kernels._features import Features, draw_features
+
+#: Frequencies of all processes, and of one at least.
+_ALL_FREQUENCIES, _LEAST_FREQUENCIES = 1024, 64
+#: Rows of one task, from all rows and from neighbours.
+_TILE_ROWS, _NEAR_ROWS = 1024, 64
+
+
+@dataclass(frozen=True)
+class PriorDraws:
+    """Draws of a process a priori: features, and the weights (F, S) of each of S draws."""
+
+    features: Features
+    weights: Array
+
+    def at(self, X: Array) -> Array:
+        """Values (n, S) at scaled rows."""
+        tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
+        parts = thread_map(lambda tile: self.features(tile) @ self.weights, tiles)
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class FunctionDraws:
+    """Functions from the posterior of a regressor, as ``sample_function`` draws them.
+
+    Calling it with rows X of shape (n_samples, n_features) gives the values of all functions,
+    (n_samples, n), on the scale of y. Each is the same function in every call.
+    """
+
+    posterior: NeighbourPosterior
+    priors: tuple[PriorDraws, ...]  # by process
+    normal: Array  # (n_known, S), of the noise of the known rows
+    level: Array  # (S,), where between 0 and 1 each function is in the belief in the processes
+
+    @classmethod
+    def draw(
+        cls, posterior: NeighbourPosterior, n: int, rng: np.random.RandomState
+    ) -> FunctionDraws:
+        """Functions n, which differ from another process to process as well."""
+        processes, d = posterior.mixture.processes, posterior.rows.X.shape[1]
+        m = max(_ALL_FREQUENCIES // len(processes), _LEAST_FREQUENCIES)
+        priors = []
+        for process in processes:
+            features = draw_features(process.kernel, d, m, rng)
+            size = features(np.zeros((1, d))).shape[1]
+            priors.append(PriorDraws(features, rng.standard_normal((size, n))))
+        normal = rng.standard_normal((len(posterior.rows), n))
+        level = (rng.permutation(n) + rng.uniform(size=n)) / n  # as often as it is believed
+        return cls(posterior, tuple(priors), normal, level)
+
+    def __call__(self, X: Any) -> Array:
+        X = check_array(X, dtype=np.float64)
+        posterior = self.posterior
+        if X.shape[1] != posterior.rows.X.shape[1]:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the functions have {posterior.rows.X.shape[1]}."
+            )
+        with single_blas_thread:
+            self._known  # noqa: B018  before the threads need it
+            if posterior.is_exact:
+                tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
+                parts = thread_map(self._from_all_rows, tiles)
+            else:
+                near, step = posterior.find(X), _NEAR_ROWS
+                pairs = [(X[i : i + step], near[i : i + step]) for i in range(0, len(X), step)]
+                parts = thread_map(self._from_neighbours, pairs)
+        return posterior.target.original(np.concatenate(parts))
+
+    @cached_property
+    def _known(self) -> list[Array]:
+        """By process: what the correction is of, g + e at the known rows, (n_known, S)."""
+        posterior = self.posterior
+        X = posterior.coordinates.scaled(posterior.rows.X)
+        noises = [process.spread_noise(posterior.noise) for process in posterior.mixture.processes]
+        return [
+            prior.at(X) + np.sqrt(np.broadcast_to(noise, len(X)))[:, None] * self.normal
+            for prior, noise in zip(self.priors, noises, strict=True)
+        ]
+
+    @cached_property
+    def _corrections(self) -> list[Array]:
+        """By process: C^-1 (g + e), (n_known, S), where all rows are neighbours."""
+        return [
+            given.L_inv.T @ (given.L_inv @ known)
+            for given, known in zip(self.posterior.conditionals, self._known, strict=True)
+        ]
+
+    def _from_all_rows(self, X: Array) -> Array:
+        scaled = self.posterior.coordinates.scaled(X)
+        given = self.posterior.conditionals
+        owners = self._choose(given)
+        values = np.empty((len(X), len(self.level)))
+        for c in np.unique(owners):
+            mine, one = owners == c, given[c]
+            k = one.process.kernel(scaled, one.X)
+            prior = self.priors[c].features(scaled) @ self.priors[c].weights[:, mine]
+            deviation = np.sqrt(one.spread) * (prior - k @ self._corrections[c][:, mine])
+            values[:, mine] = (k @ one.weights)[:, None] + deviation
+        return values
+
+    def _from_neighbours(self, X: Array, near: Index) -> Array:
+        scaled, mixture = self.posterior.coordinates.scaled(X), self.posterior.mixture
+        priors = [prior.features(scaled) @ prior.weights for prior in self.priors]
+        values = np.empty((len(X), len(self.level)))
+        for i, x in enumerate(scaled):
+            given = self.posterior.condition(near[i])
+            owners, belief = self._choose(given), self._weigh(given)
+            means, deviations = np.empty(len(given)), np.empty(len(self.level))
+            for c, one in enumerate(given):
+                mine = owners == c
+                root = one.L_inv @ one.process.kernel(one.X, x[None])[:, 0]
+                weights = root @ one.L_inv
+                means[c] = weights @ one.y
+                shift = weights @ self._known[c][near[i]][:, mine]
+                deviations[mine] = np.sqrt(one.spread) * (priors[c][i, mine] - shift)
+            mean, factor = belief @ means, np.sqrt(mixture.calibration)
+            values[i] = mean + factor * (means[owners] - mean + deviations)
+        return values
+
+    def _weigh(self, given: tuple[Conditional, ...]) -> Array:
+        """Belief (C,) in the processes."""
+        evidence = np.array([[one.log_evidence for one in given]])
+        return self.posterior.mixture.weigh(evidence)[0]
+
+    def _choose(self, given: tuple[Conditional, ...]) -> Index:
+        """The process of each function, (S,)."""
+        shares = np.cumsum(self._weigh(given))
+        return np.searchsorted(shares[:-1], self.level).astype(np.intp)

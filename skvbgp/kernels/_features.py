@@ -1,0 +1,108 @@
+"""Random features of kernels: functions whose products average to the covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._compose import Product, Sum
+from skvbgp.kernels._constant import Constant, White
+from skvbgp.kernels._linear import Linear
+from skvbgp.kernels._periodic import Periodic
+from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
+
+
+@dataclass(frozen=True)
+class Term:
+    """Features of a product of elementary kernels.
+
+    Attributes
+    ----------
+    amplitude : float
+        Square root of the product of the constants.
+    frequencies : ndarray of shape (m, d)
+        Of a wave each: those of stationary factors add up. One of zero if there is no such factor.
+    lines : tuple of Linear
+        Linear factors, whose features are exact.
+    """
+
+    amplitude: float
+    frequencies: Array
+    lines: tuple[Linear, ...]
+
+    def __call__(self, X: Array) -> Array:
+        phases = X @ self.frequencies.T
+        scale = self.amplitude / np.sqrt(len(self.frequencies))
+        features = scale * np.hstack([np.cos(phases), np.sin(phases)])
+        for line in self.lines:
+            inputs = X / line.length_scale
+            parts = np.column_stack([np.full(len(X), line.offset), inputs])
+            features = (features[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
+        return features
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features phi (n, F) with phi(X) phi(Z)' close to k(X, Z), exact at X = Z if k is stationary.
+
+    Functions phi(x)' v with standard normal v are draws of the Gaussian process.
+    """
+
+    terms: tuple[Term, ...]
+
+    def __call__(self, X: Array) -> Array:
+        return np.hstack([term(X) for term in self.terms])
+
+
+def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) -> Features:
+    """Features of a kernel of d inputs, with m random frequencies for each of its terms.
+
+    Raises
+    ------
+    ValueError
+        If a part of the kernel has none: white noise is no function.
+    """
+    return Features(tuple(_draw_term(leaves, d, m, rng) for leaves in _expand(kernel)))
+
+
+def _expand(kernel: Kernel) -> list[tuple[Kernel, ...]]:
+    """The elementary factors of each term of a kernel that is multiplied out."""
+    if isinstance(kernel, Sum):
+        return [term for part in kernel.kernels for term in _expand(part)]
+    if isinstance(kernel, Product):
+        factors = product(*(_expand(part) for part in kernel.kernels))
+        return [tuple(leaf for term in terms for leaf in term) for terms in factors]
+    return [(kernel,)]
+
+
+def _draw_term(leaves: tuple[Kernel, ...], d: int, m: int, rng: np.random.RandomState) -> Term:
+    constants = [leaf.value for leaf in leaves if isinstance(leaf, Constant)]
+    lines = tuple(leaf for leaf in leaves if isinstance(leaf, Linear))
+    waves = [leaf for leaf in leaves if not isinstance(leaf, Constant | Linear)]
+    frequencies = np.zeros((m if waves else 1, d))
+    for leaf in waves:
+        frequencies += _draw_frequencies(leaf, frequencies.shape, rng)
+    return Term(float(np.sqrt(np.prod(constants))), frequencies, lines)
+
+
+def _draw_frequencies(leaf: Any, shape: tuple[int, int], rng: np.random.RandomState) -> Array:
+    """Frequencies (m, d) from the spectral density of a stationary kernel."""
+    if isinstance(leaf, Periodic) and not (leaf.isotropic and shape[1] > 1):
+        # exp((cos a - 1) / l^2) has the weights of a Skellam variable at its harmonics
+        rate = 0.5 / np.broadcast_to(leaf.length_scale, shape) ** 2
+        harmonics = rng.poisson(rate) - rng.poisson(rate)
+        return np.asarray(2.0 * np.pi / np.asarray(leaf.period) * harmonics)
+    if not isinstance(leaf, RBF | Matern | RationalQuadratic):
+        reason = "white noise is no function" if isinstance(leaf, White) else "no spectrum is known"
+        raise ValueError(f"Functions cannot be drawn from {leaf!r}: {reason}.")
+    normal: Array = rng.standard_normal(shape) / np.asarray(leaf.length_scale)
+    if isinstance(leaf, Matern):
+        dof = 2.0 * leaf.nu
+        normal *= np.sqrt(dof / rng.chisquare(dof, (shape[0], 1)))
+    elif isinstance(leaf, RationalQuadratic):
+        normal *= np.sqrt(rng.gamma(leaf.alpha, 1.0 / leaf.alpha, (shape[0], 1)))
+    return normal

@@ -1,0 +1,123 @@
+"""Draws of the function, and rows that are left out."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from skvbgp.kernels import RBF, Linear, Matern, White
+from tests.gp.cases import make_data, small
+
+FIXED = {"learn_hyperparameters": False}
+
+
+KERNELS = [1.5 * RBF([2.0, 3.0]), Matern(2.0, nu=0.5) + Linear([3.0, 9.0])]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_draws_have_the_moments_of_predict(kernel, rng):
+    """Jointly, near the rows and far away; y_var counts as it does in predictions."""
+    X, y = make_data(40)
+    model = small(kernel, **FIXED).fit(X, 10.0 * y, y_var=rng.choice([0.0, 50.0], 40))
+    places = np.vstack([X[:3] + 0.1, X[:2] + 3.0, [[9.0, 9.0]]])
+    mean, covariance = model.predict(places, return_cov=True, include_noise=False)
+    values = model.sample_function(4000)(places)
+    std = np.sqrt(np.diagonal(covariance))
+    assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.08)
+    found = np.cov(values) / np.outer(std, std)
+    assert_allclose(found, covariance / np.outer(std, std), atol=0.12)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 15])
+def test_draws_of_a_mixture_have_the_moments_of_predict(n_neighbors):
+    """With its calibration, and an uncertain scale."""
+    X, y = make_data(60)
+    kernels = [Matern([2.0, 3.0], nu=0.5), RBF([2.0, 3.0])]
+    model = small(kernels, n_neighbors=n_neighbors, max_iter=3).fit(X, y)
+    places = np.vstack([X[:3] + 0.2, X[:2] + 4.0])
+    mean, std = model.predict(places, return_std=True, include_noise=False)
+    values = model.sample_function(4000)(places)
+    assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.08)
+    assert_allclose(values.std(axis=1) / std, 1.0, atol=0.1)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 15])
+def test_a_function_is_the_same_wherever_it_is_evaluated(n_neighbors):
+    X, y = make_data(40)
+    model = small(n_neighbors=n_neighbors).fit(X, y)
+    functions = model.sample_function(3, random_state=1)
+    places = X[:6] + 0.3
+    values = functions(places)
+    assert values.shape == (6, 3)
+    assert_allclose(np.vstack([functions(x[None]) for x in places]), values, rtol=1e-9)
+    assert_allclose(pickle.loads(pickle.dumps(functions))(places), values)
+    assert_array_equal(model.sample_function(3, random_state=1)(places), values)
+    assert np.all(model.sample_function(3, random_state=2)(places) != values)
+    model.partial_fit(places, model.predict(places))
+    assert_array_equal(functions(places), values)
+
+
+def test_a_function_goes_through_what_is_known():
+    X, y = make_data(40)
+    y = np.sin(X[:, 0])
+    model = small(RBF([2.0, 3.0]), max_iter=30).fit(X, y)
+    values = model.sample_function(20)(X)
+    assert np.max(np.abs(values - y[:, None])) < 0.1
+
+
+def test_functions_that_cannot_be_drawn_are_refused():
+    X, y = make_data(30)
+    model = small(RBF(2.0) + White(0.1), **FIXED).fit(X, y)
+    with pytest.raises(ValueError, match="white noise is no function"):
+        model.sample_function()
+    model = small(**FIXED).fit(X, y)
+    for bad in (0, 1.5, "many"):
+        with pytest.raises(ValueError, match="n must be"):
+            model.sample_function(bad)
+    with pytest.raises(ValueError, match="features"):
+        model.sample_function()(X[:, :1])
+
+
+# -- rows that are left out ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 12])
+def test_leaving_a_row_out_is_a_fit_without_it(n_neighbors):
+    X, y = make_data(30)
+    y = y - y.mean()
+    model = small(1.5 * Matern([2.0, 3.0]), n_neighbors=n_neighbors, normalize_y=False, **FIXED)
+    mean, std = model.fit(X, y).loo_predict()
+    for i in (0, 7, 29):
+        others = np.arange(30) != i
+        expected = clone(model).fit(X[others], y[others]).predict(X[i : i + 1], return_std=True)
+        assert_allclose([mean[i], std[i]], np.ravel(expected), rtol=1e-7)
+
+
+def test_rows_left_out_are_in_the_order_given(rng):
+    """Equal rows share a prediction, those without weight have none, a stream goes on."""
+    X, y = make_data(30)
+    weight = np.ones(30)
+    weight[[3, 20]] = 0.0, 2.0
+    X[5], y[5] = X[4], y[4]
+    y_var = np.where(np.arange(30) == 8, 4.0, 0.0)
+    model = small(1.5 * Matern([2.0, 3.0]), **FIXED).fit(X, y, sample_weight=weight, y_var=y_var)
+    mean, std = model.loo_predict()
+    assert mean.shape == (30,)
+    assert np.isnan([mean[3], std[3]]).all()
+    assert mean[4] == mean[5]
+    kept = np.arange(30) != 3
+    assert np.corrcoef(mean[kept], y[kept])[0, 1] > 0.9
+    assert std[8] > 2.0 > np.median(std[kept])
+    more, y_more = make_data(10, seed=1)
+    model.partial_fit(more, y_more, sample_weight=np.arange(10.0))
+    mean, _ = model.loo_predict()
+    assert mean.shape == (40,)
+    assert_array_equal(np.flatnonzero(np.isnan(mean)), [3, 30])
+    assert np.corrcoef(mean[31:], y_more[1:])[0, 1] > 0.9
+    plain = small(1.5 * Matern([2.0, 3.0]), **FIXED).fit(more, y_more)
+    plain.partial_fit(X, y, sample_weight=weight)
+    mean, _ = plain.loo_predict()
+    assert np.corrcoef(mean[:10], y_more)[0, 1] > 0.9
+    assert np.isnan(mean[13])

@@ -1,0 +1,52 @@
+"""Random features against the kernels that they stand for."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, White
+from skvbgp.kernels._features import draw_features
+from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
+
+
+def has_white(kernel):
+    return "White" in repr(kernel)
+
+
+def is_isotropic_periodic(kernel):
+    return isinstance(kernel, Periodic) and kernel.isotropic
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_features_average_to_the_kernel(kernel):
+    X, Z = inputs(4), inputs(3, seed=1)
+    if has_white(kernel) or is_isotropic_periodic(kernel):
+        with pytest.raises(ValueError, match="Functions cannot be drawn from (White|Periodic)"):
+            draw_features(kernel, 3, 5, np.random.RandomState(0))
+        return
+    features = draw_features(kernel, 3, 20_000, np.random.RandomState(0))
+    scale = np.sqrt(np.outer(kernel.diag(X), kernel.diag(Z)))
+    assert_allclose(features(X) @ features(Z).T / scale, kernel(X, Z) / scale, atol=0.03)
+
+
+@pytest.mark.parametrize("kernel", [2.0 * RBF(SCALES) * Matern(1.4), Periodic(SCALES, PERIODS)])
+def test_variances_are_exact(kernel):
+    X = inputs(5)
+    features = draw_features(kernel, 3, 7, np.random.RandomState(0))
+    assert_allclose(np.sum(features(X) ** 2, axis=1), kernel.diag(X))
+
+
+def test_straight_lines_are_exact():
+    X, Z = inputs(5), inputs(4, seed=1)
+    kernel = Constant(1.5) * Linear(SCALES, offset=0.4) * Linear(2.0) + Constant(0.3)
+    features = draw_features(kernel, 3, 7, np.random.RandomState(0))
+    assert_allclose(features(X) @ features(Z).T, kernel(X, Z))
+
+
+def test_an_isotropic_period_of_one_input():
+    X = inputs(6)[:, :1]
+    kernel = Periodic(1.2, 2.3, isotropic=True)
+    features = draw_features(kernel, 1, 20_000, np.random.RandomState(0))
+    assert_allclose(features(X) @ features(X).T, kernel(X), atol=0.03)
+    with pytest.raises(ValueError, match="white noise is no function"):
+        draw_features(White(), 1, 5, np.random.RandomState(0))
