@@ -42,7 +42,7 @@ def _measure_tile(
     scaled, mixture = posterior.coordinates.scaled(X), posterior.mixture
     means, variances = np.empty(X.shape), np.empty(X.shape)
     for i, x in enumerate(scaled):
-        given = posterior.conditionals if near is None else posterior.condition(near[i])
+        given = posterior.conditionals if near is None else posterior.condition_near(near[i])
         belief = mixture.weigh(np.array([[one.log_evidence for one in given]])).T  # (C, 1)
         parts = [one.gradient(x) for one in given]
         slopes, spreads = (np.array(part) for part in zip(*parts, strict=True))

@@ -128,7 +128,7 @@ class FunctionDraws:
         priors = [prior.features(scaled) @ prior.weights for prior in self.priors]
         values = np.empty((len(X), len(self.level)))
         for i, x in enumerate(scaled):
-            given = self.posterior.condition(near[i])
+            given, nearest_last = self.posterior.condition_near(near[i]), near[i][::-1]
             owners, belief = self._choose(given), self._weigh(given)
             means, deviations = np.empty(len(given)), np.empty(len(self.level))
             for c, one in enumerate(given):
@@ -136,7 +136,7 @@ class FunctionDraws:
                 root = one.L_inv @ one.process.kernel(one.X, x[None])[:, 0]
                 weights = root @ one.L_inv
                 means[c] = weights @ one.y
-                shift = weights @ self._known[c][near[i]][:, mine]
+                shift = weights @ self._known[c][nearest_last][:, mine]
                 deviations[mine] = np.sqrt(one.spread) * (priors[c][i, mine] - shift)
             mean, factor = belief @ means, np.sqrt(mixture.calibration)
             values[i] = mean + factor * (means[owners] - mean + deviations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -126,6 +126,13 @@ class NeighbourPosterior:
         known = None if noise is None else noise[index]
         return tuple(process.factorise(X, y, known) for process in self.mixture.processes)
 
+    def condition_near(self, nearest: Index) -> tuple[Conditional, ...]:
+        """What the neighbours (k,) of a place, nearest first, say to each process."""
+        return tuple(
+            replace(given, share=given.process.count_nearest(len(nearest)))
+            for given in self.condition(nearest[::-1])
+        )
+
     @cached_property
     def noise(self) -> RowNoise | None:
         """What is known of the noise of the scaled targets."""
@@ -219,7 +226,7 @@ class NeighbourPosterior:
 
     def _correlate(self, X: Array, belief: Array) -> Array:
         """Correlations (n, n) of the latent function at rows X."""
-        conditionals = self.conditionals if self.is_exact else self._condition_near(X)
+        conditionals = self.conditionals if self.is_exact else self._condition_on_any(X)
         scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
         for share, given in zip(belief, conditionals, strict=True):
             covariance = given.covariance(scaled)
@@ -230,7 +237,7 @@ class NeighbourPosterior:
             total += share * (covariance / std[:, None] / std)
         return total
 
-    def _condition_near(self, X: Array) -> tuple[Conditional, ...]:
+    def _condition_on_any(self, X: Array) -> tuple[Conditional, ...]:
         """Each process given the rows that are nearest to any of X."""
         k = max(1, min(self.k, _JOINT_ROWS // len(X)))
         near = np.unique(self._neighbourhoods.find(self._locate(X), k))

@@ -128,6 +128,10 @@ class Process:
         """Variances of the noise of rows of which that is known."""
         return self.noise if known is None else known.spread(self.noise)
 
+    def count_nearest(self, n: int) -> Array:
+        """How much each of n rows counts for the scale at a place, the nearest one last."""
+        return np.ones(n) if self.is_gaussian else np.exp(-np.arange(n)[::-1] / _WINDOW)
+
     def factorise(
         self, X: Array, y: Array, known: RowNoise | None = None, K: Array | None = None
     ) -> Conditional:
@@ -187,6 +191,8 @@ class Conditional:
         Inverse of the lower Cholesky factor of C.
     known : RowNoise or None
         What is known of the rows' noise.
+    share : ndarray of shape (n,) or None
+        How much each row, given those before it, counts for scale and evidence. None is once.
     """
 
     process: Process
@@ -194,11 +200,16 @@ class Conditional:
     y: Array  # (n,)
     L_inv: Array
     known: RowNoise | None = None
+    share: Array | None = None
+
+    @property
+    def _share(self) -> Array:
+        return np.ones(len(self.y)) if self.share is None else self.share
 
     @property
     def n(self) -> float:
         """Number of rows, of which some may be equal."""
-        return len(self.y) if self.known is None else self.known.total
+        return float(self._share.sum() if self.known is None else self._share @ self.known.weight)
 
     @cached_property
     def _whitened(self) -> Array:
@@ -212,14 +223,14 @@ class Conditional:
     @cached_property
     def quadratic(self) -> float:
         """y' C^-1 y."""
-        return float(self._whitened @ self._whitened)
+        return float(self._share @ self._whitened**2)
 
     @cached_property
     def log_evidence(self) -> float:
         """log St(y | 0, C, dof)."""
-        half_log_det = -float(np.sum(np.log(np.diagonal(self.L_inv))))
+        half_log_det = -float(self._share @ np.log(np.diagonal(self.L_inv)))
         if self.known is not None:
-            half_log_det += float(np.sum(self.known.half_log_dets(self.process.noise)))
+            half_log_det += float(self._share @ self.known.half_log_dets(self.process.noise))
         return self.process.log_density(self.n, self.quadratic, half_log_det)
 
     @property
@@ -292,7 +303,7 @@ def _predict(
     n, prior = len(y), float(K[-1, -1])
     noise = np.full(n, process.noise) if known is None else known.spread(process.noise)
     a, b, diagonal = _factorise_bordered(K, y, noise)
-    share = np.ones(n) if process.is_gaussian else np.exp(-np.arange(n)[::-1] / _WINDOW)
+    share = process.count_nearest(n)
     n_counted, quadratic = float(share.sum()), float(share @ b**2)
     half_log_det = float(share @ np.log(diagonal))
     if known is not None:

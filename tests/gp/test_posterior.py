@@ -1,6 +1,7 @@
 """Predictions from neighbours, against dense Gaussian processes of them."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, predict_from_neighbours
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern
 
 PROCESSES = (
@@ -48,6 +50,20 @@ def test_a_place_is_predicted_from_its_nearest_rows(rng, k):
         for c, expected in enumerate(measure_place(posterior, x)):
             found = [part[i, c] for part in parts]
             assert_allclose(found, [float(np.squeeze(value)) for value in expected], rtol=1e-7)
+
+
+def test_neighbours_say_to_gradients_and_functions_what_they_say_to_predictions(rng):
+    """Also where the nearest rows decide the scale, and rows have weights."""
+    plain, places = make_posterior(rng, 30), rng.standard_normal((3, 2))
+    noise = RowNoise(rng.uniform(0.5, 3.0, 40), rng.uniform(0.0, 1.0, 40))
+    rows = Rows().plus(plain.rows.X, plain.rows.y, noise)
+    for posterior in (plain, replace(plain, rows=rows)):
+        parts, near = posterior.measure(places), posterior.find(places)
+        for i, x in enumerate(posterior.coordinates.scaled(places)):
+            for c, given in enumerate(posterior.condition_near(near[i])):
+                moments = given.moments(x[None])
+                expected = [float(np.squeeze(value)) for value in moments]
+                assert_allclose([part[i, c] for part in parts], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("k", [5, 40])
