@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
+from scipy.stats import t as student_t
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
@@ -34,6 +35,8 @@ _MAX_ITER = 100
 _COVERAGES = (0.95, 0.965)
 _NORMAL_QUANTILE = 1.96
 _LOG_2PI = float(np.log(2.0 * np.pi))
+#: Degrees of freedom of the density that mixtures are ranked by.
+_RANK_DOF = 5.0
 #: Smallest factor of the variances.
 _LEAST_CALIBRATION = 1e-3
 
@@ -81,14 +84,13 @@ def learn_belief(parts: LocalMoments, y: Array, weight: Array | None = None) -> 
 
 def fit_mixture(
     processes: tuple[Process, ...], parts: LocalMoments, y: Array, weight: Array | None = None
-) -> tuple[Mixture, float]:
-    """The mixture of processes that predicts rows best, calibrated, and its score."""
+) -> Mixture:
+    """The mixture of processes that predicts rows best, calibrated."""
     log_weights, temper = np.zeros(1), 0.0
     if len(processes) > 1:
         log_weights, temper, _ = learn_belief(parts, y, weight)
     mixture = Mixture(processes, log_weights, temper)
-    mixture = replace(mixture, calibration=calibrate(mixture, parts, y, weight))
-    return mixture, measure_score(mixture, parts, y, weight)
+    return replace(mixture, calibration=calibrate(mixture, parts, y, weight))
 
 
 def calibrate(
@@ -130,6 +132,19 @@ def measure_score(
     mean, variance = mixture.mix(parts, include_noise=True)
     log_density = -0.5 * (_LOG_2PI + np.log(variance) + (y - mean) ** 2 / variance)
     return float(np.average(log_density, weights=weight))
+
+
+def rank_mixture(
+    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
+) -> float:
+    """What mixtures are compared by: the average log density of targets (n,) under Student's t.
+
+    It has the mixture's moments. Under normal distributions single rows that contradict their
+    neighbours would decide.
+    """
+    mean, variance = mixture.mix(parts, include_noise=True)
+    scale = np.sqrt(variance * (_RANK_DOF - 2.0) / _RANK_DOF)
+    return float(np.average(student_t.logpdf(y, _RANK_DOF, mean, scale), weights=weight))
 
 
 def score_belief(

@@ -24,7 +24,7 @@ from scipy.stats import qmc
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
-from skvbgp.gp._belief import fit_mixture, measure_score
+from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
 from skvbgp.gp._candidates import add, multiply
 from skvbgp.gp._neighbours import Index, Rows, draw_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
@@ -43,13 +43,13 @@ _GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
 _HELD_OUT = 1_000
 _TRIAL_NEIGHBOURS = 128
 _JUDGED_ROWS = 100_000
-#: Rows, of those left out, that tell how many neighbours pay, and the least rise of their score.
+#: Rows, of those left out, that tell how many neighbours pay, and the least gain.
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
 #: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
-#: prediction, and the rise of the score per row that one more has to bring.
+#: prediction, and what one more has to gain.
 _MOST_KEPT = 4
 _MOST_READ = 512
 _LEAST_RISE = 0.002
@@ -66,7 +66,7 @@ class Trial(NamedTuple):
     name: str
     trained: Trained[Process]
     parts: LocalMoments  # at the rows that are left out, (h, 1)
-    score: float  # their log predictive density per row, calibrated
+    rank: float  # how well they are predicted
 
     @property
     def process(self) -> Process:
@@ -195,8 +195,7 @@ class Search:
         process = trained.process
         weights = weigh_inputs(process.kernel, self.X.shape[1])
         parts = self._leave_out(Mixture.of(process), weights, self._trial_k)
-        _, score = self._fit_mixture((process,), parts)
-        return Trial(name, trained, parts, score)
+        return Trial(name, trained, parts, self._rank((process,), parts))
 
     def _vary_noise(self, trial: Trial) -> Iterator[Trial]:
         """The same kernel with more noise, which rows may need that contradict their neighbours."""
@@ -207,14 +206,14 @@ class Search:
 
     def _summarise(self) -> Found:
         """What the best trial alone gives."""
-        best = max(self.trials, key=lambda trial: trial.score)
+        best = max(self.trials, key=lambda trial: trial.rank)
         weights = weigh_inputs(best.process.kernel, self.X.shape[1])
-        mixture, score = self._fit_mixture((best.process,), best.parts)
+        mixture, score = self._mix((best.process,), best.parts)
         return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
 
     def _combine(self) -> Iterator[tuple[str, Process]]:
         """Products and sums of the two best trials."""
-        first, second, *_ = sorted(self.trials, key=lambda trial: -trial.score)
+        first, second, *_ = sorted(self.trials, key=lambda trial: -trial.rank)
         pairs = [(first, first), (first, second)]
         for a, b in pairs if self.is_exact else [*pairs, (second, second)]:
             yield f"{a.name} * {b.name}", multiply(a.process, b.process, self.rng)
@@ -224,16 +223,16 @@ class Search:
     # -- many rows ---------------------------------------------------------------------------------
 
     def _count_neighbours(self, trial: Trial) -> int:
-        """How many neighbours pay: more are read as long as the score rises."""
+        """How many neighbours pay: more are read as long as predictions gain."""
         process = trial.process
         weights = weigh_inputs(process.kernel, self.X.shape[1])
-        best, best_score = self.counts[0], -np.inf
+        best, best_rank = self.counts[0], -np.inf
         for k in self.counts if len(self.counts) > 1 else ():
             parts = self._leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
-            score = self._fit_mixture((process,), parts)[1]
-            if score < best_score + _LEAST_COUNT_RISE:
+            rank = self._rank((process,), parts)
+            if rank < best_rank + _LEAST_COUNT_RISE:
                 break
-            best, best_score = k, score
+            best, best_rank = k, rank
         return best
 
     def _select(self, trials: list[Trial], most: int) -> list[Trial]:
@@ -242,30 +241,35 @@ class Search:
         best = -np.inf
         while len(chosen) < min(most, len(trials)):
             others = [t for t in trials if all(t is not known for known in chosen)]
-            scores = [self._score_mixture([*chosen, trial]) for trial in others]
-            if max(scores) < best + _LEAST_RISE:
+            ranks = [self._rank_together([*chosen, trial]) for trial in others]
+            if max(ranks) < best + _LEAST_RISE:
                 break
-            best = max(scores)
-            chosen.append(others[int(np.argmax(scores))])
+            best = max(ranks)
+            chosen.append(others[int(np.argmax(ranks))])
         return chosen
 
-    def _score_mixture(self, trials: list[Trial]) -> float:
-        """Score of what trials predict together, with the best belief in them."""
-        processes = tuple(trial.process for trial in trials)
-        return self._fit_mixture(processes, _stack(trials))[1]
+    def _rank_together(self, trials: list[Trial]) -> float:
+        """How well trials predict together, with the best belief in them."""
+        return self._rank(tuple(trial.process for trial in trials), _stack(trials))
 
-    def _fit_mixture(
-        self, processes: tuple[Process, ...], parts: LocalMoments
-    ) -> tuple[Mixture, float]:
-        """The best mixture for rows that are left out, as many as have parts, and its score."""
-        n, weight = len(parts.mean), self._held_weight
-        return fit_mixture(
-            processes, parts, self._held_out[:n], None if weight is None else weight[:n]
-        )
+    def _rank(self, processes: tuple[Process, ...], parts: LocalMoments) -> float:
+        y, weight = self._take_held(len(parts.mean))
+        return rank_mixture(fit_mixture(processes, parts, y, weight), parts, y, weight)
+
+    def _mix(self, processes: tuple[Process, ...], parts: LocalMoments) -> tuple[Mixture, float]:
+        """The best mixture for rows that are left out, and their log density per row."""
+        y, weight = self._take_held(len(parts.mean))
+        mixture = fit_mixture(processes, parts, y, weight)
+        return mixture, measure_score(mixture, parts, y, weight)
+
+    def _take_held(self, n: int) -> tuple[Array, Array | None]:
+        """Targets and weights of the first n rows that are left out."""
+        weight = self._held_weight
+        return self._held_out[:n], None if weight is None else weight[:n]
 
     def _train_further(self) -> Found:
         """The chosen trials, also as trained on more groups, and the belief in them."""
-        k = self._count_neighbours(max(self.trials, key=lambda trial: trial.score))
+        k = self._count_neighbours(max(self.trials, key=lambda trial: trial.rank))
         most = int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
         chosen = self._select(self.trials, most)
         if not self.stopped:
@@ -279,7 +283,7 @@ class Search:
         weights = average_weights(list(processes), self.X.shape[1])
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
         parts = self._leave_out(start, weights, k)
-        mixture, score = self._fit_mixture(processes, parts)
+        mixture, score = self._mix(processes, parts)
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self._held_weight)
         return Found(chosen, mixture, list(range(len(chosen))), shares, weights, k, score)
 

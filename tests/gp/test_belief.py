@@ -12,6 +12,7 @@ from skvbgp.gp._belief import (
     learn_belief,
     measure_log_density,
     measure_score,
+    rank_mixture,
     score_belief,
 )
 from skvbgp.gp._posterior import LocalMoments, Mixture
@@ -117,3 +118,22 @@ def test_intervals_hold_what_they_promise(draw):
 def test_calibration_of_rows_that_are_predicted_exactly():
     parts = LocalMoments(*np.ones((4, 20, 1)))
     assert calibrate(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(20)) > 0.0
+
+
+def test_rank_is_a_density_which_a_single_row_does_not_decide():
+    rng = np.random.default_rng(3)
+    y, z = rng.standard_normal((2, 400))
+
+    def rank(scale, std, outlier=0.0):
+        mean = (y - scale * z)[:, None]
+        mean[0] += outlier
+        one = np.ones((400, 1))
+        parts = LocalMoments(mean, 0.5 * std**2 * one, 0.5 * std**2 * one, one)
+        return rank_mixture(Mixture((None,), np.zeros(1), 0.0), parts, y)
+
+    assert rank(0.1, 0.1) > rank(0.2, 0.2) > rank(0.2, 1.0)
+    assert rank(0.1, 0.1) - rank(0.1, 0.1, outlier=10.0) < 0.1
+    parts = LocalMoments(np.zeros((1, 1)), *(np.full((1, 1), v) for v in (3.0, 1.0, 0.0)))
+    found = rank_mixture(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(1))
+    expected = stats.t(5.0, scale=2.0 * np.sqrt(0.6)).logpdf(1.0)  # of variance 4
+    assert_allclose(found, expected, rtol=1e-10)
