@@ -1,6 +1,8 @@
 """scikit-learn's contract, for every public estimator and with no expected failure."""
 
 import ast
+import copy
+import functools
 import importlib
 import inspect
 import os
@@ -31,14 +33,32 @@ ROOT = Path(__file__).parents[1]
 # Every family's estimators, quick and with steps enough for the scores that scikit-learn asks for.
 INSTANCES = [*GP, *SGPR, *DECOUPLED, *EP, *KERNEL_SELECTION, *SPECTRUM]
 CLASSES = list(dict.fromkeys(map(type, INSTANCES)))
+FIRST = [next(instance for instance in INSTANCES if type(instance) is cls) for cls in CLASSES]
+OTHER_SETTINGS = [instance for instance in INSTANCES if instance not in FIRST]
+# Checks of what training makes of the data; the others ask little more than what base does.
+TRAINING_CHECKS = [
+    "check_dict_unchanged",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_non_transformer_estimators_n_iter",
+]
 # What scikit-learn runs on its own regressors but does not yield to third parties.
 UNYIELDED = ["check_param_validation", "check_dataframe_column_names_consistency"]
 
 
 def quickly_fitted(cls):
     """A fitted instance of a class, on a few rows."""
+    return copy.deepcopy(_quickly_fitted(cls))
+
+
+@functools.cache
+def _quickly_fitted(cls):
     X, y = make_data(20)
-    estimator = next(clone(instance) for instance in INSTANCES if type(instance) is cls)
+    estimator = clone(FIRST[CLASSES.index(cls)])
     return estimator.set_params(max_iter=1).fit(X, y > 10.0 if is_classifier(estimator) else y)
 
 
@@ -47,16 +67,36 @@ def public_estimators():
     return {v for v in values if inspect.isclass(v) and issubclass(v, BaseEstimator)}
 
 
-@parametrize_with_checks(INSTANCES, xfail_strict=True)
+@parametrize_with_checks(FIRST, xfail_strict=True)
 def test_contract(estimator, check):
     check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(OTHER_SETTINGS, xfail_strict=True)
+def test_contract_with_other_settings(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("check", TRAINING_CHECKS)
+@pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=repr)
+def test_training_with_other_settings(estimator, check):
+    getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))
+
+
+@pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=repr)
+def test_score_with_other_settings(estimator):
+    name = type(estimator).__name__
+    if is_classifier(estimator):
+        estimator_checks.check_classifiers_train(name, clone(estimator))
+    else:
+        estimator_checks.check_regressors_train(name, clone(estimator))
 
 
 @pytest.mark.parametrize("check", UNYIELDED)
 @pytest.mark.parametrize("cls", CLASSES)
 def test_unyielded_check(cls, check):
-    estimator = next(instance for instance in INSTANCES if type(instance) is cls)
-    getattr(estimator_checks, check)(cls.__name__, clone(estimator))
+    getattr(estimator_checks, check)(cls.__name__, clone(FIRST[CLASSES.index(cls)]))
 
 
 def test_every_public_estimator_is_checked():

@@ -33,8 +33,15 @@ def through_skops(estimator, folder):
     return io.loads(data, trusted=untrusted)
 
 
-@pytest.mark.parametrize("predicted_before", [False, True])
-@pytest.mark.parametrize("trip", [through_pickle, through_memory_map, through_skops])
+@pytest.mark.parametrize(
+    ("trip", "predicted_before"),
+    [
+        (through_pickle, False),
+        (through_pickle, True),
+        (through_memory_map, True),
+        (through_skops, True),
+    ],
+)
 @pytest.mark.parametrize("cls", CLASSES)
 def test_round_trip(cls, trip, predicted_before, tmp_path):
     estimator = quickly_fitted(cls)

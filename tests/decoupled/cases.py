@@ -11,7 +11,7 @@ def small(cls, **parameters):
 
 #: For the common tests: steps enough for the scores that scikit-learn asks for.
 INSTANCES = [
-    small(DecoupledGPRegressor, max_iter=10),
-    small(DecoupledGPRegressor, max_iter=10, parametrization="decoupled"),
-    small(DecoupledGPClassifier, max_iter=6),
+    small(DecoupledGPRegressor, n_mean_basis=12),
+    small(DecoupledGPRegressor, n_mean_basis=12, parametrization="decoupled"),
+    small(DecoupledGPClassifier, n_mean_basis=12, max_iter=2),
 ]

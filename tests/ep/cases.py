@@ -18,7 +18,7 @@ def make_labels(n=60, d=2, seed=0, missing=0.0):
 
 #: For the common tests.
 INSTANCES = [
-    EPDTCClassifier(n_inducing=10, max_iter=10, random_state=0),
-    EPDTCClassifier(n_inducing=10, max_iter=10, approximation="fitc", random_state=0),
-    HybridGPLVM(n_inducing=10, max_iter=20, random_state=0),
+    EPDTCClassifier(n_inducing=8, max_iter=3, random_state=0),
+    EPDTCClassifier(n_inducing=8, max_iter=3, approximation="fitc", random_state=0),
+    HybridGPLVM(n_inducing=6, max_iter=4, random_state=0),
 ]

@@ -1,6 +1,7 @@
 """Small data and quick instances of the four regressors."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
@@ -39,10 +40,31 @@ def make_data(n=40, d=2, seed=0):
     return X, y
 
 
-#: For the common tests: passes and steps enough for the score of `check_regressors_train`.
+#: For the common tests: passes and steps enough for the score of `check_regressors_train`. The
+#: first instances of the classes have the solvers in turn.
 INSTANCES = [
-    small(cls, solver, batch_size=32, learning_rate=0.1) for cls in REGRESSORS for solver in SOLVERS
+    small(cls, SOLVERS[(i + j) % 3], batch_size=32, learning_rate=0.1)
+    for i, cls in enumerate(REGRESSORS)
+    for j in range(3)
 ]
+
+
+def in_turn(classes, solvers, cases=None):
+    """Parameters (cls, solver, case): by default each class meets each case with one solver.
+
+    The solvers take turns, so that each of them meets each case. The rest of the product is slow.
+    Without cases, (cls, solver).
+    """
+    return [
+        pytest.param(
+            *([cls, solver] if cases is None else [cls, solver, case]),
+            marks=[pytest.mark.slow] if (i + j + k) % len(solvers) else [],
+        )
+        for i, cls in enumerate(classes)
+        for j, solver in enumerate(solvers)
+        for k, case in enumerate([None] if cases is None else cases)
+    ]
+
 
 GIVEN = {
     "length_scale": [0.7, 2.5],

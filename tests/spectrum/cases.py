@@ -23,7 +23,7 @@ def make_data(n=60, d=2, seed=0):
 
 #: For the common tests: passes enough for the score of `check_regressors_train`.
 INSTANCES = [
-    small(16, **options, max_iter=20, n_blocks=8, batch_size=64, learning_rate=0.1)
+    small(16, **options, max_iter=6, batch_size=64, learning_rate=0.1)
     for options in (
         {},
         {"posterior": "factorised", "objective": "bound"},
