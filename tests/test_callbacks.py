@@ -14,12 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBDTCRegressor
-from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
+from tests.sgpr.cases import REGRESSORS, SOLVERS, in_turn, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
+in_turn_each_solver = pytest.mark.parametrize(("cls", "solver"), in_turn(REGRESSORS, SOLVERS))
 
 
 class Recorder:
@@ -87,8 +88,7 @@ def test_one_subtask_for_each_pass(cls, solver):
         assert y_seen is y
 
 
-@every
-@each_solver
+@in_turn_each_solver
 def test_callbacks_change_no_result(cls, solver):
     X, y = make_data()
     model = small(cls, solver).set_callbacks(Recorder(X)).fit(X, y)
@@ -127,8 +127,7 @@ def test_partial_fit_is_one_pass(cls, learn_hyperparameters):
     assert_array_equal(recorder.predictions[0], model.predict(X, return_std=True))
 
 
-@every
-@each_solver
+@in_turn_each_solver
 def test_estimators_of_half_way(cls, solver):
     """Each is as if the fit had stopped there, and later passes do not reach into it."""
     X, y = make_data()
@@ -279,8 +278,7 @@ def test_progress_bar_of_a_converged_fit_and_of_a_stream(cls, capsys):
     assert "100%" in capsys.readouterr().out
 
 
-@every
-@each_solver
+@in_turn_each_solver
 def test_callbacks_in_a_pipeline_and_a_grid_search(cls, solver, capsys):
     pytest.importorskip("rich")
     X, y = make_data()

@@ -10,9 +10,17 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
+from skvbgp import VBFITCRegressor, VBPICRegressor
 from skvbgp.kernels import RBF, Constant
-from tests.sgpr.cases import BLOCKED, REGRESSORS, SOLVERS, WITH_NOISE_KERNEL, make_data, small
+from tests.sgpr.cases import (
+    BLOCKED,
+    REGRESSORS,
+    SOLVERS,
+    WITH_NOISE_KERNEL,
+    in_turn,
+    make_data,
+    small,
+)
 
 pytestmark = [
     pytest.mark.usefixtures("quick_block_start"),
@@ -135,9 +143,7 @@ def unusual():
     }
 
 
-@every
-@each_solver
-@pytest.mark.parametrize("case", unusual())
+@pytest.mark.parametrize(("cls", "solver", "case"), in_turn(REGRESSORS, SOLVERS, unusual()))
 def test_unusual_data(cls, solver, case):
     X, y = unusual()[case]
     model = small(cls, solver).fit(X, y)
@@ -206,9 +212,7 @@ def test_numbers_beyond_the_range_of_their_squares(cls, X_scale, y_scale):
 SCALES = [1e12, 1e-12, 1e150, 1e-150]
 
 
-@every
-@each_solver
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(("cls", "solver", "scale"), in_turn(REGRESSORS, SOLVERS, SCALES))
 def test_scale_of_the_targets(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -218,9 +222,7 @@ def test_scale_of_the_targets(cls, solver, scale):
     assert_sound(model, X, scale * y)
 
 
-@every
-@each_solver
-@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize(("cls", "solver", "scale"), in_turn(REGRESSORS, SOLVERS, SCALES))
 def test_scale_of_the_inputs(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -323,12 +325,13 @@ class OtherKernel(sk.RBF):
     """A subclass may have another formula."""
 
 
-@pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
-@each_solver
+WRONG_TYPES = [
+    1.0, "rbf", RBF, np.eye(2), sk.RBF, OtherKernel(), sk.Matern(nu=0.7), sk.PairwiseKernel(),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "kernel",
-    [1.0, "rbf", RBF, np.eye(2), sk.RBF, OtherKernel(), sk.Matern(nu=0.7), sk.PairwiseKernel()],
-    ids=lambda kernel: type(kernel).__name__,
+    ("cls", "solver", "kernel"), in_turn(WITH_NOISE_KERNEL, SOLVERS, WRONG_TYPES)
 )
 def test_noise_kernels_of_a_wrong_type(cls, solver, kernel):
     with pytest.raises((ValueError, TypeError), match="[Kk]ernel|nu"):
@@ -342,47 +345,48 @@ def test_noise_kernels_of_another_width(cls, kernel):
         small(cls, noise_kernel=kernel).fit(X_GOOD, Y_GOOD)
 
 
-@pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
-@each_solver
+UNUSUAL_KERNELS = [
+    Constant(1e-10) * RBF(1.0), Constant(1e6) * RBF(1.0), RBF(1e-6), RBF(1e6), sk.DotProduct(),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "kernel",
-    [Constant(1e-10) * RBF(1.0), Constant(1e6) * RBF(1.0), RBF(1e-6), RBF(1e6), sk.DotProduct()],
-    ids=repr,
+    ("cls", "solver", "kernel"), in_turn(WITH_NOISE_KERNEL, SOLVERS, UNUSUAL_KERNELS)
 )
 def test_unusual_noise_kernels(cls, solver, kernel):
     X, y = make_data()
     assert_sound(small(cls, solver, noise_kernel=kernel).fit(X, y), X, y)
 
 
+UNUSUAL_STARTS = [
+    {"length_scale": 1e-6},
+    {"length_scale": 1e6},
+    {"signal_std": 1e-8},
+    {"signal_std": 1e8},
+    {"noise_variance": 1e-12},
+    {"noise_variance": 1e12},
+    {"hyperparameter_variance": 1e-16},
+    {"hyperparameter_variance": 1e6},
+    {"prior_mean": [5.0, -5.0, 100.0]},
+    {"prior_variance": 1e-6},
+    {"prior_variance": 1e12},
+    {"inducing_inputs": np.zeros((5, 2))},
+    {"inducing_inputs": 1e9 + np.arange(10.0).reshape(5, 2)},
+    {"inducing_inputs": [[0.0, 1.0]]},
+]
+TRAINING = [
+    {"solver": "collapsed"},
+    {"solver": "collapsed", "learn_hyperparameters": False},
+    {"solver": "stochastic"},
+]
+
+
 @pytest.mark.parametrize(
-    ("cls", "solver", "learn_hyperparameters"),
-    [(cls, "collapsed", learn) for cls in REGRESSORS for learn in (True, False)]
-    + [(cls, "stochastic", True) for cls in (VBDTCRegressor, VBPICRegressor)],
+    ("cls", "training", "start"), in_turn(REGRESSORS, TRAINING, UNUSUAL_STARTS)
 )
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"length_scale": 1e-6},
-        {"length_scale": 1e6},
-        {"signal_std": 1e-8},
-        {"signal_std": 1e8},
-        {"noise_variance": 1e-12},
-        {"noise_variance": 1e12},
-        {"hyperparameter_variance": 1e-16},
-        {"hyperparameter_variance": 1e6},
-        {"prior_mean": [5.0, -5.0, 100.0]},
-        {"prior_variance": 1e-6},
-        {"prior_variance": 1e12},
-        {"inducing_inputs": np.zeros((5, 2))},
-        {"inducing_inputs": 1e9 + np.arange(10.0).reshape(5, 2)},
-        {"inducing_inputs": [[0.0, 1.0]]},
-    ],
-    ids=str,
-)
-def test_unusual_starts(cls, solver, learn_hyperparameters, parameters):
+def test_unusual_starts(cls, training, start):
     X, y = make_data(20)
-    parameters = parameters | {"learn_hyperparameters": learn_hyperparameters}
-    model = small(cls, solver, **parameters).fit(X, y)
+    model = small(cls, **training, **start).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     assert np.isfinite(mean).all()
     assert np.all(np.isfinite(std) & (std > 0.0))

@@ -12,6 +12,7 @@ from tests.sgpr.cases import (
     WITH_NOISE_KERNEL,
     assert_same_model,
     attributes,
+    in_turn,
     make_data,
     small,
 )
@@ -22,10 +23,11 @@ every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
-@every
-@each_solver
-@pytest.mark.parametrize(("a", "b"), [(4.0, 0.0), (-2.5, 7.0), (1e-4, 3.0)])
-def test_affine_map_of_the_targets(cls, solver, a, b):
+@pytest.mark.parametrize(
+    ("cls", "solver", "ab"), in_turn(REGRESSORS, SOLVERS, [(4.0, 0.0), (-2.5, 7.0), (1e-4, 3.0)])
+)
+def test_affine_map_of_the_targets(cls, solver, ab):
+    a, b = ab
     X, y = make_data()
     model = small(cls, solver).fit(X, y)
     moved = small(cls, solver).fit(X, a * y + b)

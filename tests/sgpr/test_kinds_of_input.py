@@ -10,6 +10,7 @@ from tests.sgpr.cases import (
     INDEPENDENT,
     REGRESSORS,
     SOLVERS,
+    in_turn,
     make_data,
     small,
 )
@@ -17,24 +18,30 @@ from tests.sgpr.cases import (
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 every = pytest.mark.parametrize("cls", REGRESSORS)
-each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
-@every
-@each_solver
-def test_read_only_and_memory_mapped_input(cls, solver, tmp_path):
+def read_only(values, folder):
+    values = values.copy()
+    values.flags.writeable = False
+    return values
+
+
+def memory_mapped(values, folder):
+    np.save(folder / f"{values.ndim}.npy", values)
+    return np.load(folder / f"{values.ndim}.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize(
+    ("cls", "solver", "convert"), in_turn(REGRESSORS, SOLVERS, [read_only, memory_mapped])
+)
+def test_read_only_and_memory_mapped_input(cls, solver, convert, tmp_path):
     X, y = make_data()
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
-    read_only = [X.copy(), y.copy()]
-    for name, values in zip("Xy", read_only, strict=True):
-        values.flags.writeable = False
-        np.save(tmp_path / f"{name}.npy", values)
-    mapped = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "Xy"]
-    for X_in, y_in in (read_only, mapped):
-        model = small(cls, solver).fit(X_in, y_in)
-        for mine, theirs in zip(model.predict(X_in, return_std=True), expected, strict=True):
-            assert_array_equal(mine, theirs)
-        model.partial_fit(X_in, y_in)
+    X_in, y_in = convert(X, tmp_path), convert(y, tmp_path)
+    model = small(cls, solver).fit(X_in, y_in)
+    for mine, theirs in zip(model.predict(X_in, return_std=True), expected, strict=True):
+        assert_array_equal(mine, theirs)
+    model.partial_fit(X_in, y_in)
 
 
 @every

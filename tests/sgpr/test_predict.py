@@ -10,6 +10,7 @@ from skvbgp.kernels import RBF, Constant
 from tests.sgpr.cases import (
     REGRESSORS,
     SOLVERS,
+    in_turn,
     make_data,
     small,
 )
@@ -17,7 +18,6 @@ from tests.sgpr.cases import (
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 every = pytest.mark.parametrize("cls", REGRESSORS)
-each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
 @every
@@ -78,9 +78,9 @@ def test_noise_of_the_own_block_moves_the_mean_of_an_observation():
     assert np.mean((observed - y) ** 2) < 0.9 * np.mean((latent - y) ** 2)
 
 
-@every
-@each_solver
-@pytest.mark.parametrize("psi", ["closed_form", "sampled"])
+@pytest.mark.parametrize(
+    ("cls", "solver", "psi"), in_turn(REGRESSORS, SOLVERS, ["closed_form", "sampled"])
+)
 def test_row_by_row_prediction_equals_the_batch(cls, solver, psi):
     X, y = make_data()
     model = small(cls, solver, psi=psi).fit(X, y)

@@ -12,6 +12,7 @@ from tests.sgpr.cases import (
     REGRESSORS,
     SOLVERS,
     attributes,
+    in_turn,
     make_data,
     small,
 )
@@ -19,7 +20,6 @@ from tests.sgpr.cases import (
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 every = pytest.mark.parametrize("cls", REGRESSORS)
-each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
 @every
@@ -110,15 +110,15 @@ def test_warm_start_with_other_features_is_a_clear_error(cls):
     assert_array_equal(model.predict(X), expected)
 
 
-@every
-@each_solver
-def test_random_state(cls, solver):
+@pytest.mark.parametrize(
+    ("cls", "solver", "seed"), in_turn(REGRESSORS, SOLVERS, [int, np.random.RandomState])
+)
+def test_random_state(cls, solver, seed):
     X, y = make_data()
     first = small(cls, solver, random_state=5).fit(X, y)
-    for seed in (5, np.random.RandomState(5)):
-        again = small(cls, solver, random_state=seed).fit(X, y)
-        assert_array_equal(again.predict(X), first.predict(X))
-        assert again.lower_bounds_ == first.lower_bounds_
+    again = small(cls, solver, random_state=seed(5)).fit(X, y)
+    assert_array_equal(again.predict(X), first.predict(X))
+    assert again.lower_bounds_ == first.lower_bounds_
     other = small(cls, solver, random_state=6).fit(X, y)
     assert np.all(other.predict(X) != first.predict(X))
     generator = np.random.RandomState(5)
