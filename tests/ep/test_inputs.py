@@ -36,13 +36,11 @@ def test_conditional(incomplete):
 
 def log_posterior(gaussian, X):
     """What EM climbs: likelihood of the seen entries, and one imagined unit row about the mean."""
-    total = 0.0
-    for x in X:
-        o = ~np.isnan(x)
-        if o.any():
-            total += multivariate_normal(
-                gaussian.mean[o], gaussian.covariance[np.ix_(o, o)]
-            ).logpdf(x[o])
+    total, seen = 0.0, ~np.isnan(X)
+    for o in np.unique(seen, axis=0):
+        if o.any():  # all rows in which these entries are seen
+            part = multivariate_normal(gaussian.mean[o], gaussian.covariance[np.ix_(o, o)])
+            total += np.sum(part.logpdf(X[np.all(seen == o, axis=1)][:, o]))
     precision = np.linalg.inv(gaussian.covariance)
     return total - 0.5 * (np.linalg.slogdet(gaussian.covariance)[1] + np.trace(precision))
 

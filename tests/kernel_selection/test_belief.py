@@ -67,7 +67,7 @@ def test_gradient_of_the_bound(family):
 def test_optimum_agrees_with_brute_force(L, monkeypatch):
     """Nelder-Mead on a Gauss-Hermite rule, which knows neither the draws nor a gradient."""
     monkeypatch.setattr("skvbgp.kernel_selection._belief.PRIOR_VARIANCE", 2.0)
-    nodes, weights = gauss_hermite(9, 3)
+    nodes, weights = gauss_hermite(7, 3)
     L = np.array(L)
 
     def factor(entries):
@@ -79,7 +79,7 @@ def test_optimum_agrees_with_brute_force(L, monkeypatch):
         return -oracle.belief_bound(L, x[:3], factor(x[3:]), 2.0, nodes, weights)
 
     start = np.concatenate([np.zeros(3), [1.4, 0.0, 1.4, 0.0, 0.0, 1.4]])
-    brute = minimize(loss, start, method="Powell", options={"ftol": 1e-9, "xtol": 1e-5})
+    brute = minimize(loss, start, method="Powell", options={"ftol": 1e-7, "xtol": 1e-4})
     belief = kernel_belief(L + 100.0, n_samples=20_000, seed=0)
     assert_allclose(belief.lower_bound - 100.0, -brute.fun, atol=0.02)
     expected = weights @ softmax(brute.x[:3] + nodes @ factor(brute.x[3:]).T)

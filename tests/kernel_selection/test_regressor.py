@@ -76,8 +76,8 @@ def test_average_is_eq_15(seasonal):
 
 
 def test_prune_recomputes_the_belief():
-    X, y = make_series()
-    model = VBKSRegressor(SEASONAL, random_state=0, n_restarts=1, top_k=4).fit(X, y)
+    X, y = make_series(40)
+    model = VBKSRegressor(SEASONAL[:5], random_state=0, n_restarts=1, top_k=4).fit(X, y)
     bounds = np.sort(model.local_lower_bounds_)[::-1]
     assert model.prune(2) is model
     assert len(model.kernels_) == len(model.estimators_) == 2
@@ -247,9 +247,9 @@ def test_partial_fit_with_few_rows_goes_on_from_all_of_them():
 
 
 def test_gaussian_hyperparameters_are_penalised_for_their_number():
-    X, y = make_series(30)
+    X, y = make_series(20)
     kernels = [("SE", Constant() * RBF()), ("both", Constant() * RBF() + Constant() * RBF())]
-    options = {"kernels": kernels, "n_inducing": 15, "max_iter": 40}
+    options = {"kernels": kernels, "n_inducing": 10, "max_iter": 25}
     point = small(**options).fit(X, y)
     gaussian = small(**options, hyperparameter_posterior="gaussian").fit(X, y)
     assert np.all(gaussian.local_lower_bounds_ < point.local_lower_bounds_)

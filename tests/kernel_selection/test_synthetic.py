@@ -51,7 +51,7 @@ def fit(names, X, y, **options):
 
 def test_mini_batches_end_near_the_bound_of_all_rows():
     """Along a ridge that L-BFGS follows and Adam alone would not: 12 nats lower."""
-    X, y = noisy_data(TRUE_KERNELS["RQ * LIN * PER"], seed=1)
+    X, y = noisy_data(TRUE_KERNELS["RQ * LIN * PER"], seed=1, n=500)
     bounds = [fit(["RQ * LIN * PER"], X, y, **o).lower_bound_ for o in ({}, MINI_BATCHES)]
     assert bounds[1] > bounds[0] - 4.0
 

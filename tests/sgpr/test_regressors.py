@@ -60,8 +60,8 @@ def test_bound_of_the_collapsed_solver_rises_and_is_the_last_of_its_passes(cls):
 
 @every
 def test_stochastic_solver_approaches_the_collapsed_one(cls):
-    X, y = make_data(60)
-    model = small(cls, psi="closed_form", max_iter=40)
+    X, y = make_data()
+    model = small(cls, psi="closed_form", max_iter=25)
     start = clone(model).set_params(learn_hyperparameters=False).fit(X, y).lower_bound_
     exact = clone(model).fit(X, y).lower_bound_
     stochastic = clone(model).set_params(solver="stochastic").fit(X, y).lower_bound_

@@ -261,7 +261,7 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
     The start of q(s) is what the first mini-batch suggests: far closer than the prior.
     """
     start, free = problem.parameters, all_but(problem.parameters, "U")
-    optimum = collapsed(problem, rule=rule, free=free, max_iter=1000, tol=1e-12).parameters
+    optimum = collapsed(problem, rule=rule, free=free, max_iter=1000, tol=1e-10).parameters
     memory = remember(
         problem.model, optimum, problem.data, rule, rng=np.random.RandomState(0), n_jobs=None
     )
@@ -283,8 +283,8 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
 @pytest.mark.parametrize(
     ("kind", "n", "m", "batch_size", "max_iter", "natural_rate"),
     [
-        ("dtc", 200, 15, 20, 300, 0.02),
-        ("pitc", 200, 15, 20, 150, 0.02),
+        ("dtc", 100, 10, 20, 300, 0.02),
+        ("pitc", 100, 10, 20, 150, 0.02),
         pytest.param("dtc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
         pytest.param("pitc", 1000, 50, 200, 900, 0.02, marks=pytest.mark.slow),
     ],
@@ -292,11 +292,11 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
 def test_stochastic_converges_to_collapsed(
     monkeypatch, kind, n, m, batch_size, max_iter, natural_rate
 ):
-    """Fig. 1 on 10 blocks: both divergences fall below 1 % of their start.
+    """Fig. 1 on blocks of 20 or 100 rows: both divergences fall below 1 % of their start.
 
     Closed-form expectations for DTC; for PITC both solvers take the same four draws.
     """
-    problem = fig_1_problem(kind, n, m, n_blocks=10)
+    problem = fig_1_problem(kind, n, m, n_blocks=5 if n < 1000 else 10)
     rule = ClosedForm() if kind == "dtc" else CommonDraws(quasi_normal(4, 3, seed=0))
     distances = distances_to_the_collapsed_optimum(
         monkeypatch,
