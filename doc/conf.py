@@ -5,9 +5,18 @@ pages is run by `sphinx-build -b doctest doc doc/_build/doctest`.
 """
 
 import os
+import sys
+from pathlib import Path
 
 # Before scikit-learn or the gallery loads matplotlib: no window.
 os.environ["MPLBACKEND"] = "Agg"
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _capabilities import make_tables
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
 
 import skvbgp
 
@@ -56,6 +65,16 @@ def _plain_text(app, env, node, contnode):
     return contnode if node.get("reftarget") in {"accuracy_score", "r2_score"} else None
 
 
+class Capabilities(SphinxDirective):
+    """What each estimator can do, from the estimators themselves."""
+
+    def run(self):
+        container = nodes.container()
+        self.state.nested_parse(StringList(make_tables(), "capabilities"), 0, container)
+        return container.children
+
+
 def setup(app):
+    app.add_directive("capabilities", Capabilities)
     if offline:
         app.connect("missing-reference", _plain_text)

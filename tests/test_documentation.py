@@ -1,10 +1,11 @@
 """The documentation is complete: what can be told without building it."""
 
-import importlib
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+from sklearn.base import RegressorMixin
 from sklearn.utils import estimator_html_repr
 
 import skvbgp
@@ -78,7 +79,27 @@ def test_decision_chart_leads_to_pages_and_has_every_estimator():
     assert in_chart <= {cls.__name__ for cls in CLASSES}
 
 
-NO_ESTIMATOR = {"index", "evaluation", "scaling"}
+def load_capabilities():
+    spec = importlib.util.spec_from_file_location("_capabilities", DOC / "_capabilities.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
+    lines = load_capabilities().make_tables()
+    heads = [re.search(r":class:`~(.+)`", line).group(1) for line in lines if ":class:" in line]
+    assert len(set(heads)) == len(heads)
+    assert {name.rpartition(".")[2] for name in heads} == {cls.__name__ for cls in CLASSES}
+    assert set(heads) <= set(reference())
+    weights = next(i for i, line in enumerate(lines) if "weights of rows" in line)
+    n_regressors = sum(issubclass(cls, RegressorMixin) for cls in CLASSES)
+    said = [line.endswith("yes") for line in lines[weights + 1 : weights + 1 + n_regressors]]
+    with_weights = {name for name, yes in zip(heads, said, strict=False) if yes}
+    assert with_weights == {"skvbgp.gp.VBGPRegressor"}
+
+
+NO_ESTIMATOR = {"index", "capabilities", "evaluation", "scaling"}
 USER_GUIDE = [p for p in sorted((DOC / "user_guide").glob("*.rst")) if p.stem not in NO_ESTIMATOR]
 
 
