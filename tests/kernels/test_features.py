@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, White
-from skvbgp.kernels._features import draw_features
+from skvbgp.kernels._features import draw_features, make_waves
 from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
 
 
@@ -15,6 +15,11 @@ def has_white(kernel):
 
 def is_isotropic_periodic(kernel):
     return isinstance(kernel, Periodic) and kernel.isotropic
+
+
+def test_waves_are_cosines_and_sines():
+    a = np.concatenate([np.linspace(-60.0, 60.0, 1001), np.pi * np.arange(-6, 7) / 2.0])[:, None]
+    assert_allclose(make_waves(a.copy()), np.hstack([np.cos(a), np.sin(a)]), atol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
