@@ -54,7 +54,7 @@ class ClassProcess:
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
         return replace(
-            self, process=self.process.with_vector(vector[:-2]), link=Link.of(vector[-2:])
+            self, process=self.process.with_vector(vector[:-3]), link=Link.of(vector[-3:])
         )
 
     @property

@@ -19,8 +19,8 @@ class VBGPClassifier(VariationalClassifier):
     """Gaussian process classification that learns its kernel: the one to start with.
 
     One Gaussian process for each class, all of which share the kernel, is regressed on the
-    labels, and a softmax of its mean and variance gives the probabilities. Kernels, noise and
-    softmax are learned by what they say of rows that are left out, which has a closed form.
+    labels, and a link of mean and variance gives the probabilities. Kernels, noise and link
+    are learned by what they say of rows that are left out, which has a closed form.
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
     for all inputs or one for each, and predictions average over those that matter, with up to 500
     rows also over draws of their hyperparameters. Far from all rows the probabilities are the
@@ -38,7 +38,7 @@ class VBGPClassifier(VariationalClassifier):
         them. "auto" is all of up to 2000 rows, and 256 of more.
 
     learn_hyperparameters : bool, default=True
-        Whether to learn the kernels' hyperparameters, the noise, the softmax and the belief.
+        Whether to learn the kernels' hyperparameters, the noise, the link and the belief.
         False keeps them where they start.
 
     max_iter : int, default=None

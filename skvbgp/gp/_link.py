@@ -2,10 +2,13 @@ r"""From what a process says of the classes to their probabilities.
 
 At a place where the function of class c has mean m_c, and all of them variance v,
 
-    log p_c = log pi_c + z_c - log sum_b pi_b exp(z_b),   z_c = slope m_c / sqrt(1 + damping v),
+    log p_c = log pi_c + z_c - log sum_b pi_b exp(z_b),
+    z_c = slope / sqrt(1 + damping v) (g(pi_c + m_c) - g(pi_c)),
+    g(f) = log log(1 + exp(f / width)),
 
-with the frequencies pi of the classes, which is what remains where nothing is known, m = 0. It is
-the softmax averaged over the functions, as MacKay approximates it. See :doc:`/theory/gp_classes`.
+with the frequencies pi of the classes, which is what remains where nothing is known, m = 0. The
+regression's own probability of a class, f = pi + m, enters by its logarithm, rounded off where it
+is about zero or less. See :doc:`/theory/gp_classes`.
 """
 
 from __future__ import annotations
@@ -14,39 +17,42 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
 
-#: Mean and standard deviation of the normal priors of the logarithms of slope and damping.
-_PRIOR_MEAN = np.array([np.log(6.0), 0.0])
-_PRIOR_STD = np.array([1.0, 1.5])
-#: Limits of both.
-_LIMITS = ((0.1, 200.0), (1e-3, 1e3))
+#: Mean and standard deviation of the normal priors of the logarithms of the parameters.
+_PRIOR_MEAN = np.log([3.0, 1.0, 0.3])
+_PRIOR_STD = np.array([1.0, 1.5, 1.0])
+#: Their limits.
+_LIMITS = ((0.1, 200.0), (1e-3, 1e3), (5e-3, 10.0))
 _MAX_ITER = 50
+#: Below this, log log(1 + exp(u)) is u in double precision.
+_LOW = -35.0
 
 
 @dataclass(frozen=True)
 class Link:
-    """How steep probabilities are in the means, and what variances take from that."""
+    """How steep probabilities are in the means, what variances take from that, and the rounding."""
 
-    slope: float = 6.0
+    slope: float = 3.0
     damping: float = 1.0
+    width: float = 0.3
 
     @property
     def vector(self) -> Array:
-        """Logarithms of both, (2,)."""
-        return np.log([self.slope, self.damping])
+        """Logarithms of all three, (3,)."""
+        return np.log([self.slope, self.damping, self.width])
 
     @classmethod
     def of(cls, vector: Array) -> Self:
-        slope, damping = np.exp(vector)
-        return cls(float(slope), float(damping))
+        slope, damping, width = np.exp(vector)
+        return cls(float(slope), float(damping), float(width))
 
     @property
     def bounds(self) -> Array:
-        """Limits of `vector`, (2, 2)."""
+        """Limits of `vector`, (3, 2)."""
         return np.log(_LIMITS)
 
     def log_prior(self) -> tuple[float, Array]:
@@ -57,8 +63,10 @@ class Link:
 
     def log_probabilities(self, mean: Array, variance: Array, log_frequencies: Array) -> Array:
         """Of the classes, (n, K), from means (n, K), variances (n,) and log pi (K,)."""
+        frequencies = np.exp(log_frequencies) / self.width
+        rise = _log_softplus(frequencies + mean / self.width)[0] - _log_softplus(frequencies)[0]
         steep = self.slope / np.sqrt(1.0 + self.damping * variance)
-        joint = log_frequencies + steep[:, None] * mean
+        joint = log_frequencies + steep[:, None] * rise
         return np.asarray(joint - logsumexp(joint, axis=1, keepdims=True))
 
     def score(
@@ -77,16 +85,20 @@ class Link:
         Returns
         -------
         value : float
-        d_mean, d_variance, d_vector : ndarrays of shape (n, K), (n,) and (2,)
+        d_mean, d_variance, d_vector : ndarrays of shape (n, K), (n,) and (3,)
         """
         log_p = self.log_probabilities(mean, variance, log_frequencies)
+        origin = np.exp(log_frequencies) / self.width
+        u = origin + mean / self.width
+        (at_u, slope_u), (at_origin, slope_origin) = _log_softplus(u), _log_softplus(origin)
         shrink = 1.0 / (1.0 + self.damping * variance)
-        steep = self.slope * np.sqrt(shrink)
         dz = counts - counts.sum(axis=1, keepdims=True) * np.exp(log_p)
-        dsteep = steep * np.sum(dz * mean, axis=1)  # in log steep
+        drise = (self.slope * np.sqrt(shrink))[:, None] * dz
+        dsteep = np.sum(drise * (at_u - at_origin), axis=1)  # in the logarithm of what is steep
         d_variance = -0.5 * self.damping * shrink * dsteep
-        d_vector = np.array([np.sum(dsteep), d_variance @ variance])
-        return float(np.vdot(counts, log_p)), steep[:, None] * dz, d_variance, d_vector
+        d_width = np.vdot(drise, origin * slope_origin - u * slope_u)
+        d_vector = np.array([np.sum(dsteep), d_variance @ variance, d_width])
+        return float(np.vdot(counts, log_p)), drise * slope_u / self.width, d_variance, d_vector
 
     def learn(self, mean: Array, variance: Array, counts: Array, log_frequencies: Array) -> Link:
         """The link that these labels of places ask for, starting here."""
@@ -100,3 +112,10 @@ class Link:
         start = np.clip(self.vector, *self.bounds.T)
         found = lbfgs_ascent(objective, start, max_iter=_MAX_ITER, tol=1e-9, bounds=self.bounds)
         return Link.of(found.x)
+
+
+def _log_softplus(u: Array) -> tuple[Array, Array]:
+    """log log(1 + exp(u)), and its slope."""
+    low = u < _LOW
+    softplus = np.logaddexp(0.0, np.where(low, 0.0, u))
+    return np.where(low, u, np.log(softplus)), np.where(low, 1.0, expit(u) / softplus)

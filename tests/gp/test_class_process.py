@@ -30,7 +30,7 @@ def votes(rng):
 
 
 def make(kernel, **options):
-    return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7), **options)
+    return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7, 0.2), **options)
 
 
 def known(process, votes):
@@ -45,7 +45,7 @@ def test_leaving_out_in_closed_form(votes, kernel):
     expected = oracle.leave_out(*known(process, votes))
     assert_allclose(mean, expected[0], rtol=1e-5, atol=1e-7)
     assert_allclose(variance, expected[1], rtol=1e-5, atol=1e-7)
-    value = oracle.measure_log_probability(*known(process, votes), 4.0, 0.7)
+    value = oracle.measure_log_probability(*known(process, votes), 4.0, 0.7, 0.2)
     assert_allclose(process.evidence(votes)[0], value, rtol=1e-6)
 
 

@@ -17,9 +17,11 @@ def predict_place(K, k, k_own, counts, frequencies, noise):
     return k @ np.linalg.solve(C, targets), k_own - k @ np.linalg.solve(C, k)
 
 
-def find_probabilities(mean, variance, frequencies, slope, damping):
+def find_probabilities(mean, variance, frequencies, slope, damping, width):
     """Of the classes at one place."""
-    odds = frequencies * np.exp(slope * mean / np.sqrt(1.0 + damping * variance))
+    shares, power = frequencies + mean, slope / np.sqrt(1.0 + damping * variance)
+    rounded, origin = (np.log(1.0 + np.exp(f / width)) for f in (shares, frequencies))
+    odds = frequencies * (rounded / origin) ** power
     return odds / odds.sum()
 
 
@@ -34,10 +36,10 @@ def leave_out(K, counts, frequencies, noise):
     return np.array(means), np.array(variances)
 
 
-def measure_log_probability(K, counts, frequencies, noise, slope, damping):
+def measure_log_probability(K, counts, frequencies, noise, slope, damping, width):
     """Log probability of all votes, those of each place given the others."""
     total = 0.0
     for i, given in enumerate(zip(*leave_out(K, counts, frequencies, noise), strict=True)):
-        p = find_probabilities(*given, frequencies, slope, damping)
+        p = find_probabilities(*given, frequencies, slope, damping, width)
         total += counts[i] @ np.log(p)
     return total
