@@ -47,6 +47,8 @@ _N_FREED, _MOST_KEPT = 2, 3
 #: Kernels and draws that matter, in nats; draws of the hyperparameters of a kernel, if few places.
 _WITHIN = 6.0
 _N_DRAWS = 16
+#: Least belief that is worth the time of one more kernel in predictions.
+_LEAST_SHARE = 0.05
 
 
 class Trial(NamedTuple):
@@ -220,7 +222,11 @@ class ClassSearch:
             float(np.vdot(votes.counts, part)) + process.log_prior()[0] - len(process.vector)
             for process, part in zip(processes, parts, strict=True)
         ]
-        return self._mix(trials, processes, list(range(len(trials))), softmax(scores), parts)
+        belief = softmax(scores)
+        kept = np.flatnonzero(belief >= _LEAST_SHARE)
+        trials, processes = [trials[i] for i in kept], [processes[i] for i in kept]
+        belief, parts = belief[kept] / belief[kept].sum(), [parts[i] for i in kept]
+        return self._mix(trials, processes, list(range(len(kept))), belief, parts)
 
     def _draw(self, trials: list[Trial]) -> Found:
         """Draws of the hyperparameters of every trial, weighted by importance.
