@@ -96,15 +96,29 @@ def merge_equal(
     kept = weight > 0.0
     if not kept.all():
         X, y, weight, variance = X[kept], y[kept], weight[kept], variance[kept]
+    is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
+    if is_plain and not _may_repeat(X, y):
+        return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
     table = np.column_stack([X, y, variance])
     table += 0.0  # no negative zeros
     keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    if len(first) == len(y) and np.all(weight == 1.0) and not np.any(variance):
+    if len(first) == len(y) and is_plain:
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
     total = np.bincount(inverse.ravel(), weight).astype(np.float64)
     noise = RowNoise(total, variance[first])
     return X[first], y[first], noise, _number(kept, inverse.ravel())
+
+
+def _may_repeat(X: Array, y: Array) -> bool:
+    """Whether rows may be equal, by one number for each: tables of many rows are not copied."""
+    factors = 1.0 + np.random.default_rng(0).random(X.shape[1])
+    total = y.copy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column, factor in zip(X.T, factors, strict=True):
+            total += factor * column
+    total.sort()
+    return bool(np.any(total[1:] == total[:-1])) or not np.isfinite(total[-1])
 
 
 def _number(kept: NDArray[np.bool_], index: NDArray[np.intp]) -> NDArray[np.intp]:

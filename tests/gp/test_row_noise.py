@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._row_noise import RowNoise, _may_repeat
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
 
@@ -171,3 +171,12 @@ def test_metadata_is_routed():
         pipeline.fit(X, y, **params)
         std = pipeline.predict(X, return_std=True, y_var=y_var)[1]
         assert np.all(std > np.sqrt(0.3))
+
+
+def test_rows_that_differ_are_told_apart_without_a_copy(rng):
+    X, y = rng.standard_normal((50, 3)), rng.standard_normal(50)
+    assert not _may_repeat(X, y)
+    X[7], y[7] = X[40], y[40]
+    assert _may_repeat(X, y)
+    X[0] = 1e308
+    assert _may_repeat(X[:5], y[:5])  # beyond what the numbers can tell: looked at in full
