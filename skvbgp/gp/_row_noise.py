@@ -112,7 +112,7 @@ def merge_equal(
 
 def _may_repeat(X: Array, y: Array) -> bool:
     """Whether rows may be equal, by one number for each: tables of many rows are not copied."""
-    factors = 1.0 + np.random.default_rng(0).random(X.shape[1])
+    factors = 1.0 + np.random.default_rng(0).random((X.shape[1],))
     total = y.copy()
     with np.errstate(over="ignore", invalid="ignore"):
         for column, factor in zip(X.T, factors, strict=True):
