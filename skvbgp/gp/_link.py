@@ -3,18 +3,19 @@ r"""From what a process says of the classes to their probabilities.
 At a place where the function of class c has mean m_c, and all of them variance v,
 
     log p_c = log pi_c + z_c - log sum_b pi_b exp(z_b),
-    z_c = slope / sqrt(1 + damping v) (g(pi_c + m_c) - g(pi_c)),
+    z_c = slope / sqrt(1 + damping v) (g(pi_c + m_c) - g(pi_c)) / g'(1/2),
     g(f) = log log(1 + exp(f / width)),
 
 with the frequencies pi of the classes, which is what remains where nothing is known, m = 0. The
 regression's own probability of a class, f = pi + m, enters by its logarithm, rounded off where it
-is about zero or less. See :doc:`/theory/gp_classes`.
+is about zero or less; at a half, the slope does not depend on the width. See
+:doc:`/theory/gp_classes`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit, logsumexp
@@ -23,8 +24,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
 
 #: Mean and standard deviation of the normal priors of the logarithms of the parameters.
-_PRIOR_MEAN = np.log([3.0, 1.0, 0.3])
-_PRIOR_STD = np.array([1.0, 1.5, 1.0])
+_PRIOR_MEAN = np.log([6.0, 1.0, 0.3])
+_PRIOR_STD = np.array([1.0, 1.5, 1.5])
 #: Their limits.
 _LIMITS = ((0.1, 200.0), (1e-3, 1e3), (5e-3, 10.0))
 _MAX_ITER = 50
@@ -36,7 +37,7 @@ _LOW = -35.0
 class Link:
     """How steep probabilities are in the means, what variances take from that, and the rounding."""
 
-    slope: float = 3.0
+    slope: float = 6.0
     damping: float = 1.0
     width: float = 0.3
 
@@ -55,6 +56,11 @@ class Link:
         """Limits of `vector`, (3, 2)."""
         return np.log(_LIMITS)
 
+    @property
+    def _power(self) -> float:
+        """slope / g'(1/2): what probabilities are raised to where g is their logarithm."""
+        return float(self.slope * self.width / _log_softplus(0.5 / self.width)[1])
+
     def log_prior(self) -> tuple[float, Array]:
         """Logarithm of the prior density of `vector`, and its gradient."""
         shift = (self.vector - _PRIOR_MEAN) / _PRIOR_STD
@@ -65,7 +71,7 @@ class Link:
         """Of the classes, (n, K), from means (n, K), variances (n,) and log pi (K,)."""
         frequencies = np.exp(log_frequencies) / self.width
         rise = _log_softplus(frequencies + mean / self.width)[0] - _log_softplus(frequencies)[0]
-        steep = self.slope / np.sqrt(1.0 + self.damping * variance)
+        steep = self._power / np.sqrt(1.0 + self.damping * variance)
         joint = log_frequencies + steep[:, None] * rise
         return np.asarray(joint - logsumexp(joint, axis=1, keepdims=True))
 
@@ -93,10 +99,12 @@ class Link:
         (at_u, slope_u), (at_origin, slope_origin) = _log_softplus(u), _log_softplus(origin)
         shrink = 1.0 / (1.0 + self.damping * variance)
         dz = counts - counts.sum(axis=1, keepdims=True) * np.exp(log_p)
-        drise = (self.slope * np.sqrt(shrink))[:, None] * dz
+        drise = (self._power * np.sqrt(shrink))[:, None] * dz
         dsteep = np.sum(drise * (at_u - at_origin), axis=1)  # in the logarithm of what is steep
         d_variance = -0.5 * self.damping * shrink * dsteep
-        d_width = np.vdot(drise, origin * slope_origin - u * slope_u)
+        half = 0.5 / self.width
+        d_power = 1.0 + half * (1.0 - expit(half) - _log_softplus(half)[1])  # by width, logarithms
+        d_width = np.vdot(drise, origin * slope_origin - u * slope_u) + d_power * np.sum(dsteep)
         d_vector = np.array([np.sum(dsteep), d_variance @ variance, d_width])
         return float(np.vdot(counts, log_p)), drise * slope_u / self.width, d_variance, d_vector
 
@@ -114,7 +122,7 @@ class Link:
         return Link.of(found.x)
 
 
-def _log_softplus(u: Array) -> tuple[Array, Array]:
+def _log_softplus(u: Any) -> tuple[Array, Array]:
     """log log(1 + exp(u)), and its slope."""
     low = u < _LOW
     softplus = np.logaddexp(0.0, np.where(low, 0.0, u))

@@ -19,7 +19,9 @@ def predict_place(K, k, k_own, counts, frequencies, noise):
 
 def find_probabilities(mean, variance, frequencies, slope, damping, width):
     """Of the classes at one place."""
-    shares, power = frequencies + mean, slope / np.sqrt(1.0 + damping * variance)
+    shares, e = frequencies + mean, np.exp(0.5 / width)
+    half = e / (1.0 + e) / np.log(1.0 + e) / width  # slope of the logarithm at a half
+    power = slope / half / np.sqrt(1.0 + damping * variance)
     rounded, origin = (np.log(1.0 + np.exp(f / width)) for f in (shares, frequencies))
     odds = frequencies * (rounded / origin) ** power
     return odds / odds.sum()
