@@ -268,24 +268,32 @@ class Search:
         return self._held_out[:n], None if weight is None else weight[:n]
 
     def _train_further(self) -> Found:
-        """The chosen trials, also as trained on more groups, and the belief in them."""
+        """The best trials, also as trained on more groups, and the belief in them."""
         k = self._count_neighbours(max(self.trials, key=lambda trial: trial.rank))
-        most = int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
-        chosen = self._select(self.trials, most)
+        pool = list(self.trials)
         if not self.stopped:
-            self.trials = []
+            chosen, self.trials = self._select(pool, _count_kept(k)), []
             groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER)
             for trial in chosen:
                 self._try(trial.name, trial.process, groups, self.max_iter or _FINAL_ITERATIONS)
-            varied = [other for trial in self.trials for other in self._vary_noise(trial)]
-            chosen = self._select([*chosen, *self.trials, *varied], most)
+            pool += self.trials
+            pool += [other for trial in self.trials for other in self._vary_noise(trial)]
+        counts = {k, min(k, self._trial_k)} if len(self.counts) > 1 else {k}
+        ranked = [self._mix_pool(pool, k) for k in sorted(counts)]
+        return max(ranked, key=lambda pair: pair[0])[1]
+
+    def _mix_pool(self, pool: list[Trial], k: int) -> tuple[float, Found]:
+        """How well the best of a pool predict together from k neighbours, and their mixture."""
+        chosen = self._select(pool, _count_kept(k))
         processes = tuple(trial.process for trial in chosen)
         weights = average_weights(list(processes), self.X.shape[1])
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
         parts = self._leave_out(start, weights, k)
         mixture, score = self._mix(processes, parts)
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self._held_weight)
-        return Found(chosen, mixture, list(range(len(chosen))), shares, weights, k, score)
+        owners = list(range(len(chosen)))
+        found = Found(chosen, mixture, owners, shares, weights, k, score)
+        return self._rank(processes, parts), found
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -314,6 +322,11 @@ class Search:
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = measure_score(mixture, parts, y, self._held_weight)
         return Found(chosen, mixture, owners, belief, weights, k, score)
+
+
+def _count_kept(k: int) -> int:
+    """Most processes that predict from k neighbours."""
+    return int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
 
 
 def average_weights(processes: list[Process], d: int) -> Array:

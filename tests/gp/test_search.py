@@ -60,6 +60,15 @@ def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     assert len(stopped.trials) == 1
 
 
+@pytest.mark.parametrize("counts", [(8, 60), (8,)])
+def test_smooth_functions_are_predicted_from_many_neighbours(counts):
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
+    y = np.sin(X[:, 0]) * np.cos(X[:, 1])
+    starts = make_starts(["SE"], gaussian=False)
+    search = Search(X, y, counts, np.random.RandomState(0), 10, 1e-5, lambda make: False)
+    assert search.run(starts, grows=False).k == counts[-1]
+
+
 def test_combinations_start_from_their_parts():
     rng = np.random.RandomState(0)
     first, second = (process for _, process in make_starts(["RQ", "SE"], gaussian=False))
