@@ -87,9 +87,12 @@ class AdditiveNoise(ABC):
     def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
         return m, S + self.noise_variance(theta) * np.eye(len(m))
 
-    @abstractmethod
     def components(self, theta: Array) -> tuple[Array, Array]:
-        """Variances and weights, each (K,), of the normal components of the noise."""
+        """Variances and weights, each (K,), of the normal components of the noise.
+
+        One of the noise's variance, unless a likelihood has others.
+        """
+        return np.array([self.noise_variance(theta)]), np.ones(1)
 
     def distribution(self, theta: Array, m: Array, s: Array) -> NormalMixture:
         variances, weights = self.components(theta)
@@ -114,9 +117,6 @@ class Gaussian(AdditiveNoise):
 
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0]))
-
-    def components(self, theta: Array) -> tuple[Array, Array]:
-        return np.exp(theta), np.ones(1)
 
     def sample(self, theta: Array, f: Array, rng: np.random.RandomState) -> Array:
         return f + np.sqrt(self.noise_variance(theta)) * rng.standard_normal(f.shape)
