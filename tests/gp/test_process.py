@@ -163,7 +163,8 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
         raise np.linalg.LinAlgError
 
     monkeypatch.setattr(_process.np.linalg, "cholesky", fails_once)
-    assert_allclose(predict_from_neighbours([process], X, y, X[0])[0], expected, rtol=1e-6)
+    found = predict_from_neighbours([process], X, y, X[0])[0]
+    assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # the variance is a small difference
     monkeypatch.setattr(_process.np.linalg, "cholesky", real)
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
         _factorise_bordered(-np.eye(3), np.zeros(2), np.full(2, 0.1))
