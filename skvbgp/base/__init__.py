@@ -1,6 +1,7 @@
 """What the estimators share; the only package that imports private parts of scikit-learn."""
 
 from skvbgp.base._classifier import (
+    COLUMNS,
     Labels,
     VariationalClassifier,
     class_codes,
@@ -17,6 +18,7 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
+from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
     Distribution,
     Learner,
@@ -34,6 +36,7 @@ from skvbgp.base._start import (
 )
 
 __all__ = [
+    "COLUMNS",
     "START_ROWS",
     "Distribution",
     "DocumentedEstimator",
@@ -56,6 +59,7 @@ __all__ = [
     "fit_method",
     "in_tiles",
     "is_outgrown",
+    "lazily",
     "says_too_little",
     "subsample",
 ]

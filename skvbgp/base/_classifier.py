@@ -12,9 +12,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._lazy import Names, lazily
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,22 @@ class Labels:
         k = len(self.classes)
         positives = [1] if k == 2 else range(k)
         return [np.where(self.codes == code, 1.0, -1.0) for code in positives]
+
+
+def _class_names(estimator: Any, options: dict[str, Any]) -> list[str]:
+    return [str(label) for label in estimator.classes_]
+
+
+def _score_names(estimator: Any, options: dict[str, Any]) -> list[str]:
+    return ["score"] if len(estimator.classes_) == 2 else _class_names(estimator, options)
+
+
+#: Columns of labels, of probabilities and of scores, for `lazily`.
+COLUMNS: dict[str, Names] = {
+    "predict": lambda estimator, options: ["label"],
+    "predict_proba": _class_names,
+    "decision_function": _score_names,
+}
 
 
 class VariationalClassifier(ClassifierMixin, VariationalEstimator):
@@ -105,13 +123,14 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return self._partial_fit(X, y, classes=classes)
 
+    @lazily(COLUMNS["predict"])
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs to predict at.
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at. What is said of a Dask array or DataFrame is lazy.
 
         Returns
         -------
@@ -120,13 +139,14 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return self._labels(self._decisions(X))
 
+    @lazily(COLUMNS["predict_proba"])
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs to predict at.
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at. What is said of a Dask array or DataFrame is lazy.
 
         Returns
         -------
@@ -136,13 +156,14 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return class_probabilities(self._decisions(X))
 
+    @lazily(COLUMNS["decision_function"])
     def decision_function(self, X: Any) -> Array:
         """Compute the scores of the classes.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs to predict at.
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at. What is said of a Dask array or DataFrame is lazy.
 
         Returns
         -------
@@ -152,8 +173,13 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         """
         return self._scores(self._decisions(X))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        refuse_collection(X, "score")
+        return super().score(X, y, sample_weight)
+
     # -- what a subclass's own predict, predict_proba and decision_function are made of ----------
 
+    @lazily(_class_names)
     def _decisions(self, X: Any, **metadata: Any) -> Array:
         """Scores of all problems, (n, 1) or (n, k)."""
         check_is_fitted(self)

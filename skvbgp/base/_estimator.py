@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval as Interval
 from sklearn.utils._param_validation import StrOptions as StrOptions
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
+from skvbgp._core.collections import is_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._optim.ascent import EndPass
@@ -53,12 +54,14 @@ class VariationalEstimator(DocumentedEstimator):
     random_state: Any  # a constructor parameter of every estimator
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        self._refuse_collections(X, y, *metadata.values())
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
             return self._train_anew(X, y, inputs, targets, self._state if warm else None)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        self._refuse_collections(X, y, *metadata.values())
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=first, **metadata)
@@ -73,6 +76,13 @@ class VariationalEstimator(DocumentedEstimator):
             end_pass = self._end_pass(learner, progress)
             return self._publish(
                 learner, learner.update(state, inputs, targets, end_pass), progress
+            )
+
+    def _refuse_collections(self, *data: Any) -> None:
+        if any(is_collection(values) for values in data):
+            raise TypeError(
+                f"{type(self).__name__} cannot be trained on Dask collections: give it rows in "
+                "memory, or chunk after chunk to partial_fit."
             )
 
     def _train_anew(self, X: Any, y: Any, inputs: Any, targets: Any, before: Any) -> Self:

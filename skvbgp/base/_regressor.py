@@ -8,9 +8,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
 
 #: Rows whose distributions are in memory at a time.
@@ -66,6 +68,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True)
         return X, np.asarray(y, dtype=np.float64)
 
+    @lazily(lambda estimator, options: ["mean", "std"])
     def predict(
         self,
         X: Any,
@@ -78,8 +81,9 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs to predict at. A row's prediction does not depend on the other rows.
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows. Those of
+            a Dask array or DataFrame are lazy arrays or series.
         return_std : bool, default=False
             Whether to return the standard deviation, too.
         return_cov : bool, default=False
@@ -106,6 +110,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             mean, variance = posterior.moments(X, include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
 
+    @lazily(lambda estimator, options: [str(p) for p in np.ravel(options["quantiles"])])
     def predict_quantiles(self, X: Any, quantiles: Any, *, include_noise: bool = True) -> Array:
         """Predict quantiles of new observations.
 
@@ -114,7 +119,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs to predict at. A row's prediction does not depend on the other rows.
         quantiles : float or array-like of shape (n_quantiles,)
             Probabilities, between 0 and 1, of an observation that is no larger.
@@ -148,6 +153,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         values = self._by_tile(self._check_inputs(X), include_noise, evaluate)
         return values if p.ndim else values[:, 0]
 
+    @lazily(lambda estimator, options: ["lower", "upper"])
     def predict_interval(
         self, X: Any, coverage: float = 0.95, *, include_noise: bool = True
     ) -> tuple[Array, Array]:
@@ -155,7 +161,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs to predict at. A row's prediction does not depend on the other rows.
         coverage : float, default=0.95
             Probability of the interval: the same share lies below it as above.
@@ -189,14 +195,15 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         ends = self.predict_quantiles(X, [tail, 1.0 - tail], include_noise=include_noise)
         return ends[:, 0], ends[:, 1]
 
+    @lazily(lambda estimator, options: ["log_density"], rows=("y",))
     def log_predictive_density(self, X: Any, y: Any) -> Array:
         """Logarithm of the density that was predicted for observations.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs.
-        y : array-like of shape (n_samples,)
+        y : array-like or Dask collection of shape (n_samples,)
             What was observed there.
 
         Returns
@@ -217,9 +224,14 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         X, y = self._validate(X, y, reset=False)
         return self._by_tile(X, True, lambda given, rows: given.log_density(y[rows]))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        refuse_collection(X, "score")
+        return super().score(X, y, sample_weight)
+
     def _check_inputs(self, X: Any) -> Array:
         """X as the posterior takes it."""
         check_is_fitted(self)
+        refuse_collection(X, "This method")
         return validate_data(self, X, reset=False, dtype=np.float64, order="C")
 
     def _by_tile(

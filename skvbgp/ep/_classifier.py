@@ -11,11 +11,13 @@ from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
+    COLUMNS,
     Interval,
     StrOptions,
     VariationalClassifier,
     class_probabilities,
     fit_method,
+    lazily,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner
@@ -250,12 +252,13 @@ class EPDTCClassifier(VariationalClassifier):
         """
         return self._partial_fit(X, y, classes=classes, X_var=X_var)
 
+    @lazily(COLUMNS["predict"], rows=("X_var",))
     def predict(self, X: Any, X_var: Any = None) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs to predict at; NaN is a missing entry.
         X_var : array-like of shape (n_samples, n_features), default=None
             Variance of each entry of X, see :meth:`fit`.
@@ -267,12 +270,13 @@ class EPDTCClassifier(VariationalClassifier):
         """
         return self._labels(self._decisions(X, X_var=X_var))
 
+    @lazily(COLUMNS["predict_proba"], rows=("X_var",))
     def predict_proba(self, X: Any, X_var: Any = None) -> Array:
         """Predict the probability of each class, averaged over f and over uncertain inputs.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs to predict at; NaN is a missing entry.
         X_var : array-like of shape (n_samples, n_features), default=None
             Variance of each entry of X, see :meth:`fit`.
@@ -285,12 +289,13 @@ class EPDTCClassifier(VariationalClassifier):
         """
         return class_probabilities(self._decisions(X, X_var=X_var))
 
+    @lazily(COLUMNS["decision_function"], rows=("X_var",))
     def decision_function(self, X: Any, X_var: Any = None) -> Array:
         """Compute the scores of the classes.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs to predict at; NaN is a missing entry.
         X_var : array-like of shape (n_samples, n_features), default=None
             Variance of each entry of X, see :meth:`fit`.

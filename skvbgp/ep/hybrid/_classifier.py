@@ -12,10 +12,12 @@ from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, Trans
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import check_near
 from skvbgp.base import (
+    COLUMNS,
     Interval,
     Labels,
     VariationalEstimator,
@@ -23,6 +25,7 @@ from skvbgp.base import (
     class_probabilities,
     declared_classes,
     fit_method,
+    lazily,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.hybrid._columns import binary_mask
@@ -258,6 +261,7 @@ class HybridGPLVM(
             Standard deviations of an entry, noise included, only if `return_std` is True.
         """
         check_is_fitted(self)
+        refuse_collection(X, "inverse_transform")
         X = check_near(check_array(X, dtype=np.float64, input_name="X"), "X")
         n_latents = self._n_features_out
         if X.shape[1] != n_latents:
@@ -289,12 +293,13 @@ class HybridGPLVM(
         filled = np.where(missing, mean, X)
         return (filled, np.where(missing, std, 0.0)) if return_std else filled
 
+    @lazily(COLUMNS["predict_proba"])
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class, averaged over the uncertain latents.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Rows; NaN is a missing entry.
 
         Returns
@@ -305,12 +310,13 @@ class HybridGPLVM(
         """
         return class_probabilities(self._decisions(X))
 
+    @lazily(COLUMNS["predict"])
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the most probable class.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Rows; NaN is a missing entry.
 
         Returns
@@ -330,6 +336,7 @@ class HybridGPLVM(
 
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
+        refuse_collection(X, "This method")
         X = validate_data(
             self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
         )

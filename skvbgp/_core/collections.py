@@ -1,0 +1,100 @@
+"""Dask's collections: recognised without an import of Dask, and mapped block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: ``(shared, *blocks) -> (n, k)``; the blocks are arrays or parts of data frames.
+BlockFunction = Callable[..., NDArray[Any]]
+
+
+def is_collection(value: Any) -> bool:
+    """Whether it is an object of Dask's."""
+    return type(value).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
+def is_frame(collection: Any) -> bool:
+    """Whether a collection is a data frame or a series."""
+    return hasattr(collection, "map_partitions")
+
+
+def refuse_collection(value: Any, purpose: str) -> None:
+    """Raise TypeError if it is a collection: NumPy would gather all of its rows."""
+    if is_collection(value):
+        raise TypeError(f"{purpose} needs rows in memory, not a Dask collection.")
+
+
+def make_example(X: Any, entry: float) -> Any:
+    """One row in memory of the kind of a collection's blocks, with equal entries."""
+    if not (is_frame(X) or hasattr(X, "map_blocks")):
+        raise TypeError(f"X must be a dask.array or a Dask DataFrame; got {type(X).__name__}.")
+    row = np.full((1, *X.shape[1:]), entry)
+    return type(X._meta)(row, columns=X.columns) if is_frame(X) and X.ndim == 2 else row
+
+
+def map_rows(
+    function: BlockFunction,
+    shared: Any,
+    collections: Sequence[Any],
+    *,
+    names: Sequence[str],
+    dtype: Any,
+) -> Any:
+    """Lazy table of what a function makes of rows, by one task for each block.
+
+    Parameters
+    ----------
+    function : callable
+        Function of a module: ``function(shared, *blocks)`` is an ndarray of shape
+        (rows of the blocks, k). Blocks may be empty.
+    shared : object
+        What all tasks need; it is in the graph once.
+    collections : sequence of Dask collections
+        With as many rows: arrays, or data frames and series with the same partitions.
+    names : sequence of str
+        The k columns of a data frame.
+    dtype : dtype
+
+    Returns
+    -------
+    table : Dask array of shape (n, k) or Dask DataFrame
+    """
+    from dask.delayed import delayed
+
+    once = delayed(shared, pure=False, traverse=False)
+    frames = [is_frame(collection) for collection in collections]
+    if all(frames):
+        first, *others = collections
+        meta = type(first._meta)(np.empty((0, len(names)), dtype), columns=list(names))
+        return first.map_partitions(
+            _map_frame, *others, function=function, shared=once, names=list(names), meta=meta
+        )
+    if any(frames):
+        raise TypeError("X and y must both be Dask arrays, or a Dask DataFrame and its Series.")
+    import dask.array as da
+
+    whole = [array.rechunk({1: -1}) if array.ndim == 2 else array for array in collections]
+    pairs = [(array, "ij"[: array.ndim]) for array in whole]
+    return da.blockwise(
+        _map_array,
+        "ij",
+        *(part for pair in pairs for part in pair),
+        function=function,
+        shared=once,
+        adjust_chunks={"j": len(names)},
+        dtype=dtype,
+        meta=np.empty((0, 0), dtype),
+    )
+
+
+def _map_array(*blocks: Any, function: BlockFunction, shared: Any) -> NDArray[Any]:
+    return function(shared, *blocks)
+
+
+def _map_frame(*blocks: Any, function: BlockFunction, shared: Any, names: list[str]) -> Any:
+    first = blocks[0]
+    return type(first)(function(shared, *blocks), index=first.index, columns=names)
