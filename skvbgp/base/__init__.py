@@ -24,6 +24,7 @@ from skvbgp.base._learner import (
     Learner,
     Posterior,
     RegressionLearner,
+    predict_distribution,
 )
 from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
@@ -60,6 +61,7 @@ __all__ = [
     "in_tiles",
     "is_outgrown",
     "lazily",
+    "predict_distribution",
     "says_too_little",
     "subsample",
 ]

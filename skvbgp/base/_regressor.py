@@ -148,10 +148,11 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         p = _probabilities(quantiles, "quantiles")
 
         def evaluate(distribution: Distribution, rows: slice) -> Array:
-            return np.column_stack([distribution.quantile(q) for q in np.atleast_1d(p).tolist()])
+            values = [distribution.quantile(q) for q in np.atleast_1d(p).tolist()]
+            return np.stack(values, axis=-1)
 
         values = self._by_tile(self._check_inputs(X), include_noise, evaluate)
-        return values if p.ndim else values[:, 0]
+        return values if p.ndim else values[..., 0]
 
     @lazily(lambda estimator, options: ["lower", "upper"])
     def predict_interval(
@@ -193,7 +194,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             raise ValueError(f"coverage must be one number; got {coverage!r}.")
         tail = 0.5 * (1.0 - float(p))
         ends = self.predict_quantiles(X, [tail, 1.0 - tail], include_noise=include_noise)
-        return ends[:, 0], ends[:, 1]
+        return ends[..., 0], ends[..., 1]
 
     @lazily(lambda estimator, options: ["log_density"], rows=("y",))
     def log_predictive_density(self, X: Any, y: Any) -> Array:
@@ -271,9 +272,17 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
         rng = check_random_state(random_state)
-        variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
-        root = vectors * np.sqrt(np.maximum(variances, 0.0))
-        return mean[:, None] + root @ rng.standard_normal((len(mean), n_samples))
+        if mean.ndim == 1:
+            return _draw_normal(mean, cov, n_samples, rng)
+        draws = [_draw_normal(m, C.T, n_samples, rng) for m, C in zip(mean.T, cov.T, strict=True)]
+        return np.stack(draws, axis=1)
+
+
+def _draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:
+    """Vectors n of a normal distribution, as columns."""
+    variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
+    root = vectors * np.sqrt(np.maximum(variances, 0.0))
+    return mean[:, None] + root @ rng.standard_normal((len(mean), n))
 
 
 def _probabilities(values: Any, name: str) -> Array:

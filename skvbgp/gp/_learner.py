@@ -108,7 +108,9 @@ class GPLearner(RegressionLearner):
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         rows = X
         if not self.learn_hyperparameters:
-            return self._keep(state, rows, end_pass)
+            kept = self.keep(state, rows)
+            end_pass(lambda: kept)
+            return kept
         frames = state.frames
         n_trials = 0
 
@@ -146,11 +148,11 @@ class GPLearner(RegressionLearner):
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
-    def _keep(self, start: Start, rows: Rows, end_pass: EndPass) -> State:
+    def keep(self, start: Start, rows: Rows) -> State:
         """The state of hyperparameters that stay where they start, in equal shares."""
         names, processes = zip(*start.candidates, strict=True)
         C = len(processes)
-        state = State(
+        return State(
             frames=start.frames,
             rows=rows,
             names=names,
@@ -165,8 +167,6 @@ class GPLearner(RegressionLearner):
             score=float("nan"),
             n_jobs=self.n_jobs,
         )
-        end_pass(lambda: state)
-        return state
 
     # -- partial_fit -------------------------------------------------------------------------------
 
@@ -182,10 +182,13 @@ class GPLearner(RegressionLearner):
         few = says_too_little(state.rows.X[:_LOOKED_AT], learns=True)
         if not (few or n >= 2 * state.n_trained or n_known <= self.few < n):
             return None
-        rows = state.rows.joined(X)
-        if self.counts_rows:
-            rows = rows.merged()
+        rows = self.join(state, X)
         return rows, rows.y
+
+    def join(self, state: State, X: Rows) -> Rows:
+        """Known rows and new ones to train with."""
+        rows = state.rows.joined(X)
+        return rows.merged() if self.counts_rows else rows
 
     def update(self, state: State, X: Rows, y: Array, end_pass: EndPass) -> State:
         new_inputs, new_targets = _summarise(X)

@@ -6,15 +6,15 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
-from skvbgp.gp._gradient import measure_gradient
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._outputs import OutputsDraws, OutputsLearner, observe
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._row_noise import RowNoise, check_weights
 
@@ -101,6 +101,10 @@ class VBGPRegressor(VariationalRegressor):
     n_features_in_ : int
         Number of inputs.
 
+    n_outputs_ : int
+        Number of outputs. Of several ones, what describes a model is a list or an array with one
+        entry for each.
+
     Notes
     -----
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
@@ -157,6 +161,13 @@ class VBGPRegressor(VariationalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    n_outputs_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
     __metadata_request__predict = {"y_var": True}
 
@@ -168,11 +179,12 @@ class VBGPRegressor(VariationalRegressor):
         ----------
         X : array-like of shape (n_samples, n_features)
             Training inputs.
-        y : array-like of shape (n_samples,)
-            Training targets.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets. Each of several outputs has a model of its own; where it is NaN, it
+            was not observed.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
-        y_var : float or array-like of shape (n_samples,), default=None
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Known variance of each row's noise, on the squared scale of y. It adds to the variance
             that is learned. None is 0.
 
@@ -184,8 +196,9 @@ class VBGPRegressor(VariationalRegressor):
         Raises
         ------
         ValueError
-            If a weight or variance is negative or not finite, if all weights are zero, or if
-            weights are given and the kernel has a :class:`~skvbgp.kernels.White` part.
+            If a weight or variance is negative or not finite, if all weights are zero, if weights
+            are given and the kernel has a :class:`~skvbgp.kernels.White` part, or if an output
+            was never observed.
         """
         return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
@@ -200,11 +213,11 @@ class VBGPRegressor(VariationalRegressor):
         ----------
         X : array-like of shape (n_samples, n_features)
             New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             New targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts, as in :meth:`fit`.
-        y_var : float or array-like of shape (n_samples,), default=None
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Known variance of each row's noise, as in :meth:`fit`.
 
         Returns
@@ -219,20 +232,48 @@ class VBGPRegressor(VariationalRegressor):
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> tuple[Any, Array]:
-        """X and y, or with what `fit` is told of the noise, `Rows` and their targets."""
-        X, y = super()._validate(X, y, reset=reset)
+    def _validate(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> tuple[Any, Any]:
+        """X and y, or with what `fit` is told of the noise, `Rows` and their targets.
+
+        Of several outputs, what has been observed of each.
+        """
+        columns = np.asarray(y)
+        if columns.ndim == 2 and columns.shape[1] > 1:
+            X = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
+            y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
+            check_consistent_length(X, y)
+        else:
+            one = columns[:, 0] if columns.ndim == 2 and columns.shape[1] == 1 else y
+            X, y = super()._validate(X, one, reset=reset)
+        t = y.shape[1] if y.ndim == 2 else 1
+        is_bound = not reset or self.warm_start
+        if is_bound and t != getattr(self, "n_outputs_", t):
+            raise ValueError(f"y has {t} outputs, but there were {self.n_outputs_}.")
+        self.n_outputs_ = t
         if not noise:
             return X, y
         weight = check_weights(as_row_values(noise["sample_weight"], len(y), "sample_weight", 1.0))
-        variance = as_row_values(noise["y_var"], len(y), "y_var", 0.0)
-        if self._learner().counts_rows:
-            rows = Rows.of(X, y, weight, variance)
-        elif noise["sample_weight"] is None:
-            rows = Rows().plus(X, y, RowNoise(weight, variance) if np.any(variance) else None)
-        else:
+        variance = _as_noise(noise["y_var"], y.shape)
+        is_weighted = noise["sample_weight"] is not None
+        if t == 1:
+            rows = self._make_rows(X, y, weight, variance, is_weighted)
+            return rows, rows.y
+
+        def make_rows(index: Any, j: int) -> Rows:
+            one = y[index, j], weight[index], variance[index, j]
+            return self._make_rows(X[index], *one, is_weighted)
+
+        observed = observe(y, weight, make_rows)
+        return observed, [np.empty(0) if rows is None else rows.y for rows in observed.rows]
+
+    def _make_rows(
+        self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool
+    ) -> Rows:
+        if self._single_learner().counts_rows:
+            return Rows.of(X, y, weight, variance)
+        if is_weighted:
             raise ValueError("sample_weight needs kernels without White: the noise is learned.")
-        return rows, rows.y
+        return Rows().plus(X, y, RowNoise(weight, variance) if np.any(variance) else None)
 
     def predict(
         self,
@@ -255,16 +296,16 @@ class VBGPRegressor(VariationalRegressor):
             Whether to return the joint covariance, too.
         include_noise : bool, default=True
             Whether to predict observations y or the latent function f.
-        y_var : float or array-like of shape (n_samples,), default=None
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Known variance of each row's noise besides the learned one, on the squared scale of y.
 
         Returns
         -------
-        mean : ndarray of shape (n_samples,)
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean on the scale of y.
-        std : ndarray of shape (n_samples,)
+        std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Standard deviation on the scale of y. Only returned if `return_std` is True.
-        cov : ndarray of shape (n_samples, n_samples)
+        cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
             Covariance on the squared scale of y. Only returned if `return_cov` is True.
 
         Raises
@@ -277,17 +318,20 @@ class VBGPRegressor(VariationalRegressor):
             return result
         if not include_noise:
             raise ValueError("y_var is a variance of noise, which include_noise=False leaves out.")
-        if not (return_std or return_cov):
-            as_row_values(y_var, len(result), "y_var", 0.0)
-            return result
-        mean, spread = result
-        variance = as_row_values(y_var, len(mean), "y_var", 0.0)
+        mean = result[0] if return_std or return_cov else result
+        variance = _as_noise(y_var, mean.shape)
         if return_std:
-            return mean, np.sqrt(spread**2 + variance)
-        spread.flat[:: len(mean) + 1] += variance
-        return mean, spread
+            return mean, np.sqrt(result[1] ** 2 + variance)
+        if return_cov:
+            every = np.arange(len(mean))
+            result[1][every, every] += variance
+        return result
 
-    def _learner(self) -> GPLearner:
+    def _learner(self) -> GPLearner | OutputsLearner:
+        single = self._single_learner()
+        return single if self.n_outputs_ == 1 else OutputsLearner(single)
+
+    def _single_learner(self) -> GPLearner:
         return GPLearner(
             kernel=self.kernel,
             n_neighbors=self.n_neighbors,
@@ -308,10 +352,10 @@ class VBGPRegressor(VariationalRegressor):
 
         Returns
         -------
-        mean : ndarray of shape (n_samples, n_features)
+        mean : ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
             Of the derivatives, in units of y per unit of the input: the gradient of the mean that
             `predict` returns.
-        std : ndarray of shape (n_samples, n_features)
+        std : ndarray of the same shape
             Standard deviation of each. Infinite where a kernel is believed in whose functions have
             no gradient, such as Matern-1/2.
 
@@ -328,10 +372,10 @@ class VBGPRegressor(VariationalRegressor):
         """
         X = self._check_inputs(X)
         with single_blas_thread:
-            mean, variance = measure_gradient(self._state.posterior, X)
+            mean, variance = self._state.measure_gradient(X)
         return mean, np.sqrt(variance)
 
-    def sample_function(self, n: Any = 1, random_state: Any = 0) -> FunctionDraws:
+    def sample_function(self, n: Any = 1, random_state: Any = 0) -> FunctionDraws | OutputsDraws:
         """Draw functions from the posterior.
 
         Parameters
@@ -345,9 +389,9 @@ class VBGPRegressor(VariationalRegressor):
         -------
         functions : callable
             ``functions(X)``, with X of shape (n_samples, n_features), gives the values of all of
-            them, (n_samples, n), without noise and on the scale of y. A function has the same
-            value at the same place in every call. It knows the rows of the moment when it was
-            drawn.
+            them, (n_samples, n), without noise and on the scale of y; of several outputs
+            (n_samples, n_outputs, n). A function has the same value at the same place in every
+            call. It knows the rows of the moment when it was drawn.
 
         Raises
         ------
@@ -375,7 +419,7 @@ class VBGPRegressor(VariationalRegressor):
         if not isinstance(n, Integral) or n < 1:
             raise ValueError(f"n must be a positive whole number; got {n!r}.")
         rng = check_random_state(random_state)
-        return FunctionDraws.draw(self._state.posterior, int(n), rng)
+        return self._state.draw_functions(int(n), rng)
 
     def loo_predict(self) -> tuple[Array, Array]:
         """Predict each training row from the others.
@@ -386,9 +430,10 @@ class VBGPRegressor(VariationalRegressor):
 
         Returns
         -------
-        mean, std : ndarray of shape (n_samples_seen,)
+        mean, std : ndarray of shape (n_samples_seen,) or (n_samples_seen, n_outputs)
             Predictive moments of the observations, on the scale of y, in the order in which the
-            rows were given. Equal rows are left out together; those of weight 0 are NaN.
+            rows were given. Equal rows are left out together; those of weight 0 and what was not
+            observed are NaN.
 
         Examples
         --------
@@ -403,13 +448,8 @@ class VBGPRegressor(VariationalRegressor):
         """
         check_is_fitted(self)
         with single_blas_thread:
-            mean, variance = self._state.posterior.leave_out_all()
-        origin = self._state.rows.origin
-        std = np.sqrt(variance)
-        if origin is None:
-            return mean, std
-        known = origin >= 0
-        return np.where(known, mean[origin], np.nan), np.where(known, std[origin], np.nan)
+            mean, variance = self._state.leave_out_all()
+        return mean, np.sqrt(variance)
 
     @property
     def feature_importances_(self) -> Array:
@@ -426,8 +466,25 @@ class VBGPRegressor(VariationalRegressor):
             The kernels with the belief in them, and the noise.
         """
         check_is_fitted(self)
-        order = self.kernel_posterior_.argsort()[::-1]
-        lines = ["The function is believed to have"]
-        lines += [f"- {self.kernel_posterior_[i]:.2f}: {self.kernels_[i][0]}" for i in order]
-        noise = f"noise of standard deviation {self.noise_variance_**0.5:.3g}"
-        return "\n".join([*lines, f"and {noise}."])
+        if self.n_outputs_ == 1:
+            return _describe(
+                "The function", self.kernels_, self.kernel_posterior_, self.noise_variance_
+            )
+        parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
+        return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
+
+
+def _as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
+    """Known variances of observations (n,) or (n, t); a vector is that of all outputs."""
+    if len(shape) == 1:
+        return as_row_values(y_var, shape[0], "y_var", 0.0)
+    columns = np.asarray(y_var).T if np.ndim(y_var) == 2 else [y_var] * shape[1]
+    if len(columns) != shape[1]:
+        raise ValueError(f"y_var has {len(columns)} columns, but y has {shape[1]}.")
+    return np.column_stack([as_row_values(one, shape[0], "y_var", 0.0) for one in columns])
+
+
+def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, noise: float) -> str:
+    lines = [f"{name} is believed to have"]
+    lines += [f"- {belief[i]:.2f}: {kernels[i][0]}" for i in belief.argsort()[::-1]]
+    return "\n".join([*lines, f"and noise of standard deviation {noise**0.5:.3g}."])

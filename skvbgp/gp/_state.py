@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.gp._gradient import measure_relevance
+from skvbgp.gp._gradient import measure_gradient, measure_relevance
 from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 
 
@@ -74,6 +77,22 @@ class State:
     def relevance(self) -> Array:
         """Shares (d,) of the inputs in the variation of predictions."""
         return measure_relevance(self.posterior, self.frames.inputs.std**2)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the function's derivatives."""
+        return measure_gradient(self.posterior, X)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
+        """Functions from the posterior."""
+        return FunctionDraws.draw(self.posterior, n, rng)
+
+    def leave_out_all(self) -> tuple[Array, Array]:
+        """Mean and variance of the observations in the order given, NaN for those left out."""
+        moments, origin = self.posterior.leave_out_all(), self.rows.origin
+        if origin is None:
+            return moments
+        mean, variance = (np.where(origin >= 0, part[origin], np.nan) for part in moments)
+        return mean, variance
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
