@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import in_tiles
 from skvbgp.gp._class_process import (
@@ -18,15 +16,13 @@ from skvbgp.gp._class_process import (
     ClassProcess,
     predict_classes_from_neighbours,
 )
-from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
+from skvbgp.gp._near import NearRows
+from skvbgp.gp._neighbours import Index, Rows
 from skvbgp.gp._votes import Votes
-
-#: Rows of one task.
-_TASK_ROWS = 64
 
 
 @dataclass(frozen=True)
-class ClassPosterior:
+class ClassPosterior(NearRows):
     """A mixture given the rows; every place is predicted from the k nearest of them.
 
     Attributes
@@ -38,10 +34,6 @@ class ClassPosterior:
         X in the user's units, and the votes (n, K).
     class_weights : ndarray of shape (K,)
         Factors of the votes.
-    weights : ndarray of shape (d,)
-        Scaled inputs times these give the distance that "near" means.
-    k : int
-        Number of neighbours; with no more rows than this, predictions are exact.
     """
 
     processes: tuple[ClassProcess, ...]
@@ -53,25 +45,10 @@ class ClassPosterior:
     k: int
     n_jobs: int | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all rows are neighbours of any place."""
-        return self.k >= len(self.rows)
-
     @cached_property
     def votes(self) -> Votes:
         """All rows, in the user's units of X."""
         return Votes.of(self.rows.X, self.rows.y * self.class_weights)
-
-    @cached_property
-    def _neighbourhoods(self) -> Neighbourhoods:
-        return Neighbourhoods([self._locate(X) for X, *_ in self.rows.chunks])
-
-    def _locate(self, X: Array) -> Array:
-        return self.coordinates.scaled(X) * self.weights
 
     @cached_property
     def _conditionals(self) -> tuple[ClassConditional, ...]:
@@ -97,33 +74,19 @@ class ClassPosterior:
         if self.is_exact:
             scaled = self.coordinates.scaled(X)
             return [in_tiles(given.moments, scaled) for given in self._conditionals]
-        return self._measure_near(X, self._neighbourhoods.find(self._locate(X), self.k))
+        return self._measure_near(X, self.find(X))
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:
         """The same at known rows, each without itself."""
         if self.is_exact:
             moments = [given.leave_out() for given in self._conditionals]
             return [(mean[index], variance[index]) for mean, variance in moments]
-        X = self.rows.X[index]
-        near = self._neighbourhoods.find_others(self._locate(X), index, self.k)
-        return self._measure_near(X, near)
+        return self._measure_near(self.rows.X[index], self.find_others(index))
 
     def _measure_near(self, X: Array, near: Index) -> list[tuple[Array, Array]]:
         """What each process says of rows X given their neighbours (n, k)."""
-
-        def task(i: int) -> tuple[Array, Index]:
-            rows = slice(i * _TASK_ROWS, (i + 1) * _TASK_ROWS)
-            return X[rows], near[rows]
-
-        parts: list[Array] = []
-        spread_each(
-            _predict_rows,
-            LazyTasks(-(-len(X) // _TASK_ROWS), task),
-            parts.append,
-            n_jobs=self.n_jobs,
-            shared=(self.processes, self.coordinates, self.votes),
-        )
-        moments = np.concatenate(parts)  # (n, C, K + 1)
+        shared = (self.processes, self.coordinates, self.votes)
+        moments = self.predict_near(_predict_rows, shared, X, near)  # (n, C, K + 1)
         return [(part[:, :-1], part[:, -1]) for part in np.moveaxis(moments, 1, 0)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,14 +11,12 @@ from scipy.special import softmax
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
+from skvbgp.gp._near import NearRows
+from skvbgp.gp._neighbours import Index, Rows
 from skvbgp.gp._process import Conditional, Moments, Process, predict_from_neighbours
 from skvbgp.gp._row_noise import RowNoise
 
-#: Rows of one task.
-_TASK_ROWS = 64
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
 _JOINT_ROWS = 2_000
 #: Correlations of the latent function are taken of at least this share of its prior variance.
@@ -74,17 +72,10 @@ class LocalMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NeighbourPosterior:
+class NeighbourPosterior(NearRows):
     """A mixture given the rows; every place is predicted from the k nearest of them.
 
-    Attributes
-    ----------
-    coordinates, target : Coordinates, Target
-        Frames of the processes.
-    weights : ndarray of shape (d,)
-        Scaled inputs times these give the distance that "near" means.
-    k : int
-        Number of neighbours; with no more rows than this, predictions are exact.
+    Its processes are in the frames `coordinates` and `target`.
     """
 
     mixture: Mixture
@@ -94,25 +85,6 @@ class NeighbourPosterior:
     weights: Array
     k: int
     n_jobs: int | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether all rows are neighbours of any place."""
-        return self.k >= len(self.rows)
-
-    @cached_property
-    def _neighbourhoods(self) -> Neighbourhoods:
-        return Neighbourhoods([self._locate(X) for X, _, _ in self.rows.chunks])
-
-    def find(self, X: Array) -> Index:
-        """Indices (n, k) of the neighbours of rows X."""
-        return self._neighbourhoods.find(self._locate(X), self.k)
-
-    def _locate(self, X: Array) -> Array:
-        return self.coordinates.scaled(X) * self.weights
 
     @cached_property
     def conditionals(self) -> tuple[Conditional, ...]:
@@ -195,34 +167,14 @@ class NeighbourPosterior:
         if self.is_exact:
             moments = [given.leave_out(index) for given in self.conditionals]
             return _join(moments, len(index))
-        X = self.rows.X[index]
-        return self._measure_near(
-            X, self._neighbourhoods.find_others(self._locate(X), index, self.k)
-        )
+        return self._measure_near(self.rows.X[index], self.find_others(index))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
-
-        def task(i: int) -> tuple[Array, Index]:
-            rows = slice(i * _TASK_ROWS, (i + 1) * _TASK_ROWS)
-            return X[rows], near[rows]
-
-        parts: list[Array] = []
-        spread_each(
-            _predict_rows,
-            LazyTasks(-(-len(X) // _TASK_ROWS), task),
-            parts.append,
-            n_jobs=self.n_jobs,
-            shared=(
-                self.mixture.processes,
-                self.coordinates,
-                self.target,
-                self.rows.X,
-                self.rows.y,
-                self.noise,
-            ),
-        )
-        return LocalMoments(*np.moveaxis(np.concatenate(parts), 2, 0))
+        known = self.rows.X, self.rows.y, self.noise
+        shared = (self.mixture.processes, self.coordinates, self.target, *known)
+        parts = self.predict_near(_predict_rows, shared, X, near)
+        return LocalMoments(*np.moveaxis(parts, 2, 0))
 
     def _correlate(self, X: Array, belief: Array) -> Array:
         """Correlations (n, n) of the latent function at rows X."""
@@ -240,8 +192,7 @@ class NeighbourPosterior:
     def _condition_on_any(self, X: Array) -> tuple[Conditional, ...]:
         """Each process given the rows that are nearest to any of X."""
         k = max(1, min(self.k, _JOINT_ROWS // len(X)))
-        near = np.unique(self._neighbourhoods.find(self._locate(X), k))
-        return self.condition(near)
+        return self.condition(np.unique(self.find(X, k)))
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:

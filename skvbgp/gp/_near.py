@@ -1,0 +1,77 @@
+"""What posteriors of near rows share: which rows are near, and predictions by tile of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import LazyTasks, spread_each
+from skvbgp._core.scaling import Coordinates
+from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
+
+#: Rows of one task.
+_TASK_ROWS = 64
+
+
+class NearRows:
+    """Base of frozen dataclasses that predict every place from the k nearest rows.
+
+    Attributes
+    ----------
+    rows : Rows
+        X in the user's units.
+    coordinates : Coordinates
+        Frame of the processes.
+    weights : ndarray of shape (d,)
+        Scaled inputs times these give the distance that "near" means.
+    k : int
+        Number of neighbours; with no more rows than this, predictions are exact.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    rows: Rows
+    coordinates: Coordinates
+    weights: Array
+    k: int
+    n_jobs: int | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all rows are neighbours of any place."""
+        return self.k >= len(self.rows)
+
+    @cached_property
+    def _neighbourhoods(self) -> Neighbourhoods:
+        return Neighbourhoods([self._locate(X) for X, *_ in self.rows.chunks])
+
+    def _locate(self, X: Array) -> Array:
+        return self.coordinates.scaled(X) * self.weights
+
+    def find(self, X: Array, k: int | None = None) -> Index:
+        """Indices (n, k) of the neighbours of rows X, nearest first."""
+        return self._neighbourhoods.find(self._locate(X), k or self.k)
+
+    def find_others(self, index: Index) -> Index:
+        """The same for known rows, each without itself."""
+        return self._neighbourhoods.find_others(self._locate(self.rows.X[index]), index, self.k)
+
+    def predict_near(
+        self, function: Callable[..., Array], shared: tuple[Any, ...], X: Array, near: Index
+    ) -> Array:
+        """Results (n, ...) of ``function(*shared, X, near)``, which is called by tile of rows."""
+
+        def task(i: int) -> tuple[Array, Index]:
+            rows = slice(i * _TASK_ROWS, (i + 1) * _TASK_ROWS)
+            return X[rows], near[rows]
+
+        tasks, parts = LazyTasks(-(-len(X) // _TASK_ROWS), task), list[Array]()
+        spread_each(function, tasks, parts.append, n_jobs=self.n_jobs, shared=shared)
+        return np.concatenate(parts)
