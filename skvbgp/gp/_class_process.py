@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
+from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
@@ -142,30 +143,11 @@ class ClassConditional:
 
 
 def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:
-    """Means of the classes' functions at one row x (d,), followed by their variance, (K + 1,).
-
-    As `ClassConditional` says, but by the factorisation of one matrix, C bordered by the rows of
-    k(X, x) and of Y: its factor is bordered by L^-1 k(X, x) and L^-1 Y.
-    """
-    Y = votes.targets
-    n, K = Y.shape
-    C = np.zeros((n + 1 + K, n + 1 + K))  # the lower triangle is read
-    C[: n + 1, : n + 1] = process.kernel(np.concatenate([votes.X, x[None]]))
-    diagonal = C.reshape(-1)[:: n + 2 + K]
-    prior = float(diagonal[n])
-    noise = _measure_noise(process.process, votes.sizes, C[:n, :n])
-    load = float(np.min(noise))
-    diagonal[:n] += noise
-    diagonal[n] += load
-    C[n + 1 :, :n] = Y.T
-    diagonal[n + 1 :] = 1.0 + 2.0 * float(np.vdot(Y, Y)) / load * (1.0 + prior / load)  # enough
-    try:
-        L = np.linalg.cholesky(C)
-    except np.linalg.LinAlgError:  # rounding asks for more jitter
-        mean, variance = process.factorise(votes).moments(x[None])
-        return np.append(mean[0], variance)
-    a, B = L[n, :n], L[n + 1 :, :n]
-    return np.append(B @ a, max(prior - float(a @ a), 0.0))
+    """Means of the classes' functions at one row x (d,), followed by their variance, (K + 1,)."""
+    K = process.kernel(np.concatenate([votes.X, x[None]]))
+    noise = process.process.noise / votes.sizes
+    a, B, _ = factorise_bordered(K, votes.targets.T, noise)
+    return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
 
 
 def _measure_noise(process: Process, sizes: Array, K: Array) -> Array:

@@ -24,14 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from skvbgp._core.linalg import (
-    JITTER,
-    LAST_JITTER,
-    Array,
-    NotPositiveDefiniteError,
-    jittered_cholesky,
-    tril_inverse,
-)
+from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Kernel
 
@@ -296,13 +290,12 @@ def _predict(
 ) -> tuple[float, float, float, float]:
     """The same for one process, from the kernel's matrix (n + 1, n + 1) of X and x.
 
-    The factor of C, bordered by k(x, X) and y, is bordered by L^-1 k(X, x) and L^-1 y. The latter
-    are standardised innovations: how far each row is from what those before it say. The nearest
-    rows are the last, and the scale follows their innovations.
+    The entries of L^-1 y are standardised innovations: how far each row is from what those before
+    it say. The nearest rows are the last, and the scale follows their innovations.
     """
     n, prior = len(y), float(K[-1, -1])
     noise = np.full(n, process.noise) if known is None else known.spread(process.noise)
-    a, b, diagonal = _factorise_bordered(K, y, noise)
+    a, (b,), diagonal = factorise_bordered(K, y[None], noise)
     share = process.count_nearest(n)
     n_counted, quadratic = float(share.sum()), float(share @ b**2)
     half_log_det = float(share @ np.log(diagonal))
@@ -313,29 +306,3 @@ def _predict(
     variance = spread * max(prior - float(a @ a), 0.0)
     evidence = process.log_density(n_counted, quadratic, half_log_det)
     return float(a @ b), variance, spread * process.noise, evidence
-
-
-def _factorise_bordered(K: Array, y: Array, noise: Array) -> tuple[Array, Array, Array]:
-    """L^-1 k, L^-1 y and the diagonal of L, each (n,), with L L' = K[:n, :n] + diag(noise)."""
-    n, prior = len(y), np.diagonal(K)
-    C = np.empty((n + 2, n + 2))  # the lower triangle is read
-    jitter = JITTER
-    while True:
-        load = noise + jitter * (prior[:n] + noise)  # relative to each row's own variance
-        C[: n + 1, : n + 1] = K
-        C.flat[: n * (n + 2) : n + 3] += load
-        C[n + 1, :n], C[n + 1, n] = y, 0.0
-        least = float(load.min())  # two last entries that are large enough
-        C[n, n] += least
-        C[n + 1, n + 1] = 1.0 + 2.0 * float(y @ y) / least * (1.0 + prior[n] / least)
-        try:
-            L: Array = np.asarray(np.linalg.cholesky(C))
-        except np.linalg.LinAlgError:  # rounding asks for more
-            if jitter >= LAST_JITTER:
-                raise NotPositiveDefiniteError(
-                    "The covariance of neighbours is not positive definite: the kernel is not a "
-                    "valid covariance function at these inputs."
-                ) from None
-            jitter *= 10.0
-        else:
-            return L[n, :n], L[n + 1, :n], np.diagonal(L)[:n]

@@ -85,7 +85,7 @@ def test_a_place_is_predicted_as_by_a_dense_process(votes, kernel, rng):
 
 
 def test_one_matrix_that_cannot_be_factorised(votes, rng):
-    """A prediction from equal places without noise takes the long way."""
+    """A prediction from equal places without noise gets the jitter that it takes."""
     equal = Votes.of(np.ones((15, 2)), votes.counts * 1e9)
     process = replace(make(KERNELS[0]), process=Process(KERNELS[0], 1e-7, np.inf))
     found = predict_classes_from_neighbours(process, equal, rng.standard_normal(2))

@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose
 
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
+from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
-from skvbgp.gp._process import Process, _factorise_bordered, predict_from_neighbours
+from skvbgp.gp._process import Process, predict_from_neighbours
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from tests.derivatives import numerical_gradient
@@ -167,7 +168,7 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # the variance is a small difference
     monkeypatch.setattr(_process.np.linalg, "cholesky", real)
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
-        _factorise_bordered(-np.eye(3), np.zeros(2), np.full(2, 0.1))
+        factorise_bordered(-np.eye(3), np.zeros((1, 2)), np.full(2, 0.1))
 
 
 # -- weights and known noise ---------------------------------------------------------------------
