@@ -20,19 +20,25 @@ _START_NOISE, _START_DOF = 0.1, 20.0
 _APART = 0.7
 
 
-def make_base_kernels(d: int) -> list[tuple[str, Kernel]]:
-    """Names and kernels of the first round, with one length scale per input."""
+def make_leaves(d: int, *, isotropic: bool) -> list[tuple[str, Kernel]]:
+    """Names and kernels without an amplitude, with one length scale or with one per input."""
     scale: dict[str, Any] = {
         "length_scale": float(np.sqrt(d)),
         "length_scale_bounds": _LENGTH_SCALES,
+        "isotropic": isotropic,
     }
-    leaves: list[tuple[str, Kernel]] = [
+    return [
         ("Matern-1/2", Matern(nu=0.5, **scale)),
         ("Matern-3/2", Matern(nu=1.5, **scale)),
         ("Matern-5/2", Matern(nu=2.5, **scale)),
         ("RQ", RationalQuadratic(alpha_bounds=_SHAPES, **scale)),
         ("SE", RBF(**scale)),
     ]
+
+
+def make_base_kernels(d: int) -> list[tuple[str, Kernel]]:
+    """Names and kernels of the first round of a regression."""
+    leaves = make_leaves(d, isotropic=False)
     return [(name, (_amplitude(1.0) * leaf).bind(d)) for name, leaf in leaves]
 
 

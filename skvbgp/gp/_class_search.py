@@ -20,19 +20,16 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
+from skvbgp.gp._candidates import make_leaves, start_process
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
 from skvbgp.gp._neighbours import Index, Rows, draw_groups
-from skvbgp.gp._process import Process
 from skvbgp.gp._search import average_weights, draw_normal
 from skvbgp.gp._training import Trained, draw_processes, train
 from skvbgp.gp._votes import Votes
-from skvbgp.kernels import RBF, Kernel, Matern, RationalQuadratic
+from skvbgp.kernels import Kernel
 
-#: Limits of hyperparameters, for inputs of unit variance, and where training starts.
-_LENGTH_SCALES, _SHAPES = (1e-2, 1e4), (0.1, 100.0)
-_START_NOISE = 0.1
 #: Places that an exact process is tried on.
 _TRIAL_PLACES = 500
 #: Places of a group, in neighbourhoods, at least and at most; groups of a trial, and of training.
@@ -84,23 +81,12 @@ class Found(NamedTuple):
 
 def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
     """Names and kernels of the first round, with one length scale for all inputs."""
-    scale: dict[str, Any] = {
-        "length_scale": float(np.sqrt(d)),
-        "length_scale_bounds": _LENGTH_SCALES,
-        "isotropic": True,
-    }
-    return [
-        ("Matern-1/2", Matern(nu=0.5, **scale)),
-        ("Matern-3/2", Matern(nu=1.5, **scale)),
-        ("Matern-5/2", Matern(nu=2.5, **scale)),
-        ("RQ", RationalQuadratic(alpha_bounds=_SHAPES, **scale)),
-        ("SE", RBF(**scale)),
-    ]
+    return make_leaves(d, isotropic=True)
 
 
 def start_class_process(kernel: Kernel) -> ClassProcess:
     """A process of this kernel before training."""
-    return ClassProcess(Process(kernel, _START_NOISE, np.inf), Link())
+    return ClassProcess(start_process(kernel, gaussian=True), Link())
 
 
 def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
