@@ -24,7 +24,7 @@ from skvbgp.gp._candidates import make_leaves, start_process
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
-from skvbgp.gp._neighbours import Index, Rows, draw_groups
+from skvbgp.gp._neighbours import Index, Rows, draw_groups, size_groups
 from skvbgp.gp._search import average_weights, draw_normal
 from skvbgp.gp._training import Trained, draw_processes, train
 from skvbgp.gp._votes import Votes
@@ -32,8 +32,7 @@ from skvbgp.kernels import Kernel
 
 #: Places that an exact process is tried on.
 _TRIAL_PLACES = 500
-#: Places of a group, in neighbourhoods, at least and at most; groups of a trial, and of training.
-_GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
+#: Groups of a trial, and of training.
 _TRIAL_GROUPS, _FINAL_GROUPS = 10, 20
 #: Places that are left out, one at a time, to judge what predicts from neighbours.
 _HELD_OUT = 1_000
@@ -159,8 +158,7 @@ class ClassSearch:
         return self._draw_near_groups(_TRIAL_GROUPS)
 
     def _draw_near_groups(self, n_groups: int) -> list[tuple[Votes]]:
-        size = int(np.clip(_GROUP_SIZE * self.k, _LEAST_GROUP, _MOST_GROUP))
-        groups = draw_groups(self.votes.X, n_groups, size, self.rng)
+        groups = draw_groups(self.votes.X, n_groups, size_groups(self.k), self.rng)
         return [(self.votes.part(index),) for index in groups]
 
     def _try(

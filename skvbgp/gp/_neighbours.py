@@ -24,6 +24,8 @@ Chunk = tuple[Array, Array, RowNoise | None]
 _TREE_FEATURES = 12
 #: Rows of one task of a search.
 _TILE_ROWS = 256
+#: Rows of a group: in neighbourhoods, at least, at most.
+_GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
 
 
 def leaves(kernel: Kernel) -> list[Any]:
@@ -207,6 +209,11 @@ class Neighbourhoods:
         distance, index = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
         nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(index, nearest, axis=1)
+
+
+def size_groups(k: int) -> int:
+    """Rows of each group that processes learn from which predict from k neighbours."""
+    return int(np.clip(_GROUP_SIZE * k, _LEAST_GROUP, _MOST_GROUP))
 
 
 def draw_groups(X: Array, n_groups: int, size: int, rng: np.random.RandomState) -> list[Index]:

@@ -26,7 +26,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
 from skvbgp.gp._candidates import add, multiply
-from skvbgp.gp._neighbours import Index, Rows, draw_groups, weigh_inputs
+from skvbgp.gp._neighbours import Index, Rows, draw_groups, size_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -36,8 +36,6 @@ from skvbgp.gp._training import Group, Trained, draw_processes, train
 #: multiples of all rows.
 _TRIAL_ROWS, _FINAL_ROWS = 3_000, 6_000
 _TRIAL_COVER, _FINAL_COVER = 1.0, 2.0
-#: Rows of a group: in neighbourhoods, at least, at most.
-_GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
 #: Rows that are left out, one at a time; most neighbours that a trial predicts them from, which
 #: ranks kernels as more do; rows among which neighbours are looked for.
 _HELD_OUT = 1_000
@@ -148,7 +146,7 @@ class Search:
     def _draw_groups(self, most: int, cover: float) -> list[Group]:
         if self.is_exact:
             return [(self.X, self.y, self.noise)]
-        size = int(np.clip(_GROUP_SIZE * self.counts[-1], _LEAST_GROUP, _MOST_GROUP))
+        size = size_groups(self.counts[-1])
         n_groups = math.ceil(min(most, cover * len(self.y)) / size)
         groups = draw_groups(self.X, n_groups, size, self.rng)
         return [self._take(index) for index in groups]

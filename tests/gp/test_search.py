@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.gp import _search
+from skvbgp.gp import _neighbours
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
 from skvbgp.gp._search import Search, average_weights, draw_normal
 from skvbgp.gp._training import Trained, draw_processes, log_posterior, train
@@ -44,7 +44,7 @@ def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
 
 @pytest.mark.parametrize("k, n_most", [(20, 11), (200, 4)])
 def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
-    monkeypatch.setattr(_search, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
     found = []
