@@ -19,8 +19,7 @@ from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._learner import express_in_units
-from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._search import average_weights
+from skvbgp.gp._neighbours import Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, merge_equal, weigh_classes
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
@@ -251,5 +250,5 @@ def _keep(start: Start, d: int) -> Found:
     """The hyperparameters where they start, in equal shares."""
     names, processes = zip(*start.candidates, strict=True)
     C = len(processes)
-    weights = average_weights([process.process for process in processes], d)
+    weights = average_weights([process.kernel for process in processes], d)
     return Found(names, processes, tuple(range(C)), np.full(C, 1.0 / C), weights, float("nan"))

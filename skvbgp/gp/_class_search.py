@@ -24,9 +24,8 @@ from skvbgp.gp._candidates import make_leaves, start_process
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
-from skvbgp.gp._neighbours import Index, Rows, draw_groups, size_groups
-from skvbgp.gp._search import average_weights, draw_normal
-from skvbgp.gp._training import Trained, draw_processes, train
+from skvbgp.gp._neighbours import Index, Rows, average_weights, draw_groups, size_groups
+from skvbgp.gp._training import Trained, draw_normal, draw_processes, train
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 
@@ -260,7 +259,7 @@ class ClassSearch:
         ]
 
     def _weigh_inputs(self, processes: list[ClassProcess]) -> Array:
-        return average_weights([process.process for process in processes], self.d)
+        return average_weights([process.kernel for process in processes], self.d)
 
     def _mix(
         self,

@@ -14,10 +14,10 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
 from skvbgp.gp._choice import is_auto, name_kernels
-from skvbgp.gp._neighbours import Rows, leaves
+from skvbgp.gp._neighbours import Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
-from skvbgp.gp._search import Found, Search, average_weights
+from skvbgp.gp._search import Found, Search
 from skvbgp.gp._state import Frames, State
 from skvbgp.kernels import White
 from skvbgp.kernels._compose import Composite
@@ -159,7 +159,7 @@ class GPLearner(RegressionLearner):
             mixture=Mixture(processes, np.zeros(C), 0.0),
             owners=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
-            weights=average_weights(list(processes), rows.X.shape[1]),
+            weights=average_weights([p.kernel for p in processes], rows.X.shape[1]),
             k=self.few,
             seed=start.seed,
             n_trained=len(rows),

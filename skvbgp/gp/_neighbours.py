@@ -47,6 +47,13 @@ def weigh_inputs(kernel: Kernel, d: int) -> Array:
     return np.sqrt(sum(np.broadcast_to(np.asarray(scale), (d,)) ** -2.0 for scale in scales))
 
 
+def average_weights(kernels: Sequence[Kernel], d: int) -> Array:
+    """Weights (d,) of a distance in between those that the kernels go by."""
+    weights = np.array([weigh_inputs(kernel, d) for kernel in kernels])
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    return np.sqrt(np.mean(weights**2, axis=0))
+
+
 class Places:
     """Rows in the coordinates of one distance, ready to be searched.
 

@@ -18,19 +18,25 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
+from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
 from skvbgp.gp._candidates import add, multiply
-from skvbgp.gp._neighbours import Index, Rows, draw_groups, size_groups, weigh_inputs
+from skvbgp.gp._neighbours import (
+    Index,
+    Rows,
+    average_weights,
+    draw_groups,
+    size_groups,
+    weigh_inputs,
+)
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._training import Group, Trained, draw_processes, train
+from skvbgp.gp._training import Group, Trained, draw_normal, draw_processes, train
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -284,7 +290,7 @@ class Search:
         """How well the best of a pool predict together from k neighbours, and their mixture."""
         chosen = self._select(pool, _count_kept(k))
         processes = tuple(trial.process for trial in chosen)
-        weights = average_weights(list(processes), self.X.shape[1])
+        weights = average_weights([process.kernel for process in processes], self.X.shape[1])
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
         parts = self._leave_out(start, weights, k)
         mixture, score = self._mix(processes, parts)
@@ -325,21 +331,6 @@ class Search:
 def _count_kept(k: int) -> int:
     """Most processes that predict from k neighbours."""
     return int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
-
-
-def average_weights(processes: list[Process], d: int) -> Array:
-    """Weights (d,) of a distance in between those that the processes go by."""
-    weights = np.array([weigh_inputs(process.kernel, d) for process in processes])
-    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
-    return np.sqrt(np.mean(weights**2, axis=0))
-
-
-def draw_normal(n: int, p: int, rng: np.random.RandomState) -> Array:
-    """Standard normal points (n, p) that fill space evenly, in antithetic pairs."""
-    seed = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
-    points = qmc.Halton(p, scramble=True, seed=seed).random(n // 2)
-    half = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))
-    return np.concatenate([half, -half])
 
 
 def _stack(trials: list[Trial]) -> LocalMoments:

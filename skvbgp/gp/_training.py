@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import thread_map
@@ -80,6 +82,14 @@ def log_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> tupl
     for part, slope in thread_map(process.evidence, groups):
         value, gradient = value + part, gradient + slope
     return value, gradient
+
+
+def draw_normal(n: int, p: int, rng: np.random.RandomState) -> Array:
+    """Standard normal points (n, p) that fill space evenly, in antithetic pairs."""
+    seed = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
+    points = qmc.Halton(p, scramble=True, seed=seed).random(n // 2)
+    half = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))
+    return np.concatenate([half, -half])
 
 
 def draw_processes(

@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose
 
 from skvbgp.gp import _neighbours
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
-from skvbgp.gp._search import Search, average_weights, draw_normal
-from skvbgp.gp._training import Trained, draw_processes, log_posterior, train
+from skvbgp.gp._neighbours import average_weights
+from skvbgp.gp._search import Search
+from skvbgp.gp._training import Trained, draw_normal, draw_processes, log_posterior, train
 from skvbgp.kernels import RBF, Matern
 
 
@@ -111,8 +112,5 @@ def test_training_ends_at_a_maximum():
 
 
 def test_a_distance_in_between():
-    processes = [
-        start_process(RBF(scale).bind(2), gaussian=True) for scale in ([1.0, 9.0], [9.0, 1.0])
-    ]
-    weights = average_weights(processes, 2)
+    weights = average_weights([RBF(scale).bind(2) for scale in ([1.0, 9.0], [9.0, 1.0])], 2)
     assert_allclose(weights[0], weights[1])
