@@ -1,11 +1,17 @@
-"""What the parameter `kernel` of the flagships says."""
+"""What the parameter `kernel` of the flagships says: which kernels, and in which units."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
 from skvbgp.kernels import Kernel, as_kernel
+from skvbgp.kernels._compose import Composite
 
 
 def is_auto(kernel: Any) -> bool:
@@ -30,3 +36,19 @@ def _name(entry: Any) -> tuple[str, Kernel]:
     if isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str):
         return entry[0], as_kernel(entry[1])
     return repr(entry), as_kernel(entry)
+
+
+def frame_inputs(kernel: Any, inputs: RunningScale) -> Coordinates:
+    """Units of unit variance; a given kernel keeps the units of X."""
+    check_unit(inputs.unit, "X")
+    return Coordinates(inputs.mean, inputs.unit if is_auto(kernel) else np.ones(len(inputs.mean)))
+
+
+def express_in_units(kernel: Any, scale: Array) -> Any:
+    """The same kernel for inputs that are ``scale`` times as large, one factor for each."""
+    if isinstance(kernel, Composite):
+        return type(kernel)(*(express_in_units(part, scale) for part in kernel.kernels))
+    if not hasattr(kernel, "length_scale") or np.all(scale == 1.0):
+        return kernel
+    fixed = {"length_scale_bounds": "fixed", "isotropic": False}
+    return replace(kernel, length_scale=np.asarray(kernel.length_scale) * scale, **fixed)

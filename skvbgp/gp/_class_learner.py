@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Learner, is_outgrown
-from skvbgp.gp._choice import is_auto, name_kernels
+from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
 from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
-from skvbgp.gp._learner import express_in_units
 from skvbgp.gp._neighbours import Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, merge_equal, weigh_classes
 
@@ -125,7 +124,7 @@ class ClassGPLearner(Learner):
             pairs = make_class_kernels(d) if is_searched else name_kernels(self.kernel)
             starts = [(name, start_class_process(kernel.bind(d))) for name, kernel in pairs]
         grows = before is None and is_auto(self.kernel)
-        return Start(inputs, self._frame(inputs), tuple(starts), grows, seed)
+        return Start(inputs, frame_inputs(self.kernel, inputs), tuple(starts), grows, seed)
 
     @staticmethod
     def _check_before(before: ClassState, d: int, y: Labelled) -> None:
@@ -134,12 +133,6 @@ class ClassGPLearner(Learner):
             raise ValueError(f"warm_start: X has {d} features, but the fit before had {known}.")
         if not np.array_equal(y.classes, before.classes):
             raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
-
-    def _frame(self, inputs: RunningScale) -> Coordinates:
-        """Units of unit variance; a given kernel keeps the units of X."""
-        check_unit(inputs.unit, "X")
-        scale = inputs.unit if is_auto(self.kernel) else np.ones(len(inputs.mean))
-        return Coordinates(inputs.mean, scale)
 
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = Rows().plus(X, y.counts)
@@ -212,7 +205,7 @@ class ClassGPLearner(Learner):
         inputs = state.inputs.merged(RunningScale.of(X))
         coordinates = state.coordinates
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
-            coordinates = self._frame(inputs)
+            coordinates = frame_inputs(self.kernel, inputs)
         coordinates.scaled(X)  # refuses what is too far away
         rows = state.rows.plus(X, y.counts)
         updated = replace(

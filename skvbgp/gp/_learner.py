@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
-from skvbgp.gp._choice import is_auto, name_kernels
+from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
 from skvbgp.gp._neighbours import Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._state import Frames, State
 from skvbgp.kernels import White
-from skvbgp.kernels._compose import Composite
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
@@ -97,13 +96,11 @@ class GPLearner(RegressionLearner):
         return Start(frames, tuple(candidates), is_auto(self.kernel) and before is None, seed)
 
     def _frame(self, inputs: RunningScale, targets: RunningScale) -> Frames:
-        """Units of unit variance; a given kernel keeps the units of X."""
-        check_unit(inputs.unit, "X")
+        coordinates = frame_inputs(self.kernel, inputs)
         check_unit(targets.unit, "y")
-        scale = inputs.unit if is_auto(self.kernel) else np.ones(len(inputs.mean))
         mean, unit = float(targets.mean[0]), float(targets.unit[0])
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
-        return Frames(inputs, targets, Coordinates(inputs.mean, scale), target)
+        return Frames(inputs, targets, coordinates, target)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         rows = X
@@ -235,13 +232,3 @@ def _summarise(rows: Rows) -> tuple[RunningScale, RunningScale]:
     """Location and scale of X and of y."""
     weight = rows.weight
     return RunningScale.of(rows.X, weight), RunningScale.of(rows.y[:, None], weight)
-
-
-def express_in_units(kernel: Any, scale: Array) -> Any:
-    """The same kernel for inputs that are ``scale`` times as large, one factor for each."""
-    if isinstance(kernel, Composite):
-        return type(kernel)(*(express_in_units(part, scale) for part in kernel.kernels))
-    if not hasattr(kernel, "length_scale") or np.all(scale == 1.0):
-        return kernel
-    fixed = {"length_scale_bounds": "fixed", "isotropic": False}
-    return replace(kernel, length_scale=np.asarray(kernel.length_scale) * scale, **fixed)
