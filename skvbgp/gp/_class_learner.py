@@ -18,13 +18,11 @@ from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kern
 from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
-from skvbgp.gp._neighbours import Rows, average_weights
+from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, merge_equal, weigh_classes
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
 _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
-#: Rows by which a stream judges whether the known ones are at one place.
-_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ class ClassGPLearner(Learner):
         """
         if not self.learn_hyperparameters:
             return None
-        known, seen = state.rows.X[:_LOOKED_AT], np.flatnonzero(state.rows.y.any(axis=0))
+        known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(state.rows.y.any(axis=0))
         new = np.flatnonzero(y.counts.any(axis=0))
         outgrown = is_outgrown(known, seen, X, new, learns=True)
         if not (outgrown or len(state.rows) + len(y) >= 2 * state.n_trained):

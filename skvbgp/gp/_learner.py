@@ -14,7 +14,7 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
 from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
-from skvbgp.gp._neighbours import Rows, average_weights, leaves
+from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search
@@ -23,8 +23,6 @@ from skvbgp.kernels import White
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
-#: Rows by which a stream judges whether the known ones are at one place.
-_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:
             return None
         n_known, n = len(state.rows), len(state.rows) + len(y)
-        few = says_too_little(state.rows.X[:_LOOKED_AT], learns=True)
+        few = says_too_little(state.rows.head(LOOKED_AT), learns=True)
         if not (few or n >= 2 * state.n_trained or n_known <= self.few < n):
             return None
         rows = self.join(state, X)

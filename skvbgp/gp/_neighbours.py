@@ -24,6 +24,8 @@ Chunk = tuple[Array, Array, RowNoise | None]
 _TREE_FEATURES = 12
 #: Rows of one task of a search.
 _TILE_ROWS = 256
+#: Rows by which a stream judges whether the known ones are at one place.
+LOOKED_AT = 1_000
 #: Rows of a group: in neighbourhoods, at least, at most.
 _GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
 
@@ -156,6 +158,16 @@ class Rows:
     def noise(self) -> RowNoise | None:
         """What is known of the noise, if anything is."""
         return self._joined[2]
+
+    def head(self, n: int) -> Array:
+        """X of the first n rows; the chunks are not joined."""
+        parts, missing = [], n
+        for X, *_ in self.chunks:
+            parts.append(X[:missing])
+            missing -= len(parts[-1])
+            if missing == 0:
+                break
+        return np.concatenate(parts)
 
     @property
     def weight(self) -> Array | None:

@@ -57,3 +57,12 @@ def test_groups_are_near_rows(rng):
         assert_array_equal(np.sort(group), find_by_brute_force(X, X[group[:1]], 10)[0])
     (everything,) = draw_groups(X, 4, 60, np.random.RandomState(0))
     assert_array_equal(everything, np.arange(60))
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 6, 9])
+def test_the_first_rows_of_several_chunks(rng, n):
+    X = rng.standard_normal((7, 2))
+    rows = Rows().plus(X[:4], X[:4, 0]).plus(X[4:6], X[4:6, 0]).plus(X[6:], X[6:, 0])
+    assert len(rows.chunks) == 3
+    assert_array_equal(rows.head(n), X[:n])
+    assert "_joined" not in vars(rows)
