@@ -19,7 +19,14 @@ from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
-from skvbgp.gp._votes import Labelled, Votes, check_weights, merge_equal, weigh_classes
+from skvbgp.gp._votes import (
+    Labelled,
+    Votes,
+    check_weights,
+    find_log_frequencies,
+    merge_equal,
+    weigh_classes,
+)
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
 _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
@@ -134,8 +141,8 @@ class ClassGPLearner(Learner):
 
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = Rows().plus(X, y.counts)
-        class_weights, votes = self._weigh(y.classes, rows)
-        votes = replace(votes, X=state.coordinates.scaled(X))
+        class_weights = self._weigh(y.classes, rows)
+        votes = Votes.of(state.coordinates.scaled(X), y.counts * class_weights)
         n_trials = 0
 
         def reach(found: Found) -> ClassState:
@@ -172,12 +179,12 @@ class ClassGPLearner(Learner):
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
-    def _weigh(self, classes: NDArray[Any], rows: Rows) -> tuple[Array, Votes]:
-        """Weights of the classes, and all votes with these."""
-        class_weights = weigh_classes(self.class_weight, classes, rows.y)
-        votes = Votes.of(rows.X, rows.y * class_weights)
-        check_weights(votes.counts)
-        return class_weights, votes
+    def _weigh(self, classes: NDArray[Any], rows: Rows) -> Array:
+        """Weights of the classes; votes that these make too different are refused."""
+        class_weights = weigh_classes(self.class_weight, classes, _count_votes(rows))
+        for _, counts, _ in rows.chunks:
+            check_weights(counts * class_weights)
+        return class_weights
 
     # -- partial_fit -----------------------------------------------------------------------------
 
@@ -190,7 +197,7 @@ class ClassGPLearner(Learner):
         """
         if not self.learn_hyperparameters:
             return None
-        known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(state.rows.y.any(axis=0))
+        known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
         new = np.flatnonzero(y.counts.any(axis=0))
         outgrown = is_outgrown(known, seen, X, new, learns=True)
         if not (outgrown or len(state.rows) + len(y) >= 2 * state.n_trained):
@@ -211,7 +218,7 @@ class ClassGPLearner(Learner):
             inputs=inputs,
             coordinates=coordinates,
             rows=rows,
-            class_weights=self._weigh(state.classes, rows)[0],
+            class_weights=self._weigh(state.classes, rows),
             k=self._count_neighbours(len(rows)),
             n_rows=state.n_rows + y.n_rows,
         )
@@ -222,9 +229,10 @@ class ClassGPLearner(Learner):
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
         listed, scale = state.found.list_kernels(), state.coordinates.scale
+        votes = _count_votes(state.rows) * state.class_weights
         return {
             "classes_": state.classes,
-            "class_prior_": np.exp(state.posterior.votes.log_frequencies),
+            "class_prior_": np.exp(find_log_frequencies(votes)),
             "kernels_": [(name, express_in_units(p.kernel, scale)) for name, p, _ in listed],
             "kernel_posterior_": np.array([share for *_, share in listed]),
             "log_predictive_probability_": state.found.score,
@@ -235,6 +243,11 @@ class ClassGPLearner(Learner):
     def decisions(self, state: ClassState, X: Array) -> Array:
         """Log probabilities (n, K) of the classes."""
         return state.posterior.log_probabilities(X)
+
+
+def _count_votes(rows: Rows) -> Array:
+    """Votes (K,) of all places; the chunks are not joined."""
+    return np.sum([counts.sum(axis=0) for _, counts, _ in rows.chunks], axis=0)
 
 
 def _keep(start: Start, d: int) -> Found:

@@ -59,8 +59,7 @@ class Votes:
     @classmethod
     def of(cls, X: Array, counts: Array) -> Self:
         """Votes whose frequencies are their own, with one more vote shared by the classes."""
-        totals = counts.sum(axis=0) + 1.0 / counts.shape[1]
-        return cls(X, counts, np.log(totals / totals.sum()))
+        return cls(X, counts, find_log_frequencies(counts.sum(axis=0)))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -78,6 +77,12 @@ class Votes:
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""
         return replace(self, X=self.X[index], counts=self.counts[index])
+
+
+def find_log_frequencies(totals: Array) -> Array:
+    """Logarithms (K,) of the classes' frequencies, from their numbers of votes."""
+    totals = totals + 1.0 / len(totals)
+    return np.asarray(np.log(totals / totals.sum()))
 
 
 def merge_equal(X: Array, counts: Array) -> tuple[Array, Array]:
@@ -99,13 +104,12 @@ def count_votes(codes: NDArray[np.intp], K: int, weights: Array) -> Array:
     return counts
 
 
-def weigh_classes(class_weight: Any, classes: NDArray[Any], counts: Array) -> Array:
-    """The weights (K,) of the classes that the user asks for, given all votes (n, K)."""
+def weigh_classes(class_weight: Any, classes: NDArray[Any], totals: Array) -> Array:
+    """The weights (K,) of the classes that the user asks for, given their numbers of votes (K,)."""
     K = len(classes)
     if class_weight is None:
         return np.ones(K)
     if isinstance(class_weight, str):  # "balanced"
-        totals = counts.sum(axis=0)
         return np.where(totals > 0.0, totals.sum() / (K * np.where(totals > 0.0, totals, 1.0)), 1.0)
     unknown = sorted(set(class_weight) - set(classes.tolist()), key=str)
     if unknown:

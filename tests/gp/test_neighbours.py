@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.gp._neighbours import Neighbourhoods, Rows, draw_groups, weigh_inputs
 from skvbgp.kernels import RBF, Constant, Linear, Matern
+from tests.gp.cases import make_classes, small, small_classifier
 
 
 def find_by_brute_force(X, places, k):
@@ -65,4 +66,14 @@ def test_the_first_rows_of_several_chunks(rng, n):
     rows = Rows().plus(X[:4], X[:4, 0]).plus(X[4:6], X[4:6, 0]).plus(X[6:], X[6:, 0])
     assert len(rows.chunks) == 3
     assert_array_equal(rows.head(n), X[:n])
+    assert "_joined" not in vars(rows)
+
+
+@pytest.mark.parametrize("make", [small, small_classifier])
+def test_an_update_does_not_join_all_rows(make):
+    """Its time depends on the new rows, and a copy's on all of them."""
+    X, y = make_classes(70)
+    model = make(n_neighbors=10, max_iter=1).fit(X[:50], y[:50]).partial_fit(X[50:], y[50:])
+    rows = model._state.rows
+    assert len(rows.chunks) == 2
     assert "_joined" not in vars(rows)

@@ -34,9 +34,9 @@ def test_targets_are_centred_shares(rng):
 
 def test_weights_of_classes():
     classes, counts = np.array(["a", "b", "c"]), np.array([[3.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    assert_array_equal(weigh_classes(None, classes, counts), 1.0)
-    assert_allclose(weigh_classes({"b": 2.0}, classes, counts), [1.0, 2.0, 1.0])
-    assert_allclose(weigh_classes("balanced", classes, counts), [4 / 9, 4 / 3, 1.0])
+    assert_array_equal(weigh_classes(None, classes, counts.sum(axis=0)), 1.0)
+    assert_allclose(weigh_classes({"b": 2.0}, classes, counts.sum(axis=0)), [1.0, 2.0, 1.0])
+    assert_allclose(weigh_classes("balanced", classes, counts.sum(axis=0)), [4 / 9, 4 / 3, 1.0])
     for bad in ({"d": 1.0}, {"a": 0.0}, {"a": np.nan}, {"a": -1.0}):
         with pytest.raises(ValueError, match="class_weight"):
-            weigh_classes(bad, classes, counts)
+            weigh_classes(bad, classes, counts.sum(axis=0))
