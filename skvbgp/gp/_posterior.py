@@ -70,6 +70,10 @@ class LocalMoments(NamedTuple):
     noise: Array
     evidence: Array  # log evidence of the row's neighbourhood
 
+    def head(self, n: int) -> LocalMoments:
+        """Those of the first n rows."""
+        return LocalMoments(*(part[:n] for part in self))
+
 
 @dataclass(frozen=True)
 class NeighbourPosterior(NearRows):

@@ -104,6 +104,8 @@ class Search:
     tol : float
     end_pass : callable
         Called after every trial, with a function that returns what has been `Found`.
+    noise : RowNoise, optional
+        What is known of the noise of all rows, scaled.
     """
 
     X: Array
@@ -175,18 +177,12 @@ class Search:
         d = self.X.shape[1]
         frame = Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
         posterior = NeighbourPosterior(mixture, self._judged, *frame, weights, k)
-        return posterior.leave_out(np.arange(len(self._held_out[:n])))
+        return posterior.leave_out(np.arange(min(n, len(self._judged))))
 
-    @property
-    def _held_out(self) -> Array:
-        """Targets of the rows that are left out."""
-        return self._judged.y[:_HELD_OUT]
-
-    @property
-    def _held_weight(self) -> Array | None:
-        """How often each of these rows counts, None for once."""
-        weight = self._judged.weight
-        return None if weight is None else weight[:_HELD_OUT]
+    def _held(self, n: int = _HELD_OUT) -> tuple[Array, Array | None]:
+        """Targets of the first n rows that are left out, and how often each counts, if not once."""
+        y, weight = self._judged.y, self._judged.weight
+        return y[:n], None if weight is None else weight[:n]
 
     def _try(self, name: str, process: Process, groups: list[Group], max_iter: int) -> None:
         if self.stopped:
@@ -199,7 +195,7 @@ class Search:
         process = trained.process
         weights = weigh_inputs(process.kernel, self.X.shape[1])
         parts = self._leave_out(Mixture.of(process), weights, self._trial_k)
-        return Trial(name, trained, parts, self._rank((process,), parts))
+        return Trial(name, trained, parts, self._rank(self._mix((process,), parts), parts))
 
     def _vary_noise(self, trial: Trial) -> Iterator[Trial]:
         """The same kernel with more noise, which rows may need that contradict their neighbours."""
@@ -212,7 +208,8 @@ class Search:
         """What the best trial alone gives."""
         best = max(self.trials, key=lambda trial: trial.rank)
         weights = weigh_inputs(best.process.kernel, self.X.shape[1])
-        mixture, score = self._mix((best.process,), best.parts)
+        mixture = self._mix((best.process,), best.parts)
+        score = self._score(mixture, best.parts)
         return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
 
     def _combine(self) -> Iterator[tuple[str, Process]]:
@@ -228,12 +225,17 @@ class Search:
 
     def _count_neighbours(self, trial: Trial) -> int:
         """How many neighbours pay: more are read as long as predictions gain."""
+        if len(self.counts) == 1:
+            return self.counts[0]
         process = trial.process
         weights = weigh_inputs(process.kernel, self.X.shape[1])
         best, best_rank = self.counts[0], -np.inf
-        for k in self.counts if len(self.counts) > 1 else ():
-            parts = self._leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
-            rank = self._rank((process,), parts)
+        for k in self.counts:
+            if k == self._trial_k:
+                parts = trial.parts.head(_COUNTING_ROWS)
+            else:
+                parts = self._leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
+            rank = self._rank(self._mix((process,), parts), parts)
             if rank < best_rank + _LEAST_COUNT_RISE:
                 break
             best, best_rank = k, rank
@@ -254,22 +256,19 @@ class Search:
 
     def _rank_together(self, trials: list[Trial]) -> float:
         """How well trials predict together, with the best belief in them."""
-        return self._rank(tuple(trial.process for trial in trials), _stack(trials))
+        parts = _stack(trials)
+        return self._rank(self._mix(tuple(trial.process for trial in trials), parts), parts)
 
-    def _rank(self, processes: tuple[Process, ...], parts: LocalMoments) -> float:
-        y, weight = self._take_held(len(parts.mean))
-        return rank_mixture(fit_mixture(processes, parts, y, weight), parts, y, weight)
+    def _mix(self, processes: tuple[Process, ...], parts: LocalMoments) -> Mixture:
+        """The best mixture for rows that are left out."""
+        return fit_mixture(processes, parts, *self._held(len(parts.mean)))
 
-    def _mix(self, processes: tuple[Process, ...], parts: LocalMoments) -> tuple[Mixture, float]:
-        """The best mixture for rows that are left out, and their log density per row."""
-        y, weight = self._take_held(len(parts.mean))
-        mixture = fit_mixture(processes, parts, y, weight)
-        return mixture, measure_score(mixture, parts, y, weight)
+    def _rank(self, mixture: Mixture, parts: LocalMoments) -> float:
+        return rank_mixture(mixture, parts, *self._held(len(parts.mean)))
 
-    def _take_held(self, n: int) -> tuple[Array, Array | None]:
-        """Targets and weights of the first n rows that are left out."""
-        weight = self._held_weight
-        return self._held_out[:n], None if weight is None else weight[:n]
+    def _score(self, mixture: Mixture, parts: LocalMoments) -> float:
+        """Log density of rows that are left out, per row."""
+        return measure_score(mixture, parts, *self._held(len(parts.mean)))
 
     def _train_further(self) -> Found:
         """The best trials, also as trained on more groups, and the belief in them."""
@@ -293,11 +292,11 @@ class Search:
         weights = average_weights([process.kernel for process in processes], self.X.shape[1])
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
         parts = self._leave_out(start, weights, k)
-        mixture, score = self._mix(processes, parts)
-        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self._held_weight)
-        owners = list(range(len(chosen)))
+        mixture = self._mix(processes, parts)
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self._held()[1])
+        owners, score = list(range(len(chosen))), self._score(mixture, parts)
         found = Found(chosen, mixture, owners, shares, weights, k, score)
-        return self._rank(processes, parts), found
+        return self._rank(mixture, parts), found
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -321,10 +320,10 @@ class Search:
         mixture = Mixture(tuple(processes[j] for j in matter), log_belief[matter], 0.0)
         weights = np.ones(self.X.shape[1])  # all rows are neighbours
         k = self.counts[-1]
-        parts, y = self._leave_out(mixture, weights, k), self._held_out
+        parts = self._leave_out(mixture, weights, k)
         owners = [owners[j] for j in matter]
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
-        score = measure_score(mixture, parts, y, self._held_weight)
+        score = self._score(mixture, parts)
         return Found(chosen, mixture, owners, belief, weights, k, score)
 
 
