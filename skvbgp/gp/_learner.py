@@ -68,7 +68,7 @@ class GPLearner(RegressionLearner):
     def max_passes(self, y: Array) -> int:
         if not self.learn_hyperparameters:
             return 1
-        n_starts = 5 if is_auto(self.kernel) else len(name_kernels(self.kernel))
+        n_starts = len(make_base_kernels(1) if is_auto(self.kernel) else name_kernels(self.kernel))
         return Search.count(n_starts, grows=is_auto(self.kernel), is_exact=len(y) <= self.few)
 
     # -- fit ---------------------------------------------------------------------------------------
