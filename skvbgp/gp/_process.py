@@ -100,6 +100,24 @@ class Process:
 
     # -- rows ------------------------------------------------------------------------------------
 
+    def summarise(
+        self,
+        innovations: Array,
+        log_diagonal: Array,
+        known: RowNoise | None,
+        share: Array | None = None,
+    ) -> Summary:
+        """What rows say of the scale, from L^-1 y and the logarithms of L's diagonal, each (n,).
+
+        `share` is how much each row, given those before it, counts. None is once.
+        """
+        share = np.ones(len(innovations)) if share is None else share
+        n, half_log_det = float(share.sum()), float(share @ log_diagonal)
+        if known is not None:
+            n = float(share @ known.weight)
+            half_log_det += float(share @ known.half_log_dets(self.noise))
+        return Summary(n, float(share @ innovations**2), half_log_det)
+
     def estimate_scale(self, n: float, quadratic: float) -> float:
         """s_hat of n rows with y' C^-1 y = quadratic."""
         return 1.0 if self.is_gaussian else (self.dof + quadratic) / (self.dof + n)
@@ -143,7 +161,7 @@ class Process:
         """Logarithm of the density of rows, and its gradient in `vector`."""
         K = self.kernel(X)
         conditional = self.factorise(X, y, known, K)
-        n, q = conditional.n, conditional.quadratic
+        n, q, _ = conditional.summary
         weights = conditional.weights
         dC = conditional.L_inv.T @ conditional.L_inv
         dC *= -0.5
@@ -164,6 +182,14 @@ class Process:
             )
             gradient = np.append(gradient, dof * float(slope))
         return conditional.log_evidence, gradient
+
+
+class Summary(NamedTuple):
+    """What rows say of the scale."""
+
+    n: float  # their number, of which some may be equal
+    quadratic: float  # y' C^-1 y
+    half_log_det: float  # log|C| / 2
 
 
 class Moments(NamedTuple):
@@ -196,15 +222,6 @@ class Conditional:
     known: RowNoise | None = None
     share: Array | None = None
 
-    @property
-    def _share(self) -> Array:
-        return np.ones(len(self.y)) if self.share is None else self.share
-
-    @property
-    def n(self) -> float:
-        """Number of rows, of which some may be equal."""
-        return float(self._share.sum() if self.known is None else self._share @ self.known.weight)
-
     @cached_property
     def _whitened(self) -> Array:
         return np.asarray(self.L_inv @ self.y)
@@ -215,22 +232,20 @@ class Conditional:
         return np.asarray(self._whitened @ self.L_inv)
 
     @cached_property
-    def quadratic(self) -> float:
-        """y' C^-1 y."""
-        return float(self._share @ self._whitened**2)
+    def summary(self) -> Summary:
+        """What the rows say of the scale."""
+        log_diagonal = -np.log(np.diagonal(self.L_inv))
+        return self.process.summarise(self._whitened, log_diagonal, self.known, self.share)
 
     @cached_property
     def log_evidence(self) -> float:
         """log St(y | 0, C, dof)."""
-        half_log_det = -float(self._share @ np.log(np.diagonal(self.L_inv)))
-        if self.known is not None:
-            half_log_det += float(self._share @ self.known.half_log_dets(self.process.noise))
-        return self.process.log_density(self.n, self.quadratic, half_log_det)
+        return self.process.log_density(*self.summary)
 
     @property
     def spread(self) -> float:
         """Factor of all variances."""
-        return self.process.spread(self.n, self.quadratic)
+        return self.process.spread(*self.summary[:2])
 
     def moments(self, X: Array) -> Moments:
         """Moments at rows X (n*, d)."""
@@ -294,15 +309,9 @@ def _predict(
     it say. The nearest rows are the last, and the scale follows their innovations.
     """
     n, prior = len(y), float(K[-1, -1])
-    noise = np.full(n, process.noise) if known is None else known.spread(process.noise)
+    noise = np.broadcast_to(process.spread_noise(known), n)
     a, (b,), diagonal = factorise_bordered(K, y[None], noise)
-    share = process.count_nearest(n)
-    n_counted, quadratic = float(share.sum()), float(share @ b**2)
-    half_log_det = float(share @ np.log(diagonal))
-    if known is not None:
-        n_counted = float(share @ known.weight)
-        half_log_det += float(share @ known.half_log_dets(process.noise))
-    spread = process.spread(n_counted, quadratic)
+    summary = process.summarise(b, np.log(diagonal), known, process.count_nearest(n))
+    spread = process.spread(*summary[:2])
     variance = spread * max(prior - float(a @ a), 0.0)
-    evidence = process.log_density(n_counted, quadratic, half_log_det)
-    return float(a @ b), variance, spread * process.noise, evidence
+    return float(a @ b), variance, spread * process.noise, process.log_density(*summary)
