@@ -43,7 +43,7 @@ def _measure_tile(
     means, variances = np.empty(X.shape), np.empty(X.shape)
     for i, x in enumerate(scaled):
         given = posterior.conditionals if near is None else posterior.condition_near(near[i])
-        belief = mixture.weigh(np.array([[one.log_evidence for one in given]])).T  # (C, 1)
+        belief = mixture.weigh_place(given)[:, None]
         parts = [one.gradient(x) for one in given]
         slopes, spreads = (np.array(part) for part in zip(*parts, strict=True))
         matter = belief[:, 0] > 0.0  # what is not believed may have an infinite variance

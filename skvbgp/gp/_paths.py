@@ -21,7 +21,6 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.gp._neighbours import Index
 from skvbgp.gp._posterior import NeighbourPosterior
-from skvbgp.gp._process import Conditional
 from skvbgp.kernels._features import Features, draw_features
 
 #: Frequencies of all processes, and of one at least.
@@ -113,7 +112,7 @@ class FunctionDraws:
     def _from_all_rows(self, X: Array) -> Array:
         scaled = self.posterior.coordinates.scaled(X)
         given = self.posterior.conditionals
-        owners = self._choose(given)
+        owners = self._choose(self.posterior.mixture.weigh_place(given))
         values = np.empty((len(X), len(self.level)))
         for c in np.unique(owners):
             mine, one = owners == c, given[c]
@@ -129,7 +128,8 @@ class FunctionDraws:
         values = np.empty((len(X), len(self.level)))
         for i, x in enumerate(scaled):
             given, nearest_last = self.posterior.condition_near(near[i]), near[i][::-1]
-            owners, belief = self._choose(given), self._weigh(given)
+            belief = mixture.weigh_place(given)
+            owners = self._choose(belief)
             means, deviations = np.empty(len(given)), np.empty(len(self.level))
             for c, one in enumerate(given):
                 mine = owners == c
@@ -142,12 +142,7 @@ class FunctionDraws:
             values[i] = mean + factor * (means[owners] - mean + deviations)
         return values
 
-    def _weigh(self, given: tuple[Conditional, ...]) -> Array:
-        """Belief (C,) in the processes."""
-        evidence = np.array([[one.log_evidence for one in given]])
-        return self.posterior.mixture.weigh(evidence)[0]
-
-    def _choose(self, given: tuple[Conditional, ...]) -> Index:
-        """The process of each function, (S,)."""
-        shares = np.cumsum(self._weigh(given))
+    def _choose(self, belief: Array) -> Index:
+        """The process of each function, (S,), by the belief (C,) in them."""
+        shares = np.cumsum(belief)
         return np.searchsorted(shares[:-1], self.level).astype(np.intp)

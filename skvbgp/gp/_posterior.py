@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -45,13 +46,15 @@ class Mixture:
         """The belief (n, C) in the processes, from log evidences (n, C)."""
         return np.asarray(softmax(self.log_weights + self.temper * evidence, axis=1))
 
+    def weigh_place(self, given: Sequence[Conditional]) -> Array:
+        """The belief (C,) at one place, from what its neighbours say to each process."""
+        return self.weigh(np.array([[one.log_evidence for one in given]]))[0]
+
     def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance (n,) at every row, from those of the processes."""
-        belief = self.weigh(parts.evidence)
-        mean = np.sum(belief * parts.mean, axis=1)
-        variances = parts.variance + parts.noise if include_noise else parts.variance
-        total = np.sum(belief * (variances + (parts.mean - mean[:, None]) ** 2), axis=1)
-        return mean, self.calibration * total
+        means, variances, belief = self.components(parts, include_noise=include_noise)
+        mean = np.sum(belief * means, axis=1)
+        return mean, np.sum(belief * (variances + (means - mean[:, None]) ** 2), axis=1)
 
     def components(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array, Array]:
         """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""
