@@ -101,9 +101,8 @@ class GPLearner(RegressionLearner):
         return Frames(inputs, targets, coordinates, target)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
-        rows = X
         if not self.learn_hyperparameters:
-            kept = self.keep(state, rows)
+            kept = self.keep(state, X)
             end_pass(lambda: kept)
             return kept
         frames = state.frames
@@ -112,15 +111,14 @@ class GPLearner(RegressionLearner):
         def reach(found: Found) -> State:
             return State(
                 frames=frames,
-                rows=rows,
+                rows=X,
                 names=tuple(trial.name for trial in found.trials),
                 mixture=found.mixture,
                 owners=tuple(found.owners),
                 belief=found.belief,
                 weights=found.weights,
                 k=found.k,
-                seed=state.seed,
-                n_trained=len(rows),
+                n_trained=len(X),
                 n_iter=max(1, n_trials),
                 score=found.score,
                 n_jobs=self.n_jobs,
@@ -132,14 +130,14 @@ class GPLearner(RegressionLearner):
             return end_pass(lambda: reach(make()))
 
         search = Search(
-            frames.coordinates.scaled(rows.X),
-            frames.target.scaled(rows.y),
+            frames.coordinates.scaled(X.X),
+            frames.target.scaled(X.y),
             self.counts,
             np.random.RandomState(state.seed),
             self.max_iter,
             self.tol,
             end_trial,
-            None if rows.noise is None else rows.noise.scaled(frames.target.unit),
+            None if X.noise is None else X.noise.scaled(frames.target.unit),
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
@@ -156,7 +154,6 @@ class GPLearner(RegressionLearner):
             belief=np.full(C, 1.0 / C),
             weights=average_weights([p.kernel for p in processes], rows.X.shape[1]),
             k=self.few,
-            seed=start.seed,
             n_trained=len(rows),
             n_iter=1,
             score=float("nan"),

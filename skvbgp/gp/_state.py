@@ -54,7 +54,6 @@ class State:
     belief: Array
     weights: Array
     k: int
-    seed: int
     n_trained: int
     n_iter: int
     score: float

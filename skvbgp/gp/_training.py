@@ -11,7 +11,6 @@ from scipy.stats import qmc
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import thread_map
-from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.gp._row_noise import RowNoise
 
@@ -53,7 +52,6 @@ class Trained(NamedTuple, Generic[P]):
 
     process: P
     value: float
-    n_iter: int
 
 
 def train(
@@ -62,7 +60,6 @@ def train(
     *,
     max_iter: int,
     tol: float,
-    end_pass: EndPass = go_on,
 ) -> Trained[P]:
     """Maximise the groups' log evidence plus the log prior."""
     result = lbfgs_ascent(
@@ -71,9 +68,8 @@ def train(
         max_iter=max_iter,
         tol=tol,
         bounds=process.bounds,
-        end_pass=end_pass,
     )
-    return Trained(process.with_vector(result.x), result.value, result.n_iter)
+    return Trained(process.with_vector(result.x), result.value)
 
 
 def log_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> tuple[float, Array]:
