@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.column_gaussian import ColumnGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, check_unit
-from skvbgp.ep._column_gaussian import ColumnGaussian
 
 
 @dataclass(frozen=True)
