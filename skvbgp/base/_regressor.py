@@ -1,7 +1,7 @@
 """The fit, partial_fit and predict contract of the regressors."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -21,6 +21,9 @@ _TILE_ROWS = 2**14
 
 class VariationalRegressor(RegressorMixin, VariationalEstimator):
     """Template of the regressors, whose ``_learner()`` is a `RegressionLearner`."""
+
+    #: What scikit-learn makes of X.
+    _checks: ClassVar[dict[str, Any]] = {"dtype": np.float64, "order": "C"}
 
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
@@ -65,7 +68,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         return self._partial_fit(X, y)
 
     def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, order="C", y_numeric=True)
+        X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **self._checks)
         return X, np.asarray(y, dtype=np.float64)
 
     @lazily(lambda estimator, options: ["mean", "std"])
@@ -233,7 +236,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """X as the posterior takes it."""
         check_is_fitted(self)
         refuse_collection(X, "This method")
-        return validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        return validate_data(self, X, reset=False, **self._checks)
 
     def _by_tile(
         self, X: Array, include_noise: bool, evaluate: Callable[[Distribution, slice], Array]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import START_SLOPE, Process
 from skvbgp.kernels import RBF, Constant, Kernel, Matern, Product, RationalQuadratic, Sum
 
 #: Limits of hyperparameters, for inputs and targets of unit variance.
@@ -42,9 +43,10 @@ def make_base_kernels(d: int) -> list[tuple[str, Kernel]]:
     return [(name, (_amplitude(1.0) * leaf).bind(d)) for name, leaf in leaves]
 
 
-def start_process(kernel: Kernel, *, gaussian: bool) -> Process:
-    """A process of this kernel before training."""
-    return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF)
+def start_process(kernel: Kernel, *, gaussian: bool, n_gaps: int = 0) -> Process:
+    """A process of this kernel before training, where some inputs may be missing."""
+    slopes = (START_SLOPE,) * n_gaps
+    return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF, slopes)
 
 
 def multiply(first: Process, second: Process, rng: np.random.RandomState) -> Process:
@@ -60,7 +62,7 @@ def multiply(first: Process, second: Process, rng: np.random.RandomState) -> Pro
         for process, sign in ((first, 1.0), (second, -1.0))
     ]
     kernel = Product(_amplitude(_value(first.kernel)), *factors)
-    return Process(kernel, first.noise, first.dof)
+    return replace(first, kernel=kernel)
 
 
 def add(first: Process, second: Process, rng: np.random.RandomState) -> Process:
@@ -73,7 +75,7 @@ def add(first: Process, second: Process, rng: np.random.RandomState) -> Process:
         )
         for process, stretch in ((first, 0.0), (second, 2.0 * _APART))
     ]
-    return Process(Sum(*terms), first.noise, first.dof)
+    return replace(first, kernel=Sum(*terms))
 
 
 def _amplitude(value: float) -> Constant:

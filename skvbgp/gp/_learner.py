@@ -14,6 +14,7 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
 from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
@@ -30,6 +31,7 @@ class Start:
     """State before training."""
 
     frames: Frames
+    rows: Rows
     candidates: tuple[tuple[str, Process], ...]
     grows: bool
     seed: int
@@ -75,7 +77,9 @@ class GPLearner(RegressionLearner):
 
     def start(self, X: Rows, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        frames = self._frame(*_summarise(X))
+        gaps = Gaps.of(X.X)
+        rows = X.filled(gaps)
+        frames = self._frame(*_summarise(rows), gaps)
         d, gaussian = X.X.shape[1], len(y) <= self.few or not self.learn_hyperparameters
         if before is not None:
             if len(before.weights) != d:
@@ -90,35 +94,39 @@ class GPLearner(RegressionLearner):
             pairs = make_base_kernels(d)
         else:
             pairs = [(name, kernel.bind(d)) for name, kernel in name_kernels(self.kernel)]
-        candidates = [(name, start_process(kernel, gaussian=gaussian)) for name, kernel in pairs]
-        return Start(frames, tuple(candidates), is_auto(self.kernel) and before is None, seed)
+        n_gaps = int(gaps.columns.sum())
+        candidates = tuple(
+            (name, start_process(kernel, gaussian=gaussian, n_gaps=n_gaps))
+            for name, kernel in pairs
+        )
+        return Start(frames, rows, candidates, is_auto(self.kernel) and before is None, seed)
 
-    def _frame(self, inputs: RunningScale, targets: RunningScale) -> Frames:
+    def _frame(self, inputs: RunningScale, targets: RunningScale, gaps: Gaps) -> Frames:
         coordinates = frame_inputs(self.kernel, inputs)
         check_unit(targets.unit, "y")
         mean, unit = float(targets.mean[0]), float(targets.unit[0])
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
-        return Frames(inputs, targets, coordinates, target)
+        return Frames(inputs, targets, coordinates, target, gaps)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         if not self.learn_hyperparameters:
-            kept = self.keep(state, X)
+            kept = self.keep(state)
             end_pass(lambda: kept)
             return kept
-        frames = state.frames
+        frames, rows = state.frames, state.rows
         n_trials = 0
 
         def reach(found: Found) -> State:
             return State(
                 frames=frames,
-                rows=X,
+                rows=rows,
                 names=tuple(trial.name for trial in found.trials),
                 mixture=found.mixture,
                 owners=tuple(found.owners),
                 belief=found.belief,
                 weights=found.weights,
                 k=found.k,
-                n_trained=len(X),
+                n_trained=len(rows),
                 n_iter=max(1, n_trials),
                 score=found.score,
                 n_jobs=self.n_jobs,
@@ -130,31 +138,31 @@ class GPLearner(RegressionLearner):
             return end_pass(lambda: reach(make()))
 
         search = Search(
-            frames.coordinates.scaled(X.X),
-            frames.target.scaled(X.y),
+            frames.coordinates.scaled(rows.X),
+            frames.target.scaled(rows.y),
             self.counts,
             np.random.RandomState(state.seed),
             self.max_iter,
             self.tol,
             end_trial,
-            None if X.noise is None else X.noise.scaled(frames.target.unit),
+            None if rows.noise is None else rows.noise.scaled(frames.target.unit),
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
-    def keep(self, start: Start, rows: Rows) -> State:
+    def keep(self, start: Start) -> State:
         """The state of hyperparameters that stay where they start, in equal shares."""
         names, processes = zip(*start.candidates, strict=True)
         C = len(processes)
         return State(
             frames=start.frames,
-            rows=rows,
+            rows=start.rows,
             names=names,
             mixture=Mixture(processes, np.zeros(C), 0.0),
             owners=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
-            weights=average_weights([p.kernel for p in processes], rows.X.shape[1]),
+            weights=average_weights([p.kernel for p in processes], start.rows.X.shape[1]),
             k=self.few,
-            n_trained=len(rows),
+            n_trained=len(start.rows),
             n_iter=1,
             score=float("nan"),
             n_jobs=self.n_jobs,
@@ -166,29 +174,34 @@ class GPLearner(RegressionLearner):
         """Hyperparameters are learned again whenever the number of rows has doubled.
 
         And as soon as the rows are more than the neighbours, because few are learned from in
-        another way.
+        another way; and with the first gap in a column.
         """
-        if not self.learn_hyperparameters:
+        gaps = np.isnan(X.X).any(axis=0)
+        known_gaps = state.frames.gaps.columns
+        if not self.learn_hyperparameters and not (gaps.any() or known_gaps.any()):
             return None
         n_known, n = len(state.rows), len(state.rows) + len(y)
         few = says_too_little(state.rows.head(LOOKED_AT), learns=True)
-        if not (few or n >= 2 * state.n_trained or n_known <= self.few < n):
+        grown = few or n >= 2 * state.n_trained or n_known <= self.few < n
+        if self.learn_hyperparameters and not grown and not np.any(gaps & ~known_gaps):
             return None
         rows = self.join(state, X)
         return rows, rows.y
 
     def join(self, state: State, X: Rows) -> Rows:
         """Known rows and new ones to train with."""
-        rows = state.rows.joined(X)
+        rows = state.rows.emptied(state.frames.gaps).joined(X)
         return rows.merged() if self.counts_rows else rows
 
     def update(self, state: State, X: Rows, y: Array, end_pass: EndPass) -> State:
+        gaps = state.frames.gaps
+        X = X.filled(gaps)
         new_inputs, new_targets = _summarise(X)
         inputs = state.frames.inputs.merged(new_inputs)
         targets = state.frames.targets.merged(new_targets)
         frames = replace(state.frames, inputs=inputs, targets=targets)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
-            frames = self._frame(inputs, targets)
+            frames = self._frame(inputs, targets, gaps)
         frames.coordinates.scaled(X.X)  # refuses what is too far away
         frames.target.scaled(y)
         if X.noise is not None:

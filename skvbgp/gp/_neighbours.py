@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_equal
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._compose import Composite
@@ -119,6 +120,24 @@ class Rows:
         elif self.origin is not None:
             origin = self.origin
         return replace(rows, n_seen=self.n_seen, origin=origin)
+
+    def filled(self, gaps: Gaps) -> Self:
+        """The same rows with the means of their missing entries, whose variances they note."""
+        X, variance = gaps.fill(self.X)
+        if not variance.any():
+            return self
+        noise = self.noise or RowNoise.plain(len(self))
+        noise = replace(noise, inputs=variance[:, gaps.columns])
+        return replace(self, chunks=((X, self.y, noise),))
+
+    def emptied(self, gaps: Gaps) -> Self:
+        """What has been `filled` is missing again."""
+        if self.noise is None or self.noise.inputs is None:
+            return self
+        X = self.X.copy()
+        X[:, gaps.columns] = np.where(self.noise.inputs > 0.0, np.nan, X[:, gaps.columns])
+        noise = replace(self.noise, inputs=None)
+        return replace(self, chunks=((X, self.y, noise),))
 
     def plus(self, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
         """The rows followed by others."""

@@ -104,7 +104,7 @@ class OutputsLearner(RegressionLearner):
         self, state: list[Start], X: Observations, y: list[Array], end_pass: EndPass
     ) -> OutputsState:
         rows = [some for some in X.rows if some is not None]
-        outputs = list(map(self.single.keep, state, rows))
+        outputs = list(map(self.single.keep, state))
         for j in range(len(y)):
 
             def report(make: Callable[[], State], j: int = j) -> bool:

@@ -13,6 +13,7 @@ from scipy.special import softmax
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Index, Rows
 from skvbgp.gp._process import Conditional, Moments, Process, predict_from_neighbours
@@ -22,6 +23,8 @@ from skvbgp.gp._row_noise import RowNoise
 _JOINT_ROWS = 2_000
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
+#: Most known rows that tell how much an input matters that had no gaps.
+_SLOPE_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class LocalMoments(NamedTuple):
 class NeighbourPosterior(NearRows):
     """A mixture given the rows; every place is predicted from the k nearest of them.
 
-    Its processes are in the frames `coordinates` and `target`.
+    Its processes are in the frames `coordinates` and `target`. `gaps` says what missing entries of
+    new rows may be; None is without them.
     """
 
     mixture: Mixture
@@ -92,6 +96,7 @@ class NeighbourPosterior(NearRows):
     weights: Array
     k: int
     n_jobs: int | None = None
+    gaps: Gaps | None = None
 
     @cached_property
     def conditionals(self) -> tuple[Conditional, ...]:
@@ -137,11 +142,13 @@ class NeighbourPosterior(NearRows):
         The correlations are those of the processes, given rows that are near to any row of X and
         averaged by the belief in them.
         """
-        parts = self.measure(X)
+        filled, inputs = self._fill(X)
+        parts = self._measure(filled)
         mean, variance = self.mixture.mix(parts, include_noise=False)
         belief = self.mixture.weigh(parts.evidence).mean(axis=0)
         std = np.sqrt(variance)
-        covariance = self._correlate(X, belief) * np.outer(std, std)
+        covariance = self._correlate(filled, belief) * np.outer(std, std)
+        parts = self._widen(parts, inputs)  # by what is not known of each row alone
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
         return self.target.original(mean), covariance * self.target.unit**2
 
@@ -149,6 +156,55 @@ class NeighbourPosterior(NearRows):
 
     def measure(self, X: Array) -> LocalMoments:
         """What each process says of rows X, in the user's units."""
+        filled, inputs = self._fill(X)
+        return self._widen(self._measure(filled), inputs)
+
+    def _fill(self, X: Array) -> tuple[Array, Array | None]:
+        return (X, None) if self.gaps is None else self.gaps.fill(X)
+
+    def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
+        """The same of rows whose inputs have variances (n, d), in squared units of their spread.
+
+        Mean squared slopes are hyperparameters where training rows had gaps, see `_measure_slope`
+        for other inputs.
+        """
+        if inputs is None or self.gaps is None or not inputs.any():
+            return parts
+        for j in np.flatnonzero(inputs.any(axis=0) & ~self.gaps.columns):
+            shift = inputs[:, j, None] * self._measure_slope(int(j))
+            parts = parts._replace(variance=parts.variance + shift)
+        return self._widen_known(parts, inputs[:, self.gaps.columns])
+
+    def _widen_known(self, parts: LocalMoments, inputs: Array) -> LocalMoments:
+        """The same by the slopes (g,) that processes have learned."""
+        spread = parts.noise / [process.noise for process in self.mixture.processes]
+        slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
+        return parts._replace(variance=parts.variance + spread * (inputs @ slopes.T))
+
+    @cached_property
+    def _slopes(self) -> dict[int, float]:
+        """Mean squared slopes that have been measured, by input."""
+        return {}
+
+    def _measure_slope(self, j: int) -> float:
+        """How much predictions of known rows change, squared, if input j were missing.
+
+        In relation to the variance of what would be missing.
+        """
+        if self.gaps is not None and j not in self._slopes:
+            X = self.rows.X[:: -(-len(self.rows) // _SLOPE_ROWS)]
+            empty = X.copy()
+            empty[:, j] = np.nan
+            filled, inputs = self.gaps.fill(empty)
+            before, after = (
+                self.mixture.mix(self._measure(rows), include_noise=False)[0]
+                for rows in (X, filled)
+            )
+            self._slopes[j] = float(np.mean((after - before) ** 2) / np.mean(inputs[:, j]))
+        return self._slopes[j]
+
+    def _measure(self, X: Array) -> LocalMoments:
+        """What each process says of rows X without gaps."""
         if self.is_exact:
             scaled = self.coordinates.scaled(X)
             return _join([given.moments(scaled) for given in self.conditionals], len(X))
@@ -162,6 +218,8 @@ class NeighbourPosterior(NearRows):
         parts = self._leave_out(index)
         if self.noise is None:
             return parts
+        if self.noise.inputs is not None:
+            parts = self._widen_known(parts, self.noise.inputs[index])
         return parts._replace(noise=parts.noise + self.noise.variance[index, None])
 
     def leave_out_all(self) -> tuple[Array, Array]:

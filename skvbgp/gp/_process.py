@@ -32,6 +32,7 @@ from skvbgp.kernels import Kernel
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.
 _NOISE_LIMITS = (1e-7, 10.0)
 _DOF_LIMITS = (1.0, 1e4)
+_SLOPE_LIMITS = (1e-6, 1e3)
 #: The r-th nearest row counts exp(-r / _WINDOW) for the scale at a place.
 _WINDOW = 16.0
 #: Mean and standard deviation of the normal priors of the hyperparameters' logarithms, by name;
@@ -41,16 +42,32 @@ _PRIORS = {
     "value": (0.0, 2.0),
     "alpha": (0.0, 1.5),
     "noise": (np.log(0.05), 3.0),
+    "slope": (np.log(0.3), 2.0),
 }
+#: Mean squared slope before training.
+START_SLOPE = 0.3
 
 
 @dataclass(frozen=True)
 class Process:
-    """Hyperparameters of one model: a kernel, the noise's variance and the degrees of freedom."""
+    """Hyperparameters of one model.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    noise : float
+        Variance of the noise.
+    dof : float
+        Degrees of freedom of the scale.
+    slopes : tuple of float
+        Mean squared slopes of the function along the inputs that may be missing, by which rows
+        with uncertain entries have more noise.
+    """
 
     kernel: Kernel
     noise: float
     dof: float
+    slopes: tuple[float, ...] = ()
 
     @property
     def is_gaussian(self) -> bool:
@@ -61,23 +78,21 @@ class Process:
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
         tail = [self.noise] if self.is_gaussian else [self.noise, self.dof]
-        return np.concatenate([self.kernel.theta, np.log(tail)])
+        return np.concatenate([self.kernel.theta, np.log([*tail, *self.slopes])])
 
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
         p = len(self.kernel.theta)
-        noise, *dof = np.exp(vector[p:])
-        return replace(
-            self,
-            kernel=self.kernel.with_theta(vector[:p]),
-            noise=float(noise),
-            dof=float(dof[0]) if dof else self.dof,
-        )
+        noise, *rest = np.exp(vector[p:]).tolist()
+        dof, *slopes = [self.dof, *rest] if self.is_gaussian else rest
+        kernel = self.kernel.with_theta(vector[:p])
+        return replace(self, kernel=kernel, noise=noise, dof=dof, slopes=tuple(slopes))
 
     @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
         tail = [_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
+        tail += [_SLOPE_LIMITS] * len(self.slopes)
         return np.concatenate([self.kernel.bounds, np.log(tail)])
 
     @cached_property
@@ -87,6 +102,7 @@ class Process:
         pairs = [_PRIORS.get(name, (0.0, np.inf)) for name in (*names, "noise")]
         if not self.is_gaussian:
             pairs.append((0.0, np.inf))
+        pairs += [_PRIORS["slope"]] * len(self.slopes)
         mean, std = np.array(pairs).T
         return mean, std**-2.0
 
@@ -115,7 +131,7 @@ class Process:
         n, half_log_det = float(share.sum()), float(share @ log_diagonal)
         if known is not None:
             n = float(share @ known.weight)
-            half_log_det += float(share @ known.half_log_dets(self.noise))
+            half_log_det += float(share @ known.half_log_dets(self.noise, self.slopes))
         return Summary(n, float(share @ innovations**2), half_log_det)
 
     def estimate_scale(self, n: float, quadratic: float) -> float:
@@ -138,7 +154,7 @@ class Process:
 
     def spread_noise(self, known: RowNoise | None) -> Array | float:
         """Variances of the noise of rows of which that is known."""
-        return self.noise if known is None else known.spread(self.noise)
+        return self.noise if known is None else known.spread(self.noise, self.slopes)
 
     def count_nearest(self, n: int) -> Array:
         """How much each of n rows counts for the scale at a place, the nearest one last."""
@@ -152,7 +168,7 @@ class Process:
         if known is None:
             C.flat[:: len(C) + 1] += self.noise
             return Conditional(self, X, y, tril_inverse(jittered_cholesky(C, "covariance of rows")))
-        C.flat[:: len(C) + 1] += known.spread(self.noise)
+        C.flat[:: len(C) + 1] += self.spread_noise(known)
         unit = np.sqrt(np.diagonal(C))  # jitter is relative to each row's own variance
         L = jittered_cholesky(C / unit[:, None] / unit, "correlation of rows")
         return Conditional(self, X, y, tril_inverse(L) / unit, known)
@@ -166,10 +182,9 @@ class Process:
         dC = conditional.L_inv.T @ conditional.L_inv
         dC *= -0.5
         dC += np.outer(0.5 / self.estimate_scale(n, q) * weights, weights)
-        if known is None:
-            d_noise = float(np.trace(dC))
-        else:
-            d_noise = float(np.diagonal(dC) @ (1.0 / known.weight)) - known.slope(self.noise)
+        d_noise, d_slopes = float(np.trace(dC)), np.zeros(len(self.slopes))
+        if known is not None:
+            d_noise, d_slopes = known.vjp(self.noise, self.slopes, np.diagonal(dC))
         gradient = np.append(self.kernel.vjp(X, None, K, dC)[0], self.noise * d_noise)
         if not self.is_gaussian:
             dof = self.dof
@@ -181,7 +196,7 @@ class Process:
                 + (dof + n) * q / (dof * (dof + q))
             )
             gradient = np.append(gradient, dof * float(slope))
-        return conditional.log_evidence, gradient
+        return conditional.log_evidence, np.append(gradient, d_slopes * self.slopes)
 
 
 class Summary(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length, check_random_state
@@ -162,10 +162,15 @@ class VBGPRegressor(VariationalRegressor):
         self.n_jobs = n_jobs
 
     n_outputs_: int
+    _checks: ClassVar[dict[str, Any]] = {
+        **VariationalRegressor._checks,
+        "ensure_all_finite": "allow-nan",
+    }
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
         return tags
 
     # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
@@ -178,7 +183,7 @@ class VBGPRegressor(VariationalRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs.
+            Training inputs. NaN is a missing entry: an uncertain input, given the row's others.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets. Each of several outputs has a model of its own; where it is NaN, it
             was not observed.
@@ -239,7 +244,7 @@ class VBGPRegressor(VariationalRegressor):
         """
         columns = np.asarray(y)
         if columns.ndim == 2 and columns.shape[1] > 1:
-            X = validate_data(self, X, reset=reset, dtype=np.float64, order="C")
+            X = validate_data(self, X, reset=reset, **self._checks)
             y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
             check_consistent_length(X, y)
         else:
@@ -289,7 +294,8 @@ class VBGPRegressor(VariationalRegressor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs to predict at. A row's prediction does not depend on the other rows.
+            Inputs to predict at, NaN where an entry is missing. A row's prediction does not depend
+            on the other rows.
         return_std : bool, default=False
             Whether to return the standard deviation, too.
         return_cov : bool, default=False
@@ -371,6 +377,8 @@ class VBGPRegressor(VariationalRegressor):
         array([[1.]])
         """
         X = self._check_inputs(X)
+        if np.isnan(X).any():
+            raise ValueError("predict_gradient needs rows without missing entries (NaN).")
         with single_blas_thread:
             mean, variance = self._state.measure_gradient(X)
         return mean, np.sqrt(variance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,14 @@ class RowNoise:
     """How many equal rows each one stands for, and the variance of these besides the learned one.
 
     With t the sum of the two variances, w rows of one place and one target are one row with the
-    variance t / w, but for a factor of their density, see :doc:`/theory/gp`.
+    variance t / w, but for a factor of their density. Entries of X that had been missing are
+    uncertain, and add as much to t as the function's mean squared slopes say. See
+    :doc:`/theory/gp`.
     """
 
     weight: Array  # (n,), positive
     variance: Array  # (n,), squared units of y
+    inputs: Array | None = None  # (n, g), variances of entries in units of their columns' spread
 
     @classmethod
     def plain(cls, n: int) -> RowNoise:
@@ -37,16 +40,24 @@ class RowNoise:
         if all(noise is None for noise, _ in parts):
             return None
         known = [noise or cls.plain(n) for noise, n in parts]
+        widths = [noise.inputs.shape[1] for noise in known if noise.inputs is not None]
+        inputs = [
+            np.zeros((len(noise), widths[0])) if noise.inputs is None else noise.inputs
+            for noise in known
+            if widths
+        ]
         return cls(
             np.concatenate([noise.weight for noise in known]),
             np.concatenate([noise.variance for noise in known]),
+            np.concatenate(inputs) if inputs else None,
         )
 
     def __len__(self) -> int:
         return len(self.weight)
 
     def __getitem__(self, index: Any) -> RowNoise:
-        return RowNoise(self.weight[index], self.variance[index])
+        inputs = None if self.inputs is None else self.inputs[index]
+        return RowNoise(self.weight[index], self.variance[index], inputs)
 
     def scaled(self, unit: float) -> RowNoise:
         """The same for targets in other units."""
@@ -54,25 +65,34 @@ class RowNoise:
             variance = self.variance / unit / unit
         if np.any(variance > _LARGEST_VARIANCE):
             raise ValueError(f"y_var is more than {_LARGEST_VARIANCE:g} times the variance of y.")
-        return RowNoise(self.weight, variance)
+        return replace(self, variance=variance)
 
     @property
     def total(self) -> float:
         """Number of equal rows."""
         return float(np.sum(self.weight))
 
-    def spread(self, noise: float) -> Array:
-        """Variances (n,) of the rows, from the learned one."""
-        return (noise + self.variance) / self.weight
+    def add_up(self, noise: float, slopes: Sequence[float] = ()) -> Array:
+        """The variances t (n,), from the learned one and the mean squared slopes (g,)."""
+        t = noise + self.variance
+        return t if self.inputs is None else t + self.inputs @ np.array(slopes)
 
-    def half_log_dets(self, noise: float) -> Array:
+    def spread(self, noise: float, slopes: Sequence[float] = ()) -> Array:
+        """Variances (n,) of the rows."""
+        return self.add_up(noise, slopes) / self.weight
+
+    def half_log_dets(self, noise: float, slopes: Sequence[float] = ()) -> Array:
         """What half the log determinant of all equal rows has more than that of these, by row."""
-        log_t = np.log(noise + self.variance)
+        log_t = np.log(self.add_up(noise, slopes))
         return np.asarray(0.5 * ((self.weight - 1.0) * log_t + np.log(self.weight)))
 
-    def slope(self, noise: float) -> float:
-        """Derivative of the sum of `half_log_dets` in the learned variance."""
-        return 0.5 * float(np.sum((self.weight - 1.0) / (noise + self.variance)))
+    def vjp(self, noise: float, slopes: Sequence[float], d_spread: Array) -> tuple[float, Array]:
+        """Gradients in the learned variance and in the slopes (g,).
+
+        Of a value whose gradient in `spread` is given, minus the sum of `half_log_dets`.
+        """
+        dt = d_spread / self.weight - 0.5 * (self.weight - 1.0) / self.add_up(noise, slopes)
+        return float(dt.sum()), np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
 
 
 def check_weights(weight: Array) -> Array:

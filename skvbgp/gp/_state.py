@@ -10,6 +10,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._gradient import measure_gradient, measure_relevance
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
@@ -18,12 +19,16 @@ from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 
 @dataclass(frozen=True)
 class Frames:
-    """The units that processes are expressed in, and the rows' moments that they come from."""
+    """The units that processes are expressed in, and the rows' moments that they come from.
+
+    And what missing entries of the rows may be.
+    """
 
     inputs: RunningScale
     targets: RunningScale
     coordinates: Coordinates
     target: Target
+    gaps: Gaps
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ class State:
             self.weights,
             self.k,
             self.n_jobs,
+            self.frames.gaps,
         )
 
     @cached_property

@@ -1,0 +1,64 @@
+"""Missing entries of X: what they may be, given the entries of the row that are seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.column_gaussian import ColumnGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, check_unit
+
+#: Most rows that the joint Gaussian of the columns is learned from.
+_LEARNED_FROM = 10_000
+#: Least variance of what is missing, in units of its column's spread.
+_LEAST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """A joint Gaussian of the columns, and which of these have had gaps.
+
+    A column without any entry counts as constant.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+        Location and spread of the columns.
+    gaussian : ColumnGaussian
+        Of the columns in these coordinates.
+    columns : ndarray of shape (d,)
+        Whether an entry of the column is missing in the training rows.
+    """
+
+    coordinates: Coordinates
+    gaussian: ColumnGaussian
+    columns: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, X: Array) -> Self:
+        """Learn from rows (n, d), some entries of which may be NaN."""
+        missing = np.isnan(X)
+        empty = missing.all(axis=0)
+        if empty.any():
+            X = np.where(empty, 0.0, X)
+        coordinates = Coordinates.of_seen(X)
+        check_unit(coordinates.scale, "X")
+        sample = X[:: -(-len(X) // _LEARNED_FROM)]
+        gaussian = ColumnGaussian.fit(coordinates.scaled(sample))
+        return cls(coordinates, gaussian, np.asarray(missing.any(axis=0)))
+
+    def fill(self, X: Array) -> tuple[Array, Array]:
+        """The rows with the means of what is missing, and its variances (n, d).
+
+        The latter are in squared units of the columns' spread.
+        """
+        missing = np.isnan(X)
+        if not missing.any():
+            return X, np.zeros_like(X)
+        mean, variance = self.gaussian.moments(self.coordinates.scaled(X))
+        filled = np.where(missing, self.coordinates.original(mean), X)
+        return filled, np.where(missing, np.maximum(variance, _LEAST_VARIANCE), 0.0)

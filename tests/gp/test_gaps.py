@@ -1,0 +1,197 @@
+"""Missing entries of X, which are uncertain inputs."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, SimpleImputer
+from sklearn.pipeline import make_pipeline
+
+from skvbgp import VBGPRegressor
+from skvbgp.gp._gaps import Gaps
+from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import RowNoise
+from skvbgp.kernels import RBF, Matern
+from tests.derivatives import numerical_gradient
+
+KERNEL = 2.0 * Matern([2.0, 3.0, 4.0], nu=1.5)
+
+
+def make_data(n, rng, share=0.2):
+    """Correlated inputs, of which a share is missing, and a function of two of them."""
+    X = rng.standard_normal((n, 3))
+    X[:, 1] += 0.8 * X[:, 0]
+    y = np.sin(1.5 * X[:, 0]) + 0.7 * X[:, 1] + 0.05 * rng.standard_normal(n)
+    X[rng.uniform(size=X.shape) < share] = np.nan
+    return X, y
+
+
+def make_model(**parameters):
+    settings = {"kernel": KERNEL, "learn_hyperparameters": False, "random_state": 0}
+    return VBGPRegressor(**(settings | parameters))
+
+
+def measure_nlpd(model, X, y):
+    mean, std = model.predict(X, return_std=True)
+    return np.mean(np.log(std) + 0.5 * ((y - mean) / std) ** 2)
+
+
+@pytest.mark.parametrize("dof", [np.inf, 4.0])
+def test_slopes_add_noise_and_have_the_gradient_of_differences(rng, dof):
+    X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
+    known = RowNoise(rng.integers(1, 4, 12), rng.uniform(size=12), rng.exponential(size=(12, 2)))
+    process = Process(KERNEL, 0.3, dof, (0.5, 2.0))
+    value, gradient = process.evidence(X, y, known)
+    plain = RowNoise(known.weight, known.variance + known.inputs @ [0.5, 2.0])
+    assert_allclose(value, Process(KERNEL, 0.3, dof).evidence(X, y, plain)[0])
+    if np.isinf(dof):  # literally, with every row as often as it counts
+        index = np.repeat(np.arange(12), known.weight)
+        C = KERNEL(X[index]) + np.diag(0.3 + plain.variance[index])
+        assert_allclose(value, multivariate_normal(cov=C).logpdf(y[index]))
+
+    def evaluate(vector):
+        return process.with_vector(vector).evidence(X, y, known)[0]
+
+    assert_allclose(gradient, numerical_gradient(evaluate, process.vector), rtol=1e-5, atol=1e-6)
+    assert_allclose(process.with_vector(process.vector).vector, process.vector)
+    assert len(process.bounds) == len(process.vector)
+
+
+def test_filled_rows_have_the_conditional_moments(rng):
+    X, _ = make_data(500, rng)
+    X = X * [1.0, 100.0, 1e-3] + [0.0, 5.0, 1.0]
+    gaps = Gaps.of(X)
+    filled, variance = gaps.fill(X)
+    missing = np.isnan(X)
+    assert_array_equal(filled[~missing], X[~missing])
+    assert_array_equal(variance > 0.0, missing)
+    row = np.array([[1.0, np.nan, 1.0]])
+    mean, var = gaps.fill(row)
+    S = gaps.gaussian.covariance
+    z = gaps.coordinates.scaled(np.array([[1.0, 5.0, 1.0]]))[0]
+    others = [0, 2]
+    weights = np.linalg.solve(S[np.ix_(others, others)], S[others, 1])
+    centred = z[others] - gaps.gaussian.mean[others]
+    expected = gaps.gaussian.mean[1] + weights @ centred
+    assert_allclose(gaps.coordinates.scaled(mean)[0, 1], expected)
+    assert_allclose(var[0, 1], S[1, 1] - weights @ S[others, 1])
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 30])
+def test_rows_with_gaps_are_noisy_ones(rng, n_neighbors):
+    """The posterior is that of the filled rows, each with its own noise."""
+    X, y = make_data(60, rng)
+    model = make_model(n_neighbors=n_neighbors, normalize_y=False).fit(X, y)
+    filled, variance = Gaps.of(X).fill(X)
+    slopes = np.array(model._state.mixture.processes[0].slopes)
+    plain = make_model(n_neighbors=n_neighbors, normalize_y=False)
+    plain.fit(filled, y, y_var=variance @ slopes)
+    T, _ = make_data(9, rng, share=0.0)
+    assert_allclose(model.predict(T, True), plain.predict(T, True), rtol=1e-8)
+    T[::2, 1] = np.nan
+    T_filled, T_variance = Gaps.of(X).fill(T)
+    mean, std = model.predict(T, True)
+    expected, expected_std = plain.predict(T_filled, True, y_var=T_variance @ slopes)
+    assert_allclose(mean, expected, rtol=1e-8)
+    assert_allclose(std, expected_std, rtol=1e-8)
+    _, cov = model.predict(T, return_cov=True)
+    _, expected_cov = plain.predict(T_filled, return_cov=True, y_var=T_variance @ slopes)
+    assert_allclose(cov, expected_cov, rtol=1e-7, atol=1e-10)
+    assert_allclose([model.predict(t[None])[0] for t in T], mean, rtol=1e-10)
+
+
+def test_rows_left_out_have_the_noise_of_their_gaps(rng):
+    """As a brute-force fit without the row predicts it, with the same Gaussian of the columns."""
+    X, y = make_data(40, rng)
+    model = make_model(normalize_y=False).fit(X, y)
+    mean, std = model.loo_predict()
+    filled, variance = Gaps.of(X).fill(X)
+    noise = variance @ np.array(model._state.mixture.processes[0].slopes)
+    for i in (0, 7, 19):
+        others = np.arange(40) != i
+        plain = make_model(normalize_y=False).fit(filled[others], y[others], y_var=noise[others])
+        expected, expected_std = plain.predict(filled[i : i + 1], True, y_var=noise[i])
+        frame = model._state.frames.coordinates.offset - plain._state.frames.coordinates.offset
+        assert np.all(np.isfinite(frame))  # a stationary kernel does not see the origin
+        assert_allclose((mean[i], std[i]), (expected[0], expected_std[0]), rtol=1e-7)
+
+
+def test_predictions_are_better_than_behind_imputers(rng):
+    X, y = make_data(260, rng)
+    T, t = make_data(200, rng)
+    settings = {"learn_hyperparameters": True, "max_iter": 15}
+    ours = measure_nlpd(make_model(**settings).fit(X, y), T, t)
+    for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
+        imputed, T_imputed = imputer.fit_transform(X), imputer.transform(T)
+        assert ours < measure_nlpd(make_model(**settings).fit(imputed, y), T_imputed, t) - 0.1
+
+
+def test_slopes_of_inputs_without_gaps_are_measured(rng):
+    """Only new rows have gaps: wide where the input matters, and not where it does not."""
+    X, y = make_data(200, rng, share=0.0)
+    model = make_model(learn_hyperparameters=True, max_iter=15).fit(X, y)
+    T, t = make_data(300, rng, share=0.0)
+    std = model.predict(T, True)[1]
+    for j, low, high in ((1, 0.3, 0.9), (2, 0.0, 0.1)):
+        gap = T.copy()
+        gap[:, j] = np.nan
+        mean, wide = model.predict(gap, True)
+        assert np.mean(wide) > 0.95 * np.mean(std)
+        assert low < np.median(wide) < high
+        assert 0.85 < np.mean(np.abs(mean - t) < 1.96 * wide)
+
+
+def test_stream_knows_gaps_as_a_fit_does(rng):
+    X, y = make_data(90, rng)
+    X[:30] = np.where(np.isnan(X[:30]), 0.5, X[:30])  # the gaps begin later
+    T, _ = make_data(9, rng)
+    for learns in (False, True):
+        stream = make_model(learn_hyperparameters=learns, max_iter=5)
+        for i in range(0, 90, 30):
+            stream.partial_fit(X[i : i + 30], y[i : i + 30])
+        whole = make_model(learn_hyperparameters=learns, max_iter=5).fit(X, y)
+        rtol = 0.3 if learns else 1e-8  # learned from 60 of the rows
+        assert_allclose(stream.predict(T), whole.predict(T), rtol=rtol, atol=0.3 * learns)
+        assert stream.n_samples_seen_ == 90
+
+
+def test_weights_count_rows_with_gaps(rng):
+    X, y = make_data(40, rng)
+    weight = rng.integers(0, 3, 40)
+    index = np.repeat(np.arange(40), weight)
+    T, _ = make_data(9, rng)
+    weighted = make_model().fit(X, y, sample_weight=weight)
+    repeated = make_model().fit(X[index], y[index])
+    # the Gaussian of the columns is that of distinct rows: merging comes first
+    assert_allclose(weighted.predict(T, True), repeated.predict(T, True), rtol=1e-8)
+
+
+def test_hopeless_gaps(rng):
+    X, y = make_data(40, rng)
+    X[:, 2] = np.nan
+    model = make_model().fit(X, y)
+    mean, std = model.predict(np.full((2, 3), np.nan), True)
+    assert np.all(np.isfinite(mean)) and np.all(std > 0.0)
+    assert std[0] > model.predict(np.zeros((1, 3)), True)[1][0]
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict([[np.inf, 0.0, 0.0]])
+    with pytest.raises(ValueError, match="without missing entries"):
+        model.predict_gradient([[np.nan, 0.0, 0.0]])
+
+
+def test_gaps_of_several_outputs(rng):
+    X, y = make_data(60, rng)
+    Y = np.column_stack([y, -y])
+    Y[::4, 1] = np.nan
+    T, _ = make_data(9, rng)
+    mean, _ = make_model().fit(X, Y).predict(T, return_std=True)
+    assert_allclose(mean[:, 0], make_model().fit(X, y).predict(T), rtol=1e-8)
+
+
+def test_a_pipeline_passes_gaps_on(rng):
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = make_data(60, rng)
+    model = make_pipeline(StandardScaler(), make_model(kernel=RBF())).fit(X, y)
+    assert np.all(np.isfinite(model.predict(X)))
