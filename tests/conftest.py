@@ -4,6 +4,8 @@ One thread makes sums come out in the same order on every machine and keeps `pyt
 workers of parallel tests from competing for the same cores.
 """
 
+import logging
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -24,3 +26,19 @@ def rng():
 def quick_block_start(monkeypatch):
     """Few steps for the start of the noise kernel, in tests of many small fits."""
     monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 10, raising=False)
+
+
+@pytest.fixture(scope="session")
+def client():
+    """Client of a Dask cluster of two worker processes with a thread each."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client

@@ -1,6 +1,5 @@
 """Blocks and kernels on a real Dask cluster of two worker processes."""
 
-import logging
 import os
 import signal
 import time
@@ -18,20 +17,6 @@ from skvbgp._core.parallel import parallel_each, parallel_map
 
 cloudpickle = pytest.importorskip("cloudpickle")
 distributed = pytest.importorskip("distributed")
-
-
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 def make_data(n):

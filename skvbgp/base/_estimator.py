@@ -42,7 +42,8 @@ class VariationalEstimator(DocumentedEstimator):
 
     - ``_learner()``: the `Learner` of its constructor parameters;
     - ``_validate(X, y, *, reset, **metadata)``: the data as the learner takes them, a pair of
-      inputs and targets.
+      inputs and targets;
+    - ``_check_collections()``, if its learner takes `ShardedColumns` for them: it returns.
 
     The state is kept in ``_state`` and replaced, never modified: what fails on its way
     to a new state leaves the estimator as it was.
@@ -54,14 +55,16 @@ class VariationalEstimator(DocumentedEstimator):
     random_state: Any  # a constructor parameter of every estimator
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        self._refuse_collections(X, y, *metadata.values())
+        if any(is_collection(values) for values in (X, y, *metadata.values())):
+            self._check_collections()
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
             return self._train_anew(X, y, inputs, targets, self._state if warm else None)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        self._refuse_collections(X, y, *metadata.values())
+        if any(is_collection(values) for values in (X, y, *metadata.values())):
+            self._check_collections()
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=first, **metadata)
@@ -78,12 +81,12 @@ class VariationalEstimator(DocumentedEstimator):
                 learner, learner.update(state, inputs, targets, end_pass), progress
             )
 
-    def _refuse_collections(self, *data: Any) -> None:
-        if any(is_collection(values) for values in data):
-            raise TypeError(
-                f"{type(self).__name__} cannot be trained on Dask collections: give it rows in "
-                "memory, or chunk after chunk to partial_fit."
-            )
+    def _check_collections(self) -> None:
+        """Refuse to learn from Dask collections, where it cannot be done."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be trained on Dask collections: give it rows in "
+            "memory, or chunk after chunk to partial_fit."
+        )
 
     def _train_anew(self, X: Any, y: Any, inputs: Any, targets: Any, before: Any) -> Self:
         """Train on validated data; X and y are the user's own, for the callbacks."""

@@ -8,12 +8,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import is_collection, make_example, refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._estimator import VariationalEstimator, fit_method
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
+from skvbgp.base._start import SUBSAMPLE
 
 #: Rows whose distributions are in memory at a time.
 _TILE_ROWS = 2**14
@@ -67,9 +69,21 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         return self._partial_fit(X, y)
 
-    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        if is_collection(X) or is_collection(y):
+            return self._spread(X, y, reset=reset)
         X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **self._checks)
         return X, np.asarray(y, dtype=np.float64)
+
+    def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """Rows of Dask collections on their workers, or here if they are few."""
+        validate_data(self, make_example(X, 0.0), reset=reset)
+        rows = ShardedRows(X, y)
+        if rows.n <= SUBSAMPLE:
+            return rows.fetch(np.arange(rows.n))
+        if rows.at_one_place:
+            raise ValueError("All rows of X are equal: they say nothing of a function.")
+        return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
 
     @lazily(lambda estimator, options: ["mean", "std"])
     def predict(

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_distinct
+from skvbgp._core.shards import ShardedColumns
 
 #: Rows that starting values are computed from.
 SUBSAMPLE = 10_000
@@ -16,25 +18,27 @@ START_ROWS = 32
 _TILE_ROWS = 2**16
 
 
-def subsample(X: Array, rng: np.random.RandomState) -> Array:
+def subsample(X: Array | ShardedColumns, rng: np.random.RandomState) -> Array:
     """At most SUBSAMPLE random rows, as an array in memory."""
     if len(X) <= SUBSAMPLE:
         return np.asarray(X)
-    return np.asarray(X[np.sort(rng.choice(len(X), SUBSAMPLE, replace=False))])
+    return np.asarray(X[draw_distinct(len(X), SUBSAMPLE, rng)])
 
 
-def at_one_place(X: Array) -> bool:
+def at_one_place(X: Array | ShardedColumns) -> bool:
     """Whether all rows are equal: they tell nothing about how fast the function varies.
 
     Missing entries (NaN) are equal to each other.
     """
+    if isinstance(X, ShardedColumns):
+        return X.rows.at_one_place
     tiles = (X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS))
     return all(
         np.array_equal(tile, np.broadcast_to(X[0], tile.shape), equal_nan=True) for tile in tiles
     )
 
 
-def says_too_little(X: Array, *, learns: bool) -> bool:
+def says_too_little(X: Array | ShardedColumns, *, learns: bool) -> bool:
     """Whether rows set nothing for good, so that a stream starts again with all of them.
 
     They are too few for hyperparameters, if these are learned, or at one place, which has no unit.

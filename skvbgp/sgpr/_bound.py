@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,9 +45,18 @@ class Prior:
 
     def __init__(self, parameters: Parameters) -> None:
         self.Z = parameters.nu * parameters.U  # (m, d)
-        self.Sigma = unit_se(self.Z, self.Z)
-        self.L = jittered_cholesky(self.Sigma, "covariance of the inducing inputs")
-        self.L_inv = tril_inverse(self.L)
+
+    @cached_property
+    def Sigma(self) -> Array:
+        return unit_se(self.Z, self.Z)
+
+    @cached_property
+    def L(self) -> Array:
+        return jittered_cholesky(self.Sigma, "covariance of the inducing inputs")
+
+    @cached_property
+    def L_inv(self) -> Array:
+        return tril_inverse(self.L)
 
     def whiten(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
         """Information about u from that about Sigma^-1 s."""
@@ -106,16 +116,97 @@ class Model:
         )
 
 
-class Evaluation:
-    """The bound's data terms at given parameters, for one batch of groups.
+class DataGradients(NamedTuple):
+    """Value of the data terms and their gradients at fixed v and V, summed over groups."""
+
+    value: float
+    nu: Array  # (d,)
+    xi: Array  # (d,)
+    Z: Array  # (m, d)
+    signal: tuple[float, float]  # in alpha and in alpha^2 + beta
+    noise: NoiseGradients
+
+    def plus(self, other: DataGradients) -> DataGradients:
+        return DataGradients(
+            self.value + other.value,
+            self.nu + other.nu,
+            self.xi + other.xi,
+            self.Z + other.Z,
+            (self.signal[0] + other.signal[0], self.signal[1] + other.signal[1]),
+            self.noise.plus(other.noise),
+        )
+
+
+class Groups:
+    """The data terms of some groups of rows.
 
     Parameters
     ----------
     model : Model
     parameters : Parameters
+    prior : Prior
+    noise : Noise
     batch : sequence of Rows
     draws : sequence of (ndarray or None)
         For every group its draws, or None for closed-form expectations.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: Parameters,
+        prior: Prior,
+        noise: Noise,
+        batch: Sequence[Rows],
+        draws: Sequence[Array | None],
+    ) -> None:
+        self._model, self._parameters, self._batch = model, parameters, batch
+        self._noise = noise
+        self._groups = thread_map(
+            partial(model.group, parameters, prior, noise),
+            zip(batch, draws, strict=True),
+        )
+
+    @property
+    def psi(self) -> Array:
+        """E[K' C^-1 K], (m, m)."""
+        return np.asarray(sum(g.psi for g in self._groups))
+
+    @property
+    def information(self) -> Array:
+        """E[K]' C^-1 y, (m,)."""
+        pairs = zip(self._groups, self._batch, strict=True)
+        return np.asarray(sum(g.information(rows.y) for g, rows in pairs))
+
+    @property
+    def ceiling(self) -> float:
+        """A bound on the value: the data terms if f fitted y without any error."""
+        n = sum(len(rows.y) for rows in self._batch)
+        log_det = sum(g.precision.log_det for g in self._groups)
+        return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
+
+    def backward(self, v: Array, V: Array) -> DataGradients:
+        """Value and gradients at fixed v and V."""
+        p = self._parameters
+
+        def backward(group: Group, rows: Rows) -> tuple[GroupGradients, NoiseGradients]:
+            g = group.backward(v, V, p.alpha, p.second_moment)
+            return g, self._noise.vjp(self._model.coordinates.original(rows.X), g.C)
+
+        parts = thread_map(backward, zip(self._groups, self._batch, strict=True))
+        return reduce(
+            DataGradients.plus,
+            (DataGradients(g.value, g.nu, g.xi, g.Z, g.signal, noise) for g, noise in parts),
+        )
+
+
+class Evaluation:
+    """The bound's data terms at given parameters, for one batch of groups.
+
+    Parameters
+    ----------
+    model, parameters, batch, draws
+        As of `Groups`.
 
     Attributes
     ----------
@@ -132,27 +223,24 @@ class Evaluation:
         batch: Sequence[Rows],
         draws: Sequence[Array | None],
     ) -> None:
-        self._model, self._parameters, self._batch = model, parameters, batch
-        self.prior = Prior(parameters)
-        self._noise = model.noise(parameters)
-        self._groups = thread_map(
-            partial(model.group, parameters, self.prior, self._noise),
-            zip(batch, draws, strict=True),
-        )
-        P, b = self.prior.whiten(
-            sum(g.psi for g in self._groups),
-            sum(g.information(rows.y) for g, rows in zip(self._groups, batch, strict=True)),
-        )
-        self._P, self._b = P, b  # at unit signal
-        self.information = parameters.second_moment * P
-        self.shift = parameters.alpha * b
+        self._begin(model, parameters)
+        self._groups = Groups(model, parameters, self.prior, self._noise, batch, draws)
+        self._keep(self._groups.psi, self._groups.information)
+
+    def _begin(self, model: Model, parameters: Parameters) -> None:
+        self._model, self._parameters = model, parameters
+        self.prior, self._noise = Prior(parameters), model.noise(parameters)
+
+    def _keep(self, psi: Array, information: Array) -> None:
+        """Keep the sums over the groups."""
+        self._P, self._b = self.prior.whiten(psi, information)  # at unit signal
+        self.information = self._parameters.second_moment * self._P
+        self.shift = self._parameters.alpha * self._b
 
     @property
     def ceiling(self) -> float:
-        """A bound on the bound: the data terms if f fitted y without any error."""
-        n = sum(len(rows.y) for rows in self._batch)
-        log_det = sum(g.precision.log_det for g in self._groups)
-        return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
+        """A bound on the bound, see `Groups`."""
+        return self._groups.ceiling
 
     def optimal_q(self) -> WhitenedGaussian:
         """Eq. (7): the maximiser of the bound, if the batch is all the data."""
@@ -174,24 +262,14 @@ class Evaluation:
         """
         p = self._parameters
         alpha = p.alpha
-        value = 0.0
-        d_nu, d_xi, dZ = np.zeros_like(p.nu), np.zeros_like(p.xi), np.zeros_like(p.U)
-        d_alpha, d_second = 0.0, 0.0
         # s = L u enters through v and V, and through the factor L itself
-        parts, (dZ_prior, past_alpha, past_second) = concurrently(
-            lambda: self._groups_backward(q), lambda: self._factor_backward(q, weight, past)
+        data, (dZ_prior, past_alpha, past_second) = concurrently(
+            lambda: self._backward(q), lambda: self._factor_backward(q, weight, past)
         )
-        noise = self._noise.complete(reduce(NoiseGradients.plus, (part for _, part in parts)))
-        for g, _ in parts:
-            value += g.value
-            d_nu += g.nu
-            d_xi += g.xi
-            dZ += g.Z
-            d_alpha += g.signal[0]
-            d_second += g.signal[1]
-        d_nu, d_xi, dZ = weight * d_nu, weight * d_xi, weight * dZ + dZ_prior
-        d_alpha = weight * d_alpha + past_alpha
-        d_second = weight * d_second + past_second
+        noise = self._noise.complete(data.noise)
+        d_nu, d_xi, dZ = weight * data.nu, weight * data.xi, weight * data.Z + dZ_prior
+        d_alpha = weight * data.signal[0] + past_alpha
+        d_second = weight * data.signal[1] + past_second
         kl, kl_mean, kl_variance = self._model.kl_theta(p)
         gradient = Parameters(
             nu=d_nu + np.sum(dZ * p.U, axis=0) - kl_mean[:-1],
@@ -202,19 +280,16 @@ class Evaluation:
             noise_theta=weight * noise.theta,
             U=p.nu * dZ + weight * noise.U * self._model.coordinates.scale,
         )
-        return weight * value - q.kl_to_prior - kl, gradient
+        return weight * data.value - q.kl_to_prior - kl, gradient
 
-    def _groups_backward(self, q: WhitenedGaussian) -> list[tuple[GroupGradients, NoiseGradients]]:
-        """Gradients of every group's terms at fixed v and V."""
-        p, L_inv = self._parameters, self.prior.L_inv
-        v = L_inv.T @ q.mean
-        V = L_inv.T @ q.excess_moment @ L_inv
+    def _backward(self, q: WhitenedGaussian) -> DataGradients:
+        """The data terms and their gradients."""
+        return self._groups.backward(*self._weights(q))
 
-        def backward(group: Group, rows: Rows) -> tuple[GroupGradients, NoiseGradients]:
-            g = group.backward(v, V, p.alpha, p.second_moment)
-            return g, self._noise.vjp(self._model.coordinates.original(rows.X), g.C)
-
-        return thread_map(backward, zip(self._groups, self._batch, strict=True))
+    def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
+        """v = L^-T m and V = L^-T W L^-1, by which q enters the data terms."""
+        L_inv = self.prior.L_inv
+        return L_inv.T @ q.mean, L_inv.T @ q.excess_moment @ L_inv
 
     def _factor_backward(
         self, q: WhitenedGaussian, weight: float, past: PastTerm | None

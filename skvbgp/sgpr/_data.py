@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
 
 #: Which rows belong to a group.
-RowIndex = slice | NDArray[np.signedinteger[Any]]
+RowIndex = slice | Index
 
 #: Rows of a group with independent noise: what one thread works on at a time.
 _TILE_ROWS = 512
+
+
+def split_tiles(index: Index) -> list[Index]:
+    """Rows with independent noise, some at a time."""
+    return np.array_split(index, -(-len(index) // _TILE_ROWS))
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,10 @@ class Rows:
 
     X: Array  # (n, d) scaled coordinates
     y: Array  # (n,) scaled
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.X.shape
 
 
 @dataclass(frozen=True)
@@ -98,11 +107,11 @@ class Data:
         """
         n_batches = self.n_batches(batch_size)
         if self.blocks is None:
-            order = np.arange(len(self), dtype=np.int32)
-            rng.shuffle(order)
-            for index in np.array_split(order, n_batches):
-                tiles = np.array_split(np.sort(index), -(-len(index) // _TILE_ROWS))
-                yield [self.rows(tile) for tile in tiles], len(self) / len(index)
+            for index in shuffled_parts(len(self), n_batches, rng):
+                yield (
+                    [self.rows(tile) for tile in split_tiles(np.sort(index))],
+                    len(self) / len(index),
+                )
             return
         for chosen in np.array_split(rng.permutation(len(self.blocks)), n_batches):
             yield [self.rows(self.blocks[k]) for k in chosen], len(self.blocks) / len(chosen)

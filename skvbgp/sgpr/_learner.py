@@ -11,6 +11,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.partition import partition_rows
 from skvbgp._core.scaling import RunningScale, Target, check_unit
+from skvbgp._core.shards import measure_scale
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import (
     Posterior,
@@ -29,6 +30,7 @@ from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
+from skvbgp.sgpr._sharded import ShardedData, gather_data
 from skvbgp.sgpr._start import (
     check_range,
     choose_inputs,
@@ -156,7 +158,7 @@ class SparseLearner(RegressionLearner):
     def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
         seed = int(rng.randint(np.iinfo(np.int32).max))
         sample = subsample(X, rng)
-        summary = RunningScale.of(y[:, None])
+        summary = measure_scale(y)
         target = self._target(summary)
         if before is None:
             model, parameters = self._start_cold(sample, target, rng)
@@ -212,7 +214,7 @@ class SparseLearner(RegressionLearner):
         return Target(mean, unit)
 
     def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
-        data = Data(X, y, state.model.coordinates, state.target)
+        data = gather_data(X, y, state.model.coordinates, state.target)
         if self._is_exact(len(data)):
             return self._train_exact(state, data, end_pass)
         data, blocks = self._divide(data, state.parameters.nu)
@@ -226,14 +228,25 @@ class SparseLearner(RegressionLearner):
 
         def conclude(parameters: Parameters) -> State:
             rng = np.random.RandomState(state.seed)
-            memory = remember(
-                state.model, parameters, data, state.draw_rule, rng=rng, n_jobs=self.n_jobs
-            )
+            memory = self._remember(state.model, parameters, data, state.draw_rule, rng)
             return replace(state, parameters=parameters, memory=memory)
 
         return self._learn(
             state, conclude, lambda end_pass: self._solve(state, data, rng, end_pass), end_pass
         )
+
+    def _remember(
+        self,
+        model: Model,
+        parameters: Parameters,
+        data: Data,
+        draw_rule: DrawRule,
+        rng: np.random.RandomState,
+    ) -> Memory:
+        """The memory of all rows, by a pass over them where they are."""
+        if isinstance(data, ShardedData):
+            return data.remember(model, parameters, draw_rule)
+        return remember(model, parameters, data, draw_rule, rng=rng, n_jobs=self.n_jobs)
 
     def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
         if self.inducing_inputs is not None or len(data) > self.n_inducing:
@@ -360,11 +373,11 @@ class SparseLearner(RegressionLearner):
 
     def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
-        summary = state.summary.merged(RunningScale.of(y[:, None]))
+        summary = state.summary.merged(measure_scale(y))
         state = self._change_frame(replace(state, summary=summary), self._target(summary))
         state = self._grow(state, X, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
-        data = Data(X, y, state.model.coordinates, state.target)
+        data = gather_data(X, y, state.model.coordinates, state.target)
         unit = state.parameters.nu if state.blocks is None else state.blocks.unit
         data, blocks = self._divide(data, unit)
         if state.blocks is not None and blocks is not None:
@@ -385,14 +398,8 @@ class SparseLearner(RegressionLearner):
                 rng=rng,
             )
             state = replace(state, parameters=parameters, adam=adam)
-        chunk = remember(
-            state.model,
-            state.parameters,
-            replace(data, target=state.reference),
-            state.draw_rule,
-            rng=rng,
-            n_jobs=self.n_jobs,
-        )
+        data = replace(data, target=state.reference)
+        chunk = self._remember(state.model, state.parameters, data, state.draw_rule, rng)
         known = replace(state, memory=memory.carry_to(state.prior).plus(chunk))
         end_pass(lambda: known)
         return replace(known, lower_bounds=(*known.lower_bounds, known.lower_bound))

@@ -196,7 +196,7 @@ def remember(
         total = total.plus(part)
 
     spread_each(
-        _sum_groups,
+        sum_groups,
         LazyTasks(len(segments), task),
         add,
         n_jobs=n_jobs,
@@ -213,7 +213,7 @@ def remember(
     return Memory.of(prior, total)
 
 
-def _sum_groups(
+def sum_groups(
     coordinates: Coordinates,
     target: Target,
     model: Model,

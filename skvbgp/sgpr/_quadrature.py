@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._data import Rows
+
+
+class HasShape(Protocol):
+    """Rows (n, d), of which draws need no more."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
@@ -25,7 +32,7 @@ def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
 class ClosedForm:
     """Appendix C's expressions."""
 
-    def __call__(self, rows: Rows, rng: np.random.RandomState) -> None:
+    def __call__(self, rows: HasShape, rng: np.random.RandomState) -> None:
         return None
 
 
@@ -35,7 +42,7 @@ class CommonDraws:
 
     draws: Array  # (S, d)
 
-    def __call__(self, rows: Rows, rng: np.random.RandomState) -> Array:
+    def __call__(self, rows: HasShape, rng: np.random.RandomState) -> Array:
         return self.draws[:, None, :]
 
 
@@ -45,8 +52,8 @@ class FreshDraws:
 
     correlated: bool
 
-    def __call__(self, rows: Rows, rng: np.random.RandomState) -> Array:
-        n, d = rows.X.shape
+    def __call__(self, rows: HasShape, rng: np.random.RandomState) -> Array:
+        n, d = rows.shape
         return rng.standard_normal((1, 1 if self.correlated else n, d))
 
 

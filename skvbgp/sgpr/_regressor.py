@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
-from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp.base import Interval, StrOptions, VariationalRegressor, fit_method
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -55,6 +55,59 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
+class _SumOverRows(VariationalRegressor):
+    """A regressor whose noise is independent, so that mini-batches are sums over rows."""
+
+    solver: str
+
+    @fit_method
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Training inputs. A memory-mapped array is read in batches; rows of a Dask array or
+            DataFrame stay on the workers of the active client.
+        y : array-like or Dask collection of shape (n_samples,)
+            Training targets.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        return self._fit(X, y)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like or Dask collection of shape (n_samples,)
+            New targets.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+        """
+        return self._partial_fit(X, y)
+
+    def _check_collections(self) -> None:
+        if self.solver in ("exact", "collapsed"):
+            raise TypeError(
+                f"solver={self.solver!r} needs rows in memory; 'stochastic' and 'auto' take Dask "
+                "collections."
+            )
+
+
 @documented(
     """Variational Bayesian sparse Gaussian process regression with white noise (VBDTC).
 
@@ -63,7 +116,7 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     have a closed form [Yu2019]_.
     """
 )
-class VBDTCRegressor(VariationalRegressor):
+class VBDTCRegressor(_SumOverRows):
     _parameter_constraints = _COMMON
 
     def __init__(
@@ -104,7 +157,7 @@ class VBDTCRegressor(VariationalRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
 )
-class VBFITCRegressor(VariationalRegressor):
+class VBFITCRegressor(_SumOverRows):
     _parameter_constraints = _COMMON | _NOISE_KERNEL
 
     def __init__(

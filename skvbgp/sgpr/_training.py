@@ -23,12 +23,13 @@ from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._sharded import ShardedBatch, evaluate
 
 #: A bound and its gradient, of the scaled target.
 Bound = Callable[[Parameters], tuple[float, Parameters]]
 
 #: Some groups of rows, and the weight that makes them unbiased.
-Batch = tuple[list[Rows], float]
+Batch = tuple[list[Rows] | ShardedBatch, float]
 
 #: Step sizes of Adam relative to the learning rate, where they are not 1: the noise has to
 #: find its level first.
@@ -146,9 +147,9 @@ def solve_stochastic(
     def step(climb: _Climb, batch: Batch, clock: Clock) -> tuple[_Climb, float]:
         x, parameters, adam, q = climb
         rows, weight = batch
-        draws = [draw_rule(group, rng) for group in rows]
+        known = None if clock.step == 0 else q  # at which the gradient is asked for
         evaluation, _ = concurrently(
-            partial(Evaluation, model, parameters, rows, draws),
+            partial(evaluate, model, parameters, rows, draw_rule, rng, known),
             lambda: q.excess_moment,  # kept by q for the gradient
         )
         information, shift = weight * evaluation.information, weight * evaluation.shift
@@ -208,7 +209,7 @@ def refine(
     def step(climb: _Climb, batch: Batch, clock: Clock) -> tuple[_Climb, float]:
         x, p, adam, _ = climb
         rows, weight = batch
-        evaluation = Evaluation(model, p, rows, [draw_rule(group, rng) for group in rows])
+        evaluation = evaluate(model, p, rows, draw_rule, rng)
         carried = memory.carry_to(evaluation.prior)
         q = carried.q(p.alpha, p.second_moment, target).with_information(
             weight * evaluation.information, weight * evaluation.shift

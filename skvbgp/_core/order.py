@@ -1,0 +1,80 @@
+"""Random orders of many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Orders of more rows are computed where they are asked for.
+_STORED_ROWS = 2**22
+#: Rounds of the cipher that computes them.
+_ROUNDS = 6
+
+Index = NDArray[np.signedinteger[Any]]
+
+
+def shuffled_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator[Index]:
+    """All of ``range(n)`` in random order, in parts of equal size or nearly.
+
+    The memory is 4 bytes a row up to some millions of them, and does not grow from there.
+    """
+    size, n_larger = divmod(n, n_parts)
+    order = _draw_order(n, rng)
+    start = 0
+    for k in range(n_parts):
+        stop = start + size + (k < n_larger)
+        yield order[start:stop]
+        start = stop
+
+
+def draw_distinct(n: int, size: int, rng: np.random.RandomState) -> Index:
+    """Distinct random members of ``range(n)``, sorted."""
+    if n <= _STORED_ROWS:
+        return np.sort(rng.choice(n, size, replace=False))
+    return np.sort(_Cipher(n, rng)[:size])
+
+
+def _draw_order(n: int, rng: np.random.RandomState) -> Index | _Cipher:
+    if n > _STORED_ROWS:
+        return _Cipher(n, rng)
+    order = np.arange(n, dtype=np.int32)
+    rng.shuffle(order)
+    return order
+
+
+class _Cipher:
+    """A random order of ``range(n)`` that is computed, not stored.
+
+    A Feistel cipher permutes the numbers of an even number of bits, whatever mixes its halves; one
+    that comes out too large is permuted again until it is not, which leaves a permutation.
+    """
+
+    def __init__(self, n: int, rng: np.random.RandomState) -> None:
+        self._n = n
+        self._half = np.uint64(-(-(n - 1).bit_length() // 2))
+        self._mask = (np.uint64(1) << self._half) - np.uint64(1)
+        self._keys = rng.randint(2**32, size=_ROUNDS, dtype=np.uint64)
+
+    def __getitem__(self, part: slice) -> Index:
+        values = np.arange(part.start or 0, part.stop, dtype=np.uint64)
+        outside = np.arange(len(values))
+        while len(outside):
+            values[outside] = self._permute(values[outside])
+            outside = outside[values[outside] >= self._n]
+        return values.astype(np.int64)
+
+    def _permute(self, values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left, right = values >> self._half, values & self._mask
+        for key in self._keys:
+            left, right = right, left ^ (_mix(right + key) & self._mask)
+        return (left << self._half) | right
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Bits that each depend on all of x: the finisher of SplitMix64, modulo 2^64."""
+    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,302 @@
+"""Rows of Dask collections that stay on the workers, where functions are called on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_X_y
+
+from skvbgp._core.collections import is_collection, is_frame
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.scaling import RunningScale
+
+#: How often a step is started again whose workers have died.
+_MAX_LOSSES = 3
+
+
+class Block(NamedTuple):
+    """Some rows in a worker's memory."""
+
+    X: Array  # (n, d)
+    y: Array  # (n,)
+
+
+class Shard:
+    """The blocks of a worker, as one; an actor of Dask's."""
+
+    def __init__(self, *blocks: Block) -> None:
+        self.blocks = blocks
+        self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
+
+    def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
+        """The result of ``function(*shared, self)``."""
+        with single_blas_thread:
+            return function(*shared, self)
+
+    def run_on_rows(
+        self,
+        function: Callable[..., Any],
+        shared: tuple[Any, ...],
+        index: Index,
+        own: tuple[Any, ...],
+    ) -> Any:
+        """The result of ``function(*shared, rows, *own)``."""
+        with single_blas_thread:
+            return function(*shared, self.rows(index), *own)
+
+    def rows(self, index: Index) -> Block:
+        """Copies of rows, whose index is sorted."""
+        cuts = np.searchsorted(index, self._starts)
+        parts = [
+            Block(block.X[index[a:b] - start], block.y[index[a:b] - start])
+            for block, start, a, b in zip(
+                self.blocks, self._starts[:-1], cuts[:-1], cuts[1:], strict=True
+            )
+            if a < b
+        ]
+        return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class ShardedRows:
+    """Rows on the workers of a Dask cluster.
+
+    Rows are numbered as in the collections. What a worker loses when it dies is made again from
+    the collections.
+
+    Attributes
+    ----------
+    n, d : int
+        Number of rows and of columns.
+    scale : RunningScale
+        Of y.
+    at_one_place : bool
+        Whether all rows of X are equal.
+    """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        self._client = _find_client()
+        blocks = self._client.compute(_split(X, y))
+        summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
+        blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
+        summaries = [summary for summary in summaries if summary]
+        if not summaries:
+            raise ValueError("Found array with 0 sample(s) in a Dask collection.")
+        sizes = np.array([summary.scale.n for summary in summaries], dtype=np.int64)
+        self._ends = np.cumsum(sizes)  # of the blocks
+        self.n, self.d = int(self._ends[-1]), len(summaries[0].first)
+        self.scale = reduce(RunningScale.merged, (summary.scale for summary in summaries))
+        first = summaries[0].first
+        self.at_one_place = all(
+            summary.at_one_place and np.array_equal(summary.first, first) for summary in summaries
+        )
+        self._place(blocks, sizes)
+
+    def _place(self, blocks: list[Any], sizes: NDArray[np.int64]) -> None:
+        """Make a shard of the blocks that each worker has."""
+        holders = self._client.who_has(blocks)
+        owners = [min(holders.get(block.key) or ("",)) for block in blocks]
+        workers = sorted(set(owners))
+        self._shard_of = np.searchsorted(workers, owners)  # by block
+        self._offsets = np.empty(len(blocks), dtype=np.int64)  # of a block's rows in its shard
+        self._blocks, self._shards = [], []
+        for k, worker in enumerate(workers):
+            own = np.flatnonzero(self._shard_of == k)
+            self._offsets[own] = np.cumsum(sizes[own]) - sizes[own]
+            self._blocks.append([blocks[i] for i in own])
+            self._shards.append(self._make_shard(k, [worker] if worker else None))
+
+    def _make_shard(self, k: int, workers: list[str] | None = None) -> Any:
+        """The actor of a shard, where its blocks are; those that are lost are made again."""
+        return self._gather(
+            self._client.submit(
+                Shard,
+                *self._blocks[k],
+                actor=True,
+                pure=False,
+                workers=workers,
+                allow_other_workers=workers is not None,
+            )
+        )
+
+    def call(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> list[Any]:
+        """Results of ``function(*shared, shard)`` of all shards, on their workers."""
+        every = range(len(self._shards))
+        return self._call("run", every, [(function, shared) for _ in every])
+
+    def call_on_rows(
+        self,
+        function: Callable[..., Any],
+        shared: tuple[Any, ...],
+        index: Index,
+        own: Callable[[NDArray[np.intp]], tuple[Any, ...]] = lambda places: (),
+    ) -> list[tuple[NDArray[np.intp], Any]]:
+        """Results of ``function(*shared, rows, *own(places))`` of those shards that have some.
+
+        Parameters
+        ----------
+        function : callable
+            Function of a module, which gets a `Block` of a shard's rows in ``index``.
+        shared : tuple
+        index : ndarray of shape (k,)
+            Sorted row numbers.
+        own : callable
+            Arguments that belong to some rows, given where these are in ``index``.
+
+        Returns
+        -------
+        results : list of pairs
+            Places of the rows in ``index``, and the result.
+        """
+        block = np.searchsorted(self._ends, index, side="right")
+        starts = np.append(0, self._ends[:-1])
+        local = index - starts[block] + self._offsets[block]
+        shard_of = self._shard_of[block]
+        places = [np.flatnonzero(shard_of == k) for k in range(len(self._shards))]
+        chosen = [k for k, rows in enumerate(places) if len(rows)]
+        tasks = [(function, shared, local[places[k]], own(places[k])) for k in chosen]
+        results = self._call("run_on_rows", chosen, tasks)
+        return [(places[k], result) for k, result in zip(chosen, results, strict=True)]
+
+    def fetch(self, index: Index) -> Block:
+        """Rows in the client's memory; their index is sorted."""
+        X, y = np.empty((len(index), self.d)), np.empty(len(index))
+        for places, rows in self.call_on_rows(_copy, (), index):
+            X[places], y[places] = rows
+        return Block(X, y)
+
+    def _call(self, method: str, chosen: Sequence[int], tasks: list[tuple[Any, ...]]) -> list[Any]:
+        """Results of a method of some shards, which are made again if their workers die."""
+        results: list[Any] = [None] * len(chosen)
+        pending = list(range(len(chosen)))
+        for _ in range(_MAX_LOSSES + 1):
+            calls = [(i, getattr(self._shards[chosen[i]], method)(*tasks[i])) for i in pending]
+            pending = []
+            for i, call in calls:
+                try:
+                    results[i] = call.result()
+                except OSError as error:  # the worker cannot be reached
+                    lost = error
+                    pending.append(i)
+            if not pending:
+                return results
+            for i in pending:
+                self._shards[chosen[i]] = self._make_shard(chosen[i])
+        raise RuntimeError(
+            f"Workers were lost {_MAX_LOSSES + 1} times in one step. Their logs may tell why, "
+            "often it is memory."
+        ) from lost
+
+    def _gather(self, futures: Any) -> Any:
+        try:
+            return self._client.gather(futures)
+        except CancelledError as error:
+            raise RuntimeError(
+                "Dask has cancelled a task: the scheduler is gone, or rows that cannot be made "
+                "again, such as scattered ones, were lost with a worker."
+            ) from error
+
+
+class ShardedColumns:
+    """X or y of `ShardedRows`, of which parts may be asked for as of an array."""
+
+    def __init__(self, rows: ShardedRows, name: str) -> None:
+        self.rows, self._name = rows, name
+
+    def __len__(self) -> int:
+        return self.rows.n
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.rows.n, self.rows.d) if self._name == "X" else (self.rows.n,)
+
+    def __getitem__(self, index: Index) -> Array:
+        return getattr(self.rows.fetch(index), self._name)
+
+    def __array__(self, *arguments: Any, **options: Any) -> Array:
+        raise TypeError("Rows on Dask workers are not gathered.")
+
+
+def measure_scale(y: Array | ShardedColumns) -> RunningScale:
+    """Number, mean and spread of targets (n,)."""
+    return y.rows.scale if isinstance(y, ShardedColumns) else RunningScale.of(y[:, None])
+
+
+# -- what runs on the workers --------------------------------------------------------------------
+
+
+class _Summary(NamedTuple):
+    scale: RunningScale  # of y
+    first: Array  # (d,) row
+    at_one_place: bool
+
+
+def _load(X: Any, y: Any) -> Block:
+    """A block of the collections as floating-point numbers, all of them finite."""
+    X, y = check_X_y(X, y, dtype=np.float64, order="C", y_numeric=True, ensure_min_samples=0)
+    return Block(X, np.asarray(y, dtype=np.float64))
+
+
+def _summarise(block: Block) -> _Summary | None:
+    X, y = block
+    if not len(y):
+        return None
+    return _Summary(RunningScale.of(y[:, None]), X[0].copy(), bool(np.all(X == X[0])))
+
+
+def _copy(rows: Block) -> Block:
+    return rows
+
+
+# -- collections ---------------------------------------------------------------------------------
+
+
+def _find_client() -> Any:
+    """The client that the user has started."""
+    from distributed import default_client
+
+    try:
+        return default_client()
+    except ValueError:
+        raise RuntimeError(
+            "Training on a Dask collection needs a cluster: start a dask.distributed.Client."
+        ) from None
+
+
+def _split(X: Any, y: Any) -> list[Any]:
+    """Delayed blocks of the rows of both collections."""
+    from dask.delayed import delayed
+
+    if not is_collection(X) or not is_collection(y) or is_frame(X) != is_frame(y):
+        raise TypeError("X and y must both be Dask arrays, or a Dask DataFrame and its Series.")
+    if getattr(X, "ndim", None) != 2 or getattr(y, "ndim", None) != 1:
+        raise ValueError("X must have two dimensions, and y one.")
+    if is_frame(X):
+        if X.npartitions != y.npartitions:
+            raise ValueError(
+                f"X has {X.npartitions} partitions and y has {y.npartitions}: they must be the "
+                "same."
+            )
+    else:
+        if np.isnan(X.shape[0]) or np.isnan(y.shape[0]):
+            raise ValueError(
+                "The sizes of the chunks are not known: call compute_chunk_sizes of X and y."
+            )
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} rows and y has {len(y)}: they must be as many.")
+        X = X.rechunk({1: -1})
+        y = y.rechunk({0: X.chunks[0]})
+    load = delayed(_load, pure=True)
+    pairs = zip(_delayed_blocks(X), _delayed_blocks(y), strict=True)
+    return [load(*pair) for pair in pairs]
+
+
+def _delayed_blocks(collection: Any) -> list[Any]:
+    blocks = collection.to_delayed()  # of an array they are an array
+    return list(blocks.ravel() if isinstance(blocks, np.ndarray) else blocks)

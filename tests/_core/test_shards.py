@@ -1,0 +1,103 @@
+"""Rows on Dask's workers."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp._core.scaling import RunningScale
+from skvbgp._core.shards import ShardedColumns, ShardedRows, measure_scale
+
+da = pytest.importorskip("dask.array")
+
+N = 1000
+
+
+def make_rows(rng):
+    return rng.standard_normal((N, 3)), rng.standard_normal(N) + 5.0
+
+
+@pytest.fixture
+def rows(client, rng):
+    X, y = make_rows(rng)
+    return ShardedRows(da.from_array(X, chunks=(130, 2)), da.from_array(y, chunks=99))
+
+
+def count(rows):
+    return len(rows.y)
+
+
+def add_up(factor, rows, weights):
+    return factor * float(weights @ rows.y)
+
+
+def count_all(factor, shard):
+    return factor * sum(len(block.y) for block in shard.blocks)
+
+
+def test_rows_are_those_of_the_collections(rows, rng):
+    X, y = make_rows(np.random.default_rng(0))
+    assert (rows.n, rows.d, rows.at_one_place) == (N, 3, False)
+    summary = RunningScale.of(y[:, None])
+    assert_allclose(rows.scale.mean, summary.mean, rtol=1e-14)
+    assert_allclose(rows.scale.std, summary.std, rtol=1e-14)
+    assert rows.scale.n == N
+    for index in (np.arange(N), np.array([999]), np.array([0, 129, 130, 700])):
+        fetched = rows.fetch(index)
+        assert_array_equal(fetched.X, X[index])
+        assert_array_equal(fetched.y, y[index])
+
+
+def test_both_workers_have_some(client, rows):
+    assert sum(count > 0 for count in rows.call(count_all, (1,))) == 2
+    assert sum(rows.call(count_all, (2,))) == 2 * N
+
+
+def test_functions_get_the_rows_and_what_belongs_to_them(rows):
+    _, y = make_rows(np.random.default_rng(0))
+    index = np.arange(0, N, 3)
+    weights = np.linspace(0.0, 1.0, len(index))
+    results = rows.call_on_rows(add_up, (2.0,), index, lambda places: (weights[places],))
+    assert_array_equal(np.sort(np.concatenate([p for p, _ in results])), np.arange(len(index)))
+    assert_allclose(sum(value for _, value in results), 2.0 * weights @ y[index])
+
+
+def test_columns_are_never_gathered_by_accident(rows):
+    X, y = ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
+    assert (X.shape, y.shape, len(X)) == ((N, 3), (N,), N)
+    assert measure_scale(y) is rows.scale
+    assert X[np.array([5])].shape == (1, 3)
+    with pytest.raises(TypeError, match="not gathered"):
+        np.asarray(X)
+
+
+def test_rows_at_one_place(client):
+    rows = ShardedRows(da.ones((10, 2), chunks=(3, 2)), da.arange(10, chunks=3))
+    assert rows.at_one_place
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "match"),
+    [
+        (da.ones((9, 2)), da.ones(8), ValueError, "9 rows and y has 8"),
+        (da.ones((9, 2)), da.ones((9, 1)), ValueError, "two dimensions, and y one"),
+        (da.ones(9), da.ones(9), ValueError, "two dimensions, and y one"),
+        (da.ones((9, 2)), np.ones(9), TypeError, "both be"),
+        (da.ones((9, 2), chunks=3) * np.nan, da.ones(9), ValueError, "NaN"),
+        (da.ones((9, 2)), da.ones(9) / 0.0, ValueError, "infinity"),
+        (da.ones((0, 2)), da.ones(0), ValueError, "0 sample"),
+        (da.ones((9, 2))[da.arange(9) > 3], da.ones(5), ValueError, "compute_chunk_sizes"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_what_is_no_data_is_refused(client, X, y, error, match):
+    with pytest.raises(error, match=match):
+        ShardedRows(X, y)
+
+
+def test_a_cluster_is_needed(monkeypatch):
+    def none():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr("distributed.default_client", none)
+    with pytest.raises(RuntimeError, match=r"start a dask\.distributed\.Client"):
+        ShardedRows(da.ones((9, 2)), da.ones(9))
