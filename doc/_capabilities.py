@@ -28,6 +28,9 @@ SHARED = {
 REGRESSION = {
     **SHARED,
     "known noise: ``y_var``": fit_takes("y_var"),
+    "categories in X: ``categorical_features``": lambda estimator: (
+        "categorical_features" in estimator.get_params()
+    ),
     "several outputs": lambda estimator: get_tags(estimator).target_tags.multi_output,
     "``return_std``, ``return_cov``, ``sample_y``": has("sample_y"),
     "``predict_quantiles``, ``predict_interval``": has("predict_quantiles"),

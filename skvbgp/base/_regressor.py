@@ -250,7 +250,12 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """X as the posterior takes it."""
         check_is_fitted(self)
         refuse_collection(X, "This method")
-        return validate_data(self, X, reset=False, **self._checks)
+        return self._read(X, reset=False)
+
+    def _read(self, X: Any, *, reset: bool) -> Array:
+        """X as an array of numbers."""
+        X = validate_data(self, X, reset=reset, **self._checks)
+        return np.asarray(X)
 
     def _by_tile(
         self, X: Array, include_noise: bool, evaluate: Callable[[Distribution, slice], Array]

@@ -43,10 +43,12 @@ def make_base_kernels(d: int) -> list[tuple[str, Kernel]]:
     return [(name, (_amplitude(1.0) * leaf).bind(d)) for name, leaf in leaves]
 
 
-def start_process(kernel: Kernel, *, gaussian: bool, n_gaps: int = 0) -> Process:
+def start_process(
+    kernel: Kernel, *, gaussian: bool, n_gaps: int = 0, owners: tuple[int, ...] = ()
+) -> Process:
     """A process of this kernel before training, where some inputs may be missing."""
     slopes = (START_SLOPE,) * n_gaps
-    return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF, slopes)
+    return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF, slopes, owners)
 
 
 def multiply(first: Process, second: Process, rng: np.random.RandomState) -> Process:

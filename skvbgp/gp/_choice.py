@@ -38,10 +38,27 @@ def _name(entry: Any) -> tuple[str, Kernel]:
     return repr(entry), as_kernel(entry)
 
 
-def frame_inputs(kernel: Any, inputs: RunningScale) -> Coordinates:
-    """Units of unit variance; a given kernel keeps the units of X."""
+def frame_inputs(kernel: Any, inputs: RunningScale, owners: tuple[int, ...] = ()) -> Coordinates:
+    """Units of unit variance; given kernels and columns that have one owner keep those of X."""
     check_unit(inputs.unit, "X")
-    return Coordinates(inputs.mean, inputs.unit if is_auto(kernel) else np.ones(len(inputs.mean)))
+    scale = inputs.unit if is_auto(kernel) else np.ones(len(inputs.mean))
+    if owners:
+        scale = np.where(np.bincount(owners)[list(owners)] > 1, 1.0, scale)
+    return Coordinates(inputs.mean, scale)
+
+
+def take_inputs(kernel: Any, index: Any) -> Any:
+    """The same kernel of other inputs, each with the hyperparameters of one of its own."""
+    if isinstance(kernel, Composite):
+        return type(kernel)(*(take_inputs(part, index) for part in kernel.kernels))
+    values: dict[str, Any] = {}
+    for name in getattr(kernel, "_per_input", ()):
+        value, bounds = np.asarray(getattr(kernel, name)), getattr(kernel, f"{name}_bounds")
+        if value.ndim:
+            values[name] = value[index]
+            is_vector = not isinstance(bounds, str) and np.ndim(bounds) == 2
+            values[f"{name}_bounds"] = np.asarray(bounds)[index] if is_vector else bounds
+    return replace(kernel, **values) if values else kernel
 
 
 def express_in_units(kernel: Any, scale: Array) -> Any:

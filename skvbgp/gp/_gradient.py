@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
@@ -57,12 +58,29 @@ def _measure_tile(
 def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Array:
     """Shares (d,) of the inputs in the variation of the predictive mean.
 
-    The mean squared derivative at known rows, times the variances (d,) of the inputs.
+    The mean squared derivative at known rows, times the variances (D,) of the inputs. Of a
+    category half the mean squared change when it becomes that of another row, which is the same
+    for a linear function.
     """
     rows = posterior.rows
     step = -(-len(rows) // _RELEVANCE_ROWS)
-    mean, _ = measure_gradient(posterior, rows.X[::step])
-    weight = None if rows.weight is None else rows.weight[::step]
+    X, weight = rows.X[::step], None if rows.weight is None else rows.weight[::step]
+    mean, _ = measure_gradient(posterior, X)
     relevance = np.average(mean**2, axis=0, weights=weight) * variance
+    owners = np.array(posterior.mixture.processes[0].owners, dtype=np.intp)
+    if len(owners):
+        relevance = np.bincount(owners, relevance).astype(np.float64)
+        for j in np.flatnonzero(np.bincount(owners) > 1):
+            change = _swap(posterior, X, owners == j)
+            relevance[j] = 0.5 * np.average(change**2, weights=weight)
     total = np.sum(relevance)
     return relevance / total if total > 0.0 else relevance
+
+
+def _swap(posterior: NeighbourPosterior, X: Array, columns: NDArray[np.bool_]) -> Array:
+    """How much the predictive mean of rows changes with some columns from other rows."""
+    swapped = X.copy()
+    order = np.random.default_rng(0).permutation(len(X))
+    swapped[:, columns] = X[np.ix_(order, np.flatnonzero(columns))]
+    after, before = (posterior.moments(rows, False)[0] for rows in (swapped, X))
+    return after - before

@@ -13,14 +13,20 @@ from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.gp._candidates import make_base_kernels, start_process
-from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
+from skvbgp.gp._choice import (
+    express_in_units,
+    frame_inputs,
+    is_auto,
+    name_kernels,
+    take_inputs,
+)
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._state import Frames, State
-from skvbgp.kernels import White
+from skvbgp.kernels import Kernel, White
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
@@ -48,6 +54,7 @@ class GPLearner(RegressionLearner):
     tol: float
     normalize_y: bool
     n_jobs: int | None
+    owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -93,16 +100,22 @@ class GPLearner(RegressionLearner):
         elif is_auto(self.kernel):
             pairs = make_base_kernels(d)
         else:
-            pairs = [(name, kernel.bind(d)) for name, kernel in name_kernels(self.kernel)]
+            pairs = [(name, self._bind(kernel, d)) for name, kernel in name_kernels(self.kernel)]
         n_gaps = int(gaps.columns.sum())
         candidates = tuple(
-            (name, start_process(kernel, gaussian=gaussian, n_gaps=n_gaps))
+            (name, start_process(kernel, gaussian=gaussian, n_gaps=n_gaps, owners=self.owners))
             for name, kernel in pairs
         )
         return Start(frames, rows, candidates, is_auto(self.kernel) and before is None, seed)
 
+    def _bind(self, kernel: Kernel, d: int) -> Kernel:
+        """A given kernel for d columns, which speaks of the inputs that these encode."""
+        if not self.owners:
+            return kernel.bind(d)
+        return take_inputs(kernel.bind(max(self.owners) + 1), list(self.owners))
+
     def _frame(self, inputs: RunningScale, targets: RunningScale, gaps: Gaps) -> Frames:
-        coordinates = frame_inputs(self.kernel, inputs)
+        coordinates = frame_inputs(self.kernel, inputs, self.owners)
         check_unit(targets.unit, "y")
         mean, unit = float(targets.mean[0]), float(targets.unit[0])
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
@@ -220,7 +233,10 @@ class GPLearner(RegressionLearner):
         kernels = []
         for i, name in enumerate(state.names):
             process = state.mixture.processes[int(np.argmax(owners == i))]
-            kernels.append((name, express_in_units(process.kernel, scale)))
+            kernel = express_in_units(process.kernel, scale)
+            if self.owners:
+                kernel = take_inputs(kernel, np.unique(self.owners, return_index=True)[1])
+            kernels.append((name, kernel))
         noise = shares @ [process.noise for process in state.mixture.processes]
         return {
             "kernels_": kernels,

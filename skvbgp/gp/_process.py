@@ -62,12 +62,16 @@ class Process:
     slopes : tuple of float
         Mean squared slopes of the function along the inputs that may be missing, by which rows
         with uncertain entries have more noise.
+    owners : tuple of int
+        By input of the kernel: inputs of the same owner share their hyperparameters, such as the
+        columns of a category. Without any, every input is its own.
     """
 
     kernel: Kernel
     noise: float
     dof: float
     slopes: tuple[float, ...] = ()
+    owners: tuple[int, ...] = ()
 
     @property
     def is_gaussian(self) -> bool:
@@ -78,14 +82,14 @@ class Process:
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
         tail = [self.noise] if self.is_gaussian else [self.noise, self.dof]
-        return np.concatenate([self.kernel.theta, np.log([*tail, *self.slopes])])
+        return np.concatenate([self.kernel.theta[self._first], np.log([*tail, *self.slopes])])
 
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
-        p = len(self.kernel.theta)
+        p = len(self._first)
         noise, *rest = np.exp(vector[p:]).tolist()
         dof, *slopes = [self.dof, *rest] if self.is_gaussian else rest
-        kernel = self.kernel.with_theta(vector[:p])
+        kernel = self.kernel.with_theta(vector[:p][self._shared])
         return replace(self, kernel=kernel, noise=noise, dof=dof, slopes=tuple(slopes))
 
     @property
@@ -93,12 +97,32 @@ class Process:
         """Limits of `vector`, (p, 2)."""
         tail = [_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
         tail += [_SLOPE_LIMITS] * len(self.slopes)
-        return np.concatenate([self.kernel.bounds, np.log(tail)])
+        return np.concatenate([self.kernel.bounds[self._first], np.log(tail)])
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Of the kernel's theta; hyperparameters that are shared have the same."""
+        names = self.kernel.hyperparameters
+        if not self.owners:
+            return names
+        pairs = [name.rstrip("]").partition("[") for name in names]
+        return [f"{stem}[{self.owners[int(i)]}]" if i else stem for stem, _, i in pairs]
+
+    @cached_property
+    def _first(self) -> list[int]:
+        """Where in theta each hyperparameter is first."""
+        return np.unique(self._shared, return_index=True)[1].tolist()
+
+    @cached_property
+    def _shared(self) -> list[int]:
+        """By entry of theta: the number of its hyperparameter."""
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(self._names))}
+        return [numbers[name] for name in self._names]
 
     @cached_property
     def _prior(self) -> tuple[Array, Array]:
         """Mean and precision of the prior of `vector`, each (p,)."""
-        names = [name.split(".")[-1].split("[")[0] for name in self.kernel.hyperparameters]
+        names = [name.split(".")[-1].split("[")[0] for name in dict.fromkeys(self._names)]
         pairs = [_PRIORS.get(name, (0.0, np.inf)) for name in (*names, "noise")]
         if not self.is_gaussian:
             pairs.append((0.0, np.inf))
@@ -185,7 +209,8 @@ class Process:
         d_noise, d_slopes = float(np.trace(dC)), np.zeros(len(self.slopes))
         if known is not None:
             d_noise, d_slopes = known.vjp(self.noise, self.slopes, np.diagonal(dC))
-        gradient = np.append(self.kernel.vjp(X, None, K, dC)[0], self.noise * d_noise)
+        d_theta = np.bincount(self._shared, self.kernel.vjp(X, None, K, dC)[0], len(self._first))
+        gradient = np.append(d_theta, self.noise * d_noise)
         if not self.is_gaussian:
             dof = self.dof
             slope = 0.5 * (

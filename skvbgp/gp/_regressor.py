@@ -6,20 +6,24 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from scipy.sparse import issparse
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import validate_data
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
+from skvbgp.gp._categories import Categories
+from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._outputs import OutputsDraws, OutputsLearner, observe
-from skvbgp.gp._paths import FunctionDraws
+from skvbgp.gp._outputs import OutputsLearner, observe
 from skvbgp.gp._row_noise import RowNoise, check_weights
 
+#: Most entries of a sparse X, which is made dense: 2 GB.
+_MOST_ENTRIES = 2**28
 
-class VBGPRegressor(VariationalRegressor):
+
+class VBGPRegressor(LearnedFunction, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -42,6 +46,12 @@ class VBGPRegressor(VariationalRegressor):
         predictions average over draws of the hyperparameters. "auto" is exact up to 400 rows;
         with more of them, 64, 128, 256 or 400 neighbours predict, as many as training rows
         that are left out say that it pays.
+
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale. Missing values are a category; what `fit` has not
+        seen is as far from all others. None is no input.
 
     learn_hyperparameters : bool, default=True
         Whether to learn the kernels' hyperparameters, the noise and the belief. False keeps
@@ -129,6 +139,7 @@ class VBGPRegressor(VariationalRegressor):
     _parameter_constraints: dict[str, list[Any] | str] = {
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "learn_hyperparameters": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -143,6 +154,7 @@ class VBGPRegressor(VariationalRegressor):
         kernel: Any = "auto",
         *,
         n_neighbors: int | str = "auto",
+        categorical_features: Any = None,
         learn_hyperparameters: bool = True,
         max_iter: int | None = None,
         tol: float = 1e-5,
@@ -153,6 +165,7 @@ class VBGPRegressor(VariationalRegressor):
     ) -> None:
         self.kernel = kernel
         self.n_neighbors = n_neighbors
+        self.categorical_features = categorical_features
         self.learn_hyperparameters = learn_hyperparameters
         self.max_iter = max_iter
         self.tol = tol
@@ -161,7 +174,6 @@ class VBGPRegressor(VariationalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    n_outputs_: int
     _checks: ClassVar[dict[str, Any]] = {
         **VariationalRegressor._checks,
         "ensure_all_finite": "allow-nan",
@@ -171,6 +183,8 @@ class VBGPRegressor(VariationalRegressor):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = self.categorical_features is not None
         return tags
 
     # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
@@ -243,14 +257,21 @@ class VBGPRegressor(VariationalRegressor):
         Of several outputs, what has been observed of each.
         """
         columns = np.asarray(y)
-        if columns.ndim == 2 and columns.shape[1] > 1:
-            X = validate_data(self, X, reset=reset, **self._checks)
-            y = check_array(y, dtype=np.float64, ensure_all_finite="allow-nan", input_name="y")
-            check_consistent_length(X, y)
+        t = columns.shape[1] if columns.ndim == 2 else 1
+        if t == 1 and self.categorical_features is None and not issparse(X):
+            self._categories = None
+            X, y = super()._validate(X, columns[:, 0] if columns.ndim == 2 else y, reset=reset)
         else:
-            one = columns[:, 0] if columns.ndim == 2 and columns.shape[1] == 1 else y
-            X, y = super()._validate(X, one, reset=reset)
-        t = y.shape[1] if y.ndim == 2 else 1
+            X = self._read(X, reset=reset)
+            unseen = "allow-nan" if t > 1 else True
+            y = check_array(
+                columns if t > 1 else columns.ravel(),
+                dtype=np.float64,
+                ensure_2d=False,
+                ensure_all_finite=unseen,
+                input_name="y",
+            )
+            check_consistent_length(X, y)
         is_bound = not reset or self.warm_start
         if is_bound and t != getattr(self, "n_outputs_", t):
             raise ValueError(f"y has {t} outputs, but there were {self.n_outputs_}.")
@@ -270,6 +291,20 @@ class VBGPRegressor(VariationalRegressor):
 
         observed = observe(y, weight, make_rows)
         return observed, [np.empty(0) if rows is None else rows.y for rows in observed.rows]
+
+    def _read(self, X: Any, *, reset: bool) -> Array:
+        if self.categorical_features is None and not issparse(X):
+            if reset:
+                self._categories = None
+            return super()._read(X, reset=reset)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if issparse(X):
+            X = _make_dense(X)
+        if reset:
+            self._categories = Categories.of(X, self.categorical_features)
+        if self._categories is not None:
+            X = self._categories.encode(X)
+        return np.asarray(check_array(X, estimator=self, **self._checks))
 
     def _make_rows(
         self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool
@@ -346,140 +381,20 @@ class VBGPRegressor(VariationalRegressor):
             tol=self.tol,
             normalize_y=self.normalize_y,
             n_jobs=self.n_jobs,
+            owners=() if self._categories is None else tuple(self._categories.owners.tolist()),
         )
 
-    def predict_gradient(self, X: Any) -> tuple[Array, Array]:
-        """Predict the gradient of the latent function.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs to predict at. A row's prediction does not depend on the other rows.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
-            Of the derivatives, in units of y per unit of the input: the gradient of the mean that
-            `predict` returns.
-        std : ndarray of the same shape
-            Standard deviation of each. Infinite where a kernel is believed in whose functions have
-            no gradient, such as Matern-1/2.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvbgp import VBGPRegressor
-        >>> from skvbgp.kernels import RBF
-        >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
-        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> mean, std = model.predict_gradient([[0.0]])
-        >>> mean.round(2)
-        array([[1.]])
-        """
-        X = self._check_inputs(X)
-        if np.isnan(X).any():
-            raise ValueError("predict_gradient needs rows without missing entries (NaN).")
-        with single_blas_thread:
-            mean, variance = self._state.measure_gradient(X)
-        return mean, np.sqrt(variance)
-
-    def sample_function(self, n: Any = 1, random_state: Any = 0) -> FunctionDraws | OutputsDraws:
-        """Draw functions from the posterior.
-
-        Parameters
-        ----------
-        n : int, default=1
-            Number of functions.
-        random_state : int, RandomState instance or None, default=0
-            Determines the functions.
-
-        Returns
-        -------
-        functions : callable
-            ``functions(X)``, with X of shape (n_samples, n_features), gives the values of all of
-            them, (n_samples, n), without noise and on the scale of y; of several outputs
-            (n_samples, n_outputs, n). A function has the same value at the same place in every
-            call. It knows the rows of the moment when it was drawn.
-
-        Raises
-        ------
-        ValueError
-            If `n` is no positive number, or the kernel has a part of which functions cannot be
-            drawn, such as :class:`~skvbgp.kernels.White`.
-
-        Notes
-        -----
-        Means and variances are those of `predict` with ``include_noise=False``. With more rows
-        than neighbours, functions jump a little where the neighbours change, as predictions do.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skvbgp import VBGPRegressor
-        >>> from skvbgp.kernels import RBF
-        >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
-        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
-        >>> functions = model.sample_function(5)
-        >>> functions(np.linspace(-4.0, 4.0, 100)[:, None]).shape
-        (100, 5)
-        """
-        check_is_fitted(self)
-        if not isinstance(n, Integral) or n < 1:
-            raise ValueError(f"n must be a positive whole number; got {n!r}.")
-        rng = check_random_state(random_state)
-        return self._state.draw_functions(int(n), rng)
-
-    def loo_predict(self) -> tuple[Array, Array]:
-        """Predict each training row from the others.
-
-        The hyperparameters and the belief in the kernels are those learned from all rows. Up to as
-        many rows as neighbours, it is exact and costs no more than a prediction; with more, a row
-        is predicted from its nearest others.
-
-        Returns
-        -------
-        mean, std : ndarray of shape (n_samples_seen,) or (n_samples_seen, n_outputs)
-            Predictive moments of the observations, on the scale of y, in the order in which the
-            rows were given. Equal rows are left out together; those of weight 0 and what was not
-            observed are NaN.
-
-        Examples
-        --------
-        >>> from sklearn.datasets import load_diabetes
-        >>> from skvbgp import VBGPRegressor
-        >>> from skvbgp.kernels import RBF
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X[:100], y[:100])
-        >>> mean, std = model.loo_predict()
-        >>> mean.shape
-        (100,)
-        """
-        check_is_fitted(self)
-        with single_blas_thread:
-            mean, variance = self._state.leave_out_all()
-        return mean, np.sqrt(variance)
-
-    @property
-    def feature_importances_(self) -> Array:
-        """Shares of the inputs in the variation of predictions, (n_features,)."""
-        check_is_fitted(self)
-        return self._state.relevance
-
-    def summary(self) -> str:
-        """Describe what has been learned in words.
-
-        Returns
-        -------
-        text : str
-            The kernels with the belief in them, and the noise.
-        """
-        check_is_fitted(self)
-        if self.n_outputs_ == 1:
-            return _describe(
-                "The function", self.kernels_, self.kernel_posterior_, self.noise_variance_
-            )
-        parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
-        return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
+def _make_dense(X: Any) -> Array:
+    """A sparse matrix with all its entries."""
+    n_entries = X.shape[0] * X.shape[1]
+    if n_entries > _MOST_ENTRIES:
+        raise ValueError(
+            f"X is sparse and of shape {X.shape}: with all its entries it would take "
+            f"{8e-9 * n_entries:.1f} GB. Give fewer rows, fewer columns, or categories in one "
+            "column (categorical_features)."
+        )
+    return np.asarray(X.toarray(), dtype=np.float64)
 
 
 def _as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
@@ -490,9 +405,3 @@ def _as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
     if len(columns) != shape[1]:
         raise ValueError(f"y_var has {len(columns)} columns, but y has {shape[1]}.")
     return np.column_stack([as_row_values(one, shape[0], "y_var", 0.0) for one in columns])
-
-
-def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, noise: float) -> str:
-    lines = [f"{name} is believed to have"]
-    lines += [f"- {belief[i]:.2f}: {kernels[i][0]}" for i in belief.argsort()[::-1]]
-    return "\n".join([*lines, f"and noise of standard deviation {noise**0.5:.3g}."])

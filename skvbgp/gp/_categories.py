@@ -1,0 +1,140 @@
+"""Inputs that are categories: each becomes numbers that are equally far from one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp.gp._neighbours import Index
+
+#: Most categories of an input.
+_MOST_CATEGORIES = 255
+#: Any two categories are at a distance of one.
+_UNIT = float(np.sqrt(0.5))
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Which inputs are categories, and which these are.
+
+    An encoded row has the other inputs first, then for each category a number that is not zero if
+    it is this one, then for each of the columns one for categories that are not known.
+
+    Attributes
+    ----------
+    columns : tuple of int
+        The inputs that are categories.
+    n_features : int
+        Number d of all inputs.
+    encoder : OneHotEncoder
+        Of these columns; missing values are a category as well.
+    """
+
+    columns: tuple[int, ...]
+    n_features: int
+    encoder: Any
+
+    @classmethod
+    def of(cls, X: Any, features: Any) -> Self | None:
+        """Learn what the parameter `categorical_features` names; None if that is nothing."""
+        from sklearn.preprocessing import OneHotEncoder  # a tenth of a second to import
+
+        columns = find_columns(X, features)
+        if not columns:
+            return None
+        encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        encoder.fit(_take(X, columns))
+        for j, known in zip(columns, encoder.categories_, strict=True):
+            if len(known) > _MOST_CATEGORIES:
+                raise ValueError(
+                    f"Input {j} has {len(known)} categories, and may have {_MOST_CATEGORIES}."
+                )
+        return cls(columns, np.shape(X)[1], encoder)
+
+    @cached_property
+    def others(self) -> list[int]:
+        """The inputs that are numbers."""
+        return [j for j in range(self.n_features) if j not in self.columns]
+
+    @cached_property
+    def owners(self) -> Index:
+        """By encoded column: the input that it belongs to, (D,)."""
+        sizes = [len(known) for known in self.encoder.categories_]
+        return np.concatenate(
+            [np.array(self.others, dtype=np.intp), np.repeat(self.columns, sizes), self.columns]
+        ).astype(np.intp)
+
+    def encode(self, X: Any) -> Array:
+        """Rows (n, D) of numbers."""
+        numbers = _take(X, self.others).astype(np.float64)
+        known = np.asarray(self.encoder.transform(_take(X, self.columns)))
+        starts = np.cumsum([0, *(len(c) for c in self.encoder.categories_[:-1])])
+        new = 1.0 - np.add.reduceat(known, starts, axis=1)
+        return np.ascontiguousarray(np.hstack([numbers, _UNIT * known, _UNIT * new]))
+
+    def pick(self, values: Array) -> Array:
+        """Values (..., d) of the inputs that are numbers, NaN for the others, from (..., D)."""
+        result = np.full((*values.shape[:-1], self.n_features), np.nan)
+        result[..., self.others] = values[..., : len(self.others)]
+        return result
+
+
+@dataclass(frozen=True)
+class EncodedDraws:
+    """Functions of inputs some of which are categories.
+
+    Calling it with rows X gives what the functions of the encoded rows give.
+    """
+
+    functions: Callable[[Array], Array]
+    categories: Categories
+
+    def __call__(self, X: Any) -> Array:
+        return self.functions(self.categories.encode(X))
+
+
+def find_columns(X: Any, features: Any) -> tuple[int, ...]:
+    """Which columns of X are categories: None, "from_dtype", names, indices or a mask."""
+    names = None if not hasattr(X, "columns") else [str(name) for name in X.columns]
+    d = np.shape(X)[1]
+    if features is None:
+        return ()
+    if isinstance(features, str):
+        if features != "from_dtype":
+            raise ValueError(
+                f"categorical_features must be 'from_dtype' or a list; got {features!r}."
+            )
+        kinds = [str(kind) for kind in getattr(X, "dtypes", [])]
+        return tuple(
+            j
+            for j, kind in enumerate(kinds)
+            if kind.startswith(("category", "Categorical", "Enum"))
+        )
+    chosen = np.asarray(features)
+    if chosen.size == 0:
+        return ()
+    if chosen.ndim == 1 and chosen.dtype.kind == "b" and len(chosen) == d:
+        return tuple(np.flatnonzero(chosen).tolist())
+    if chosen.ndim == 1 and chosen.dtype.kind in "iu":
+        if np.all((chosen >= 0) & (chosen < d)):
+            return tuple(sorted(set(chosen.tolist())))
+    elif chosen.ndim == 1 and chosen.dtype.kind in "UO" and names is not None:
+        unknown = sorted(set(map(str, chosen)) - set(names))
+        if unknown:
+            raise ValueError(f"categorical_features has names that X has not: {unknown}.")
+        return tuple(sorted({names.index(str(name)) for name in chosen}))
+    raise ValueError(
+        f"categorical_features must be names of columns, indices below {d} or a mask of {d} "
+        f"booleans; got {features!r}."
+    )
+
+
+def _take(X: Any, columns: Sequence[int]) -> NDArray[Any]:
+    """Some columns, whose entries may be anything."""
+    return np.asarray(X, dtype=object)[:, list(columns)]

@@ -1,0 +1,179 @@
+"""Inputs that are categories."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from skvbgp import VBGPRegressor
+from skvbgp.gp import _regressor
+from skvbgp.gp._categories import Categories, find_columns
+from skvbgp.gp._process import Process
+from skvbgp.kernels import RBF, Matern
+from tests.derivatives import numerical_gradient
+
+KERNEL = 1.5 * Matern([1.0, 0.8, 3.0], nu=1.5)
+EFFECT = {"a": 0.0, "b": 1.0, "c": -2.0}
+
+
+def make_data(n, rng):
+    """Numbers, strings, numbers, and targets that depend on the first two inputs."""
+    x, z, c = rng.standard_normal(n), rng.standard_normal(n), rng.choice(list("abc"), n)
+    X = np.array([x, c, z], dtype=object).T
+    return X, np.sin(x) * (1.0 + np.vectorize(EFFECT.get)(c)) + 0.05 * rng.standard_normal(n)
+
+
+def make_model(**parameters):
+    settings = {"kernel": KERNEL, "learn_hyperparameters": False, "categorical_features": [1]}
+    return VBGPRegressor(**(settings | parameters))
+
+
+def distance(X, Z, length_scale):
+    """Literally: squared differences of numbers, and one for two categories that differ."""
+    r2 = np.empty((len(X), len(Z)))
+    for i, x in enumerate(X):
+        for j, z in enumerate(Z):
+            parts = [(x[0] - z[0]) ** 2, float(x[1] != z[1]), (x[2] - z[2]) ** 2]
+            r2[i, j] = np.sum(np.array(parts, dtype=float) / np.square(length_scale))
+    return r2
+
+
+def test_predictions_are_those_of_the_overlap_kernel(rng):
+    X, y = make_data(40, rng)
+    T = make_data(6, rng)[0]
+    T[0, 1] = "unknown"
+    mean, std = make_model(normalize_y=False).fit(X, y).predict(T, True)
+
+    def k(A, B):
+        s = np.sqrt(3.0 * distance(A, B, [1.0, 0.8, 3.0]))
+        return 1.5 * (1.0 + s) * np.exp(-s)
+
+    K = k(X, X) + 0.1 * np.eye(40)
+    expected = k(T, X) @ np.linalg.solve(K, y)
+    variance = 1.5 + 0.1 - np.sum(k(T, X).T * np.linalg.solve(K, k(T, X).T), axis=0)
+    assert_allclose(mean, expected, rtol=1e-6)
+    assert_allclose(std, np.sqrt(variance), rtol=1e-6)
+
+
+def test_shared_length_scales_have_the_gradient_of_differences(rng):
+    X, y = rng.standard_normal((12, 4)), rng.standard_normal(12)
+    kernel = 1.5 * Matern([1.0, 0.8, 0.8, 0.8], nu=1.5) * RBF([2.0, 3.0, 3.0, 3.0])
+    process = Process(kernel, 0.3, 5.0, (), (0, 1, 1, 1))
+    assert len(process.vector) == 1 + 2 + 2 + 2
+    changed = process.with_vector(process.vector + 0.1)
+    assert_allclose(changed.vector, process.vector + 0.1)
+    assert len(set(changed.kernel.kernels[1].length_scale)) == 2
+    _, gradient = process.evidence(X, y)
+
+    def evaluate(vector):
+        return process.with_vector(vector).evidence(X, y)[0]
+
+    assert_allclose(gradient, numerical_gradient(evaluate, process.vector), rtol=1e-5, atol=1e-6)
+    assert len(process.log_prior()[1]) == len(process.bounds) == len(process.vector)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 40])
+def test_categories_are_learned(rng, n_neighbors):
+    X, y = make_data(150, rng)
+    settings = {"learn_hyperparameters": True, "max_iter": 8, "n_neighbors": n_neighbors}
+    model = make_model(kernel=[("a", KERNEL)], random_state=0, **settings).fit(X[:100], y[:100])
+    mean, std = model.predict(X[100:], True)
+    assert np.sqrt(np.mean((mean - y[100:]) ** 2)) < 0.35 * np.std(y)
+    new = X[100:].copy()
+    new[:, 1] = "unknown"
+    assert np.mean(model.predict(new, True)[1]) > 2.0 * np.mean(std)
+    importances = model.feature_importances_
+    assert importances.shape == (3,)
+    assert importances[1] > 0.15 > 0.05 > importances[2]
+    assert_allclose(importances.sum(), 1.0)
+    assert len(model.kernels_[0][1].kernels[1].length_scale) == 3
+    assert model.n_features_in_ == 3
+
+
+def test_what_functions_say_of_categories(rng):
+    X, y = make_data(40, rng)
+    model = make_model(kernel=1.5 * RBF([1.0, 0.8, 3.0])).fit(X, y)
+    mean, std = model.predict(X[:5], True, include_noise=False)
+    values = model.sample_function(2000, random_state=0)(X[:5])
+    assert_allclose(values.mean(axis=1), mean, atol=0.1)
+    assert_allclose(values.std(axis=1), std, rtol=0.15)
+    slope, slope_std = model.predict_gradient(X[:5])
+    assert_array_equal(np.isnan(slope), [[False, True, False]] * 5)
+    moved = X[:5].copy()
+    moved[:, 0] = X[:5, 0] + 1e-5
+    assert_allclose((model.predict(moved) - model.predict(X[:5])) / 1e-5, slope[:, 0], rtol=1e-3)
+    assert np.all(slope_std[:, [0, 2]] > 0.0)
+
+
+def test_data_frames_name_their_categories(rng):
+    pd = pytest.importorskip("pandas")
+    X, y = make_data(40, rng)
+    frame = pd.DataFrame({"x": X[:, 0].astype(float), "c": X[:, 1], "z": X[:, 2].astype(float)})
+    typed = frame.astype({"c": "category"})
+    expected = make_model().fit(X, y).predict(X)
+    for features, data in (("from_dtype", typed), (["c"], frame), ([False, True, False], frame)):
+        model = make_model(categorical_features=features).fit(data, y)
+        assert_allclose(model.predict(data), expected, rtol=1e-12)
+        assert list(model.feature_names_in_) == ["x", "c", "z"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"z": "w"}))
+    with pytest.raises(ValueError, match="names that X has not"):
+        make_model(categorical_features=["d"]).fit(frame, y)
+    assert find_columns(frame, "from_dtype") == ()
+
+
+def test_missing_values_are_a_category_and_gaps_stay_gaps(rng):
+    X, y = make_data(60, rng)
+    X[::5, 1] = None
+    X[::7, 0] = np.nan
+    model = make_model(learn_hyperparameters=True, max_iter=3).fit(X, y)
+    mean, std = model.predict(X, True)
+    assert np.all(np.isfinite(mean)) and np.all(std > 0.0)
+
+
+def test_stream_and_outputs_keep_the_categories(rng):
+    X, y = make_data(60, rng)
+    stream = make_model()
+    for i in range(0, 60, 20):
+        stream.partial_fit(X[i : i + 20], y[i : i + 20])
+    whole = make_model().fit(X, y)
+    assert_allclose(stream.predict(X), whole.predict(X), rtol=1e-8)
+    both = make_model().fit(X, np.column_stack([y, 2.0 * y]))
+    assert_allclose(both.predict(X)[:, 1], 2.0 * whole.predict(X), rtol=1e-8)
+    assert np.all(np.isfinite(cross_val_score(clone(whole), X, y, cv=3)))
+
+
+@pytest.mark.parametrize("features", [[3], [-1], [True, False], [[0]], ["c"], [0.5]])
+def test_columns_that_are_none_are_refused(rng, features):
+    X, y = make_data(20, rng)
+    with pytest.raises(ValueError, match="categorical_features must be names"):
+        make_model(categorical_features=features).fit(X, y)
+
+
+def test_too_many_categories_are_refused(rng):
+    X = np.column_stack([rng.standard_normal(300), np.arange(300.0), np.ones(300)])
+    with pytest.raises(ValueError, match="Input 1 has 300 categories"):
+        make_model().fit(X, X[:, 0])
+
+
+def test_encoded_categories_are_at_a_distance_of_one(rng):
+    X, _ = make_data(30, rng)
+    X[-1, 1] = "unknown"
+    categories = Categories.of(X[:-1], [1])
+    encoded = categories.encode(X)[:, 2:]
+    squared = np.sum((encoded[:, None] - encoded) ** 2, axis=2)
+    assert_allclose(squared, X[:, None, 1] != X[:, 1], atol=1e-12)
+    assert_array_equal(categories.owners, [0, 2, 1, 1, 1, 1])
+
+
+def test_sparse_inputs_are_those_of_the_dense_ones(rng, monkeypatch):
+    X = np.where(rng.uniform(size=(40, 3)) < 0.5, 0.0, rng.standard_normal((40, 3)))
+    y = X[:, 0] + X[:, 1]
+    dense = make_model(categorical_features=None).fit(X, y)
+    sparse = make_model(categorical_features=None).fit(csr_array(X), y)
+    assert_array_equal(sparse.predict(csr_array(X)), dense.predict(X))
+    monkeypatch.setattr(_regressor, "_MOST_ENTRIES", 100)
+    with pytest.raises(ValueError, match=r"X is sparse and of shape \(40, 3\)"):
+        sparse.predict(csr_array(X))
