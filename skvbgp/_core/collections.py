@@ -78,14 +78,15 @@ def map_rows(
     import dask.array as da
 
     whole = [array.rechunk({1: -1}) if array.ndim == 2 else array for array in collections]
-    pairs = [(array, "ij"[: array.ndim]) for array in whole]
+    axes = [("i", f"j{k}")[: array.ndim] for k, array in enumerate(whole)]
     return da.blockwise(
         _map_array,
-        "ij",
-        *(part for pair in pairs for part in pair),
+        ("i", "j0"),
+        *(part for pair in zip(whole, axes, strict=True) for part in pair),
+        concatenate=True,
         function=function,
         shared=once,
-        adjust_chunks={"j": len(names)},
+        adjust_chunks={"j0": len(names)},
         dtype=dtype,
         meta=np.empty((0, 0), dtype),
     )

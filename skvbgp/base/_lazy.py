@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -86,8 +87,11 @@ def _evaluate(call: _Call, *blocks: Any) -> NDArray[Any]:
 
 
 def _stack(result: Any) -> NDArray[Any]:
-    parts = result if isinstance(result, tuple) else (result,)
-    return np.column_stack(parts)
+    return np.hstack([part.reshape(len(part), -1) for part in _parts(result)])
+
+
+def _parts(result: Any) -> tuple[NDArray[Any], ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _map_method(
@@ -98,16 +102,53 @@ def _map_method(
     if get_tags(estimator).input_tags.allow_nan:  # it may refuse a number that it has not seen
         example["X"] = make_example(given["X"], np.nan)
     result = getattr(estimator, method)(**example, **options)
-    columns = _stack(result)
+    columns, parts = _stack(result), _parts(result)
     k = columns.shape[1]
     still = copy.copy(estimator).set_callbacks()  # later fits do not change what is computed
     _rename_features(still, given["X"])
     call = _Call(still, method, tuple(given), options, k, columns.dtype)
-    labels = names(estimator, options)[:k]
+    labels = _label(names(estimator, options), parts)
     table = map_rows(_evaluate, call, list(given.values()), names=labels, dtype=columns.dtype)
-    if isinstance(result, tuple):
-        return tuple(_column(table, j) for j in range(k))
-    return _column(table, 0) if result.ndim == 1 else table
+    ends = np.cumsum([part.size for part in parts])
+    pieces = tuple(
+        _cut(table, end - part.size, part.shape[1:]) for end, part in zip(ends, parts, strict=True)
+    )
+    return pieces if isinstance(result, tuple) else pieces[0]
+
+
+def _label(names: list[str], parts: tuple[NDArray[Any], ...]) -> list[str]:
+    """Names of the columns of all parts, with the numbers of several outputs."""
+    k = sum(part.size for part in parts)
+    if k <= len(names):
+        return names[:k]
+    if parts[0].ndim == 3:
+        return [f"{name}_{i}" for i in range(parts[0].shape[1]) for name in names]
+    return [f"{names[j]}_{i}" for j, part in enumerate(parts) for i in range(part.size)]
+
+
+def _cut(table: Any, start: int, shape: tuple[int, ...]) -> Any:
+    """Columns of a lazy table, in the shape (n, ...) of the result that they are."""
+    stop = start + math.prod(shape)
+    if is_frame(table):
+        names = list(table.columns[start:stop])
+        return table[names] if shape else table[names[0]]
+    if not shape:
+        return table[:, start]
+    columns = table[:, start:stop]
+    if len(shape) == 1:
+        return columns
+    return columns.map_blocks(
+        _reshape,
+        shape,
+        chunks=(table.chunks[0], *((size,) for size in shape)),
+        drop_axis=1,
+        new_axis=list(range(1, len(shape) + 1)),
+        dtype=table.dtype,
+    )
+
+
+def _reshape(columns: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    return columns.reshape(len(columns), *shape)
 
 
 def _rename_features(estimator: Any, X: Any) -> None:
@@ -115,7 +156,3 @@ def _rename_features(estimator: Any, X: Any) -> None:
     vars(estimator).pop("feature_names_in_", None)
     if is_frame(X) and all(isinstance(name, str) for name in X.columns):
         estimator.feature_names_in_ = np.array(X.columns, dtype=object)
-
-
-def _column(table: Any, j: int) -> Any:
-    return table[table.columns[j]] if is_frame(table) else table[:, j]
