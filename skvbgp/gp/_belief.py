@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 from scipy.stats import t as student_t
 
 from skvbgp._core.linalg import Array
@@ -168,7 +167,19 @@ def _mix_log_densities(x: Array, log_density: Array, evidence: Array) -> tuple[A
     """Log densities (n,) of the mixture, and their derivatives (n, C) in the log weights."""
     C = log_density.shape[1]
     log_weights = x[:C] + np.exp(x[C]) * evidence
-    log_weights = log_weights - logsumexp(log_weights, axis=1, keepdims=True)
-    joint = log_weights + log_density
-    mixed = logsumexp(joint, axis=1)
-    return mixed, np.exp(joint - mixed[:, None]) - np.exp(log_weights)
+    log_weights, weights = _normalise(log_weights)[1:]
+    mixed, _, shares = _normalise(log_weights + log_density)
+    return mixed, shares - weights
+
+
+def _normalise(log_weights: Array) -> tuple[Array, Array, Array]:
+    """Logarithms (n,) of the sums of weights (n, C), the same with sum one, and their exponentials.
+
+    Called thousands of times in a search; SciPy's functions of general arrays take several times
+    as long.
+    """
+    top = log_weights.max(axis=1, keepdims=True)
+    weights = np.exp(log_weights - top)
+    total = weights.sum(axis=1, keepdims=True)
+    log_total = top + np.log(total)
+    return log_total[:, 0], log_weights - log_total, weights / total
