@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import LazyTasks, spread_each
@@ -64,11 +65,18 @@ class NearRows:
         return self._neighbourhoods.find_others(self._locate(self.rows.X[index]), index, self.k)
 
     def predict_near(
-        self, function: Callable[..., Array], shared: tuple[Any, ...], X: Array, near: Index
+        self,
+        function: Callable[..., Array],
+        shared: tuple[Any, ...],
+        X: NDArray[Any],
+        near: Index,
     ) -> Array:
-        """Results (n, ...) of ``function(*shared, X, near)``, which is called by tile of rows."""
+        """Results (n, ...) of ``function(*shared, X, near)``, which is called by tile of rows.
 
-        def task(i: int) -> tuple[Array, Index]:
+        X may be anything with n entries that says which rows they are.
+        """
+
+        def task(i: int) -> tuple[NDArray[Any], Index]:
             rows = slice(i * _TASK_ROWS, (i + 1) * _TASK_ROWS)
             return X[rows], near[rows]
 

@@ -16,11 +16,21 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Index, Rows
-from skvbgp.gp._process import Conditional, Moments, Process, predict_from_neighbours
+from skvbgp.gp._process import (
+    Conditional,
+    Moments,
+    Process,
+    measure_matrices,
+    predict_from_matrices,
+    predict_from_neighbours,
+)
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.kernels import Kernel
 
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
 _JOINT_ROWS = 2_000
+#: Largest matrix of all rows, whose parts serve rows that are left out.
+_MATRIX_SIZE = 2_000**2
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
 #: Most known rows that tell how much an input matters that had no gaps.
@@ -232,7 +242,14 @@ class NeighbourPosterior(NearRows):
         if self.is_exact:
             moments = [given.leave_out(index) for given in self.conditionals]
             return _join(moments, len(index))
-        return self._measure_near(self.rows.X[index], self.find_others(index))
+        near = self.find_others(index)
+        if len(self.rows) ** 2 > min(_MATRIX_SIZE, near.size * self.k):
+            return self._measure_near(self.rows.X[index], near)
+        processes, y = self.mixture.processes, self.target.scaled(self.rows.y)
+        K = measure_matrices(processes, self.coordinates.scaled(self.rows.X))
+        shared = (processes, K, y, self.noise)
+        parts = self.predict_near(_predict_known, shared, index, near)
+        return LocalMoments(*np.moveaxis(parts, 2, 0))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
@@ -267,6 +284,25 @@ def _join(moments: list[Moments], n: int) -> LocalMoments:
     return LocalMoments(
         np.column_stack(mean), np.column_stack(variance), every * noise, every * evidence
     )
+
+
+def _predict_known(
+    processes: tuple[Process, ...],
+    matrices: dict[Kernel, Array],
+    y: Array,
+    noise: RowNoise | None,
+    own: Index,
+    near: Index,
+) -> Array:
+    """The same as `_predict_rows`, of known rows and from the matrices (n, n) of all of them."""
+    result = np.empty((len(own), len(processes), 4))
+    for i, nearest_first in enumerate(near):
+        index = nearest_first[::-1]
+        both = np.ix_(*2 * [np.append(index, own[i])])
+        parts = {kernel: K[both] for kernel, K in matrices.items()}
+        near_noise = None if noise is None else noise[index]
+        result[i] = predict_from_matrices(processes, parts, y[index], near_noise)
+    return result
 
 
 def _predict_rows(

@@ -334,10 +334,19 @@ def predict_from_neighbours(
         What is known of their noise.
     """
     both = np.concatenate([X, x[None]])
-    matrices = {kernel: kernel(both) for kernel in {process.kernel for process in processes}}
-    return np.array(
-        [_predict(process, y, matrices[process.kernel], known) for process in processes]
-    )
+    return predict_from_matrices(processes, measure_matrices(processes, both), y, known)
+
+
+def measure_matrices(processes: Sequence[Process], X: Array) -> dict[Kernel, Array]:
+    """The matrices (n, n) of the kernels of processes at rows X."""
+    return {kernel: kernel(X) for kernel in {process.kernel for process in processes}}
+
+
+def predict_from_matrices(
+    processes: Sequence[Process], K: dict[Kernel, Array], y: Array, known: RowNoise | None = None
+) -> Array:
+    """`predict_from_neighbours`, from the matrices (n + 1, n + 1) of the neighbours and the row."""
+    return np.array([_predict(process, y, K[process.kernel], known) for process in processes])
 
 
 def _predict(

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp import _posterior
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, predict_from_neighbours
@@ -79,6 +80,25 @@ def test_rows_that_are_left_out_do_not_know_themselves(rng, k):
         expected = NeighbourPosterior(posterior.mixture, without, *FRAMES, WEIGHTS, k)
         assert_allclose(others.mean[0], expected.measure(changed.X[3:4]).mean[0])
     assert_allclose(parts.mean[0, :] * 0.0, 0.0)
+
+
+@pytest.mark.parametrize("with_noise", [False, True])
+def test_rows_are_left_out_by_parts_of_the_matrix_of_all(rng, monkeypatch, with_noise):
+    """Which only saves time."""
+    posterior, index = make_posterior(rng, 8), rng.permutation(40)[:30]
+    if with_noise:
+        noise = RowNoise(rng.uniform(0.5, 3.0, 40), rng.uniform(0.0, 1.0, 40))
+        rows = Rows().plus(posterior.rows.X, posterior.rows.y, noise)
+        posterior = replace(posterior, rows=rows)
+    n_calls, call = [], Matern.__call__
+    monkeypatch.setattr(Matern, "__call__", lambda *args: n_calls.append(1) or call(*args))
+    found = posterior.leave_out(index)
+    assert len(n_calls) == 1
+    monkeypatch.setattr(_posterior, "_MATRIX_SIZE", 0)
+    expected = posterior.leave_out(index)
+    assert len(n_calls) == 1 + 30
+    for part, other in zip(found, expected, strict=True):
+        assert_allclose(part, other, rtol=1e-7)
 
 
 def test_equal_rows_are_left_out_one_at_a_time(rng):
