@@ -184,25 +184,36 @@ class Search:
         y, weight = self._judged.y, self._judged.weight
         return y[:n], None if weight is None else weight[:n]
 
-    def _try(self, name: str, process: Process, groups: list[Group], max_iter: int) -> None:
+    def _try(
+        self,
+        name: str,
+        process: Process,
+        groups: list[Group],
+        max_iter: int,
+        noise_factors: Sequence[float] = (),
+    ) -> None:
+        """Train a process, and judge it and itself with multiples of the noise that it has found.
+
+        More noise is for rows that contradict their neighbours.
+        """
         if self.stopped:
             return
         trained = train(process, groups, max_iter=max_iter, tol=self.tol)
-        self.trials.append(self._judge(name, trained))
+        noises = [factor * trained.process.noise for factor in noise_factors]
+        others = [replace(trained.process, noise=noise) for noise in noises if noise < 1.0]
+        self._judge(name, [trained, *(trained._replace(process=other) for other in others)])
         self.stopped = self.end_pass(self._summarise)
 
-    def _judge(self, name: str, trained: Trained[Process]) -> Trial:
-        process = trained.process
-        weights = weigh_inputs(process.kernel, self.X.shape[1])
-        parts = self._leave_out(Mixture.of(process), weights, self._trial_k)
-        return Trial(name, trained, parts, self._rank(self._mix((process,), parts), parts))
-
-    def _vary_noise(self, trial: Trial) -> Iterator[Trial]:
-        """The same kernel with more noise, which rows may need that contradict their neighbours."""
-        for factor in _NOISE_FACTORS:
-            process = replace(trial.process, noise=factor * trial.process.noise)
-            if process.noise < 1.0:
-                yield self._judge(trial.name, trial.trained._replace(process=process))
+    def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
+        """Add trials of one kernel, whose processes share its matrices."""
+        processes = tuple(one.process for one in trained)
+        weights = weigh_inputs(processes[0].kernel, self.X.shape[1])
+        start = Mixture(processes, np.zeros(len(processes)), 0.0)
+        everything = self._leave_out(start, weights, self._trial_k)
+        for c, one in enumerate(trained):
+            parts = LocalMoments(*(part[:, c : c + 1] for part in everything))
+            rank = self._rank(self._mix((one.process,), parts), parts)
+            self.trials.append(Trial(name, one, parts, rank))
 
     def _summarise(self) -> Found:
         """What the best trial alone gives."""
@@ -278,9 +289,9 @@ class Search:
             chosen, self.trials = self._select(pool, _count_kept(k)), []
             groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER)
             for trial in chosen:
-                self._try(trial.name, trial.process, groups, self.max_iter or _FINAL_ITERATIONS)
+                n_iter = self.max_iter or _FINAL_ITERATIONS
+                self._try(trial.name, trial.process, groups, n_iter, _NOISE_FACTORS)
             pool += self.trials
-            pool += [other for trial in self.trials for other in self._vary_noise(trial)]
         counts = {k, min(k, self._trial_k)} if len(self.counts) > 1 else {k}
         ranked = [self._mix_pool(pool, k) for k in sorted(counts)]
         return max(ranked, key=lambda pair: pair[0])[1]
