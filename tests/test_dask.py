@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from joblib import parallel_config
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import skvbgp._core.parallel
 import skvbgp.kernel_selection._fits
@@ -16,6 +16,7 @@ from skvbgp import SVBSSGPRegressor, VBKSRegressor, VBPICRegressor, VBPITCRegres
 from skvbgp._core.parallel import parallel_each, parallel_map
 
 cloudpickle = pytest.importorskip("cloudpickle")
+da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 
@@ -84,6 +85,19 @@ def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
         results = fit_and_predict(REGRESSORS[name])
     assert not victims
     assert_array_equal(results, expected)
+    client.wait_for_workers(2)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(client):
+    X, y = make_data(600)
+    model, places = REGRESSORS["PIC"].fit(X, y), np.tile(X, (200, 1))
+    expected = np.tile(model.predict(X), 200)
+    future = client.compute(model.predict(da.from_array(places, chunks=2_000)))
+    time.sleep(1.0)
+    assert not future.done()
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    assert_allclose(future.result(), expected, rtol=1e-10)
     client.wait_for_workers(2)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -34,22 +34,31 @@ class Shard:
     def __init__(self, *blocks: Block) -> None:
         self.blocks = blocks
         self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
+        self._thread = ThreadPoolExecutor(1)
+        self._next: Any = None
 
     def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
         """The result of ``function(*shared, self)``."""
         with single_blas_thread:
             return function(*shared, self)
 
-    def run_on_rows(
+    def begin(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Iterator[Any]],
         shared: tuple[Any, ...],
         index: Index,
         own: tuple[Any, ...],
     ) -> Any:
-        """The result of ``function(*shared, rows, *own)``."""
+        """The first result of ``function(*shared, rows, *own)``; it goes on with the next one."""
+        results = function(*shared, self.rows(index), *own)
         with single_blas_thread:
-            return function(*shared, self.rows(index), *own)
+            first = next(results)
+        self._next = self._thread.submit(_advance, results)
+        return first
+
+    def resume(self) -> Any:
+        """The next result of what has begun, None if there is none."""
+        return self._next.result()
 
     def rows(self, index: Index) -> Block:
         """Copies of rows, whose index is sorted."""
@@ -62,6 +71,14 @@ class Shard:
             if a < b
         ]
         return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class Begun(NamedTuple):
+    """What a function has made of rows of several shards."""
+
+    places: list[NDArray[np.intp]]  # of the rows of each shard in the index
+    first: list[Any]  # results
+    resume: Callable[[], list[Any]]  # waits for the second ones
 
 
 class ShardedRows:
@@ -128,70 +145,84 @@ class ShardedRows:
     def call(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> list[Any]:
         """Results of ``function(*shared, shard)`` of all shards, on their workers."""
         every = range(len(self._shards))
-        return self._call("run", every, [(function, shared) for _ in every])
+        return self._collect(every, lambda k: self._shards[k].run(function, shared))
 
-    def call_on_rows(
+    def begin(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Iterator[Any]],
         shared: tuple[Any, ...],
         index: Index,
         own: Callable[[NDArray[np.intp]], tuple[Any, ...]] = lambda places: (),
-    ) -> list[tuple[NDArray[np.intp], Any]]:
-        """Results of ``function(*shared, rows, *own(places))`` of those shards that have some.
+    ) -> Begun:
+        """Start a function of rows where they are, in those shards that have some.
 
         Parameters
         ----------
         function : callable
-            Function of a module, which gets a `Block` of a shard's rows in ``index``.
+            Function of a module, which gets a `Block` of a shard's rows in ``index``. Its
+            ``function(*shared, rows, *own(places))`` yields one result or two; a worker goes on
+            with the second while the first one is on its way.
         shared : tuple
         index : ndarray of shape (k,)
             Sorted row numbers.
         own : callable
             Arguments that belong to some rows, given where these are in ``index``.
-
-        Returns
-        -------
-        results : list of pairs
-            Places of the rows in ``index``, and the result.
         """
         block = np.searchsorted(self._ends, index, side="right")
         starts = np.append(0, self._ends[:-1])
         local = index - starts[block] + self._offsets[block]
         shard_of = self._shard_of[block]
-        places = [np.flatnonzero(shard_of == k) for k in range(len(self._shards))]
-        chosen = [k for k, rows in enumerate(places) if len(rows)]
-        tasks = [(function, shared, local[places[k]], own(places[k])) for k in chosen]
-        results = self._call("run_on_rows", chosen, tasks)
-        return [(places[k], result) for k, result in zip(chosen, results, strict=True)]
+        tasks, places = {}, []
+        for k in range(len(self._shards)):
+            rows = np.flatnonzero(shard_of == k)
+            if len(rows):
+                tasks[k] = (function, shared, local[rows], own(rows))
+                places.append(rows)
+        first = self._collect(list(tasks), lambda k: self._shards[k].begin(*tasks[k]))
+        second = {k: self._shards[k].resume() for k in tasks}
+
+        def begin_again(k: int) -> Any:
+            self._shards[k].begin(*tasks[k]).result()
+            return self._shards[k].resume()
+
+        def resume() -> list[Any]:
+            return self._collect(list(tasks), begin_again, second)
+
+        return Begun(places, first, resume)
 
     def fetch(self, index: Index) -> Block:
         """Rows in the client's memory; their index is sorted."""
         X, y = np.empty((len(index), self.d)), np.empty(len(index))
-        for places, rows in self.call_on_rows(_copy, (), index):
+        begun = self.begin(_copy, (), index)
+        for places, rows in zip(begun.places, begun.first, strict=True):
             X[places], y[places] = rows
         return Block(X, y)
 
-    def _call(self, method: str, chosen: Sequence[int], tasks: list[tuple[Any, ...]]) -> list[Any]:
-        """Results of a method of some shards, which are made again if their workers die."""
-        results: list[Any] = [None] * len(chosen)
-        pending = list(range(len(chosen)))
+    def _collect(
+        self,
+        chosen: Sequence[int],
+        start: Callable[[int], Any],
+        started: dict[int, Any] | None = None,
+    ) -> list[Any]:
+        """Results of calls of some shards, which are made again if their workers die."""
+        calls: dict[int, Any] = started or {k: start(k) for k in chosen}
+        results = {}
         for _ in range(_MAX_LOSSES + 1):
-            calls = [(i, getattr(self._shards[chosen[i]], method)(*tasks[i])) for i in pending]
-            pending = []
-            for i, call in calls:
+            lost = {}
+            for k, call in calls.items():
                 try:
-                    results[i] = call.result()
+                    results[k] = (start(k) if call is None else call).result()
                 except OSError as error:  # the worker cannot be reached
-                    lost = error
-                    pending.append(i)
-            if not pending:
-                return results
-            for i in pending:
-                self._shards[chosen[i]] = self._make_shard(chosen[i])
+                    lost[k] = error
+            if not lost:
+                return [results[k] for k in chosen]
+            for k in lost:
+                self._shards[k] = self._make_shard(k)
+            calls = dict.fromkeys(lost)
         raise RuntimeError(
             f"Workers were lost {_MAX_LOSSES + 1} times in one step. Their logs may tell why, "
             "often it is memory."
-        ) from lost
+        ) from next(iter(lost.values()))
 
     def _gather(self, futures: Any) -> Any:
         try:
@@ -250,8 +281,13 @@ def _summarise(block: Block) -> _Summary | None:
     return _Summary(RunningScale.of(y[:, None]), X[0].copy(), bool(np.all(X == X[0])))
 
 
-def _copy(rows: Block) -> Block:
-    return rows
+def _advance(results: Iterator[Any]) -> Any:
+    with single_blas_thread:
+        return next(results, None)
+
+
+def _copy(rows: Block) -> Iterator[Block]:
+    yield rows
 
 
 # -- collections ---------------------------------------------------------------------------------

@@ -263,8 +263,8 @@ class Evaluation:
         p = self._parameters
         alpha = p.alpha
         # s = L u enters through v and V, and through the factor L itself
-        data, (dZ_prior, past_alpha, past_second) = concurrently(
-            lambda: self._backward(q), lambda: self._factor_backward(q, weight, past)
+        (dZ_prior, past_alpha, past_second), data = concurrently(
+            lambda: self._factor_backward(q, weight, past), lambda: self._backward(q)
         )
         noise = self._noise.complete(data.noise)
         d_nu, d_xi, dZ = weight * data.nu, weight * data.xi, weight * data.Z + dZ_prior

@@ -7,7 +7,7 @@ they do not depend on where the rows are, and are those of rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -78,7 +78,7 @@ class ShardedEvaluation(Evaluation):
     batch : ShardedBatch
     draws : ndarray of shape (S, 1 or n, d), or None
     q : WhitenedGaussian or None
-        At which the gradient will be asked for, which then comes with the sums.
+        At which the gradient will be asked for: the workers go on with it at once.
     """
 
     def __init__(
@@ -91,25 +91,28 @@ class ShardedEvaluation(Evaluation):
     ) -> None:
         self._begin(model, parameters)
         self._batch, self._draws, self._q = batch, draws, q
-        psi, information, self._gradients = self._sum(q)
-        self._keep(psi, information)
+        self._resume = self._sum(q)
 
     def _backward(self, q: WhitenedGaussian) -> DataGradients:
-        gradients = self._gradients if q is self._q else self._sum(q)[2]
-        assert gradients is not None
-        return gradients
+        resume = self._resume if q is self._q else self._sum(q)
+        return reduce(DataGradients.plus, resume())
 
-    def _sum(self, q: WhitenedGaussian | None) -> tuple[Array, Array, DataGradients | None]:
-        weights = None if q is None else self._weights(q)
-        parts = self._batch.rows.call_on_rows(
+    def _sum(self, q: WhitenedGaussian | None) -> Callable[[], list[DataGradients]]:
+        """Keep the sums over the rows; what is returned waits for the gradients at q."""
+        begun = self._batch.rows.begin(
             _sum_rows,
-            (self._model, self._parameters, self._batch.target, weights),
+            (
+                self._model,
+                self._parameters,
+                self._batch.target,
+                None if q is None else self._weights(q),
+            ),
             self._batch.index,
             lambda places: (pick_draws(self._draws, places),),
         )
-        psi, information, gradients = zip(*(sums for _, sums in parts), strict=True)
-        total = None if q is None else reduce(DataGradients.plus, gradients)
-        return sum(psi), sum(information), total
+        psi, information = (sum(parts) for parts in zip(*begun.first, strict=True))
+        self._keep(psi, information)
+        return begun.resume
 
 
 def evaluate(
@@ -120,7 +123,10 @@ def evaluate(
     rng: np.random.RandomState,
     q: WhitenedGaussian | None = None,
 ) -> Evaluation:
-    """The data terms of a mini-batch, wherever its rows are; ``q`` is where it saves a message."""
+    """The data terms of a mini-batch, wherever its rows are.
+
+    With ``q``, workers go on with the gradient at q while the caller has something else to do.
+    """
     if isinstance(batch, ShardedBatch):
         return ShardedEvaluation(model, parameters, batch, draw_rule(batch, rng), q)
     return Evaluation(model, parameters, batch, [draw_rule(group, rng) for group in batch])
@@ -141,8 +147,8 @@ def _sum_rows(
     weights: tuple[Array, Array] | None,
     rows: Block,
     draws: Array | None,
-) -> tuple[Array, Array, DataGradients | None]:
-    """Sums over some rows of a shard: psi, information, and gradients at (v, V)."""
+) -> Iterator[Any]:
+    """Sums over some rows of a shard: psi and information, then gradients at (v, V)."""
     tiles = split_tiles(np.arange(len(rows.y)))
     scaled = Rows(model.coordinates.scaled(rows.X), target.scaled(rows.y))
     groups = Groups(
@@ -153,8 +159,9 @@ def _sum_rows(
         [Rows(scaled.X[tile], scaled.y[tile]) for tile in tiles],
         [pick_draws(draws, tile) for tile in tiles],
     )
-    gradients = None if weights is None else groups.backward(*weights)
-    return groups.psi, groups.information, gradients
+    yield groups.psi, groups.information
+    if weights is not None:
+        yield groups.backward(*weights)
 
 
 def _sum_shard(

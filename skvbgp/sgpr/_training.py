@@ -155,13 +155,15 @@ def solve_stochastic(
         information, shift = weight * evaluation.information, weight * evaluation.shift
         if clock.step == 0:
             q = natural_gradient_step(q, information, shift, 1.0)
-        value, gradient = evaluation.gradient(q, weight)
         rate = max(natural_rate * clock.annealing, _LAST_NATURAL_RATE, 1.0 / (clock.step + 2.0))
-        q = natural_gradient_step(q, information, shift, rate)
+        next_q = natural_gradient_step(q, information, shift, rate)
+        if isinstance(rows, ShardedBatch):
+            _ = next_q.excess_moment  # while the workers are at the gradient
+        value, gradient = evaluation.gradient(q, weight)
         step_size = learning_rate * clock.annealing * relative
         x, adam = adam_ascent(x, parameters.pack_gradient(gradient), adam, step_size)
         x = np.clip(x, *bounds.T)
-        return _Climb(x, parameters.unpack(x), adam, q), value
+        return _Climb(x, parameters.unpack(x), adam, next_q), value
 
     def finish(ascended: Ascended) -> Trained:
         return Trained(ascended.state.parameters, ascended.values)

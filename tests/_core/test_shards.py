@@ -22,12 +22,9 @@ def rows(client, rng):
     return ShardedRows(da.from_array(X, chunks=(130, 2)), da.from_array(y, chunks=99))
 
 
-def count(rows):
-    return len(rows.y)
-
-
 def add_up(factor, rows, weights):
-    return factor * float(weights @ rows.y)
+    yield factor * float(weights @ rows.y)
+    yield len(rows.y)
 
 
 def count_all(factor, shard):
@@ -56,9 +53,10 @@ def test_functions_get_the_rows_and_what_belongs_to_them(rows):
     _, y = make_rows(np.random.default_rng(0))
     index = np.arange(0, N, 3)
     weights = np.linspace(0.0, 1.0, len(index))
-    results = rows.call_on_rows(add_up, (2.0,), index, lambda places: (weights[places],))
-    assert_array_equal(np.sort(np.concatenate([p for p, _ in results])), np.arange(len(index)))
-    assert_allclose(sum(value for _, value in results), 2.0 * weights @ y[index])
+    begun = rows.begin(add_up, (2.0,), index, lambda places: (weights[places],))
+    assert_array_equal(np.sort(np.concatenate(begun.places)), np.arange(len(index)))
+    assert_allclose(sum(begun.first), 2.0 * weights @ y[index])
+    assert begun.resume() == [len(places) for places in begun.places]
 
 
 def test_columns_are_never_gathered_by_accident(rows):

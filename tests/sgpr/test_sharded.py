@@ -148,18 +148,16 @@ def test_what_fails_leaves_the_estimator_as_it_was():
 class Killing:
     """A callback that kills a worker at the end of a pass."""
 
-    requires_fit = False
-
     def __init__(self, pid):
         self.pids = [pid]
 
     def setup(self, estimator, context):
         pass
 
-    def on_fit_task_begin(self, *arguments, **options):
+    def on_fit_task_begin(self, estimator, context):
         pass
 
-    def on_fit_task_end(self, *arguments, **options):
+    def on_fit_task_end(self, estimator, context):
         if self.pids:
             os.kill(self.pids.pop(), signal.SIGKILL)
 
@@ -183,7 +181,7 @@ def test_a_worker_that_dies_between_two_steps_changes_nothing(client):
 def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
     client.wait_for_workers(2)
     X, y = make_data(20_000)
-    model = VBDTCRegressor(60, max_iter=20, batch_size=500, random_state=0)
+    model = VBDTCRegressor(15, max_iter=3, batch_size=250, random_state=0)
     expected = say(clone(model).fit(X, y))
     pids = list(client.run(os.getpid).values())[:n_killed]
 
