@@ -22,9 +22,9 @@ from skvbgp.gp._process import (
     Process,
     measure_matrices,
     predict_from_matrices,
-    predict_from_neighbours,
 )
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._stack import count_sets
 from skvbgp.kernels import Kernel
 
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
@@ -246,7 +246,7 @@ class NeighbourPosterior(NearRows):
         if len(self.rows) ** 2 > min(_MATRIX_SIZE, near.size * self.k):
             return self._measure_near(self.rows.X[index], near)
         processes, y = self.mixture.processes, self.target.scaled(self.rows.y)
-        K = measure_matrices(processes, self.coordinates.scaled(self.rows.X))
+        (K,) = measure_matrices(processes, self.coordinates.scaled(self.rows.X)[None])
         shared = (processes, K, y, self.noise)
         parts = self.predict_near(_predict_known, shared, index, near)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
@@ -317,10 +317,13 @@ def _predict_rows(
 ) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     result = np.empty((len(X), len(processes), 4))
-    for i, nearest_first in enumerate(near):
-        index = nearest_first[::-1]
-        x = coordinates.scaled(X[i])
-        known = coordinates.scaled(X_known[index]), target.scaled(y_known[index])
-        near_noise = None if noise is None else noise[index]
-        result[i] = predict_from_neighbours(processes, *known, x, near_noise)
+    near = near[:, ::-1]  # the nearest row last
+    step = count_sets(near.shape[1] + 1)
+    for start in range(0, len(X), step):
+        index = near[start : start + step]
+        both = np.concatenate([X_known[index], X[start : start + step, None]], axis=1)
+        y = target.scaled(y_known[index])
+        for i, K in enumerate(measure_matrices(processes, coordinates.scaled(both))):
+            near_noise = None if noise is None else noise[index[i]]
+            result[start + i] = predict_from_matrices(processes, K, y[i], near_noise)
     return result

@@ -27,6 +27,7 @@ from scipy.special import digamma, gammaln
 from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import Kernel
 
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.
@@ -319,33 +320,29 @@ class Conditional:
         return np.asarray(self.spread * (self.process.kernel(X) - root.T @ root))
 
 
-def predict_from_neighbours(
-    processes: Sequence[Process], X: Array, y: Array, x: Array, known: RowNoise | None = None
-) -> Array:
-    """Mean and variance of the latent function at one row x (d,), its noise and the log evidence.
-
-    One line (4,) for each process; processes with the same kernel share its matrix.
-
-    Parameters
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-        The neighbours, the nearest one last.
-    known : RowNoise, optional
-        What is known of their noise.
-    """
-    both = np.concatenate([X, x[None]])
-    return predict_from_matrices(processes, measure_matrices(processes, both), y, known)
-
-
-def measure_matrices(processes: Sequence[Process], X: Array) -> dict[Kernel, Array]:
-    """The matrices (n, n) of the kernels of processes at rows X."""
-    return {kernel: kernel(X) for kernel in {process.kernel for process in processes}}
+def measure_matrices(processes: Sequence[Process], X: Array) -> list[dict[Kernel, Array]]:
+    """The matrices (n, n) of the kernels of processes, for each of some sets of rows (b, n, d)."""
+    kernels = {process.kernel for process in processes}
+    stacks = {kernel: measure_stack(kernel, X) for kernel in kernels}
+    return [{kernel: stack[i] for kernel, stack in stacks.items()} for i in range(len(X))]
 
 
 def predict_from_matrices(
     processes: Sequence[Process], K: dict[Kernel, Array], y: Array, known: RowNoise | None = None
 ) -> Array:
-    """`predict_from_neighbours`, from the matrices (n + 1, n + 1) of the neighbours and the row."""
+    """Mean and variance of the latent function at one row, its noise and the log evidence.
+
+    One line (4,) for each process; processes with the same kernel share its matrix.
+
+    Parameters
+    ----------
+    K : dict
+        By kernel, the matrix (n + 1, n + 1) of the neighbours, the nearest one last, and the row.
+    y : ndarray of shape (n,)
+        Targets of the neighbours.
+    known : RowNoise, optional
+        What is known of their noise.
+    """
     return np.array([_predict(process, y, K[process.kernel], known) for process in processes])
 
 

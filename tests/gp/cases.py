@@ -3,6 +3,7 @@
 import numpy as np
 
 from skvbgp.gp import VBGPClassifier, VBGPRegressor
+from skvbgp.gp._process import measure_matrices, predict_from_matrices
 from skvbgp.kernels import RBF, Matern
 
 
@@ -16,6 +17,12 @@ def small_classifier(kernel=None, **parameters):
     """The same for classes."""
     kernel = Matern(2.0, nu=1.5) if kernel is None else kernel
     return VBGPClassifier(kernel, **{"max_iter": 5, "random_state": 0, **parameters})
+
+
+def predict_from_neighbours(processes, X, y, x, known=None):
+    """What each process says of one row x (d,) from its neighbours, the nearest one last."""
+    (K,) = measure_matrices(processes, np.concatenate([X, x[None]])[None])
+    return predict_from_matrices(processes, K, y, known)
 
 
 def make_classes(n=60, K=3, seed=0):

@@ -12,9 +12,10 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import _posterior
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
-from skvbgp.gp._process import Process, predict_from_neighbours
+from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern
+from tests.gp.cases import predict_from_neighbours
 
 PROCESSES = (
     Process((0.8 * RBF([1.0, 3.0])).bind(2), 0.05, 6.0),
@@ -90,13 +91,15 @@ def test_rows_are_left_out_by_parts_of_the_matrix_of_all(rng, monkeypatch, with_
         noise = RowNoise(rng.uniform(0.5, 3.0, 40), rng.uniform(0.0, 1.0, 40))
         rows = Rows().plus(posterior.rows.X, posterior.rows.y, noise)
         posterior = replace(posterior, rows=rows)
-    n_calls, call = [], Matern.__call__
-    monkeypatch.setattr(Matern, "__call__", lambda *args: n_calls.append(1) or call(*args))
+    sizes, call = [], _posterior.measure_matrices
+    monkeypatch.setattr(
+        _posterior, "measure_matrices", lambda p, X: sizes.append(X.shape) or call(p, X)
+    )
     found = posterior.leave_out(index)
-    assert len(n_calls) == 1
+    assert sizes == [(1, 40, 2)]
     monkeypatch.setattr(_posterior, "_MATRIX_SIZE", 0)
     expected = posterior.leave_out(index)
-    assert len(n_calls) == 1 + 30
+    assert sizes[1:] == [(30, 9, 2)]
     for part, other in zip(found, expected, strict=True):
         assert_allclose(part, other, rtol=1e-7)
 

@@ -10,10 +10,11 @@ from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
-from skvbgp.gp._process import Process, predict_from_neighbours
+from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from tests.derivatives import numerical_gradient
+from tests.gp.cases import predict_from_neighbours
 from tests.oracles import gp as oracle
 
 
