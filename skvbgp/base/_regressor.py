@@ -1,7 +1,7 @@
 """The fit, partial_fit and predict contract of the regressors."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -24,8 +24,8 @@ _TILE_ROWS = 2**14
 class VariationalRegressor(RegressorMixin, VariationalEstimator):
     """Template of the regressors, whose ``_learner()`` is a `RegressionLearner`."""
 
-    #: What scikit-learn makes of X.
-    _checks: ClassVar[dict[str, Any]] = {"dtype": np.float64, "order": "C"}
+    #: "allow-nan" admits missing entries of X.
+    _all_finite: bool | str = True
 
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
@@ -72,7 +72,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         if is_collection(X) or is_collection(y):
             return self._spread(X, y, reset=reset)
-        X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **self._checks)
+        X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **self._check_options)
         return X, np.asarray(y, dtype=np.float64)
 
     def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
@@ -252,9 +252,14 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         refuse_collection(X, "This method")
         return self._read(X, reset=False)
 
+    @property
+    def _check_options(self) -> dict[str, Any]:
+        """What scikit-learn makes of X."""
+        return {"dtype": np.float64, "order": "C", "ensure_all_finite": self._all_finite}
+
     def _read(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers."""
-        X = validate_data(self, X, reset=reset, **self._checks)
+        X = validate_data(self, X, reset=reset, **self._check_options)
         return np.asarray(X)
 
     def _by_tile(

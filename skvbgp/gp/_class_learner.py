@@ -18,6 +18,7 @@ from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kern
 from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import (
     Labelled,
@@ -55,6 +56,7 @@ class ClassState:
     class_weights: Array  # (K,)
     found: Found
     k: int
+    gaps: Gaps
     n_rows: int
     n_trained: int
     n_iter: int
@@ -72,6 +74,7 @@ class ClassState:
             self.found.weights,
             self.k,
             self.n_jobs,
+            self.gaps,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,6 +87,8 @@ class Start:
 
     inputs: RunningScale
     coordinates: Coordinates
+    gaps: Gaps
+    rows: Rows
     candidates: tuple[tuple[str, ClassProcess], ...]
     grows: bool
     seed: int
@@ -120,16 +125,22 @@ class ClassGPLearner(Learner):
         self, X: Array, y: Labelled, rng: np.random.RandomState, before: ClassState | None
     ) -> Start:
         seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
-        inputs = RunningScale.of(X)
+        gaps = Gaps.of(X)
+        rows = Rows().plus(X, y.counts).filled(gaps)
+        inputs, n_gaps = RunningScale.of(rows.X), int(gaps.columns.sum())
         if before is not None:
             self._check_before(before, d, y)
-            starts = [(name, process) for name, process, _ in before.found.list_kernels()]
+            starts = [
+                (name, process.with_gaps(n_gaps))
+                for name, process, _ in before.found.list_kernels()
+            ]
         else:
             is_searched = is_auto(self.kernel)
             pairs = make_class_kernels(d) if is_searched else name_kernels(self.kernel)
-            starts = [(name, start_class_process(kernel.bind(d))) for name, kernel in pairs]
+            starts = [(name, start_class_process(kernel.bind(d), n_gaps)) for name, kernel in pairs]
         grows = before is None and is_auto(self.kernel)
-        return Start(inputs, frame_inputs(self.kernel, inputs), tuple(starts), grows, seed)
+        coordinates = frame_inputs(self.kernel, inputs)
+        return Start(inputs, coordinates, gaps, rows, tuple(starts), grows, seed)
 
     @staticmethod
     def _check_before(before: ClassState, d: int, y: Labelled) -> None:
@@ -140,9 +151,11 @@ class ClassGPLearner(Learner):
             raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
 
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
-        rows = Rows().plus(X, y.counts)
+        rows = state.rows
         class_weights = self._weigh(y.classes, rows)
-        votes = Votes.of(state.coordinates.scaled(X), y.counts * class_weights)
+        inputs = None if rows.noise is None else rows.noise.inputs
+        scaled = state.coordinates.scaled(rows.X)
+        votes = Votes.of(scaled, y.counts * class_weights, inputs)
         n_trials = 0
 
         def reach(found: Found) -> ClassState:
@@ -154,6 +167,7 @@ class ClassGPLearner(Learner):
                 class_weights=class_weights,
                 found=found,
                 k=self._count_neighbours(len(rows)),
+                gaps=state.gaps,
                 n_rows=y.n_rows,
                 n_trained=len(rows),
                 n_iter=max(1, n_trials),
@@ -193,26 +207,30 @@ class ClassGPLearner(Learner):
     ) -> tuple[Array, Labelled] | None:
         """Hyperparameters are learned again whenever the number of places has doubled.
 
-        And with the first row of a class, or if the known rows say too little.
+        And with the first row of a class or the first gap in a column, or if the known rows say
+        too little.
         """
-        if not self.learn_hyperparameters:
+        first_gap = state.gaps.precede(X)
+        if not self.learn_hyperparameters and not (first_gap or state.gaps.columns.any()):
             return None
         known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
         new = np.flatnonzero(y.counts.any(axis=0))
         outgrown = is_outgrown(known, seen, X, new, learns=True)
-        if not (outgrown or len(state.rows) + len(y) >= 2 * state.n_trained):
+        grown = outgrown or len(state.rows) + len(y) >= 2 * state.n_trained
+        if self.learn_hyperparameters and not (grown or first_gap):
             return None
-        rows = state.rows.plus(X, y.counts)
+        rows = state.rows.emptied(state.gaps).plus(X, y.counts)
         places, counts = merge_equal(rows.X, rows.y)
         return places, Labelled(y.classes, counts, state.n_rows + y.n_rows)
 
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
-        inputs = state.inputs.merged(RunningScale.of(X))
+        new = Rows().plus(X, y.counts).filled(state.gaps)
+        inputs = state.inputs.merged(RunningScale.of(new.X))
         coordinates = state.coordinates
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             coordinates = frame_inputs(self.kernel, inputs)
-        coordinates.scaled(X)  # refuses what is too far away
-        rows = state.rows.plus(X, y.counts)
+        coordinates.scaled(new.X)  # refuses what is too far away
+        rows = state.rows.joined(new)
         updated = replace(
             state,
             inputs=inputs,

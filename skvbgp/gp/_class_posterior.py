@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +16,14 @@ from skvbgp.gp._class_process import (
     ClassProcess,
     predict_classes_from_neighbours,
 )
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Index, Rows
+from skvbgp.gp._training import draw_normal
 from skvbgp.gp._votes import Votes
+
+#: Draws of what is missing, where training rows had no gaps.
+_N_DRAWS = 16
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,14 @@ class ClassPosterior(NearRows):
     weights: Array
     k: int
     n_jobs: int | None = None
+    gaps: Gaps | None = None
 
     @cached_property
     def votes(self) -> Votes:
         """All rows, in the user's units of X."""
-        return Votes.of(self.rows.X, self.rows.y * self.class_weights)
+        noise = self.rows.noise
+        inputs = None if noise is None else noise.inputs
+        return Votes.of(self.rows.X, self.rows.y * self.class_weights, inputs)
 
     @cached_property
     def _conditionals(self) -> tuple[ClassConditional, ...]:
@@ -57,11 +65,28 @@ class ClassPosterior(NearRows):
         return tuple(process.factorise(votes) for process in self.processes)
 
     def log_probabilities(self, X: Array) -> Array:
-        """Of the classes at rows X, (n, K)."""
-        return self.mix(self.measure(X))
+        """Of the classes at rows X, (n, K).
+
+        Where no training row had a gap in a column, what a missing entry does is not known to the
+        processes: probabilities are averaged over draws of it.
+        """
+        filled, inputs = self._fill(X)
+        if inputs is None or self.gaps is None:
+            return self.mix(self._measure(filled))
+        known, other = inputs[:, self.gaps.columns], np.where(self.gaps.columns, 0.0, inputs)
+        result = self.mix(self._widen(self._measure(filled), known))
+        rows = np.flatnonzero(other.any(axis=1))
+        if len(rows):
+            std = np.sqrt(other[rows]) * self.gaps.coordinates.scale
+            parts = [
+                self.mix(self._widen(self._measure(filled[rows] + std * u), known[rows]))
+                for u in draw_normal(_N_DRAWS, X.shape[1], np.random.RandomState(0))
+            ]
+            result[rows] = logsumexp(parts, axis=0) - np.log(_N_DRAWS)
+        return result
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
-        """Log probabilities (n, K) from what each process says, as `measure` returns it."""
+        """Log probabilities (n, K) from what each process says, as `leave_out` returns it."""
         log_frequencies = self.votes.log_frequencies
         parts = [
             process.link.log_probabilities(*given, log_frequencies)
@@ -69,19 +94,32 @@ class ClassPosterior(NearRows):
         ]
         return mix_log_probabilities(parts, self.belief)
 
-    def measure(self, X: Array) -> list[tuple[Array, Array]]:
-        """Means (n, K) and variance (n,) of each process at rows X, in the user's units."""
+    def _measure(self, X: Array) -> list[tuple[Array, Array]]:
+        """Means (n, K) and variance (n,) of each process at rows X without gaps."""
         if self.is_exact:
             scaled = self.coordinates.scaled(X)
             return [in_tiles(given.moments, scaled) for given in self._conditionals]
         return self._measure_near(X, self.find(X))
+
+    def _widen(
+        self, moments: list[tuple[Array, Array]], inputs: Array | None
+    ) -> list[tuple[Array, Array]]:
+        """The same where entries of rows have variances (n, g)."""
+        if inputs is None:
+            return moments
+        slopes = [np.array(process.process.slopes) for process in self.processes]
+        return [
+            (mean, variance + inputs @ c)
+            for c, (mean, variance) in zip(slopes, moments, strict=True)
+        ]
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:
         """The same at known rows, each without itself."""
         if self.is_exact:
             moments = [given.leave_out() for given in self._conditionals]
             return [(mean[index], variance[index]) for mean, variance in moments]
-        return self._measure_near(self.rows.X[index], self.find_others(index))
+        moments = self._measure_near(self.rows.X[index], self.find_others(index))
+        return self._widen(moments, self.votes.part(index).inputs)
 
     def _measure_near(self, X: Array, near: Index) -> list[tuple[Array, Array]]:
         """What each process says of rows X given their neighbours (n, k)."""
@@ -97,7 +135,7 @@ def mix_log_probabilities(parts: list[Array], belief: Array) -> Array:
 
 def scale(votes: Votes, coordinates: Coordinates) -> Votes:
     """The same votes in the coordinates of the processes."""
-    return Votes(coordinates.scaled(votes.X), votes.counts, votes.log_frequencies)
+    return replace(votes, X=coordinates.scaled(votes.X))
 
 
 def _predict_rows(

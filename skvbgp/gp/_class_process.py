@@ -21,7 +21,7 @@ import numpy as np
 from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._link import Link
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import START_SLOPE, Process
 from skvbgp.gp._votes import Votes
 
 #: Scale of the Cauchy prior of the logarithms by which length scales differ.
@@ -46,6 +46,10 @@ class ClassProcess:
     def kernel(self) -> Any:
         """The process' kernel."""
         return self.process.kernel
+
+    def with_gaps(self, n_gaps: int) -> Self:
+        """The same model before it has learned how much missing entries matter."""
+        return replace(self, process=replace(self.process, slopes=(START_SLOPE,) * n_gaps))
 
     @property
     def vector(self) -> Array:
@@ -77,10 +81,11 @@ class ClassProcess:
     def factorise(self, votes: Votes, K: Array | None = None) -> ClassConditional:
         """What places say; K is not modified."""
         C = self.process.kernel(votes.X) if K is None else K.copy()
-        noise = _measure_noise(self.process, votes.sizes, C)
+        gaps = votes.measure_gaps(self.process.slopes)
+        noise = _measure_noise(self.process, gaps, votes.sizes, C)
         C.flat[:: len(C) + 1] += noise
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
-        return ClassConditional(self.process, votes.X, votes.targets, noise, L_inv)
+        return ClassConditional(self.process, votes.X, votes.targets, noise, gaps, L_inv)
 
     def evidence(self, votes: Votes) -> tuple[float, Array]:
         """Log probability of the votes of every place given the others, and its gradient."""
@@ -91,14 +96,19 @@ class ClassProcess:
         value, d_mean, d_variance, d_link = self.link.score(
             mean, variance, votes.counts, votes.log_frequencies
         )
-        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2,   dv_i = (Q dC Q)_ii / q_i^2 - noise
+        # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2
+        # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + dgaps_i) / N_i + dgaps_i
         dC = (Q @ (d_mean / q[:, None])) @ A.T
         dC += dC.T
         dC *= 0.5
         dC += (Q * ((d_variance - np.sum(d_mean * A, axis=1)) / q**2)) @ Q
-        d_noise = self.process.noise * float((np.diagonal(dC) - d_variance) @ (1.0 / votes.sizes))
+        dt = (np.diagonal(dC) - d_variance) / votes.sizes  # (n,)
+        d_noise = self.process.noise * float(dt.sum())
+        d_slopes = np.zeros(len(self.process.slopes))
+        if votes.inputs is not None:
+            d_slopes = (dt + d_variance) @ votes.inputs * self.process.slopes
         d_kernel = self.process.kernel.vjp(votes.X, None, K, dC)[0]
-        return value, np.concatenate([d_kernel, [d_noise], d_link])
+        return value, np.concatenate([d_kernel, [d_noise], d_slopes, d_link])
 
 
 @dataclass(frozen=True)
@@ -109,6 +119,8 @@ class ClassConditional:
     ----------
     noise : ndarray of shape (n,)
         Variances of the targets' noise.
+    gaps : ndarray of shape (n,)
+        How uncertain the functions are at each place because of its missing entries.
     L_inv : ndarray of shape (n, n)
         Inverse of the lower Cholesky factor of C.
     """
@@ -117,6 +129,7 @@ class ClassConditional:
     X: Array  # (n, d)
     targets: Array  # (n, K)
     noise: Array
+    gaps: Array
     L_inv: Array
 
     @cached_property
@@ -139,17 +152,17 @@ class ClassConditional:
         """The same at every place, given all the others."""
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
-        return mean, np.maximum(1.0 / q - self.noise, 0.0)
+        return mean, np.maximum(1.0 / q - self.noise, 0.0) + self.gaps
 
 
 def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:
     """Means of the classes' functions at one row x (d,), followed by their variance, (K + 1,)."""
     K = process.kernel(np.concatenate([votes.X, x[None]]))
-    noise = process.process.noise / votes.sizes
+    noise = (process.process.noise + votes.measure_gaps(process.process.slopes)) / votes.sizes
     a, B, _ = factorise_bordered(K, votes.targets.T, noise)
     return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
 
 
-def _measure_noise(process: Process, sizes: Array, K: Array) -> Array:
+def _measure_noise(process: Process, gaps: Array, sizes: Array, K: Array) -> Array:
     """Variances (n,) of the targets' noise, with what rounding needs."""
-    return process.noise / sizes + JITTER * float(np.mean(np.diagonal(K)))
+    return (process.noise + gaps) / sizes + JITTER * float(np.mean(np.diagonal(K)))

@@ -25,6 +25,7 @@ from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
 from skvbgp.gp._neighbours import Index, Rows, average_weights, draw_groups, size_groups
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._training import Trained, draw_normal, draw_processes, train
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
@@ -82,9 +83,9 @@ def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
     return make_leaves(d, isotropic=True)
 
 
-def start_class_process(kernel: Kernel) -> ClassProcess:
-    """A process of this kernel before training."""
-    return ClassProcess(start_process(kernel, gaussian=True), Link())
+def start_class_process(kernel: Kernel, n_gaps: int = 0) -> ClassProcess:
+    """A process of this kernel before training, where some inputs may be missing."""
+    return ClassProcess(start_process(kernel, gaussian=True, n_gaps=n_gaps), Link())
 
 
 def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
@@ -238,10 +239,13 @@ class ClassSearch:
 
     def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
         """Moments of places that are left out, by each process."""
+        noise, inputs = None, self.votes.inputs
+        if inputs is not None:
+            noise = replace(RowNoise.plain(len(inputs)), inputs=inputs)
         posterior = ClassPosterior(
             tuple(processes),
             np.ones(len(processes)),
-            Rows().plus(self.votes.X, self.votes.counts),
+            Rows().plus(self.votes.X, self.votes.counts, noise),
             np.ones(self.votes.counts.shape[1]),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
             self._weigh_inputs(processes),

@@ -157,7 +157,7 @@ class VBGPClassifier(VariationalClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs.
+            Training inputs. NaN is a missing entry: an uncertain input, given the row's others.
         y : array-like of shape (n_samples,)
             Class labels, of at least two classes.
         sample_weight : float or array-like of shape (n_samples,), default=None
@@ -201,7 +201,8 @@ class VBGPClassifier(VariationalClassifier):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs to predict at. A row's prediction does not depend on the other rows.
+            Inputs to predict at, NaN where an entry is missing. A row's prediction does not depend
+            on the other rows.
 
         Returns
         -------
@@ -253,6 +254,13 @@ class VBGPClassifier(VariationalClassifier):
             class_weight=self.class_weight,
             n_jobs=self.n_jobs,
         )
+
+    _all_finite = "allow-nan"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _validate(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any

@@ -51,6 +51,10 @@ class Gaps:
         gaussian = ColumnGaussian.fit(coordinates.scaled(sample))
         return cls(coordinates, gaussian, np.asarray(missing.any(axis=0)))
 
+    def precede(self, X: Array) -> bool:
+        """Whether rows have a gap in a column that had none."""
+        return bool(np.any(np.isnan(X) & ~self.columns))
+
     def fill(self, X: Array) -> tuple[Array, Array]:
         """The rows with the means of what is missing, and its variances (n, d).
 

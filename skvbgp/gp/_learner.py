@@ -189,14 +189,14 @@ class GPLearner(RegressionLearner):
         And as soon as the rows are more than the neighbours, because few are learned from in
         another way; and with the first gap in a column.
         """
-        gaps = np.isnan(X.X).any(axis=0)
-        known_gaps = state.frames.gaps.columns
-        if not self.learn_hyperparameters and not (gaps.any() or known_gaps.any()):
+        gaps = state.frames.gaps
+        first_gap = gaps.precede(X.X)
+        if not self.learn_hyperparameters and not (first_gap or gaps.columns.any()):
             return None
         n_known, n = len(state.rows), len(state.rows) + len(y)
         few = says_too_little(state.rows.head(LOOKED_AT), learns=True)
         grown = few or n >= 2 * state.n_trained or n_known <= self.few < n
-        if self.learn_hyperparameters and not grown and not np.any(gaps & ~known_gaps):
+        if self.learn_hyperparameters and not (grown or first_gap):
             return None
         rows = self.join(state, X)
         return rows, rows.y

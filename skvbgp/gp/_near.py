@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates
+from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
 
 #: Rows of one task.
@@ -32,6 +33,8 @@ class NearRows:
         Scaled inputs times these give the distance that "near" means.
     k : int
         Number of neighbours; with no more rows than this, predictions are exact.
+    gaps : Gaps or None
+        What missing entries of new rows may be; None is without them.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -40,6 +43,7 @@ class NearRows:
     weights: Array
     k: int
     n_jobs: int | None
+    gaps: Gaps | None
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
@@ -63,6 +67,15 @@ class NearRows:
     def find_others(self, index: Index) -> Index:
         """The same for known rows, each without itself."""
         return self._neighbourhoods.find_others(self._locate(self.rows.X[index]), index, self.k)
+
+    # -- missing entries ---------------------------------------------------------------------------
+
+    def _fill(self, X: Array) -> tuple[Array, Array | None]:
+        """Rows without gaps, and how uncertain their entries are, None if they are not."""
+        filled, inputs = (X, None) if self.gaps is None else self.gaps.fill(X)
+        return filled, inputs if inputs is not None and inputs.any() else None
+
+    # -- predictions -------------------------------------------------------------------------------
 
     def predict_near(
         self,

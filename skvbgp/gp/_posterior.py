@@ -95,8 +95,7 @@ class LocalMoments(NamedTuple):
 class NeighbourPosterior(NearRows):
     """A mixture given the rows; every place is predicted from the k nearest of them.
 
-    Its processes are in the frames `coordinates` and `target`. `gaps` says what missing entries of
-    new rows may be; None is without them.
+    Its processes are in the frames `coordinates` and `target`.
     """
 
     mixture: Mixture
@@ -169,21 +168,13 @@ class NeighbourPosterior(NearRows):
         filled, inputs = self._fill(X)
         return self._widen(self._measure(filled), inputs)
 
-    def _fill(self, X: Array) -> tuple[Array, Array | None]:
-        return (X, None) if self.gaps is None else self.gaps.fill(X)
-
     def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
-        """The same of rows whose inputs have variances (n, d), in squared units of their spread.
-
-        Mean squared slopes are hyperparameters where training rows had gaps, see `_measure_slope`
-        for other inputs.
-        """
-        if inputs is None or self.gaps is None or not inputs.any():
+        """The same of rows whose inputs have variances (n, d), in squared units of their spread."""
+        if inputs is None:
             return parts
-        for j in np.flatnonzero(inputs.any(axis=0) & ~self.gaps.columns):
-            shift = inputs[:, j, None] * self._measure_slope(int(j))
-            parts = parts._replace(variance=parts.variance + shift)
-        return self._widen_known(parts, inputs[:, self.gaps.columns])
+        known, shift = self._split(inputs)
+        parts = parts._replace(variance=parts.variance + shift[:, None])
+        return self._widen_known(parts, known)
 
     def _widen_known(self, parts: LocalMoments, inputs: Array) -> LocalMoments:
         """The same by the slopes (g,) that processes have learned."""
@@ -191,21 +182,33 @@ class NeighbourPosterior(NearRows):
         slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
         return parts._replace(variance=parts.variance + spread * (inputs @ slopes.T))
 
+    def _split(self, inputs: Array) -> tuple[Array, Array]:
+        """Variances (n, g) of entries whose slopes are hyperparameters, and what others bring.
+
+        The latter, (n,), is a variance of the functions.
+        """
+        gaps = self.gaps
+        assert gaps is not None  # otherwise nothing is uncertain
+        shift = np.zeros(len(inputs))
+        for j in np.flatnonzero(inputs.any(axis=0) & ~gaps.columns):
+            shift += inputs[:, j] * self._measure_slope(int(j), gaps)
+        return inputs[:, gaps.columns], shift
+
     @cached_property
     def _slopes(self) -> dict[int, float]:
         """Mean squared slopes that have been measured, by input."""
         return {}
 
-    def _measure_slope(self, j: int) -> float:
+    def _measure_slope(self, j: int, gaps: Gaps) -> float:
         """How much predictions of known rows change, squared, if input j were missing.
 
         In relation to the variance of what would be missing.
         """
-        if self.gaps is not None and j not in self._slopes:
+        if j not in self._slopes:
             X = self.rows.X[:: -(-len(self.rows) // _SLOPE_ROWS)]
             empty = X.copy()
             empty[:, j] = np.nan
-            filled, inputs = self.gaps.fill(empty)
+            filled, inputs = gaps.fill(empty)
             before, after = (
                 self.mixture.mix(self._measure(rows), include_noise=False)[0]
                 for rows in (X, filled)

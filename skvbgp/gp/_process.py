@@ -43,7 +43,7 @@ _PRIORS = {
     "value": (0.0, 2.0),
     "alpha": (0.0, 1.5),
     "noise": (np.log(0.05), 3.0),
-    "slope": (np.log(0.3), 2.0),
+    "slope": (np.log(0.3), 1.0),
 }
 #: Mean squared slope before training.
 START_SLOPE = 0.3

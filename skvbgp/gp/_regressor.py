@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -174,10 +174,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    _checks: ClassVar[dict[str, Any]] = {
-        **VariationalRegressor._checks,
-        "ensure_all_finite": "allow-nan",
-    }
+    _all_finite = "allow-nan"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -304,7 +301,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             self._categories = Categories.of(X, self.categorical_features)
         if self._categories is not None:
             X = self._categories.encode(X)
-        return np.asarray(check_array(X, estimator=self, **self._checks))
+        return np.asarray(check_array(X, estimator=self, **self._check_options))
 
     def _make_rows(
         self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool

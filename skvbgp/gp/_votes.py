@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -50,16 +51,19 @@ class Votes:
         Votes; they need not be whole numbers.
     log_frequencies : ndarray of shape (K,)
         Logarithms of the classes' frequencies, in all rows of the model.
+    inputs : ndarray of shape (n, g) or None
+        Variances of the entries of X that may be missing, in units of their columns' spread.
     """
 
     X: Array
     counts: Array
     log_frequencies: Array
+    inputs: Array | None = None
 
     @classmethod
-    def of(cls, X: Array, counts: Array) -> Self:
+    def of(cls, X: Array, counts: Array, inputs: Array | None = None) -> Self:
         """Votes whose frequencies are their own, with one more vote shared by the classes."""
-        return cls(X, counts, find_log_frequencies(counts.sum(axis=0)))
+        return cls(X, counts, find_log_frequencies(counts.sum(axis=0)), inputs)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -74,9 +78,14 @@ class Votes:
         """(n, K); they sum to zero over the classes."""
         return self.counts / self.sizes[:, None] - np.exp(self.log_frequencies)
 
+    def measure_gaps(self, slopes: Sequence[float]) -> Array:
+        """How uncertain functions of these mean squared slopes (g,) are at each place, (n,)."""
+        return np.zeros(len(self)) if self.inputs is None else self.inputs @ np.array(slopes)
+
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""
-        return replace(self, X=self.X[index], counts=self.counts[index])
+        inputs = None if self.inputs is None else self.inputs[index]
+        return replace(self, X=self.X[index], counts=self.counts[index], inputs=inputs)
 
 
 def find_log_frequencies(totals: Array) -> Array:
@@ -87,7 +96,13 @@ def find_log_frequencies(totals: Array) -> Array:
 
 def merge_equal(X: Array, counts: Array) -> tuple[Array, Array]:
     """Distinct places (m, d) in ascending order, and the sums of their votes (m, K)."""
-    places, owner = np.unique(X + 0.0, axis=0, return_inverse=True)  # -0.0 is 0.0
+    missing = np.isnan(X)
+    table = np.where(missing, 0.0, X) + 0.0  # -0.0 is 0.0, and NaN would differ from itself
+    if missing.any():
+        table = np.hstack([table, missing])
+    table, owner = np.unique(table, axis=0, return_inverse=True)
+    d = X.shape[1]
+    places = np.where(table[:, d:], np.nan, table[:, :d]) if missing.any() else table
     if len(places) == len(X):
         merged = np.empty_like(counts)
         merged[owner.ravel()] = counts

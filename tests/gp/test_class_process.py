@@ -49,9 +49,37 @@ def test_leaving_out_in_closed_form(votes, kernel):
     assert_allclose(process.evidence(votes)[0], value, rtol=1e-6)
 
 
+def with_gaps(votes, rng):
+    return replace(votes, inputs=rng.exponential(size=(15, 2)) * (rng.uniform(size=(15, 2)) < 0.4))
+
+
+def test_leaving_out_places_with_gaps(votes, rng):
+    """A place's own gaps are noise of its votes, and uncertainty of what is predicted there."""
+    votes = with_gaps(votes, rng)
+    process = make(KERNELS[0])
+    process = replace(process, process=replace(process.process, slopes=(0.5, 2.0)))
+    own = votes.inputs @ [0.5, 2.0]
+    K, noise = KERNELS[0](votes.X), (0.2 + own) / votes.counts.sum(axis=1)
+    mean, variance = process.factorise(votes).leave_out()
+    for i in range(15):
+        others = np.arange(15) != i
+        weights = np.linalg.solve((K + np.diag(noise))[np.ix_(others, others)], K[others, i])
+        assert_allclose(mean[i], weights @ votes.targets[others], rtol=1e-5, atol=1e-7)
+        assert_allclose(variance[i], K[i, i] - weights @ K[others, i] + own[i], rtol=1e-5)
+    x = rng.standard_normal(2)
+    near = predict_classes_from_neighbours(process, votes, x)
+    weights = np.linalg.solve(K + np.diag(noise), KERNELS[0](votes.X, x[None])[:, 0])
+    assert_allclose(near[:-1], weights @ votes.targets, rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_gradient_of_the_evidence(votes, kernel):
+@pytest.mark.parametrize("gaps", [False, True])
+def test_gradient_of_the_evidence(votes, kernel, gaps, rng):
     process = make(kernel)
+    if gaps:
+        votes = with_gaps(votes, rng)
+        process = replace(process, process=replace(process.process, slopes=(0.5, 2.0)))
+        assert_allclose(process.with_vector(process.vector).vector, process.vector)
     numeric = numerical_gradient(
         lambda x: process.with_vector(x).evidence(votes)[0], process.vector
     )

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
+from sklearn.base import clone
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 
-from skvbgp import VBGPRegressor
+from skvbgp import VBGPClassifier, VBGPRegressor
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -187,6 +189,57 @@ def test_gaps_of_several_outputs(rng):
     T, _ = make_data(9, rng)
     mean, _ = make_model().fit(X, Y).predict(T, return_std=True)
     assert_allclose(mean[:, 0], make_model().fit(X, y).predict(T), rtol=1e-8)
+
+
+def make_classes(n, rng, share=0.3):
+    X, y = make_data(n, rng, share)
+    return X, np.digitize(y, [-0.5, 0.5])
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 60])
+def test_classes_are_predicted_better_than_behind_imputers(rng, n_neighbors):
+    X, y = make_classes(300, rng)
+    T, t = make_classes(300, rng)
+    model = VBGPClassifier(n_neighbors=n_neighbors, max_iter=10, random_state=0)
+    ours = log_loss(t, clone(model).fit(X, y).predict_proba(T))
+    for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
+        assert ours < log_loss(t, make_pipeline(imputer, model).fit(X, y).predict_proba(T)) - 0.01
+
+
+def test_classes_of_new_rows_with_gaps(rng):
+    """No training row has one: less is known where the input matters, and not where it does not."""
+    X, y = make_classes(200, rng, share=0.0)
+    model = VBGPClassifier(RBF(2.0), max_iter=10, random_state=0).fit(X, y)
+    T, _ = make_classes(100, rng, share=0.0)
+    whole = model.predict_proba(T).max(axis=1).mean()
+    for j, low, high in ((1, 0.02, 0.5), (2, -0.02, 0.05)):
+        gap = T.copy()
+        gap[:, j] = np.nan
+        assert low < whole - model.predict_proba(gap).max(axis=1).mean() < high
+    assert_allclose(model.predict_proba(np.full((1, 3), np.nan)).sum(), 1.0)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_stream_of_classes_knows_gaps_as_a_fit_does(rng, learns):
+    X, y = make_classes(90, rng)
+    X[:30] = np.where(np.isnan(X[:30]), 0.5, X[:30])  # the gaps begin later
+    T, _ = make_classes(9, rng)
+    settings = {"learn_hyperparameters": learns, "max_iter": 4, "random_state": 0}
+    stream = VBGPClassifier(RBF(2.0), **settings)
+    for i in range(0, 90, 30):
+        stream.partial_fit(X[i : i + 30], y[i : i + 30], classes=[0, 1, 2])
+    whole = VBGPClassifier(RBF(2.0), **settings).fit(X, y).predict_proba(T)
+    assert_allclose(stream.predict_proba(T), whole, atol=0.15 if learns else 1e-8)
+    assert stream.n_samples_seen_ == 90
+
+
+def test_weights_count_classes_of_rows_with_gaps(rng):
+    X, y = make_classes(40, rng)
+    weight = rng.integers(0, 3, 40)
+    index = np.repeat(np.arange(40), weight)
+    model = VBGPClassifier(RBF(2.0), learn_hyperparameters=False)
+    weighted = clone(model).fit(X, y, sample_weight=weight).predict_proba(X)
+    assert_allclose(weighted, model.fit(X[index], y[index]).predict_proba(X), rtol=1e-8)
 
 
 def test_a_pipeline_passes_gaps_on(rng):
