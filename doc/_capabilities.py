@@ -27,6 +27,7 @@ SHARED = {
 }
 REGRESSION = {
     **SHARED,
+    "streams that forget: ``forgetting``": lambda estimator: "forgetting" in estimator.get_params(),
     "known noise: ``y_var``": fit_takes("y_var"),
     "categories in X: ``categorical_features``": lambda estimator: (
         "categorical_features" in estimator.get_params()

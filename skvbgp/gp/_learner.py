@@ -55,11 +55,23 @@ class GPLearner(RegressionLearner):
     normalize_y: bool
     n_jobs: int | None
     owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
+    forgetting: float = 1.0
 
     @property
     def counts(self) -> tuple[int, ...]:
         """Numbers of neighbours that compete."""
         return _COUNTS if isinstance(self.n_neighbors, str) else (self.n_neighbors,)
+
+    @property
+    def fading(self) -> float:
+        """What a row counts, as a share, when one more has come."""
+        return min(self.forgetting, 1.0)
+
+    def weigh_ages(self, age: Array) -> Array:
+        """What rows of a stream count after so many others."""
+        if self.fading < 1.0:
+            return self.fading**age
+        return (age < self.forgetting).astype(np.float64)
 
     @property
     def few(self) -> int:
@@ -140,6 +152,7 @@ class GPLearner(RegressionLearner):
                 weights=found.weights,
                 k=found.k,
                 n_trained=len(rows),
+                n_seen_trained=rows.n_seen,
                 n_iter=max(1, n_trials),
                 score=found.score,
                 n_jobs=self.n_jobs,
@@ -176,6 +189,7 @@ class GPLearner(RegressionLearner):
             weights=average_weights([p.kernel for p in processes], start.rows.X.shape[1]),
             k=self.few,
             n_trained=len(start.rows),
+            n_seen_trained=start.rows.n_seen,
             n_iter=1,
             score=float("nan"),
             n_jobs=self.n_jobs,
@@ -187,7 +201,8 @@ class GPLearner(RegressionLearner):
         """Hyperparameters are learned again whenever the number of rows has doubled.
 
         And as soon as the rows are more than the neighbours, because few are learned from in
-        another way; and with the first gap in a column.
+        another way; and with the first gap in a column. Where rows are forgotten, new ones count
+        as long as they are fewer than those that were learned from.
         """
         gaps = state.frames.gaps
         first_gap = gaps.precede(X.X)
@@ -196,30 +211,52 @@ class GPLearner(RegressionLearner):
         n_known, n = len(state.rows), len(state.rows) + len(y)
         few = says_too_little(state.rows.head(LOOKED_AT), learns=True)
         grown = few or n >= 2 * state.n_trained or n_known <= self.few < n
+        if self.forgetting != 1.0:
+            n_new = state.rows.n_seen + X.n_seen - state.n_seen_trained
+            grown = few or n_new >= state.n_trained
         if self.learn_hyperparameters and not (grown or first_gap):
             return None
-        rows = self.join(state, X)
+        rows = self.join(state, X, X.n_seen)
         return rows, rows.y
 
-    def join(self, state: State, X: Rows) -> Rows:
-        """Known rows and new ones to train with."""
-        rows = state.rows.emptied(state.frames.gaps).joined(X)
+    def join(self, state: State, X: Rows | None, n: int) -> Rows:
+        """Known rows and new ones, of a chunk of n rows, to train with."""
+        rows = self._remember(state.rows.emptied(state.frames.gaps), X, n)
         return rows.merged() if self.counts_rows else rows
 
-    def update(self, state: State, X: Rows, y: Array, end_pass: EndPass) -> State:
+    def _remember(self, known: Rows, X: Rows | None, n: int) -> Rows:
+        """Known rows, which n later ones let fade, and the new ones among these."""
+        if self.fading < 1.0:
+            known = known.aged(self.fading**n)
+        rows = known if X is None else known.joined(X)
+        if self.forgetting == 1.0:
+            return rows
+        return rows.newest(None if self.fading < 1.0 else int(self.forgetting))
+
+    def fade(self, state: State, n: int) -> State:
+        """State after a chunk of n rows in which nothing was observed."""
+        return replace(state, rows=self._remember(state.rows, None, n))
+
+    def update(
+        self, state: State, X: Rows, y: Array, end_pass: EndPass, n: int | None = None
+    ) -> State:
+        """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
         X = X.filled(gaps)
         new_inputs, new_targets = _summarise(X)
         inputs = state.frames.inputs.merged(new_inputs)
         targets = state.frames.targets.merged(new_targets)
         frames = replace(state.frames, inputs=inputs, targets=targets)
+        rows = self._remember(state.rows, X, X.n_seen if n is None else n)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
+            if self.forgetting != 1.0:
+                inputs, targets = _summarise(rows)
             frames = self._frame(inputs, targets, gaps)
         frames.coordinates.scaled(X.X)  # refuses what is too far away
         frames.target.scaled(y)
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
-        state = replace(state, frames=frames, rows=state.rows.joined(X))
+        state = replace(state, frames=frames, rows=rows)
         end_pass(lambda: state)
         return state
 

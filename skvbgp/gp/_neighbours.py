@@ -21,6 +21,8 @@ from skvbgp.kernels._compose import Composite
 Index = NDArray[np.intp]
 Chunk = tuple[Array, Array, RowNoise | None]
 
+#: Rows are forgotten that count less than this share of the one that counts most.
+_FORGOTTEN = 0.01
 #: Most features that a tree of places serves better than all distances do.
 _TREE_FEATURES = 12
 #: Rows of one task of a search.
@@ -121,6 +123,31 @@ class Rows:
             origin = self.origin
         return replace(rows, n_seen=self.n_seen, origin=origin)
 
+    def aged(self, factor: float) -> Self:
+        """The same rows, which count less by a factor."""
+        noise = self.noise or RowNoise.plain(len(self))
+        noise = replace(noise, weight=factor * noise.weight)
+        return replace(self, chunks=((self.X, self.y, noise),))
+
+    def newest(self, n: int | None) -> Self:
+        """The rows that the last n seen have become.
+
+        None are those that do not count next to nothing beside the others.
+        """
+        origin = np.arange(len(self)) if self.origin is None else self.origin
+        if n is None:
+            weight = np.ones(len(self)) if self.weight is None else self.weight
+            kept = weight >= _FORGOTTEN * weight.max()
+        else:
+            kept = np.zeros(len(self), dtype=bool)
+            kept[origin[-n:][origin[-n:] >= 0]] = True
+        if kept.all():
+            return self
+        known = (origin >= 0) & kept[origin]
+        number = np.cumsum(kept) - 1
+        chunk = _take_chunk(self._joined, kept)
+        return replace(self, chunks=(chunk,), origin=np.where(known, number[origin], -1))
+
     def filled(self, gaps: Gaps) -> Self:
         """The same rows with the means of their missing entries, whose variances they note."""
         X, variance = gaps.fill(self.X)
@@ -202,6 +229,11 @@ class Rows:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _take_chunk(chunk: Chunk, index: Any) -> Chunk:
+    X, y, noise = chunk
+    return X[index], y[index], None if noise is None else noise[index]
 
 
 def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:

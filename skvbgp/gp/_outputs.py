@@ -125,8 +125,7 @@ class OutputsLearner(RegressionLearner):
         ):
             return None
         rows = tuple(
-            known.rows if rows is None else self.single.join(known, rows)
-            for known, rows in zip(outputs, new, strict=True)
+            self.single.join(known, rows, X.n) for known, rows in zip(outputs, new, strict=True)
         )
         return Observations(rows, _follow(state, X), state.n + X.n), [some.y for some in rows]
 
@@ -134,7 +133,9 @@ class OutputsLearner(RegressionLearner):
         self, state: OutputsState, X: Observations, y: list[Array], end_pass: EndPass
     ) -> OutputsState:
         outputs = tuple(
-            known if rows is None else self.single.update(known, rows, column, go_on)
+            self.single.fade(known, X.n)
+            if rows is None
+            else self.single.update(known, rows, column, go_on, X.n)
             for known, rows, column in zip(state.outputs, X.rows, y, strict=True)
         )
         state = OutputsState(outputs, _follow(state, X), state.n + X.n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -66,6 +67,12 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     normalize_y : bool, default=True
         Whether to work with y of zero mean and unit variance. Predictions are on y's own scale.
+
+    forgetting : float, default=1.0
+        How a stream forgets. Below 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth of the newest are left out. Above 1, how many of the
+        newest rows are known, all of which count alike. Both bound the time and the memory of
+        `partial_fit`. In `fit` all rows count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
         Whether a later `fit` starts from the kernels of the one before instead of searching.
@@ -144,6 +151,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
+        "forgetting": [Interval(Real, 0, None, closed="neither")],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -159,6 +167,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         max_iter: int | None = None,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -170,6 +179,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         self.max_iter = max_iter
         self.tol = tol
         self.normalize_y = normalize_y
+        self.forgetting = forgetting
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -246,7 +256,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         ValueError
             As in :meth:`fit`.
         """
-        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
+        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
     def _validate(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> tuple[Any, Any]:
         """X and y, or with what `fit` is told of the noise, `Rows` and their targets.
@@ -277,7 +287,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             return X, y
         weight = check_weights(as_row_values(noise["sample_weight"], len(y), "sample_weight", 1.0))
         variance = _as_noise(noise["y_var"], y.shape)
-        is_weighted = noise["sample_weight"] is not None
+        learner = self._single_learner()
+        if "streams" in noise and learner.forgetting != 1.0:
+            weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
+        is_weighted = noise["sample_weight"] is not None or learner.fading < 1.0
         if t == 1:
             rows = self._make_rows(X, y, weight, variance, is_weighted)
             return rows, rows.y
@@ -309,8 +322,15 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         if self._single_learner().counts_rows:
             return Rows.of(X, y, weight, variance)
         if is_weighted:
-            raise ValueError("sample_weight needs kernels without White: the noise is learned.")
-        return Rows().plus(X, y, RowNoise(weight, variance) if np.any(variance) else None)
+            raise ValueError(
+                "sample_weight and forgetting need kernels without White: the noise is learned."
+            )
+        known = weight > 0.0  # the others are forgotten
+        noise = RowNoise(weight[known], variance[known]) if np.any(variance) else None
+        rows = Rows().plus(X[known], y[known], noise)
+        if known.all():
+            return rows
+        return replace(rows, n_seen=len(y), origin=np.where(known, np.cumsum(known) - 1, -1))
 
     def predict(
         self,
@@ -378,6 +398,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             tol=self.tol,
             normalize_y=self.normalize_y,
             n_jobs=self.n_jobs,
+            forgetting=float(self.forgetting),
             owners=() if self._categories is None else tuple(self._categories.owners.tolist()),
         )
 

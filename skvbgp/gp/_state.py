@@ -45,8 +45,8 @@ class State:
         Shares of the kernels in predictions.
     weights : ndarray of shape (d,)
         Of the scaled inputs in the distance between rows.
-    n_trained : int
-        Rows that the hyperparameters were learned from.
+    n_trained, n_seen_trained : int
+        Rows that the hyperparameters were learned from, and rows that had been seen then.
     score : float
         Log predictive density of rows that were left out, per row, of the scaled target.
     """
@@ -60,6 +60,7 @@ class State:
     weights: Array
     k: int
     n_trained: int
+    n_seen_trained: int
     n_iter: int
     score: float
     n_jobs: int | None

@@ -1,0 +1,111 @@
+"""Streams whose rows fade."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp import VBGPRegressor
+from skvbgp.kernels import RBF, White
+
+
+def make_model(**parameters):
+    settings = {"kernel": RBF(), "learn_hyperparameters": False, "random_state": 0}
+    return VBGPRegressor(**(settings | parameters))
+
+
+def stream(model, X, y, step):
+    for i in range(0, len(X), step):
+        model.partial_fit(X[i : i + step], y[i : i + step])
+    return model
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.uniform(-2.0, 2.0, (120, 1))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(120), np.linspace(-2.0, 2.0, 9)[:, None]
+
+
+@pytest.mark.parametrize("step", [1, 30, 120])
+def test_rows_count_by_their_age(data, step):
+    X, y, T = data
+    if step == 1:
+        X, y = X[:40], y[:40]
+    weight = 0.98 ** np.arange(len(y) - 1.0, -1.0, -1.0)
+    expected = make_model().fit(X, y, sample_weight=weight)
+    model = stream(make_model(forgetting=0.98), X, y, step)
+    assert_allclose(model.predict(T, True), expected.predict(T, True), rtol=1e-6)
+
+
+def test_old_rows_are_forgotten(data):
+    X, y, T = data
+    model = stream(make_model(forgetting=0.9), X, y, 20)
+    assert len(model._state.rows) == 44  # 0.9 ** 44 is less than a hundredth
+    assert model.n_samples_seen_ == 120
+    mean, _ = model.loo_predict()
+    assert_array_equal(np.isnan(mean), np.arange(120) < 76)
+
+
+@pytest.mark.parametrize("step", [1, 30, 120])
+def test_a_number_is_that_of_the_newest_rows(data, step):
+    X, y, T = data
+    if step == 1:
+        X, y = X[:60], y[:60]
+    model = stream(make_model(forgetting=50), X, y, step)
+    expected = make_model().fit(X[-50:], y[-50:])
+    assert_allclose(model.predict(T, True), expected.predict(T, True), rtol=1e-6)
+    assert len(model._state.rows) == 50
+    white = stream(make_model(kernel=RBF() + 0.1 * White(), forgetting=50), X, y, step)
+    assert len(white._state.rows) == 50
+    assert white.n_samples_seen_ == model.n_samples_seen_ == len(y)
+
+
+def test_forgetting_nothing_is_the_default(data):
+    X, y, T = data
+    settings = {"learn_hyperparameters": True, "max_iter": 3}
+    plain = stream(make_model(**settings), X, y, 40)
+    one = stream(make_model(forgetting=1, **settings), X, y, 40)
+    assert_array_equal(plain.predict(T), one.predict(T))
+
+
+def test_a_fit_weighs_all_rows_alike(data):
+    X, y, T = data
+    assert_array_equal(
+        make_model(forgetting=0.9).fit(X, y).predict(T), make_model().fit(X, y).predict(T)
+    )
+
+
+def test_an_abrupt_change_is_forgotten(rng):
+    """After as many rows as are remembered, the error is that of a fit to the new rows."""
+    X = rng.uniform(-2.0, 2.0, (400, 1))
+    y = np.where(np.arange(400) < 200, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
+    y = y + 0.1 * rng.standard_normal(400)
+    T = rng.uniform(-2.0, 2.0, (200, 1))
+    truth = 2.0 - T[:, 0] ** 2
+    settings = {"learn_hyperparameters": True, "max_iter": 10}
+
+    def error(model):
+        return np.sqrt(np.mean((model.predict(T) - truth) ** 2))
+
+    fresh = error(make_model(**settings).fit(X[200:], y[200:]))
+    sliding = error(stream(make_model(forgetting=200, **settings), X, y, 50))
+    assert sliding < 1.1 * fresh
+    assert error(stream(make_model(forgetting=0.98, **settings), X, y, 50)) < 2.5 * fresh
+    assert error(stream(make_model(**settings), X, y, 50)) > 5.0 * fresh
+
+
+def test_every_output_fades_by_all_rows(data):
+    X, y, T = data
+    Y = np.column_stack([y, y])
+    Y[60:, 1] = np.nan
+    both = stream(make_model(forgetting=0.97), X, Y, 30)
+    weight = 0.97 ** np.arange(119.0, -1.0, -1.0)
+    second = make_model().fit(X[:60], y[:60], sample_weight=weight[:60])
+    assert_allclose(both.predict(T)[:, 1], second.predict(T), rtol=1e-6)
+
+
+def test_white_kernels_do_not_fade(data):
+    X, y, _ = data
+    with pytest.raises(ValueError, match="forgetting need kernels without White"):
+        make_model(kernel=RBF() + 0.1 * White(), forgetting=0.9).partial_fit(X, y)
+    with pytest.raises(ValueError, match="forgetting"):
+        make_model(forgetting=0.0).fit(X, y)
