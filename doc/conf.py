@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _capabilities import make_tables
 from docutils import nodes
 from docutils.statemachine import StringList
+from sphinx.directives.patches import Figure
 from sphinx.util.docutils import SphinxDirective
 
 import skvbgp
@@ -58,6 +59,8 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"skvbgp {release}"
+html_static_path = ["_static"]
+html_css_files = ["landing.css"]
 
 
 def _plain_text(app, env, node, contnode):
@@ -74,7 +77,22 @@ class Capabilities(SphinxDirective):
         return container.children
 
 
+class GalleryPicture(Figure):
+    """The first figure of an example; its thumbnail where the gallery is not run."""
+
+    def run(self):
+        env, name = self.state.document.settings.env, self.arguments[0]
+        folder = "auto_examples/images"
+        env.note_reread()  # the next build may have the other one
+        picture = f"{folder}/sphx_glr_{name}_001.png"
+        if not Path(env.srcdir, picture).exists():
+            picture = f"{folder}/thumb/sphx_glr_{name}_thumb.png"
+        self.arguments[0] = f"/{picture}"
+        return super().run()
+
+
 def setup(app):
+    app.add_directive("gallery-picture", GalleryPicture)
     app.add_directive("capabilities", Capabilities)
     if offline:
         app.connect("missing-reference", _plain_text)
