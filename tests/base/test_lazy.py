@@ -153,6 +153,15 @@ def test_several_outputs():
     assert list(quantiles.columns[:3]) == ["0.1_0", "0.9_0", "0.1_1"]
 
 
+def test_columns_of_categories():
+    X, y = make_data(30)
+    frame = as_frame(X)
+    frame["x1"] = (frame.x1 > 0.0).astype(str).astype("category").cat.as_known()
+    data = frame.compute()
+    model = VBGPRegressor(RBF(), categorical_features="from_dtype", random_state=0).fit(data, y)
+    assert_allclose(model.predict(frame).compute(), model.predict(data), rtol=1e-6)
+
+
 class Counting(VBDTCRegressor):
     """Counts what is predicted, and how often it is sent."""
 
