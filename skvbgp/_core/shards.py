@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import reduce
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ class Shard:
         self.blocks = blocks
         self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
         self._thread = ThreadPoolExecutor(1)
-        self._next: Any = None
+        self._next: tuple[int, Any] = (-1, None)
 
     def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
         """The result of ``function(*shared, self)``."""
@@ -44,6 +45,7 @@ class Shard:
 
     def begin(
         self,
+        number: int,
         function: Callable[..., Iterator[Any]],
         shared: tuple[Any, ...],
         index: Index,
@@ -53,12 +55,15 @@ class Shard:
         results = function(*shared, self.rows(index), *own)
         with single_blas_thread:
             first = next(results)
-        self._next = self._thread.submit(_advance, results)
+        self._next = number, self._thread.submit(_advance, results)
         return first
 
-    def resume(self) -> Any:
-        """The next result of what has begun, None if there is none."""
-        return self._next.result()
+    def resume(self, number: int) -> Any:
+        """The next result of what has begun with this number, None if there is none."""
+        latest, result = self._next
+        if latest != number:
+            raise RuntimeError(f"Call {number} is over: {latest} has begun.")
+        return result.result()
 
     def rows(self, index: Index) -> Block:
         """Copies of rows, whose index is sorted."""
@@ -99,6 +104,7 @@ class ShardedRows:
 
     def __init__(self, X: Any, y: Any) -> None:
         self._client = _find_client()
+        self._numbers = count()
         blocks = self._client.compute(_split(X, y))
         summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
@@ -172,18 +178,19 @@ class ShardedRows:
         starts = np.append(0, self._ends[:-1])
         local = index - starts[block] + self._offsets[block]
         shard_of = self._shard_of[block]
+        number = next(self._numbers)
         tasks, places = {}, []
         for k in range(len(self._shards)):
             rows = np.flatnonzero(shard_of == k)
             if len(rows):
-                tasks[k] = (function, shared, local[rows], own(rows))
+                tasks[k] = (number, function, shared, local[rows], own(rows))
                 places.append(rows)
         first = self._collect(list(tasks), lambda k: self._shards[k].begin(*tasks[k]))
-        second = {k: self._shards[k].resume() for k in tasks}
+        second = {k: self._shards[k].resume(number) for k in tasks}
 
         def begin_again(k: int) -> Any:
             self._shards[k].begin(*tasks[k]).result()
-            return self._shards[k].resume()
+            return self._shards[k].resume(number)
 
         def resume() -> list[Any]:
             return self._collect(list(tasks), begin_again, second)

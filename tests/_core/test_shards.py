@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.scaling import RunningScale
-from skvbgp._core.shards import ShardedColumns, ShardedRows, measure_scale
+from skvbgp._core.shards import Block, Shard, ShardedColumns, ShardedRows, measure_scale
 
 da = pytest.importorskip("dask.array")
 
@@ -90,6 +90,39 @@ def test_rows_at_one_place(client):
 def test_what_is_no_data_is_refused(client, X, y, error, match):
     with pytest.raises(error, match=match):
         ShardedRows(X, y)
+
+
+def test_an_answer_belongs_to_its_question():
+    shard = Shard(Block(np.ones((3, 2)), np.arange(3.0)))
+    weights = np.ones(2)
+    assert shard.begin(7, add_up, (1.0,), np.array([1, 2]), (weights,)) == 3.0
+    assert shard.resume(7) == shard.resume(7) == 2
+    shard.begin(8, add_up, (1.0,), np.array([0, 2]), (weights,))
+    with pytest.raises(RuntimeError, match="Call 7 is over: 8 has begun"):
+        shard.resume(7)
+
+
+def test_losses_without_an_end_are_an_error(rows, monkeypatch):
+    class Unreachable:
+        def run(self, *arguments):
+            return self
+
+        def result(self):
+            raise OSError("Unable to contact Actor's worker")
+
+    made = []
+    monkeypatch.setattr(rows, "_shards", [Unreachable() for _ in rows._shards])
+    monkeypatch.setattr(rows, "_make_shard", lambda k: made.append(k) or Unreachable())
+    with pytest.raises(RuntimeError, match="lost 4 times in one step"):
+        rows.call(count_all, (1,))
+    assert len(made) == 4 * len(rows._shards)
+
+
+def test_rows_that_cannot_be_made_again_are_an_error(client, rows):
+    lost = client.submit(np.ones, 3)
+    lost.cancel()
+    with pytest.raises(RuntimeError, match="cannot be made again"):
+        rows._gather([lost])
 
 
 def test_a_cluster_is_needed(monkeypatch):
