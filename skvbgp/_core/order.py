@@ -22,7 +22,7 @@ def shuffled_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator
     The memory is 4 bytes a row up to some millions of them, and does not grow from there.
     """
     size, n_larger = divmod(n, n_parts)
-    order = _draw_order(n, rng)
+    order = draw_order(n, rng)
     start = 0
     for k in range(n_parts):
         stop = start + size + (k < n_larger)
@@ -37,7 +37,8 @@ def draw_distinct(n: int, size: int, rng: np.random.RandomState) -> Index:
     return np.sort(_Cipher(n, rng)[:size])
 
 
-def _draw_order(n: int, rng: np.random.RandomState) -> Index | _Cipher:
+def draw_order(n: int, rng: np.random.RandomState) -> Index | _Cipher:
+    """All of ``range(n)`` in random order, of which slices can be taken."""
     if n > _STORED_ROWS:
         return _Cipher(n, rng)
     order = np.arange(n, dtype=np.int32)
@@ -59,7 +60,7 @@ class _Cipher:
         self._keys = rng.randint(2**32, size=_ROUNDS, dtype=np.uint64)
 
     def __getitem__(self, part: slice) -> Index:
-        values = np.arange(part.start or 0, part.stop, dtype=np.uint64)
+        values = np.arange(part.start or 0, min(part.stop, self._n), dtype=np.uint64)
         outside = np.arange(len(values))
         while len(outside):
             values[outside] = self._permute(values[outside])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import reduce
@@ -105,6 +106,7 @@ class ShardedRows:
     def __init__(self, X: Any, y: Any) -> None:
         self._client = _find_client()
         self._numbers = count()
+        self._fetched: tuple[Index, Block] = (np.array([-1]), Block(np.empty(0), np.empty(0)))
         blocks = self._client.compute(_split(X, y))
         summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
@@ -198,12 +200,15 @@ class ShardedRows:
         return Begun(places, first, resume)
 
     def fetch(self, index: Index) -> Block:
-        """Rows in the client's memory; their index is sorted."""
-        X, y = np.empty((len(index), self.d)), np.empty(len(index))
-        begun = self.begin(_copy, (), index)
-        for places, rows in zip(begun.places, begun.first, strict=True):
-            X[places], y[places] = rows
-        return Block(X, y)
+        """Rows in the client's memory; those of the last call are still there."""
+        if not np.array_equal(index, self._fetched[0]):
+            order = np.argsort(index, kind="stable")
+            X, y = np.empty((len(index), self.d)), np.empty(len(index))
+            begun = self.begin(_copy, (), index[order])
+            for places, rows in zip(begun.places, begun.first, strict=True):
+                X[order[places]], y[order[places]] = rows
+            self._fetched = index.copy(), Block(X, y)
+        return self._fetched[1]
 
     def _collect(
         self,
@@ -254,7 +259,13 @@ class ShardedColumns:
     def shape(self) -> tuple[int, ...]:
         return (self.rows.n, self.rows.d) if self._name == "X" else (self.rows.n,)
 
-    def __getitem__(self, index: Index) -> Array:
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __getitem__(self, index: Index | slice) -> Array:
+        if isinstance(index, slice):
+            index = np.arange(*index.indices(len(self)))
         return getattr(self.rows.fetch(index), self._name)
 
     def __array__(self, *arguments: Any, **options: Any) -> Array:
@@ -262,8 +273,8 @@ class ShardedColumns:
 
 
 def measure_scale(y: Array | ShardedColumns) -> RunningScale:
-    """Number, mean and spread of targets (n,)."""
-    return y.rows.scale if isinstance(y, ShardedColumns) else RunningScale.of(y[:, None])
+    """Number, mean and spread of targets (n,) or (n, k)."""
+    return y.rows.scale if isinstance(y, ShardedColumns) else RunningScale.of(y.reshape(len(y), -1))
 
 
 # -- what runs on the workers --------------------------------------------------------------------

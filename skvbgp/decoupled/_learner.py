@@ -11,8 +11,10 @@ from sklearn.base import BaseEstimator
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_order, shuffled_parts
 from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.shards import ShardedColumns, measure_scale
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend
 from skvbgp.base import START_ROWS, RegressionLearner, says_too_little
@@ -72,7 +74,7 @@ class DecoupledLearner(RegressionLearner):
         seed = int(spawn_seeds(rng, 1)[0])
         rng = np.random.RandomState(seed)
         d, k = X.shape[1], y.size // len(y)
-        summary, replay = RunningScale.of(y.reshape(-1, k)), Replay.of(X, y, rng)
+        summary, replay = measure_scale(y), Replay.of(X, y, rng)
         likelihood = self._make_likelihood(y)
         target = self._choose_target(likelihood, summary, replay)
         if before is not None:
@@ -89,9 +91,9 @@ class DecoupledLearner(RegressionLearner):
                 seed=seed,
                 lower_bounds=(),
             )
-        order = rng.permutation(len(X))
+        order = draw_order(len(X), rng)
         first = X[order[: self.batch_size]]
-        coordinates = Coordinates.of(first).filled(first, X)
+        coordinates = Coordinates.of(first).filled(first, _in_memory(X, replay.X))
         kernel = self._choose_kernel(coordinates, coordinates.scaled(first))
         model = Model(
             kernel,
@@ -151,14 +153,14 @@ class DecoupledLearner(RegressionLearner):
         n, rng = len(y), np.random.RandomState(state.seed)
         n_batches = -(-n // self.batch_size)
         ascent = self._ascent(rng)
-        room, unused = ascent.count_missing_points(state), np.ones(n, dtype=bool)
+        room, used = ascent.count_missing_points(state), np.empty(0, dtype=np.int64)
 
         def draw_batches() -> Iterator[Batch]:
-            nonlocal room
-            for rows in np.array_split(rng.permutation(n), n_batches):
+            nonlocal room, used
+            for rows in shuffled_parts(n, n_batches, rng):
                 X_batch, y_batch = _scale(state, X[rows], y[rows])
-                new = np.flatnonzero(unused[rows])[: min(room, self.basis_growth)]
-                unused[rows[new]] = False
+                new = np.flatnonzero(~np.isin(rows, used))[: min(room, self.basis_growth)]
+                used = np.append(used, rows[new])
                 room -= len(new)
                 yield Batch(X_batch, y_batch, n, X_batch[new])
 
@@ -181,8 +183,8 @@ class DecoupledLearner(RegressionLearner):
         replay, rng = self._remember(state, X, y)
         coordinates = state.coordinates
         if self.kernel is None and self.learn_hyperparameters:
-            coordinates = coordinates.filled(state.replay.X, X)
-        summary = state.summary.merged(RunningScale.of(y.reshape(len(y), -1)))
+            coordinates = coordinates.filled(state.replay.X, _in_memory(X, replay.X))
+        summary = state.summary.merged(measure_scale(y))
         target = self._choose_target(state.model.likelihood, summary, replay)
         start = replace(
             state.move_to(target), summary=summary, replay=replay, coordinates=coordinates
@@ -194,7 +196,7 @@ class DecoupledLearner(RegressionLearner):
         n_steps = max(1, round(min(visits, _VISITED_ROWS) / size))
 
         def draw_batches() -> Iterator[Batch]:
-            new_points = coordinates.scaled(X[rng.permutation(len(X))][:room])
+            new_points = coordinates.scaled(X[draw_order(len(X), rng)[:room]])
             for _ in range(n_steps):
                 rows = rng.choice(len(replay.y), size, replace=False)
                 X_batch, y_batch = _scale(start, replay.X[rows], replay.y[rows])
@@ -253,6 +255,11 @@ class DecoupledLearner(RegressionLearner):
 
     def posterior(self, state: State) -> Posterior:
         return state.posterior
+
+
+def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:
+    """All rows, or a sample of them if they are on workers."""
+    return sample if isinstance(X, ShardedColumns) else X
 
 
 def _scale(state: State, X: Array, y: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp.base import CollectionRegressor, Interval, StrOptions
 from skvbgp.decoupled._learner import DecoupledLearner
 
 #: What the classifier takes, too.
@@ -30,7 +30,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(VariationalRegressor):
+class DecoupledGPRegressor(CollectionRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
@@ -205,7 +205,11 @@ class DecoupledGPRegressor(VariationalRegressor):
     def _learner(self) -> DecoupledLearner:
         return DecoupledLearner.of(self)
 
-    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Array, Array]:
+    def _check_collections(self) -> None:
+        if self.likelihood == "poisson":
+            raise TypeError('likelihood="poisson" needs rows in memory, not Dask collections.')
+
+    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         X, y = super()._validate(X, y, reset=reset)
         if self.likelihood == "poisson" and (np.any(y < 0.0) or np.any(y != np.round(y))):
             raise ValueError('likelihood="poisson" needs y of non-negative whole numbers.')

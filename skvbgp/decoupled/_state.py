@@ -10,6 +10,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.decoupled._bound import Gaussians, Model
@@ -18,6 +19,8 @@ from skvbgp.decoupled._posterior import Posterior
 
 #: Rows that are kept for later updates.
 _REPLAY_ROWS = 50_000
+#: New rows that are looked at together.
+_TILE_ROWS = 2**20
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Replay:
     @classmethod
     def of(cls, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
         if len(y) <= _REPLAY_ROWS:
-            return cls(np.array(X), np.array(y), len(y))
-        kept = np.sort(rng.choice(len(y), _REPLAY_ROWS, replace=False))
+            return cls(np.array(X[:]), np.array(y[:]), len(y))
+        kept = draw_distinct(len(y), _REPLAY_ROWS, rng)
         return cls(np.array(X[kept]), np.array(y[kept]), len(y))
 
     def add(self, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
@@ -41,11 +44,12 @@ class Replay:
         room = max(0, _REPLAY_ROWS - len(self.y))
         X_kept = np.concatenate([self.X, X[:room]])
         y_kept = np.concatenate([self.y, y[:room]])
-        later = np.arange(room, len(y))
-        place = (rng.random_sample(len(later)) * (self.n_seen + later + 1)).astype(np.intp)
-        enters = place < _REPLAY_ROWS
-        X_kept[place[enters]] = X[later[enters]]
-        y_kept[place[enters]] = y[later[enters]]
+        for start in range(room, len(y), _TILE_ROWS):
+            later = np.arange(start, min(start + _TILE_ROWS, len(y)))
+            place = (rng.random_sample(len(later)) * (self.n_seen + later + 1)).astype(np.intp)
+            enters = place < _REPLAY_ROWS
+            X_kept[place[enters]] = X[later[enters]]
+            y_kept[place[enters]] = y[later[enters]]
         return Replay(X_kept, y_kept, n)
 
 

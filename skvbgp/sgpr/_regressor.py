@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, fit_method
+from skvbgp.base import CollectionRegressor, Interval, StrOptions, VariationalRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -55,50 +55,10 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SumOverRows(VariationalRegressor):
+class _SumOverRows(CollectionRegressor):
     """A regressor whose noise is independent, so that mini-batches are sums over rows."""
 
     solver: str
-
-    @fit_method
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches; rows of a Dask array or
-            DataFrame stay on the workers of the active client.
-        y : array-like or Dask collection of shape (n_samples,)
-            Training targets.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        return self._fit(X, y)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like or Dask collection of shape (n_samples,)
-            New targets.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-        """
-        return self._partial_fit(X, y)
 
     def _check_collections(self) -> None:
         if self.solver in ("exact", "collapsed"):

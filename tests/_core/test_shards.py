@@ -38,7 +38,7 @@ def test_rows_are_those_of_the_collections(rows, rng):
     assert_allclose(rows.scale.mean, summary.mean, rtol=1e-14)
     assert_allclose(rows.scale.std, summary.std, rtol=1e-14)
     assert rows.scale.n == N
-    for index in (np.arange(N), np.array([999]), np.array([0, 129, 130, 700])):
+    for index in (np.arange(N), np.array([999]), np.array([700, 130, 0, 129])):
         fetched = rows.fetch(index)
         assert_array_equal(fetched.X, X[index])
         assert_array_equal(fetched.y, y[index])
@@ -64,6 +64,8 @@ def test_columns_are_never_gathered_by_accident(rows):
     assert (X.shape, y.shape, len(X)) == ((N, 3), (N,), N)
     assert measure_scale(y) is rows.scale
     assert X[np.array([5])].shape == (1, 3)
+    assert X[:7].shape == (7, 3)
+    assert (X.size, y.size) == (3 * N, N)
     with pytest.raises(TypeError, match="not gathered"):
         np.asarray(X)
 

@@ -8,7 +8,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 
-from skvbgp import EPDTCClassifier, VBDTCRegressor, VBFITCRegressor, VBGPRegressor
+from skvbgp import (
+    DecoupledGPRegressor,
+    EPDTCClassifier,
+    VBDTCRegressor,
+    VBFITCRegressor,
+    VBGPRegressor,
+)
 from skvbgp.kernels import RBF
 from tests.sgpr.cases import make_data
 from tests.test_common import CLASSES, quickly_fitted
@@ -24,7 +30,7 @@ pytestmark = [
 
 REGRESSORS = [cls for cls in CLASSES if not is_classifier(cls())]
 CLASSIFIERS = [cls for cls in CLASSES if is_classifier(cls())]
-TRAINED = [VBDTCRegressor, VBFITCRegressor]
+TRAINED = [DecoupledGPRegressor, VBDTCRegressor, VBFITCRegressor]
 ROWS = 7
 
 
