@@ -17,8 +17,18 @@ def fit_takes(name):
     return lambda estimator: has_fit_parameter(estimator, name)
 
 
+def learns_from_collections(estimator):
+    """Whether fit takes Dask collections."""
+    try:
+        estimator._check_collections()
+    except TypeError:
+        return False
+    return True
+
+
 SHARED = {
     "stream: ``partial_fit``": has("partial_fit"),
+    "rows on Dask workers: ``fit``, ``partial_fit``": learns_from_collections,
     "weights of rows: ``sample_weight``": fit_takes("sample_weight"),
     "NaN in X": lambda estimator: get_tags(estimator).input_tags.allow_nan,
     "``fit`` from the one before: ``warm_start``": lambda estimator: (

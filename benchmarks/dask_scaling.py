@@ -1,0 +1,129 @@
+"""Dask: steps and predictions with one worker and with two, and the client's memory as n grows."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import dask.array as da
+import numpy as np
+from common import Report, parser
+from distributed import Client, LocalCluster, wait
+
+from skvbgp import VBDTCRegressor
+
+D = 8
+CHUNK = 50_000
+
+
+def make_collections(n, seed=0):
+    """Rows that are made on the workers."""
+    rng = da.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, D), chunks=(CHUNK, D))
+    noise = 0.1 * rng.standard_normal(n, chunks=CHUNK)
+    return X, da.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 2] + noise
+
+
+def start_cluster(n_workers):
+    return LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, memory_limit="2GB", dashboard_address=None
+    )
+
+
+class StepTimes:
+    """A callback that notes when passes end."""
+
+    def __init__(self):
+        self.ends = []
+
+    def setup(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        self.ends.append(time.perf_counter())
+
+    def teardown(self, estimator, context):
+        pass
+
+
+def measure_speed(n_workers, n, m, batch_size):
+    """Seconds of a step, the average of the second pass and those after it; rows predicted."""
+    X, y = make_collections(n)
+    times = StepTimes()
+    model = VBDTCRegressor(m, max_iter=3, batch_size=batch_size, tol=0.0, random_state=0)
+    with start_cluster(n_workers) as cluster, Client(cluster):
+        X, y = X.persist(), y.persist()
+        wait([X, y])
+        model.set_callbacks(times).fit(X, y)
+        model.set_callbacks()
+        model.predict(X[:: CHUNK // 10]).sum().compute()  # workers have imported what they need
+        start = time.perf_counter()
+        mean, std = model.predict(X, return_std=True)
+        da.compute(mean.sum(), std.sum())
+        predicting = time.perf_counter() - start
+    step = (times.ends[2] - times.ends[0]) / (2 * round(n / batch_size))
+    return {"step ms": 1e3 * step, "rows/s predicted": n / predicting}
+
+
+def measure_memory(n, m, batch_size):
+    """Peak memory of the client's process, with the scheduler in another one, and seconds."""
+    before = peak_memory()
+    X, y = make_collections(n)
+    model = VBDTCRegressor(m, max_iter=1, batch_size=batch_size, random_state=0)
+    start = time.perf_counter()
+    model.fit(X, y)
+    return {
+        "before MB": before,
+        "peak MB": peak_memory(),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def peak_memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+
+
+def in_another_process(function, *arguments):
+    """What a function of this module returns, of a client that has done nothing else."""
+    code = f"import dask_scaling as d; print(d.{function}{arguments})"
+    folder = os.path.dirname(os.path.abspath(__file__))
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return eval(run.stdout.splitlines()[-1], {"np": np})  # a dictionary of numbers
+
+
+def measure_memory_of_client(address, n, m, batch_size):
+    with Client(address):
+        return measure_memory(n, m, batch_size)
+
+
+def main():
+    arguments = parser(__doc__)
+    arguments.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    arguments.add_argument("--rows", type=int, default=400_000)
+    arguments.add_argument("--n-inducing", type=int, default=500)
+    arguments.add_argument("--batch-size", type=int, nargs="+", default=[8192])
+    arguments.add_argument("--memory-rows", type=int, nargs="*", default=[2_000_000, 20_000_000])
+    options = arguments.parse_args()
+    report = Report(options.json)
+    m = options.n_inducing
+    for batch_size in options.batch_size:
+        for n_workers in options.workers:
+            row = measure_speed(n_workers, options.rows, m, batch_size)
+            report.add(case="speed", workers=n_workers, m=m, batch=batch_size, **row)
+    for n in options.memory_rows:
+        with start_cluster(2) as cluster:
+            row = in_another_process(
+                "measure_memory_of_client", cluster.scheduler_address, n, 50, 8192
+            )
+        report.add(case="memory", n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
+    print("load", os.getloadavg())
+
+
+if __name__ == "__main__":
+    main()
