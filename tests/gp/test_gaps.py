@@ -120,9 +120,9 @@ def test_rows_left_out_have_the_noise_of_their_gaps(rng):
 
 
 def test_predictions_are_better_than_behind_imputers(rng):
-    X, y = make_data(260, rng)
+    X, y = make_data(160, rng)
     T, t = make_data(200, rng)
-    settings = {"learn_hyperparameters": True, "max_iter": 15}
+    settings = {"learn_hyperparameters": True, "max_iter": 10}
     ours = measure_nlpd(make_model(**settings).fit(X, y), T, t)
     for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
         imputed, T_imputed = imputer.fit_transform(X), imputer.transform(T)
@@ -198,9 +198,10 @@ def make_classes(n, rng, share=0.3):
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 60])
 def test_classes_are_predicted_better_than_behind_imputers(rng, n_neighbors):
-    X, y = make_classes(300, rng)
-    T, t = make_classes(300, rng)
-    model = VBGPClassifier(n_neighbors=n_neighbors, max_iter=10, random_state=0)
+    X, y = make_classes(150, rng)
+    T, t = make_classes(200, rng)
+    settings = {"n_neighbors": n_neighbors, "max_iter": 6, "random_state": 0}
+    model = VBGPClassifier(RBF(2.0), **settings)
     ours = log_loss(t, clone(model).fit(X, y).predict_proba(T))
     for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
         assert ours < log_loss(t, make_pipeline(imputer, model).fit(X, y).predict_proba(T)) - 0.01
