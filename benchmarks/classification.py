@@ -3,7 +3,11 @@
 Log-loss and its standard error, accuracy, expected calibration error (15 bins of the highest
 probability, over all test rows), and seconds of a fit and of its predictions. Ten folds of breast,
 heart and pima, five of scikit-learn's sets, and one split of synthetic classes with curved
-borders. Name estimators and sets to run it in parts.
+borders. Name estimators and sets to run it in parts. Estimators that would take hours get a random
+subset of the training rows: the column says how many.
+
+`--missing` removes entries at random, in training and in tests. Estimators that take NaN get them
+as they are, and all estimators behind each of the `--imputers`.
 """
 
 from time import perf_counter
@@ -13,13 +17,16 @@ from common import Report, parser
 from sklearn import datasets
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils import get_tags
 
 from skvbgp import DecoupledGPClassifier, EPDTCClassifier, VBGPClassifier
 
@@ -35,6 +42,13 @@ ESTIMATORS = {
     ),
     "Laplace": lambda: GaussianProcessClassifier(ConstantKernel() * RBF(2.0), random_state=0),
 }
+#: Of estimators whose time is quadratic or cubic in the rows.
+MOST_ROWS = {"EPDTC": 10_000, "SVC": 10_000, "Laplace": 1_000}
+IMPUTERS = {
+    "mean": SimpleImputer,
+    "nearest": KNNImputer,
+    "iterative": lambda: IterativeImputer(random_state=0),
+}
 FOLDED = ["breast", "heart", "pima"]
 SETS = [*FOLDED, "iris", "wine", "breast_cancer", "digits", "curved2", "curved7"]
 N_TEST = 10_000
@@ -47,18 +61,32 @@ def main():
     cli.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=[*ESTIMATORS])
     cli.add_argument("--rows", type=int, default=100_000, help="training rows of curved2, curved7")
     cli.add_argument("--folds", type=int, default=10, help="most folds that are measured")
+    cli.add_argument("--missing", type=float, default=0.0, help="share of entries to remove")
+    cli.add_argument("--imputers", nargs="+", choices=IMPUTERS, default=["mean", "iterative"])
     args = cli.parse_args()
     report = Report(args.json)
     for name in args.sets:
         splits = make_splits(name, args)
         for estimator in args.estimators:
-            report.add(data=name, estimator=estimator, **measure(ESTIMATORS[estimator], splits))
+            for imputer in choose_imputers(ESTIMATORS[estimator](), args):
+                row = {"data": name, "estimator": estimator}
+                if args.missing:
+                    row |= {"missing": args.missing, "imputer": imputer}
+                report.add(**row, **measure(estimator, imputer, splits))
+
+
+def choose_imputers(model, args):
+    """Names of imputers, None for an estimator that needs none."""
+    if not args.missing:
+        return [None]
+    return [None, *args.imputers] if get_tags(model).input_tags.allow_nan else args.imputers
 
 
 def make_splits(name, args):
     """Pairs of X, y that train and X, y that test."""
     if name.startswith("curved"):
         X, y = make_curved(args.rows + N_TEST, int(name[-1]))
+        X = remove_entries(X, args.missing)
         return [(X[:-N_TEST], y[:-N_TEST], X[-N_TEST:], y[-N_TEST:])]
     if name in FOLDED:
         with np.load(args.data / "classification.npz") as file:
@@ -69,7 +97,13 @@ def make_splits(name, args):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         folds = StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)
         tests = [np.isin(np.arange(len(y)), index) for _, index in folds]
+    X = remove_entries(X, args.missing)
     return [(X[~test], y[~test], X[test], y[test]) for test in tests[: args.folds]]
+
+
+def remove_entries(X, share):
+    """X with NaN in random places."""
+    return np.where(np.random.default_rng(0).random(X.shape) < share, np.nan, X)
 
 
 def make_curved(n, n_classes):
@@ -84,11 +118,15 @@ def make_curved(n, n_classes):
     return X, np.minimum((n_classes * angle).astype(int), n_classes - 1)
 
 
-def measure(make, splits):
+def measure(estimator, imputer, splits):
     losses, right, confidence, seconds = [], [], [], np.zeros(2)
     for X, y, X_test, y_test in splits:
+        rows = np.random.default_rng(0).permutation(len(y))[: MOST_ROWS.get(estimator)]
+        rows.sort()
+        steps = [] if imputer is None else [IMPUTERS[imputer]()]
         start = perf_counter()
-        model = make_pipeline(StandardScaler(), make()).fit(X, y)
+        model = make_pipeline(StandardScaler(), *steps, ESTIMATORS[estimator]())
+        model.fit(X[rows], y[rows])
         fitted = perf_counter()
         p = model.predict_proba(X_test)
         seconds += [fitted - start, perf_counter() - fitted]
@@ -98,6 +136,7 @@ def measure(make, splits):
         confidence.append(p.max(axis=1))
     right, confidence = np.concatenate(right), np.concatenate(confidence)
     return {
+        "rows": len(rows),
         "log-loss": float(np.mean(losses)),
         "s.e.": float(np.std(losses) / np.sqrt(max(len(losses) - 1, 1))),
         "accuracy": float(np.mean(right)),

@@ -70,13 +70,14 @@ class Report:
             self._print("| " + " | ".join(row) + " |")
             self._print("|" + "---|" * len(row))
             self._has_header = True
-        self._print("| " + " | ".join(map(_cell, row.values())) + " |")
+        self._print("| " + " | ".join(map(cell, row.values())) + " |")
 
     def _print(self, line):
         print(line, file=self._file, flush=True)
 
 
-def _cell(value):
+def cell(value):
+    """A value as it is printed."""
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

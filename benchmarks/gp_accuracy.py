@@ -2,13 +2,22 @@
 
 RMSE, NLPD, coverage of the 95 % intervals overall and in each quarter of the predicted standard
 deviations, seconds. Inputs are standardised. Any public regressor may be named.
+
+`--beside` adds scikit-learn's: "exact", GaussianProcessRegressor with a squared exponential kernel,
+a length scale for each input, on a random subset of the rows; and "trees",
+HistGradientBoostingRegressor, whose standard deviation is one number, that of its residuals on a
+tenth of the rows that is held out for this; then it is fitted to all of them.
 """
 
 from time import perf_counter
 
 import numpy as np
 from common import Report, load_split, parser, scores
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -23,9 +32,8 @@ def main():
     cli.add_argument("--splits", nargs="+", type=int, default=[0, 2])
     cli.add_argument("--seeds", nargs="+", type=int, default=[0])
     cli.add_argument("--estimators", nargs="+", default=["VBGPRegressor"])
-    cli.add_argument(
-        "--trees", action="store_true", help="gradient boosting, whose mean is compared"
-    )
+    cli.add_argument("--beside", nargs="+", choices=["exact", "trees"], default=[])
+    cli.add_argument("--exact-rows", type=int, default=1500, help="most rows of the exact one")
     args = cli.parse_args()
     report = Report(args.json)
     for name in args.datasets:
@@ -35,24 +43,68 @@ def main():
                 for estimator in args.estimators:
                     model = getattr(skvbgp, estimator)(random_state=seed)
                     report.add(data=name, split=split, seed=seed, **measure(model, *data))
-            if args.trees:
-                model = HistGradientBoostingRegressor(max_iter=1000, early_stopping=True)
-                report.add(data=name, split=split, seed=0, **measure(model, *data))
+                for peer in args.beside:
+                    model = Trees(seed) if peer == "trees" else Exact(args.exact_rows, seed)
+                    report.add(data=name, split=split, seed=seed, **measure(model, *data))
+
+
+class Exact(RegressorMixin, BaseEstimator):
+    """scikit-learn's Gaussian process of at most so many rows."""
+
+    def __init__(self, n_rows, seed):
+        self.n_rows, self.seed = n_rows, seed
+
+    def fit(self, X, y):
+        rows = np.random.default_rng(self.seed).permutation(len(y))[: self.n_rows]
+        kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+        self.model_ = GaussianProcessRegressor(kernel, normalize_y=True, random_state=self.seed)
+        self.model_.fit(X[rows], y[rows])
+        return self
+
+    def predict(self, X, return_std=False):
+        return self.model_.predict(X, return_std=return_std)
+
+    @property
+    def name(self):
+        return f"GaussianProcessRegressor, {len(self.model_.X_train_)} rows"
+
+
+class Trees(RegressorMixin, BaseEstimator):
+    """Gradient boosting, and the standard deviation of its residuals on rows held out."""
+
+    name = "HistGradientBoostingRegressor"
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def fit(self, X, y):
+        trees = HistGradientBoostingRegressor(
+            max_iter=1000, early_stopping=True, random_state=self.seed
+        )
+        X_most, X_held, y_most, y_held = train_test_split(
+            X, y, test_size=0.1, random_state=self.seed
+        )
+        residuals = y_held - clone(trees).fit(X_most, y_most).predict(X_held)
+        self.std_ = np.sqrt(np.mean(residuals**2))
+        self.model_ = trees.fit(X, y)
+        return self
+
+    def predict(self, X, return_std=False):
+        mean = self.model_.predict(X)
+        return (mean, np.full(len(mean), self.std_)) if return_std else mean
 
 
 def measure(model, X, y, X_test, y_test):
-    has_std = not isinstance(model, HistGradientBoostingRegressor)
     pipeline = make_pipeline(StandardScaler(), model)
     start = perf_counter()
     pipeline.fit(X, y)
     fitted = perf_counter()
-    predicted = pipeline.predict(X_test, **({"return_std": True} if has_std else {}))
+    mean, std = pipeline.predict(X_test, return_std=True)
     seconds = {"fit s": fitted - start, "predict s": perf_counter() - fitted}
-    mean, std = predicted if has_std else (predicted, np.full(len(y_test), np.nan))
     within, order = np.abs(y_test - mean) < 1.96 * std, np.argsort(std)
     quarters = [f"{within[part].mean():.2f}" for part in np.array_split(order, 4)]
-    row = {"estimator": type(model).__name__, **scores(y_test, mean, std)}
-    return row | {"by quarter": " ".join(quarters) if has_std else None} | seconds
+    row = {"estimator": getattr(model, "name", type(model).__name__), **scores(y_test, mean, std)}
+    return row | {"by quarter": " ".join(quarters) if np.ptp(std) else None} | seconds
 
 
 if __name__ == "__main__":
