@@ -32,7 +32,9 @@ places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
 for ax, model in zip(axes, models, strict=True):
     p = model.fit(X, y).predict_proba(places)
-    image = ax.pcolormesh(side, side, p.max(axis=1).reshape(121, 121), vmin=1 / 3, vmax=1.0)
+    image = ax.pcolormesh(
+        side, side, p.max(axis=1).reshape(121, 121), vmin=1 / 3, vmax=1.0
+    )
     for label, color in enumerate(["C1", "C3", "w"]):
         ax.plot(*X[y == label].T, ".", color=color, ms=3)
     ax.set_title(f"{type(model).__name__}\nat a corner: {p[0].round(2)}")

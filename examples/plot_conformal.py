@@ -2,11 +2,12 @@
 Conformal intervals on top
 ==========================
 
-The intervals of a Gaussian process are as good as its assumptions. Here one is broken: the noise
-has heavy tails (Student's t with three degrees of freedom), which a Gaussian can only take for a
-larger variance. Split conformal prediction, by `MAPIE <https://mapie.readthedocs.io>`_, repairs
-the coverage whatever the noise, with the model's own standard deviation as the scale and a few
-hundred rows that the model has not seen.
+The intervals of a Gaussian process are as good as its assumptions. Here one is
+broken: the noise has heavy tails (Student's t with three degrees of freedom),
+which a Gaussian can only take for a larger variance. Split conformal
+prediction, by `MAPIE <https://mapie.readthedocs.io>`_, repairs the coverage
+whatever the noise, with the model's own standard deviation as the scale and a
+few hundred rows that the model has not seen.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +21,7 @@ from skvbgp.metrics import prediction_interval
 
 
 class StandardDeviation(BaseEstimator):
-    """What MAPIE divides the residuals by: here, the model's own standard deviation."""
+    """What MAPIE divides the residuals by: the model's own deviation."""
 
     def __init__(self, model):
         self.model = model
@@ -55,12 +56,16 @@ def intervals(X):
     """Lower and upper ends, (rows, 2, levels), of both kinds."""
     mean, std = model.predict(X, return_std=True)
     ends = [prediction_interval(mean, std, level=level) for level in levels]
-    return {"Gaussian": np.stack(ends).T, "conformal": conformal.predict_interval(X)[1]}
+    return {
+        "Gaussian": np.stack(ends).T,
+        "conformal": conformal.predict_interval(X)[1],
+    }
 
 
 # %%
-# Half of the new observations should lie in the 50 % intervals, and so on. The few large errors
-# have widened the Gaussian intervals of all levels; only that of 99 % is about right.
+# Half of the new observations should lie in the 50 % intervals, and so on. The
+# few large errors have widened the Gaussian intervals of all levels; only that
+# of 99 % is about right.
 
 coverage = {}
 print("nominal    " + "".join(f"{level:7.0%}" for level in levels))
@@ -75,14 +80,18 @@ grid = np.linspace(0.0, 10.0, 300)[:, None]
 axes[0].plot(X_test[:1000, 0], y_test[:1000], ".", color="0.7", ms=2)
 for name, ends in intervals(grid).items():
     for line in ends[:, :, 0].T:
-        axes[0].plot(grid, line, color=colors[name], label=name if line is ends[:, 0, 0] else None)
+        label = name if line is ends[:, 0, 0] else None
+        axes[0].plot(grid, line, color=colors[name], label=label)
     axes[1].plot(levels, coverage[name], "o-", color=colors[name], label=name)
 axes[0].set(title="50 % intervals", ylim=(-2.5, 4.0))
 axes[1].axline((0.5, 0.5), slope=1.0, color="k", lw=1, ls=":")
-axes[1].set(title="Coverage of 5,000 new rows", xlabel="nominal", ylabel="observed")
+axes[1].set(
+    title="Coverage of 5,000 new rows", xlabel="nominal", ylabel="observed"
+)
 axes[1].legend()
 plt.show()
 
 # %%
-# Conformal intervals are right on average over new rows, not for every region of the inputs. Where
-# the tails are known to be heavy, ``DecoupledGPRegressor(likelihood="student_t")`` models them.
+# Conformal intervals are right on average over new rows, not for every region
+# of the inputs. Where the tails are known to be heavy,
+# ``DecoupledGPRegressor(likelihood="student_t")`` models them.

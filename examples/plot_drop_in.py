@@ -1,6 +1,6 @@
 """
-A drop-in for GaussianProcessRegressor
-======================================
+In the place of scikit-learn's own process
+==========================================
 
 :class:`~skvbgp.gp.VBGPRegressor` is fitted and asked for a standard deviation
 like :class:`~sklearn.gaussian_process.GaussianProcessRegressor`. It finds the

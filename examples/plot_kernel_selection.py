@@ -1,12 +1,13 @@
 """
-Choosing the kernel of a series, and its forecast
-=================================================
+A kernel for a series, and its forecast
+=======================================
 
 What a Gaussian process says beyond its data is decided by the kernel.
-:class:`~skvbgp.kernel_selection.VBKSRegressor` fits the 144 sums and products of four simple
-kernels, derives a belief about them from their bounds on the evidence [Teng2020]_, and averages
-the predictions of the best. The series has monthly values with a trend and a season that grows
-with it: ten years to learn from, five to predict.
+:class:`~skvbgp.kernel_selection.VBKSRegressor` fits the 144 sums and products
+of four simple kernels, derives a belief about them from their bounds on the
+evidence [Teng2020]_, and averages the predictions of the best. The series has
+monthly values with a trend and a season that grows with it: ten years to learn
+from, five to predict.
 """
 
 import matplotlib.pyplot as plt
@@ -23,24 +24,30 @@ season = np.sin(2.0 * np.pi * year) + 0.4 * np.cos(4.0 * np.pi * year)
 y = (4.0 + 0.8 * year) * (3.0 + season) + 2.0 * rng.standard_normal(len(year))
 t, past = year[:, None], year < 10.0
 
-model = VBKSRegressor(n_restarts=1, n_jobs=2, random_state=0).fit(t[past], y[past])
+model = VBKSRegressor(n_restarts=1, n_jobs=2, random_state=0)
+model.fit(t[past], y[past])
 print(model.summary())
 mean, std = model.predict(t[~past], return_std=True)
 rmse = root_mean_squared_error(y[~past], mean)
-print(f"future: RMSE {rmse:.2f}, {coverage(y[~past], mean, std):.0%} in the 95 % interval")
+share = coverage(y[~past], mean, std)
+print(f"future: RMSE {rmse:.2f}, {share:.0%} in the 95 % interval")
 
 # %%
-# Ten years leave it open which kernel it is: the belief is shared by several, all of them periodic,
-# and the forecast is their average. The bands are the central 50, 80 and 95 % of the predictive
-# distribution. ``n_restarts=1`` is enough here, and saves two thirds of the time; names such as SE,
-# RQ, LIN and PER are those of :func:`~skvbgp.kernel_selection.kernel_grammar`.
+# Ten years leave it open which kernel it is: the belief is shared by several,
+# all of them periodic, and the forecast is their average. The bands are the
+# central 50, 80 and 95 % of the predictive distribution. ``n_restarts=1`` is
+# enough here, and saves two thirds of the time; names such as SE, RQ, LIN and
+# PER are those of :func:`~skvbgp.kernel_selection.kernel_grammar`.
 
-fig, axes = plt.subplots(1, 2, figsize=(12, 4.2), width_ratios=[2, 1], layout="constrained")
+fig, axes = plt.subplots(
+    1, 2, figsize=(12, 4.2), width_ratios=[2, 1], layout="constrained"
+)
 months = np.linspace(0.0, 15.0, 1000)[:, None]
 mean, std = model.predict(months, return_std=True)
 for level, alpha in ((0.95, 0.2), (0.8, 0.3), (0.5, 0.4)):
     band = prediction_interval(mean, std, level=level)
-    axes[0].fill_between(months[:, 0], *band, color="C0", alpha=alpha, lw=0, label=f"{level:.0%}")
+    style = {"color": "C0", "alpha": alpha, "lw": 0}
+    axes[0].fill_between(months[:, 0], *band, **style, label=f"{level:.0%}")
 axes[0].plot(year[past], y[past], "k.", ms=4, label="learned from")
 axes[0].plot(year[~past], y[~past], "C3.", ms=4, label="the future")
 axes[0].axvline(10.0, color="k", lw=1, ls=":")

@@ -2,9 +2,10 @@
 Classification with missing inputs
 ==================================
 
-Breast tumours, benign or malignant, from ten measurements of which half are missing at random, in
-training and in prediction. :class:`~skvbgp.ep.EPDTCClassifier` takes NaN as it is. The log-loss
-punishes errors and over-confidence alike: lower is better.
+Breast tumours, benign or malignant, from ten measurements of which half are
+missing at random, in training and in prediction.
+:class:`~skvbgp.ep.EPDTCClassifier` takes NaN as it is. The log-loss punishes
+errors and over-confidence alike: lower is better.
 """
 
 import matplotlib.pyplot as plt
@@ -20,11 +21,15 @@ from skvbgp import EPDTCClassifier
 X, y = load_breast_cancer(return_X_y=True)
 X = X[:, :10]
 X[np.random.default_rng(0).random(X.shape) < 0.5] = np.nan
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.4, random_state=0
+)
 
 models = {
     "missing entries as they are": EPDTCClassifier(50, random_state=0),
-    "filled in with the mean": make_pipeline(SimpleImputer(), EPDTCClassifier(50, random_state=0)),
+    "filled in with the mean": make_pipeline(
+        SimpleImputer(), EPDTCClassifier(50, random_state=0)
+    ),
 }
 probabilities = {}
 for name, model in models.items():
@@ -32,11 +37,13 @@ for name, model in models.items():
     print(f"{name:30}log-loss {log_loss(y_test, probabilities[name]):.3f}")
 
 # %%
-# A row that says little gets a probability near the base rate. Where entries are filled in, the
-# model takes them at face value.
+# A row that says little gets a probability near the base rate. Where entries
+# are filled in, the model takes them at face value.
 
 n_missing = np.isnan(X_test).sum(axis=1)
-fig, axes = plt.subplots(1, 2, figsize=(9, 4), sharex=True, sharey=True, layout="constrained")
+fig, axes = plt.subplots(
+    1, 2, figsize=(9, 4), sharex=True, sharey=True, layout="constrained"
+)
 for ax, (name, p) in zip(axes, probabilities.items(), strict=True):
     for label, marker in enumerate("xo"):
         rows = y_test == label

@@ -2,9 +2,10 @@
 Two million rows from disk
 ==========================
 
-``fit`` reads a memory-mapped array in mini-batches, so the training data may be larger than
-memory. Two million rows are written to a temporary file and fitted from there; ``tracemalloc``
-counts the memory that Python and NumPy ask for meanwhile.
+``fit`` reads a memory-mapped array in mini-batches, so the training data may
+be larger than memory. Two million rows are written to a temporary file and
+fitted from there; ``tracemalloc`` counts the memory that Python and NumPy ask
+for meanwhile.
 """
 
 import tempfile
@@ -48,8 +49,10 @@ seconds = perf_counter() - start
 _, peak = tracemalloc.get_traced_memory()
 tracemalloc.stop()
 size = sum(file.stat().st_size for file in files)
-print(f"data: {size / 1e6:.0f} MB; fit: {seconds:.1f} s, peak memory {peak / 1e6:.0f} MB")
-print(f"passes: {model.n_iter_}; noise: {np.sqrt(model.noise_variance_):.4f} (truth 0.5)")
+noise = np.sqrt(model.noise_variance_)
+print(f"data: {size / 1e6:.0f} MB")
+print(f"fit: {seconds:.1f} s, peak memory {peak / 1e6:.0f} MB")
+print(f"passes: {model.n_iter_}; noise: {noise:.4f} (truth 0.5)")
 
 side = np.linspace(-4.0, 4.0, 150)
 grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -71,7 +74,12 @@ for ax, (title, values) in zip(axes, panels.items(), strict=True):
     else:
         if title != "prediction":
             kind |= {"vmin": -0.1, "vmax": 0.1}
-        image = ax.imshow(values.reshape(150, 150), extent=(-4, 4, -4, 4), origin="lower", **kind)
+        image = ax.imshow(
+            values.reshape(150, 150),
+            extent=(-4, 4, -4, 4),
+            origin="lower",
+            **kind,
+        )
     ax.set(title=title, xlim=(-4, 4), ylim=(-4, 4), xticks=[], yticks=[])
     fig.colorbar(image, ax=ax, shrink=0.8)
 plt.show()

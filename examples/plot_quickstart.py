@@ -1,6 +1,6 @@
 """
-Quick start: a photograph of which one pixel in six is known
-============================================================
+Quick start: fill in a photograph
+=================================
 
 A field that was measured in some places, to be filled in with honest
 uncertainty: here the brightness of a photograph, smooth in the sky and rough
@@ -31,7 +31,9 @@ known = np.random.default_rng(0).permutation(y.size) < 1_200
 exact_kernel = ConstantKernel() * RBF([5.0, 5.0]) + WhiteKernel()
 models = {
     "VBGPRegressor": VBGPRegressor(random_state=0),
-    "GaussianProcessRegressor": GaussianProcessRegressor(exact_kernel, normalize_y=True),
+    "GaussianProcessRegressor": GaussianProcessRegressor(
+        exact_kernel, normalize_y=True
+    ),
 }
 
 # %%
@@ -48,7 +50,8 @@ axes[0, 0].set_title("the photograph")
 axes[1, 0].imshow(seen, **gray)
 axes[1, 0].set_title("what is known of it")
 print(f"{'':26}{'RMSE':>8}{'NLPD':>8}{'95 % coverage':>15}{'seconds':>9}")
-for (top, bottom), (name, model) in zip(axes.T[1:], models.items(), strict=True):
+for (name, model), column in zip(models.items(), axes.T[1:], strict=True):
+    top, bottom = column
     start = perf_counter()
     model.fit(X[known], y[known])
     mean, std = model.predict(X, return_std=True)

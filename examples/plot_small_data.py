@@ -1,15 +1,16 @@
 """
-What a distribution of the hyperparameters adds on small data
-=============================================================
+Uncertain hyperparameters
+=========================
 
 A handful of rows says little about a length scale.
-:class:`~sklearn.gaussian_process.GaussianProcessRegressor` takes the value of highest evidence as
-if it were known; :class:`~skvbgp.sgpr.VBDTCRegressor` learns a distribution with a prior, and
-averages its predictions over it. A third model separates the two steps: it has the means of that
-distribution, but not its variances.
+:class:`~sklearn.gaussian_process.GaussianProcessRegressor` takes the value of
+highest evidence as if it were known; :class:`~skvbgp.sgpr.VBDTCRegressor`
+learns a distribution with a prior, and averages its predictions over it. A
+third model separates the two steps: it has the means of that distribution, but
+not its variances.
 
-Every data set is a draw from a Gaussian process with length scale 1 and noise of standard
-deviation 0.2, so that the truth about the intervals is known.
+Every data set is a draw from a Gaussian process with length scale 1 and noise
+of standard deviation 0.2, so that the truth about the intervals is known.
 """
 
 import warnings
@@ -24,7 +25,8 @@ from sklearn.metrics import root_mean_squared_error
 from skvbgp import VBDTCRegressor
 from skvbgp.metrics import coverage, negative_log_predictive_density
 
-warnings.simplefilter("ignore", ConvergenceWarning)  # values at the bounds of their search
+# Of values at the bounds of their search.
+warnings.simplefilter("ignore", ConvergenceWarning)
 grid = np.linspace(-2.0, 2.0, 300)[:, None]
 
 
@@ -32,7 +34,8 @@ def draw(n_rows, seed):
     """A function on the grid, and a few noisy observations."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2.0, 2.0, (n_rows, 1))
-    covariance = RBF(1.0)(np.concatenate([grid, X])) + 1e-8 * np.eye(len(grid) + n_rows)
+    covariance = RBF(1.0)(np.concatenate([grid, X]))
+    covariance += 1e-8 * np.eye(len(covariance))
     f = np.linalg.cholesky(covariance) @ rng.standard_normal(len(covariance))
     y = f + 0.2 * rng.standard_normal(len(f))
     return X, y[len(grid) :], f[: len(grid)], y[: len(grid)]
@@ -62,8 +65,8 @@ def fit_all(X, y):
 
 
 # %%
-# Twenty data sets of each size: how many of 300 new observations fall into the 95 % interval, and
-# their mean negative log density (NLPD, lower is better).
+# Twenty data sets of each size: how many of 300 new observations fall into the
+# 95 % interval, and their mean negative log density (NLPD, lower is better).
 
 sizes = [6, 8, 12, 20, 40]
 results = []  # size, data set, model, measure
@@ -81,19 +84,24 @@ for n_rows in sizes:
                     root_mean_squared_error(y_new, mean),
                 ]
             )
-covered, nlpd, rmse = np.moveaxis(np.mean(results, axis=1), -1, 0)  # each: size, model
+# Each: size, model.
+covered, nlpd, rmse = np.moveaxis(np.mean(results, axis=1), -1, 0)
 
 print(f"{'rows':>4}  {'coverage':^21}  {'NLPD':^21}  {'RMSE':^21}")
 for i, n_rows in enumerate(sizes):
-    numbers = "  ".join("{:7.2f}{:7.2f}{:7.2f}".format(*a[i]) for a in (covered, nlpd, rmse))
+    numbers = "  ".join(
+        "{:7.2f}{:7.2f}{:7.2f}".format(*a[i]) for a in (covered, nlpd, rmse)
+    )
     print(f"{n_rows:4}  {numbers}")
 
 # %%
-# The evidence of few rows is often highest where there is no noise at all, and the intervals are
-# then far too narrow. The prior avoids part of that, and the variances of q widen the intervals
-# further, at every size in the right direction. With some twenty rows the three are nearly alike.
+# The evidence of few rows is often highest where there is no noise at all, and
+# the intervals are then far too narrow. The prior avoids part of that, and the
+# variances of q widen the intervals further, at every size in the right
+# direction. With some twenty rows the three are nearly alike.
 #
-# On the left the data set of eight rows on which the evidence did worst, on the right all of them.
+# On the left the data set of eight rows on which the evidence did worst, on
+# the right all of them.
 
 worst = int(np.argmin(np.array(results)[1, :, 0, 0]))
 X, y, f, _ = draw(8, worst)
@@ -102,7 +110,8 @@ colors = ["0.4", "C1", "C0"]
 models = fit_all(X, y)
 for ax, name, color in zip(axes, [*models][::2], colors[::2], strict=False):
     mean, std = models[name].predict(grid, return_std=True)
-    ax.fill_between(grid[:, 0], mean - 1.96 * std, mean + 1.96 * std, color=color, alpha=0.3, lw=0)
+    band = mean - 1.96 * std, mean + 1.96 * std
+    ax.fill_between(grid[:, 0], *band, color=color, alpha=0.3, lw=0)
     ax.plot(grid, mean, color=color, label="prediction, 95 %")
     ax.plot(grid, f, "k--", lw=1, label="truth")
     ax.plot(X, y, "k.", ms=8)
@@ -111,7 +120,9 @@ for ax, name, color in zip(axes, [*models][::2], colors[::2], strict=False):
 for name, color, shares in zip(models, colors, covered.T, strict=True):
     axes[2].plot(sizes, shares, "o-", color=color, label=name)
 axes[2].axhline(0.95, color="k", lw=1, ls=":")
-axes[2].set(xscale="log", xticks=sizes, xticklabels=sizes, xlabel="training rows")
+axes[2].set(
+    xscale="log", xticks=sizes, xticklabels=sizes, xlabel="training rows"
+)
 axes[2].minorticks_off()
 axes[2].set_title("Coverage of 95 % intervals")
 axes[2].legend(loc="lower right")

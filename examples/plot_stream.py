@@ -2,13 +2,15 @@
 A stream, and what to do when it drifts
 =======================================
 
-``partial_fit`` adds new rows to what a model knows, without a look at the old ones, and in time
-that does not grow. It believes that all rows come from one function. When the function changes,
-the model notices: its own predictive density says that the new rows are all but impossible. What
-to do then is up to you. Here one model goes on learning, and another starts again from the latest
+``partial_fit`` adds new rows to what a model knows, without a look at the old
+ones, and in time that does not grow. It believes that all rows come from one
+function. When the function changes, the model notices: its own predictive
+density says that the new rows are all but impossible. What to do then is up to
+you. Here one model goes on learning, and another starts again from the latest
 chunk as soon as the standardised errors of a chunk are far too large.
 
-Every chunk is predicted first and learned afterwards, so that all errors are those of new rows.
+Every chunk is predicted first and learned afterwards, so that all errors are
+those of new rows.
 """
 
 from time import perf_counter
@@ -23,7 +25,9 @@ n_chunks, drift = 100, 50
 
 
 def function(x, chunk):
-    return np.sin(2.0 * x) + 0.3 * x if chunk < drift else np.sin(2.0 * x + 1.5)
+    if chunk < drift:
+        return np.sin(2.0 * x) + 0.3 * x
+    return np.sin(2.0 * x + 1.5)
 
 
 def next_chunk(chunk):
@@ -48,9 +52,10 @@ for chunk in range(1, n_chunks):
     for name, model in models.items():
         mean, std = model.predict(X, return_std=True)
         rmse[name].append(np.sqrt(np.mean((y - mean) ** 2)))
-        surprise = np.mean(((y - mean) / std) ** 2)  # about 1 while the model is right
+        # About 1 while the model is right.
+        surprise = np.mean(((y - mean) / std) ** 2)
         if name == "starts again" and surprise > 3.0:
-            print(f"starts again at chunk {chunk}: mean squared z-score {surprise:.0f}")
+            print(f"starts again at chunk {chunk}: surprise {surprise:.0f}")
             model.fit(X, y)
         else:
             model.partial_fit(X, y)
@@ -59,15 +64,18 @@ for chunk in range(1, n_chunks):
             pictures[chunk, name] = model.predict(grid, return_std=True)
 print(f"{perf_counter() - start:.1f} s for {n_chunks} chunks and two models")
 for name, errors in rmse.items():
-    print(f"{name:13} RMSE before the drift {np.mean(errors[: drift - 1]):.3f}, ", end="")
-    print(f"chunks {drift + 1} to {n_chunks - 1}: {np.mean(errors[drift:]):.3f}")
+    before, after = np.mean(errors[: drift - 1]), np.mean(errors[drift:])
+    later = f"chunks {drift + 1} to {n_chunks - 1}"
+    print(f"{name:13} RMSE before drift {before:.3f}, {later}: {after:.3f}")
 
 # %%
-# The model that goes on weighs all rows equally: after the drift it finds a compromise between the
-# two functions, and takes the contradiction for noise. The other one is as good as before, one
-# chunk later.
+# The model that goes on weighs all rows equally: after the drift it finds a
+# compromise between the two functions, and takes the contradiction for noise.
+# The other one is as good as before, one chunk later.
 
-fig, axes = plt.subplot_mosaic("AAABBB;CCDDEE", figsize=(12, 6.5), layout="constrained")
+fig, axes = plt.subplot_mosaic(
+    "AAABBB;CCDDEE", figsize=(12, 6.5), layout="constrained"
+)
 for name, color in {"goes on": "C1", "starts again": "C0"}.items():
     axes["A"].plot(range(1, n_chunks), rmse[name], color=color, label=name)
     axes["B"].plot(range(1, n_chunks), noise[name], color=color)
@@ -77,8 +85,12 @@ for name, color in {"goes on": "C1", "starts again": "C0"}.items():
         axes[ax].fill_between(grid[:, 0], *band, color=color, alpha=0.3, lw=0)
         axes[ax].plot(grid, mean, color=color)
         axes[ax].plot(grid, function(grid[:, 0], chunk), "k--", lw=1)
-        axes[ax].set(title=f"after chunk {chunk} (dashed: truth)", ylim=(-2.8, 2.8))
-axes["A"].set(title="Error of each chunk before it is learned (RMSE)", xlabel="chunk")
+        axes[ax].set(
+            title=f"after chunk {chunk} (dashed: truth)", ylim=(-2.8, 2.8)
+        )
+axes["A"].set(
+    title="Error of each chunk before it is learned (RMSE)", xlabel="chunk"
+)
 axes["A"].legend()
 axes["B"].set(title="Learned standard deviation of the noise", xlabel="chunk")
 plt.show()
