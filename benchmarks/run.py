@@ -112,12 +112,13 @@ def main():
             print(f"{name}: none of its data sets is in {args.data}", file=sys.stderr)
             continue
         rows, is_complete = run(command)
+        if not is_complete:
+            failed.append(name)
+            setting += "; incomplete, as the script failed"
         if name == "regression":
             setting += "".join(f", {peer} {version}" for peer, (_, version) in peers.items())
             for peer, (python, _) in peers.items():
                 rows += run_peer(peer, python, args)
-        if not is_complete:
-            failed.append(name)
         options = ["DIR" if option == str(args.data) else option for option in command[2:]]
         command_line = shlex.join(["python", f"benchmarks/{table.script}", *options])
         suffix, layout = (".rst", as_rst) if args.rst else (".md", as_markdown)
