@@ -33,7 +33,9 @@ y = efficiency(load[:, 0], wear) + 0.01 * rng.standard_normal(n)
 
 models = {
     "forgets nothing": VBGPRegressor(RBF(0.5), random_state=0),
-    "rows fade (0.98)": VBGPRegressor(RBF(0.5), forgetting=0.98, random_state=0),
+    "rows fade (0.98)": VBGPRegressor(
+        RBF(0.5), forgetting=0.98, random_state=0
+    ),
     "newest 150 rows": VBGPRegressor(RBF(0.5), forgetting=150, random_state=0),
 }
 rmse = {name: [] for name in models}
@@ -56,7 +58,9 @@ for name, errors in rmse.items():
 # other two follow the wear; after the replacement, the window is right again
 # when it holds new rows only, the fading model a little earlier.
 
-fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 6), sharex=True, layout="constrained")
+fig, (top, bottom) = plt.subplots(
+    2, 1, figsize=(8, 6), sharex=True, layout="constrained"
+)
 for name, errors in rmse.items():
     top.plot(time[step::step], errors, label=name)
 top.axvline(replaced, color="k", ls=":")
