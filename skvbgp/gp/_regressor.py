@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import validate_data
 
+from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
 from skvbgp.gp._categories import Categories
@@ -368,9 +369,13 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
         Raises
         ------
+        TypeError
+            If `y_var` is given for a Dask collection.
         ValueError
             If `y_var` is negative, or given where `include_noise` is False.
         """
+        if y_var is not None:
+            refuse_collection(X, "predict with y_var")
         result = super().predict(X, return_std, return_cov, include_noise=include_noise)
         if y_var is None:
             return result

@@ -159,6 +159,13 @@ def test_several_outputs():
     assert list(quantiles.columns[:3]) == ["0.1_0", "0.9_0", "0.1_1"]
 
 
+def test_known_noise_of_new_rows_needs_them_in_memory():
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    model = VBGPRegressor(RBF(), learn_hyperparameters=False).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match="predict with y_var needs rows in memory"):
+        model.predict(da.from_array(X, chunks=(10, 2)), return_std=True, y_var=0.1)
+
+
 def test_columns_of_categories():
     X, y = make_data(30)
     data = as_frame(X).compute()
