@@ -54,6 +54,11 @@ def on_disk(n, folder):
 
 
 def peak(function, *args):
+    """Most memory at a time: the least of three runs, as threads do not always meet."""
+    return min(peak_once(function, *args) for _ in range(3))
+
+
+def peak_once(function, *args):
     tracemalloc.start()
     try:
         function(*args)
@@ -68,8 +73,8 @@ OPTIONS = {"random_state": 0, "max_iter": 1}
 @pytest.mark.parametrize(
     ("regressor", "bytes_per_row"),
     [
-        (VBDTCRegressor(10, **OPTIONS), 16),  # an order of the rows, and what a peak varies by
-        (VBFITCRegressor(10, **OPTIONS), 16),
+        (VBDTCRegressor(10, **OPTIONS), 8),  # an order of the rows
+        (VBFITCRegressor(10, **OPTIONS), 8),
         pytest.param(VBPITCRegressor(10, **OPTIONS), ROW_BYTES, marks=pytest.mark.slow),
         pytest.param(VBPICRegressor(10, **OPTIONS), 2 * ROW_BYTES, marks=pytest.mark.slow),
         (SVBSSGPRegressor(5, **OPTIONS), 2 * ROW_BYTES),  # keeps the rows
@@ -98,4 +103,4 @@ def test_a_stream_of_chunks(cls):
 
     stream(CHUNK)
     few, many = peak(stream, 3 * CHUNK), peak(stream, 12 * CHUNK)
-    assert many < 1.3 * few  # a stream that kept its rows would take 1.6 times as much
+    assert many < 1.1 * few
