@@ -136,5 +136,8 @@ def find_columns(X: Any, features: Any) -> tuple[int, ...]:
 
 
 def _take(X: Any, columns: Sequence[int]) -> NDArray[Any]:
-    """Some columns, whose entries may be anything."""
-    return np.asarray(X, dtype=object)[:, list(columns)]
+    """Some columns, whose entries may be anything; the others are not copied."""
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, list(columns)], dtype=object)
+    rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+    return rows[:, list(columns)]
