@@ -26,7 +26,7 @@ from skvbgp.base._learner import (
     RegressionLearner,
     predict_distribution,
 )
-from skvbgp.base._regressor import CollectionRegressor, VariationalRegressor
+from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
@@ -39,7 +39,6 @@ from skvbgp.base._start import (
 __all__ = [
     "COLUMNS",
     "START_ROWS",
-    "CollectionRegressor",
     "Distribution",
     "DocumentedEstimator",
     "Interval",

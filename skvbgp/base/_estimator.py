@@ -55,16 +55,14 @@ class VariationalEstimator(DocumentedEstimator):
     random_state: Any  # a constructor parameter of every estimator
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        if any(is_collection(values) for values in (X, y, *metadata.values())):
-            self._check_collections()
+        self._look_for_collections(X, y, *metadata.values())
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
             return self._train_anew(X, y, inputs, targets, self._state if warm else None)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        if any(is_collection(values) for values in (X, y, *metadata.values())):
-            self._check_collections()
+        self._look_for_collections(X, y, *metadata.values())
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=first, **metadata)
@@ -80,6 +78,10 @@ class VariationalEstimator(DocumentedEstimator):
             return self._publish(
                 learner, learner.update(state, inputs, targets, end_pass), progress
             )
+
+    def _look_for_collections(self, *data: Any) -> None:
+        if any(is_collection(values) for values in data):
+            self._check_collections()
 
     def _check_collections(self) -> None:
         """Refuse to learn from Dask collections, where it cannot be done."""

@@ -37,7 +37,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches.
+            Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
+            arrays and DataFrames, as the user guide's table says, never gathers their rows.
         y : array-like of shape (n_samples,)
             Training targets.
 
@@ -310,53 +311,6 @@ def _draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) ->
     variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
     root = vectors * np.sqrt(np.maximum(variances, 0.0))
     return mean[:, None] + root @ rng.standard_normal((len(mean), n))
-
-
-class CollectionRegressor(VariationalRegressor):
-    """Template of the regressors whose learners take `ShardedColumns`, too."""
-
-    @fit_method
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches; rows of a Dask array or
-            DataFrame stay on the workers of the active client.
-        y : array-like or Dask collection of shape (n_samples,)
-            Training targets.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        return self._fit(X, y)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like or Dask collection of shape (n_samples,)
-            New targets.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-        """
-        return self._partial_fit(X, y)
-
-    def _check_collections(self) -> None:
-        pass
 
 
 def _probabilities(values: Any, name: str) -> Array:

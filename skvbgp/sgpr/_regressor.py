@@ -6,7 +6,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp.base import CollectionRegressor, Interval, StrOptions, VariationalRegressor
+from skvbgp.base import Interval, StrOptions, VariationalRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -55,7 +55,7 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SumOverRows(CollectionRegressor):
+class _SumOverRows(VariationalRegressor):
     """A regressor whose noise is independent, so that mini-batches are sums over rows."""
 
     solver: str
