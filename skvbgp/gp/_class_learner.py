@@ -153,9 +153,8 @@ class ClassGPLearner(Learner):
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = state.rows
         class_weights = self._weigh(y.classes, rows)
-        inputs = None if rows.noise is None else rows.noise.inputs
         scaled = state.coordinates.scaled(rows.X)
-        votes = Votes.of(scaled, y.counts * class_weights, inputs)
+        votes = Votes.of(scaled, y.counts * class_weights, rows.inputs)
         n_trials = 0
 
         def reach(found: Found) -> ClassState:

@@ -54,9 +54,7 @@ class ClassPosterior(NearRows):
     @cached_property
     def votes(self) -> Votes:
         """All rows, in the user's units of X."""
-        noise = self.rows.noise
-        inputs = None if noise is None else noise.inputs
-        return Votes.of(self.rows.X, self.rows.y * self.class_weights, inputs)
+        return Votes.of(self.rows.X, self.rows.y * self.class_weights, self.rows.inputs)
 
     @cached_property
     def _conditionals(self) -> tuple[ClassConditional, ...]:

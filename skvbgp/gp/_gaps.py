@@ -55,14 +55,14 @@ class Gaps:
         """Whether rows have a gap in a column that had none."""
         return bool(np.any(np.isnan(X) & ~self.columns))
 
-    def fill(self, X: Array) -> tuple[Array, Array]:
+    def fill(self, X: Array) -> tuple[Array, Array | None]:
         """The rows with the means of what is missing, and its variances (n, d).
 
-        The latter are in squared units of the columns' spread.
+        The latter are in squared units of the columns' spread, None if nothing is missing.
         """
         missing = np.isnan(X)
         if not missing.any():
-            return X, np.zeros_like(X)
+            return X, None
         mean, variance = self.gaussian.moments(self.coordinates.scaled(X))
         filled = np.where(missing, self.coordinates.original(mean), X)
         return filled, np.where(missing, np.maximum(variance, _LEAST_VARIANCE), 0.0)

@@ -72,8 +72,7 @@ class NearRows:
 
     def _fill(self, X: Array) -> tuple[Array, Array | None]:
         """Rows without gaps, and how uncertain their entries are, None if they are not."""
-        filled, inputs = (X, None) if self.gaps is None else self.gaps.fill(X)
-        return filled, inputs if inputs is not None and inputs.any() else None
+        return (X, None) if self.gaps is None else self.gaps.fill(X)
 
     # -- predictions -------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ class Rows:
     def filled(self, gaps: Gaps) -> Self:
         """The same rows with the means of their missing entries, whose variances they note."""
         X, variance = gaps.fill(self.X)
-        if not variance.any():
+        if variance is None:
             return self
         noise = self.noise or RowNoise.plain(len(self))
         noise = replace(noise, inputs=variance[:, gaps.columns])
@@ -159,10 +159,10 @@ class Rows:
 
     def emptied(self, gaps: Gaps) -> Self:
         """What has been `filled` is missing again."""
-        if self.noise is None or self.noise.inputs is None:
+        if self.noise is None or self.inputs is None:
             return self
         X = self.X.copy()
-        X[:, gaps.columns] = np.where(self.noise.inputs > 0.0, np.nan, X[:, gaps.columns])
+        X[:, gaps.columns] = np.where(self.inputs > 0.0, np.nan, X[:, gaps.columns])
         noise = replace(self.noise, inputs=None)
         return replace(self, chunks=((X, self.y, noise),))
 
@@ -214,6 +214,11 @@ class Rows:
             if missing == 0:
                 break
         return np.concatenate(parts)
+
+    @property
+    def inputs(self) -> Array | None:
+        """Variances (n, g) of entries that had been missing, None if none had."""
+        return None if self.noise is None else self.noise.inputs
 
     @property
     def weight(self) -> Array | None:

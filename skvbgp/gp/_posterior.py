@@ -169,30 +169,25 @@ class NeighbourPosterior(NearRows):
         return self._widen(self._measure(filled), inputs)
 
     def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
-        """The same of rows whose inputs have variances (n, d), in squared units of their spread."""
-        if inputs is None:
+        """The same of rows whose inputs have variances (n, d), in squared units of their spread.
+
+        Mean squared slopes are hyperparameters where training rows had gaps, and measured
+        elsewhere.
+        """
+        gaps = self.gaps
+        if inputs is None or gaps is None:
             return parts
-        known, shift = self._split(inputs)
+        shift = np.zeros(len(inputs))
+        for j in np.flatnonzero(inputs.any(axis=0) & ~gaps.columns):
+            shift += inputs[:, j] * self._measure_slope(int(j), gaps)
         parts = parts._replace(variance=parts.variance + shift[:, None])
-        return self._widen_known(parts, known)
+        return self._widen_known(parts, inputs[:, gaps.columns])
 
     def _widen_known(self, parts: LocalMoments, inputs: Array) -> LocalMoments:
         """The same by the slopes (g,) that processes have learned."""
         spread = parts.noise / [process.noise for process in self.mixture.processes]
         slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
         return parts._replace(variance=parts.variance + spread * (inputs @ slopes.T))
-
-    def _split(self, inputs: Array) -> tuple[Array, Array]:
-        """Variances (n, g) of entries whose slopes are hyperparameters, and what others bring.
-
-        The latter, (n,), is a variance of the functions.
-        """
-        gaps = self.gaps
-        assert gaps is not None  # otherwise nothing is uncertain
-        shift = np.zeros(len(inputs))
-        for j in np.flatnonzero(inputs.any(axis=0) & ~gaps.columns):
-            shift += inputs[:, j] * self._measure_slope(int(j), gaps)
-        return inputs[:, gaps.columns], shift
 
     @cached_property
     def _slopes(self) -> dict[int, float]:
@@ -209,6 +204,7 @@ class NeighbourPosterior(NearRows):
             empty = X.copy()
             empty[:, j] = np.nan
             filled, inputs = gaps.fill(empty)
+            assert inputs is not None  # an entry of every row is missing
             before, after = (
                 self.mixture.mix(self._measure(rows), include_noise=False)[0]
                 for rows in (X, filled)
@@ -231,8 +227,8 @@ class NeighbourPosterior(NearRows):
         parts = self._leave_out(index)
         if self.noise is None:
             return parts
-        if self.noise.inputs is not None:
-            parts = self._widen_known(parts, self.noise.inputs[index])
+        if self.rows.inputs is not None:
+            parts = self._widen_known(parts, self.rows.inputs[index])
         return parts._replace(noise=parts.noise + self.noise.variance[index, None])
 
     def leave_out_all(self) -> tuple[Array, Array]:

@@ -68,6 +68,7 @@ def test_filled_rows_have_the_conditional_moments(rng):
     missing = np.isnan(X)
     assert_array_equal(filled[~missing], X[~missing])
     assert_array_equal(variance > 0.0, missing)
+    assert gaps.fill(filled)[1] is None
     row = np.array([[1.0, np.nan, 1.0]])
     mean, var = gaps.fill(row)
     S = gaps.gaussian.covariance
