@@ -5,6 +5,8 @@ its own, and two pools whose idle threads spin slow each other down: a training 
 alternates between them takes several times as long (measured on two cores).
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +46,7 @@ def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
     NotPositiveDefiniteError
         If ``K`` is not finite, or indefinite beyond the largest jitter.
     """
-    scale = float(np.mean(np.diagonal(K)))
+    scale = float(np.diagonal(K).sum() / len(K))
     if not np.isfinite(K).all():
         raise NotPositiveDefiniteError(
             f"The {name} has entries that are not finite: a hyperparameter has left the "
@@ -79,13 +81,19 @@ def tril_inverse(L: Array) -> Array:
     """Inverse of a lower triangular matrix, by halves: all but the leaves are products."""
     m = len(L)
     if m <= _INVERSE_LEAF:
-        return np.tril(np.linalg.inv(L))
+        return np.where(_lower(m), np.linalg.inv(L), 0.0)
     k = m // 2
     inverse = np.zeros_like(L)
     inverse[:k, :k] = tril_inverse(L[:k, :k])
     inverse[k:, k:] = tril_inverse(L[k:, k:])
     inverse[k:, :k] = -inverse[k:, k:] @ (L[k:, :k] @ inverse[:k, :k])
     return inverse
+
+
+@cache
+def _lower(m: int) -> NDArray[np.bool_]:
+    """Where an (m, m) matrix is lower triangular."""
+    return np.tri(m, dtype=bool)
 
 
 def inverse_from_cholesky(L: Array) -> Array:

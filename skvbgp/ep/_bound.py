@@ -35,7 +35,7 @@ class Parameters:
 
     @property
     def n_theta(self) -> int:
-        return len(self.kernel.hyperparameters)
+        return self.kernel.n_free
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,14 @@ class ClassProcess:
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
         return ClassConditional(self.process, votes.X, votes.targets, noise, gaps, L_inv)
 
+    def log_evidence(self, votes: Votes) -> float:
+        """Log probability of the votes of every place given the others."""
+        mean, variance = self.factorise(votes).leave_out()
+        log_p = self.link.log_probabilities(mean, variance, votes.log_frequencies)
+        return float(np.vdot(votes.counts, log_p))
+
     def evidence(self, votes: Votes) -> tuple[float, Array]:
-        """Log probability of the votes of every place given the others, and its gradient."""
+        """The same, and its gradient in `vector`."""
         K = self.process.kernel(votes.X)
         given = self.factorise(votes, K)
         Q, A, q = given.L_inv.T @ given.L_inv, given.weights, given.precision

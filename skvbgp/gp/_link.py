@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
@@ -73,7 +73,7 @@ class Link:
         rise = _log_softplus(frequencies + mean / self.width)[0] - _log_softplus(frequencies)[0]
         steep = self._power / np.sqrt(1.0 + self.damping * variance)
         joint = log_frequencies + steep[:, None] * rise
-        return np.asarray(joint - logsumexp(joint, axis=1, keepdims=True))
+        return np.asarray(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
 
     def score(
         self, mean: Array, variance: Array, counts: Array, log_frequencies: Array

@@ -198,8 +198,12 @@ class Process:
         L = jittered_cholesky(C / unit[:, None] / unit, "correlation of rows")
         return Conditional(self, X, y, tril_inverse(L) / unit, known)
 
+    def log_evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> float:
+        """Logarithm of the density of rows."""
+        return self.factorise(X, y, known).log_evidence
+
     def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
-        """Logarithm of the density of rows, and its gradient in `vector`."""
+        """The same, and its gradient in `vector`."""
         K = self.kernel(X)
         conditional = self.factorise(X, y, known, K)
         n, q, _ = conditional.summary

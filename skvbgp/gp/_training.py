@@ -35,8 +35,11 @@ class Trainable(Protocol):
     def log_prior(self) -> tuple[float, Array]:
         """Logarithm of the prior density, and its gradient in `vector`."""
 
+    def log_evidence(self, *group: Any) -> float:
+        """Logarithm of what a group speaks for the model."""
+
     def evidence(self, *group: Any, **_: Any) -> tuple[float, Array]:
-        """Logarithm of what a group speaks for the model, and its gradient in `vector`."""
+        """The same, and its gradient in `vector`."""
 
 
 P = TypeVar("P", bound=Trainable)
@@ -114,7 +117,8 @@ def draw_processes(
         x = np.clip(center + V @ (e / np.sqrt(values)), *bounds.T)
         process = trained.process.with_vector(x)
         try:
-            value = log_posterior(process, groups)[0]
+            parts = thread_map(process.log_evidence, groups)
+            value = sum(parts, process.log_prior()[0])
         except NotPositiveDefiniteError:
             value = -np.inf
         return process, value - 0.5 * (log_det - float(e @ e))

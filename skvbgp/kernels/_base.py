@@ -124,6 +124,11 @@ class Kernel(ABC):
     def hyperparameters(self) -> list[str]:
         """One name per entry of `theta`, such as ``"0.length_scale[2]"``."""
 
+    @property
+    def n_free(self) -> int:
+        """Length p of `theta`."""
+        return len(self.hyperparameters)
+
     @abstractmethod
     def bind(self, n_features: int) -> Self:
         """Return this kernel with one length scale per input, checked against `n_features`."""

@@ -46,7 +46,7 @@ class Composite(Kernel):
 
     def with_theta(self, theta: Array) -> Self:
         theta = check_theta(self, theta)
-        ends = accumulate(len(k.hyperparameters) for k in self.kernels)
+        ends = accumulate(k.n_free for k in self.kernels)
         parts = np.split(theta, list(ends)[:-1])
         return type(self)(*(k.with_theta(t) for k, t in zip(self.kernels, parts, strict=True)))
 
@@ -57,6 +57,10 @@ class Composite(Kernel):
     @property
     def hyperparameters(self) -> list[str]:
         return [f"{i}.{name}" for i, k in enumerate(self.kernels) for name in k.hyperparameters]
+
+    @property
+    def n_free(self) -> int:
+        return sum(k.n_free for k in self.kernels)
 
     def bind(self, n_features: int) -> Self:
         return type(self)(*(k.bind(n_features) for k in self.kernels))

@@ -97,10 +97,10 @@ def factors(A: Array, B: Array) -> tuple[Array, Array]:
 
     Their product is the matrix of |a_i|^2 + |b_j|^2 - 2 a_i . b_j = |a_i - b_j|^2.
     """
-    aa = np.einsum("ij,ij->i", A, A)  # (n,)
-    bb = np.einsum("ij,ij->i", B, B)  # (m,)
-    left = np.column_stack((aa, np.ones_like(aa), A))
-    right = np.column_stack((np.ones_like(bb), bb, -2.0 * B))
+    left, right = np.ones((len(A), A.shape[1] + 2)), np.ones((len(B), A.shape[1] + 2))
+    left[:, 0], left[:, 2:] = np.einsum("ij,ij->i", A, A), A
+    right[:, 1] = np.einsum("ij,ij->i", B, B)
+    np.multiply(-2.0, B, out=right[:, 2:])
     return left, right
 
 
@@ -111,10 +111,10 @@ def squared_distances(left: Array, right: Array) -> Array:
     result is accurate and non-negative, and exactly 0 between equal points.
     """
     r2: Array = left @ right.T
-    near = np.flatnonzero(r2 < _NEAR * left[:, :1])  # among them all the negative ones
-    rows, columns = np.divmod(near, len(right))
-    r2[rows, columns] = sum(
-        np.square(a[rows] + 0.5 * minus_2b[columns])
-        for a, minus_2b in zip(left.T[2:], right.T[2:], strict=True)
-    )
+    rows, columns = np.nonzero(r2 < _NEAR * left[:, :1])  # among them all the negative ones
+    if len(rows):
+        r2[rows, columns] = sum(
+            np.square(a[rows] + 0.5 * minus_2b[columns])
+            for a, minus_2b in zip(left.T[2:], right.T[2:], strict=True)
+        )
     return r2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -36,9 +37,7 @@ class Leaf(Kernel):
             if value.ndim > (name in self._per_input) or value.size == 0:
                 raise ValueError(f"{label} has shape {value.shape}.")
             zero = name in self._zero_if_fixed and isinstance(bounds, str)
-            if not np.all(np.isfinite(value) & ((value >= 0) if zero else (value > 0))):
-                raise ValueError(f"{label} must be positive and finite, got {value}.")
-            object.__setattr__(self, name, _as_tuple(value))
+            self._set_value(name, value, zero)
             object.__setattr__(self, f"{name}_bounds", _check_bounds(label, bounds, value.shape))
 
     def bind(self, n_features: int) -> Self:
@@ -50,13 +49,13 @@ class Leaf(Kernel):
 
     def with_theta(self, theta: Array) -> Self:
         theta = check_theta(self, theta)
-        new, start = {}, 0
+        new, start = copy(self), 0  # training does this often: what has been checked is kept
         for name, value in self._free():
             stop = start + value.size
             values = np.exp(theta[start:stop])
-            new[name] = values if isinstance(getattr(self, name), tuple) else values.item()
+            new._set_value(name, values if isinstance(getattr(self, name), tuple) else values[0])
             start = stop
-        return replace(self, **new)
+        return new
 
     @property
     def bounds(self) -> Array:
@@ -81,6 +80,17 @@ class Leaf(Kernel):
             if field.name in self._names or getattr(self, field.name) != field.default
         )
         return f"{type(self).__name__}({', '.join(arguments)})"
+
+    @property
+    def n_free(self) -> int:
+        return sum(value.size for _, value in self._free())
+
+    def _set_value(self, name: str, value: Array, zero: bool = False) -> None:
+        """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
+        if not (np.isfinite(value) & ((value >= 0) if zero else (value > 0))).all():
+            label = f"{type(self).__name__}: {name}"
+            raise ValueError(f"{label} must be positive and finite, got {value}.")
+        object.__setattr__(self, name, _as_tuple(value))
 
     def _free(self) -> Iterator[tuple[str, Array]]:
         """Yield the name and the values, as a vector, of every hyperparameter in `theta`."""
@@ -138,7 +148,7 @@ class ScaledLeaf(Leaf):
 def check_theta(kernel: Kernel, theta: Array) -> Array:
     """Return `theta` as an array, or raise if it does not fit the kernel."""
     theta = np.asarray(theta, dtype=np.float64)
-    if theta.shape != (len(kernel.hyperparameters),):
+    if theta.shape != (kernel.n_free,):
         raise ValueError(
             f"theta has shape {theta.shape}, expected one entry per free hyperparameter: "
             f"{kernel.hyperparameters}."
@@ -168,4 +178,6 @@ def _check_bounds(label: str, bounds: Bounds, shape: tuple[int, ...]) -> Any:
 
 def _as_tuple(array: Array) -> Any:
     """Return a number, or nested tuples of numbers: values that compare and hash."""
-    return tuple(map(_as_tuple, array)) if array.ndim else array.item()
+    if array.ndim < 2:
+        return tuple(array.tolist()) if array.ndim else array.item()
+    return tuple(map(_as_tuple, array))

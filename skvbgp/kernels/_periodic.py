@@ -81,7 +81,7 @@ class Periodic(ScaledLeaf):
         return dtheta, rate * dA, rate * dB
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
-        return np.zeros(len(self.hyperparameters)), np.zeros_like(X)
+        return np.zeros(self.n_free), np.zeros_like(X)
 
     def gradient(self, x: Array, Z: Array) -> Array:
         rate = self._rate(len(x))

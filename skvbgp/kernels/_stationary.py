@@ -64,7 +64,7 @@ class Stationary(ScaledLeaf):
         return dtheta, dA / self.length_scale, dB / self.length_scale
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
-        return np.zeros(len(self.hyperparameters)), np.zeros_like(X)
+        return np.zeros(self.n_free), np.zeros_like(X)
 
     def gradient(self, x: Array, Z: Array) -> Array:
         length_scale = self._scale("length_scale", len(x))

@@ -47,6 +47,7 @@ def test_leaving_out_in_closed_form(votes, kernel):
     assert_allclose(variance, expected[1], rtol=1e-5, atol=1e-7)
     value = oracle.measure_log_probability(*known(process, votes), 4.0, 0.7, 0.2)
     assert_allclose(process.evidence(votes)[0], value, rtol=1e-6)
+    assert_allclose(process.log_evidence(votes), value, rtol=1e-6)
 
 
 def with_gaps(votes, rng):

@@ -35,7 +35,7 @@ def test_representation_equality_and_hash(kernel):
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
 def test_theta(kernel):
     theta = kernel.theta
-    assert theta.shape == (len(kernel.hyperparameters),)
+    assert theta.shape == (len(kernel.hyperparameters),) == (kernel.n_free,)
     assert kernel.bounds.shape == (len(theta), 2)
     assert_allclose(kernel.with_theta(theta)(inputs(4)), kernel(inputs(4)), rtol=1e-13)
     other = kernel.with_theta(theta + 0.1)
@@ -45,6 +45,9 @@ def test_theta(kernel):
     assert (other == kernel) == (len(theta) == 0)
     with pytest.raises(ValueError, match="theta has shape"):
         kernel.with_theta(np.zeros(len(theta) + 1))
+    for beyond in [-1e3, 1e3] if len(theta) else []:  # the logarithms of 0 and infinity
+        with np.errstate(over="ignore"), pytest.raises(ValueError, match="positive and finite"):
+            kernel.with_theta(theta + beyond)
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
