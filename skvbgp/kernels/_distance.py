@@ -15,7 +15,7 @@ _NEAR = 1e-10
 _BLOCK = 2**15
 _MIN_ROWS = 32
 # Rows of a block of a symmetric matrix, of which only the lower triangle of blocks is computed.
-_SYMMETRIC_ROWS = 64
+_SYMMETRIC_ROWS = 96
 
 
 def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
@@ -37,7 +37,9 @@ def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
     K = np.empty((len(A), len(B)))
     if A is B:
         for rows, before in triangle_blocks(len(A)):
-            K[rows, : rows.stop] = k(squared_distances(left[rows], right[: rows.stop]))
+            K[rows, : rows.stop] = k(
+                squared_distances(left[rows], right[: rows.stop], own=rows.start)
+            )
             K[before, rows] = K[rows, before].T
         return K
     for rows in row_blocks(*K.shape):
@@ -62,7 +64,7 @@ def radial_vjp(
     dA, dB, dshape = np.zeros_like(A), np.zeros_like(B), 0.0
     if A is B:  # both cotangents of a pair go to its entry below the diagonal
         for rows, before in triangle_blocks(len(A)):
-            r2 = squared_distances(left[rows], right[: rows.stop])
+            r2 = squared_distances(left[rows], right[: rows.stop], own=rows.start)
             dlog = dK[rows, : rows.stop].copy()
             dlog[:, before] += dK[before, rows].T
             dlog *= K[rows, : rows.stop]
@@ -93,28 +95,43 @@ def triangle_blocks(n: int) -> Iterator[tuple[slice, slice]]:
 
 
 def factors(A: Array, B: Array) -> tuple[Array, Array]:
-    """Return [|a|^2, 1, a], (n, d + 2), and [1, |b|^2, -2 b], (m, d + 2).
+    """Return [|a|^2, 1, a], (..., n, d + 2), and [1, |b|^2, -2 b], (..., m, d + 2).
 
-    Their product is the matrix of |a_i|^2 + |b_j|^2 - 2 a_i . b_j = |a_i - b_j|^2.
+    Their product is the matrix of |a_i|^2 + |b_j|^2 - 2 a_i . b_j = |a_i - b_j|^2, of each set of
+    rows if A (..., n, d) and B (..., m, d) are stacks of sets.
     """
-    left, right = np.ones((len(A), A.shape[1] + 2)), np.ones((len(B), A.shape[1] + 2))
-    left[:, 0], left[:, 2:] = np.einsum("ij,ij->i", A, A), A
-    right[:, 1] = np.einsum("ij,ij->i", B, B)
-    np.multiply(-2.0, B, out=right[:, 2:])
+    shape = A.shape[-1] + 2
+    left, right = np.ones((*A.shape[:-1], shape)), np.ones((*B.shape[:-1], shape))
+    left[..., 0], left[..., 2:] = np.einsum("...j,...j->...", A, A), A
+    right[..., 1] = np.einsum("...j,...j->...", B, B)
+    np.multiply(-2.0, B, out=right[..., 2:])
     return left, right
 
 
-def squared_distances(left: Array, right: Array) -> Array:
-    """Return the (n, m) matrix of |a_i - b_j|^2 from its two factors.
+def squared_distances(left: Array, right: Array, own: int | None = None) -> Array:
+    """Return |a_i - b_j|^2, (..., n, m), from its two factors.
 
     Where the three terms cancel the distance is computed again from the differences, so that every
     result is accurate and non-negative, and exactly 0 between equal points.
+
+    Parameters
+    ----------
+    left, right : ndarray of shape (..., n, d + 2) and (..., m, d + 2)
+        See `factors`.
+    own : int, optional
+        The column of the first row itself, if the rows are among the columns, one after the other.
     """
-    r2: Array = left @ right.T
-    rows, columns = np.nonzero(r2 < _NEAR * left[:, :1])  # among them all the negative ones
-    if len(rows):
-        r2[rows, columns] = sum(
-            np.square(a[rows] + 0.5 * minus_2b[columns])
-            for a, minus_2b in zip(left.T[2:], right.T[2:], strict=True)
-        )
+    r2: Array = left @ right.swapaxes(-1, -2)
+    if own is not None:  # not to be searched for
+        diagonal = r2.reshape(*r2.shape[:-2], -1)[..., own :: r2.shape[-1] + 1]
+        diagonal[...] = np.inf
+    near = np.flatnonzero(r2 < _NEAR * left[..., :1])  # among them all the negative ones
+    if len(near):
+        *sets, rows, columns = np.unravel_index(near, r2.shape)
+        a: Array = left[*sets, rows]
+        minus_2b: Array = right[*sets, columns]
+        differences = a[:, 2:] + 0.5 * minus_2b[:, 2:]
+        r2.flat[near] = np.einsum("ij,ij->i", differences, differences)
+    if own is not None:
+        diagonal[...] = 0.0
     return r2
