@@ -47,7 +47,7 @@ def test_score(parts, rng):
 def test_gradient_of_the_score(parts, rng):
     log_density = measure_log_density(parts, rng.standard_normal(50))
     x, weight = np.array([0.3, -0.5, 0.1, -2.0]), rng.uniform(0.5, 3.0, 50)
-    data = log_density, parts.evidence, weight
+    data = log_density.T, parts.evidence.T, weight
     numeric = numerical_gradient(lambda x: score_belief(x, *data)[0], x)
     assert_allclose(score_belief(x, *data)[1], numeric, rtol=1e-6, atol=1e-7)
 
