@@ -17,6 +17,14 @@ _AMPLITUDES = (1e-4, 1e4)
 _SHAPES = (0.1, 100.0)
 #: Where training starts.
 _START_NOISE, _START_DOF = 0.1, 20.0
+#: Length scales of kernels that explain the same rows, by experience.
+_TYPICAL_LENGTHS = {
+    "Matern-1/2": 1.0,
+    "Matern-3/2": 0.25,
+    "Matern-5/2": 0.15,
+    "RQ": 0.12,
+    "SE": 0.1,
+}
 #: Spread of the logarithms that tells the length scales of two equal factors apart.
 _APART = 0.7
 
@@ -49,6 +57,18 @@ def start_process(
     """A process of this kernel before training, where some inputs may be missing."""
     slopes = (START_SLOPE,) * n_gaps
     return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF, slopes, owners)
+
+
+def follow(name: str, process: Process, before: str, trained: Process) -> Process:
+    """Start of a base process from one with another kernel that has been trained.
+
+    Inputs matter as much to the one as to the other.
+    """
+    ratio = np.log(_TYPICAL_LENGTHS[name] / _TYPICAL_LENGTHS[before])
+    log_lengths = np.log(_leaf(trained.kernel).length_scale)
+    amplitude, leaf = _amplitude(_value(trained.kernel)), _leaf(process.kernel)
+    shift = log_lengths - np.log(leaf.length_scale) + ratio
+    return replace(trained, kernel=Product(amplitude, _stretch(leaf, shift)))
 
 
 def multiply(first: Process, second: Process, rng: np.random.RandomState) -> Process:

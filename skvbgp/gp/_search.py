@@ -24,7 +24,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
-from skvbgp.gp._candidates import add, multiply
+from skvbgp.gp._candidates import add, follow, multiply
 from skvbgp.gp._neighbours import (
     Index,
     Rows,
@@ -52,6 +52,8 @@ _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
+#: The same of a trial that starts from what the one before it has learned.
+_FOLLOWING_ITERATIONS = 8
 #: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
 #: prediction, and what one more has to gain.
 _MOST_KEPT = 4
@@ -128,8 +130,14 @@ class Search:
         """Try processes, and with ``grows`` what sums and products make of the best two."""
         groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
         n_iter = self.max_iter or (_EXACT_ITERATIONS if self.is_exact else _TRIAL_ITERATIONS)
+        following = _EXACT_ITERATIONS if self.is_exact else _FOLLOWING_ITERATIONS
         for name, process in starts:
-            self._try(name, process, groups, n_iter)
+            if grows and self.trials:
+                last = self.trials[-1]
+                process = follow(name, process, last.name, last.process)
+                self._try(name, process, groups, self.max_iter or following)
+            else:
+                self._try(name, process, groups, n_iter)
         if grows and not self.stopped:
             for name, process in self._combine():
                 self._try(name, process, groups, n_iter)
