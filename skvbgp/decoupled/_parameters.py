@@ -49,9 +49,9 @@ class Parameters:
         """The parameters whose :meth:`pack` is ``x``; shapes are those of self."""
         parts, start = {}, 0
         for f in fields(self):
-            shape = getattr(self, f.name).shape
-            stop = start + int(np.prod(shape))
-            parts[f.name] = x[start:stop].reshape(shape)
+            like = getattr(self, f.name)
+            stop = start + like.size
+            parts[f.name] = x[start:stop].reshape(like.shape)
             start = stop
         return Parameters(**parts)
 

@@ -23,7 +23,8 @@ def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
 
     Distances do not change, but their rounding error, which grows with the squared norms, does.
     """
-    origin = (X if Z is None or not len(Z) else Z).mean(axis=0)  # (d,)
+    center = X if Z is None or not len(Z) else Z
+    origin = center.sum(axis=0) / len(center)  # (d,)
     A = X - origin  # (n, d)
     return A, A if Z is None else Z - origin
 
