@@ -28,6 +28,20 @@ def quick_block_start(monkeypatch):
     monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 10, raising=False)
 
 
+@pytest.fixture
+def quick_searches(monkeypatch, quick_block_start):
+    """Few draws and steps of every search, in tests that do not ask how good its result is."""
+    for module, name, value in [
+        ("sgpr._start", "_BLOCK_STEPS", 3),
+        ("gp._search", "_N_DRAWS", 2),
+        ("gp._class_search", "_N_DRAWS", 2),
+        ("kernel_selection._training", "_DRAWS_PER_RESTART", 2),
+        ("kernel_selection._training", "_SCREENING_ITERATIONS", 6),
+        ("kernel_selection._belief", "_MAX_ITER", 5),
+    ]:
+        monkeypatch.setattr(f"skvbgp.{module}.{name}", value)
+
+
 @pytest.fixture(scope="session")
 def client():
     """Client of a Dask cluster of two worker processes with a thread each."""
@@ -36,7 +50,7 @@ def client():
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",  # its server starts anyway, and without a free port it warns
             silence_logs=logging.CRITICAL,
         ) as cluster,
         distributed.Client(cluster) as client,

@@ -27,7 +27,7 @@ from tests.sgpr.cases import INSTANCES as SGPR
 from tests.sgpr.cases import make_data
 from tests.spectrum.cases import INSTANCES as SPECTRUM
 
-pytestmark = pytest.mark.usefixtures("quick_block_start")
+pytestmark = pytest.mark.usefixtures("quick_searches")
 
 ROOT = Path(__file__).parents[1]
 # Every family's estimators, quick and with steps enough for the scores that scikit-learn asks for.

@@ -11,7 +11,7 @@ from sklearn.datasets import make_regression
 from tests.test_common import CLASSES, quickly_fitted
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_block_start"),
+    pytest.mark.usefixtures("quick_searches"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
 

@@ -23,7 +23,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 pytestmark = [
-    pytest.mark.usefixtures("quick_block_start"),
+    pytest.mark.usefixtures("quick_searches"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:X has feature names"),
 ]
@@ -97,6 +97,7 @@ def test_classifiers_say_the_same_of_the_rows_of_an_array(cls):
             assert_lazy(getattr(model, method)(rows), getattr(model, method)(X))
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of Dask, with pandas 3.1
 def test_of_a_frame_all_is_aligned_with_it(model, tmp_path):
     X = places()
     frame = as_frame(X)

@@ -24,7 +24,7 @@ def make_series(n=60, seed=0, noise=0.1):
 
 
 INSTANCES = [
-    small(n_inducing=8, max_iter=4),
-    small(n_inducing=8, max_iter=4, batch_size=64, learning_rate=0.1),
+    small(n_inducing=6, max_iter=2),
+    small(n_inducing=6, max_iter=3, batch_size=64, learning_rate=0.1),
     small(n_inducing=6, max_iter=2, hyperparameter_posterior="gaussian", kernels=KERNELS[:1]),
 ]
