@@ -11,6 +11,45 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for mark in item.iter_markers("in_turn"):
+            if not is_next_in_turn(item, mark.args):
+                item.add_marker(pytest.mark.slow)
+
+
+def is_next_in_turn(item, names):
+    """Whether a case of a product has those values of some parameters whose turn it is.
+
+    Each combination of the other parameters meets one combination of these, and the next one
+    another.
+    """
+    others, place, n_places, left = 0, 0, 1, set(names)
+    for mark in item.iter_markers("parametrize"):
+        axis = (mark.args[0],) if isinstance(mark.args[0], str) else mark.args[0]
+        index = find_case(mark.args[1], [item.callspec.params[name] for name in axis])
+        if axis[0] in names:
+            left.remove(axis[0])
+            place, n_places = place + n_places * index, n_places * len(mark.args[1])
+        else:
+            others += index
+    assert not left, f"{item.nodeid}: no parameters {left}"
+    return place == others % n_places
+
+
+def find_case(cases, values):
+    """The number of a case, by its values themselves."""
+    for number, case in enumerate(cases):
+        if isinstance(case, type(pytest.param())):
+            case = case.values
+        elif len(values) == 1:
+            case = (case,)
+        if all(a is b for a, b in zip(case, values, strict=True)):
+            return number
+    raise LookupError(f"{values} is none of {cases}")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _single_threaded():
     with threadpool_limits(limits=1):

@@ -80,11 +80,13 @@ def test_contract_with_other_settings(estimator, check):
 
 @pytest.mark.parametrize("check", TRAINING_CHECKS)
 @pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=repr)
+@pytest.mark.in_turn("check")
 def test_training_with_other_settings(estimator, check):
     getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))
 
 
 @pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=repr)
+@pytest.mark.slow
 def test_score_with_other_settings(estimator):
     name = type(estimator).__name__
     if is_classifier(estimator):

@@ -102,6 +102,7 @@ def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(client):
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
+@pytest.mark.in_turn("name")
 def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
     """Blocks of as many rows; what all tasks share is not part of it but of VBKS's data."""
     monkeypatch.setattr(skvbgp.sgpr._memory, "_N_SEGMENTS", 1)

@@ -74,10 +74,12 @@ OPTIONS = {"random_state": 0, "max_iter": 1}
     ("regressor", "bytes_per_row"),
     [
         (VBDTCRegressor(10, **OPTIONS), 8),  # an order of the rows
-        (VBFITCRegressor(10, **OPTIONS), 8),
+        pytest.param(VBFITCRegressor(10, **OPTIONS), 8, marks=pytest.mark.slow),
         pytest.param(VBPITCRegressor(10, **OPTIONS), ROW_BYTES, marks=pytest.mark.slow),
         pytest.param(VBPICRegressor(10, **OPTIONS), 2 * ROW_BYTES, marks=pytest.mark.slow),
-        (SVBSSGPRegressor(5, **OPTIONS), 2 * ROW_BYTES),  # keeps the rows
+        pytest.param(
+            SVBSSGPRegressor(5, **OPTIONS), 2 * ROW_BYTES, marks=pytest.mark.slow
+        ),  # keeps the rows
     ],
 )
 def test_fit_on_a_memory_map(tmp_path, regressor, bytes_per_row):
@@ -94,6 +96,7 @@ def test_fit_on_a_memory_map(tmp_path, regressor, bytes_per_row):
 
 
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor, VBPITCRegressor])
+@pytest.mark.in_turn("cls")
 def test_a_stream_of_chunks(cls):
     regressor = cls(10, learn_hyperparameters=False, random_state=0)
 

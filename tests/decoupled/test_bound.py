@@ -54,6 +54,7 @@ def assert_gradient(parametrization, kind, likelihood, sample, n_functions=1):
 @each
 @kinds
 @pytest.mark.parametrize("sample", [EVERY_POINT, SOME_POINTS], ids=["all", "some"])
+@pytest.mark.in_turn("kind", "sample")
 def test_gradient(parametrization, kind, sample):
     """Propositions 2 and 3, in every hyperparameter, location, multiplier and coefficient."""
     assert_gradient(parametrization, kind, Gaussian(), sample)
@@ -61,6 +62,7 @@ def test_gradient(parametrization, kind, sample):
 
 @each
 @kinds
+@pytest.mark.in_turn("kind")
 def test_gradient_of_several_functions(parametrization, kind):
     assert_gradient(parametrization, kind, Probit(), SOME_POINTS, n_functions=3)
 

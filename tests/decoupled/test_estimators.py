@@ -38,6 +38,7 @@ def for_class(cls, y):
 
 @each
 @pytest.mark.parametrize("options", [{}, {"generalized_length_scales": False}])
+@pytest.mark.in_turn("options")
 def test_it_learns(parametrization, options):
     X, y = make_data(300)
     model = small(
@@ -81,6 +82,7 @@ def test_student_t_resists_outliers():
 
 
 @pytest.mark.parametrize("size", [1e3, 1e12])
+@pytest.mark.in_turn("size")
 def test_outliers_do_not_set_the_units_of_student_t(size):
     X, y = make_data(100, noise=0.05)
     y_bad = y.copy()
@@ -95,6 +97,7 @@ def test_outliers_do_not_set_the_units_of_student_t(size):
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
+@pytest.mark.in_turn("noise")
 def test_student_t_learns_a_function_that_is_flat_in_most_places(noise):
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.3, 2.7, (200, 1))
@@ -106,6 +109,7 @@ def test_student_t_learns_a_function_that_is_flat_in_most_places(noise):
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])
+@pytest.mark.in_turn("unit")
 def test_a_column_that_is_constant_at_first_varies_later(unit):
     X = np.random.default_rng(0).uniform(-2.0, 2.0, (300, 2))
     X[:100, 1] = 0.3
@@ -196,6 +200,7 @@ def test_fewer_rows_than_points():
 
 
 @each
+@pytest.mark.in_turn("parametrization")
 def test_a_stream_is_nearly_as_good_as_a_fit(parametrization):
     X, y = make_data(400)
     options = {"parametrization": parametrization, "max_iter": 20, "n_mean_basis": 30}
@@ -251,6 +256,7 @@ def test_a_call_that_fails_changes_nothing(cls):
 
 
 @each
+@pytest.mark.in_turn("parametrization")
 def test_two_classes(parametrization):
     X, y = make_data(300)
     labels = for_class(DecoupledGPClassifier, y)
@@ -259,6 +265,7 @@ def test_two_classes(parametrization):
 
 
 @each
+@pytest.mark.in_turn("parametrization")
 def test_more_classes(parametrization):
     X, y = make_data(300)
     labels = np.digitize(y, np.quantile(y, [0.33, 0.67]))
@@ -272,6 +279,7 @@ def test_more_classes(parametrization):
     assert model.n_samples_seen_ == stream.n_samples_seen_ == 200
 
 
+@pytest.mark.slow
 def test_ten_classes():
     """Ten functions on one basis are good after few steps: they start in units of the noise."""
     X, y = load_digits(return_X_y=True)
@@ -347,6 +355,7 @@ HARD = {
 
 @each
 @pytest.mark.parametrize("name", HARD)
+@pytest.mark.in_turn("parametrization")
 def test_hard_data(name, parametrization):
     X, y = HARD[name]
     with warnings.catch_warnings():

@@ -35,6 +35,7 @@ def say(model):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
+@pytest.mark.in_turn("likelihood")
 def test_training_is_that_of_rows_in_memory(likelihood):
     model = DecoupledGPRegressor(
         30, 8, max_iter=2, batch_size=200, likelihood=likelihood, random_state=0

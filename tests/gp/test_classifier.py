@@ -23,6 +23,7 @@ FIXED = {"learn_hyperparameters": False}
 
 
 @pytest.mark.parametrize("options", [{}, {"n_neighbors": 30, "max_iter": 8}])
+@pytest.mark.in_turn("options")
 def test_defaults_learn_curved_borders(options):
     X, y = make_classes(400)
     model = VBGPClassifier(**options, random_state=0).fit(X[:150], y[:150])
@@ -34,6 +35,7 @@ def test_defaults_learn_curved_borders(options):
     assert_allclose(model.kernel_posterior_.sum(), 1.0)
 
 
+@pytest.mark.slow
 def test_wine_is_better_than_by_logistic_regression():
     X, y = load_wine(return_X_y=True)
     train, test = np.arange(178) % 3 > 0, np.arange(178) % 3 == 0
@@ -156,6 +158,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was():
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
+@pytest.mark.in_turn("n_neighbors")
 def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
     X, y = make_classes(60)
     options = {"n_neighbors": n_neighbors, "max_iter": 1, "random_state": 0}
@@ -193,6 +196,7 @@ def test_warm_start_goes_on_from_the_kernels_found():
 @pytest.mark.parametrize(
     "kind", ["duplicates", "constant column", "one place", "grid", "rare class", "two rows"]
 )
+@pytest.mark.in_turn("n_neighbors")
 def test_degenerate_data_get_an_answer(kind, n_neighbors):
     X, y = make_classes(40)
     if kind == "duplicates":

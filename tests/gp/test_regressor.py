@@ -20,6 +20,7 @@ def coverage(model, X, y):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 40])
+@pytest.mark.in_turn("n_neighbors")
 def test_defaults_learn_a_function_and_its_noise(n_neighbors):
     X, y = make_data(200)
     model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0).fit(X[:100], y[:100])
@@ -101,6 +102,7 @@ def test_exact_process_is_scikit_learns():
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 10])
+@pytest.mark.in_turn("n_neighbors")
 def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
     X, y = make_data(60)
     options = {"n_neighbors": n_neighbors, "max_iter": 3, "random_state": 0}
@@ -126,6 +128,7 @@ def test_warm_start_goes_on_from_the_kernels_found():
 @pytest.mark.parametrize(
     "kind", ["constant y", "duplicates", "constant column", "one place", "grid"]
 )
+@pytest.mark.in_turn("n_neighbors")
 def test_degenerate_data_get_an_answer(kind, n_neighbors):
     X, y = make_data(40)
     if kind == "constant y":
@@ -147,6 +150,7 @@ def test_degenerate_data_get_an_answer(kind, n_neighbors):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.in_turn("n")
 def test_very_few_rows(n):
     X, y = make_data(n)
     model = VBGPRegressor(random_state=0).fit(X, y)

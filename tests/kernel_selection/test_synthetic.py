@@ -49,6 +49,7 @@ def fit(names, X, y, **options):
     ).fit(X, y)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_mini_batches_end_near_the_bound_of_all_rows():
     """Along a ridge that L-BFGS follows and Adam alone would not: 12 nats lower."""
     X, y = noisy_data(TRUE_KERNELS["RQ * LIN * PER"], seed=1, n=500)

@@ -157,6 +157,7 @@ def test_bound_is_likelihood_minus_kls(problem, prior_mean, prior_variance, jitt
 
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-2])
+@pytest.mark.in_turn("jitter")
 def test_expected_log_likelihood_quadrature(problem, jitter):
     X, y, Z, m, S, C = pick(problem, "X y Z m S C")
     lams, sigma_fs, weights = sgpr.quadrature_theta(*pick(problem, Q), 16)
@@ -184,6 +185,7 @@ def test_conditional_log_likelihood_sampled(problem):
 
 
 @pytest.mark.parametrize(("prior_mean", "prior_variance"), PRIORS)
+@pytest.mark.in_turn("prior_mean")
 def test_bound_monte_carlo(problem, prior_mean, prior_variance):
     args = pick(problem, DATA_Q)
     estimate, standard_error = sgpr.bound_monte_carlo(
@@ -272,6 +274,7 @@ def test_evidence_quadrature_one_point():
 
 
 @pytest.mark.parametrize(("prior_mean", "prior_variance"), [(1.0, 0.1), (0.0, 1.0)])
+@pytest.mark.in_turn("prior_mean")
 def test_evidence_quadrature_monte_carlo(line, prior_mean, prior_variance):
     X, y, _ = line
     C = 0.2 * np.eye(8)
@@ -290,6 +293,7 @@ def test_evidence_quadrature_monte_carlo(line, prior_mean, prior_variance):
 
 @pytest.mark.parametrize("correlated", [False, True])
 @pytest.mark.parametrize(("prior_mean", "prior_variance"), [(1.0, 0.1), (0.0, 1.0)])
+@pytest.mark.in_turn("correlated")
 def test_bound_below_evidence(line, correlated, prior_mean, prior_variance):
     X, y, Z = line
     kernel = noise_kernel if correlated else None
@@ -311,6 +315,7 @@ def test_bound_below_evidence(line, correlated, prior_mean, prior_variance):
     ("prior_mean", "prior_variance", "least", "most"),
     [(1.0, 1e-3, 0.0, 0.2), (1.0, 0.1, 0.0, 1.5), (0.0, 1.0, math.log(4.0), 3.2)],
 )
+@pytest.mark.in_turn("prior_mean")
 def test_optimised_bound_near_evidence(line, prior_mean, prior_variance, least, most):
     """The best q is close below: no constant of the bound can be missing or wrong.
 
@@ -455,6 +460,7 @@ def test_noise_cross_covariance(problem, kernel):
 
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-2])
+@pytest.mark.in_turn("jitter")
 def test_predict_closed_quadrature(problem, jitter):
     Z, m, S = pick(problem, "Z m S")
     Xs = np.random.default_rng(10).normal(size=(3, 2))

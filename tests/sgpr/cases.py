@@ -1,7 +1,6 @@
 """Small data and quick instances of the four regressors."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
@@ -47,23 +46,6 @@ INSTANCES = [
     for i, cls in enumerate(REGRESSORS)
     for j in range(3)
 ]
-
-
-def in_turn(classes, solvers, cases=None):
-    """Parameters (cls, solver, case): by default each class meets each case with one solver.
-
-    The solvers take turns, so that each of them meets each case. The rest of the product is slow.
-    Without cases, (cls, solver).
-    """
-    return [
-        pytest.param(
-            *([cls, solver] if cases is None else [cls, solver, case]),
-            marks=[pytest.mark.slow] if (i + j + k) % len(solvers) else [],
-        )
-        for i, cls in enumerate(classes)
-        for j, solver in enumerate(solvers)
-        for k, case in enumerate([None] if cases is None else cases)
-    ]
 
 
 GIVEN = {

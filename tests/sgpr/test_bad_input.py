@@ -17,7 +17,6 @@ from tests.sgpr.cases import (
     REGRESSORS,
     SOLVERS,
     WITH_NOISE_KERNEL,
-    in_turn,
     make_data,
     small,
 )
@@ -93,6 +92,7 @@ def test_data_that_are_refused(cls, method, case):
 
 @every
 @pytest.mark.parametrize("method", ["predict", "sample_y", "partial_fit"])
+@pytest.mark.in_turn("method")
 def test_other_width_than_in_fit(cls, method):
     model = small(cls, max_iter=1).fit(X_GOOD, Y_GOOD)
     for X in (X_GOOD[:, :1], np.hstack([X_GOOD, X_GOOD])):
@@ -143,7 +143,10 @@ def unusual():
     }
 
 
-@pytest.mark.parametrize(("cls", "solver", "case"), in_turn(REGRESSORS, SOLVERS, unusual()))
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("case", unusual())
+@pytest.mark.in_turn("cls", "solver")
 def test_unusual_data(cls, solver, case):
     X, y = unusual()[case]
     model = small(cls, solver).fit(X, y)
@@ -152,6 +155,7 @@ def test_unusual_data(cls, solver, case):
 
 @pytest.mark.parametrize("cls", [VBFITCRegressor, VBPICRegressor])
 @pytest.mark.parametrize("case", unusual())
+@pytest.mark.in_turn("cls")
 def test_unusual_data_in_a_stream(cls, case):
     X, y = unusual()[case]
     model = small(cls, max_iter=1, n_inducing=6)
@@ -162,6 +166,7 @@ def test_unusual_data_in_a_stream(cls, case):
 
 @every
 @each_solver
+@pytest.mark.in_turn("solver")
 def test_a_constant_target_is_predicted(cls, solver):
     X, _ = make_data(30)
     model = small(cls, solver).fit(X, np.full(30, 3.0))
@@ -170,6 +175,7 @@ def test_a_constant_target_is_predicted(cls, solver):
 
 @every
 @each_solver
+@pytest.mark.in_turn("solver")
 def test_more_inducing_inputs_than_distinct_rows(cls, solver):
     X, y = make_data(12)
     X, y = np.concatenate([X, X[:6]]), np.append(y, y[:6])
@@ -185,6 +191,7 @@ def test_more_inducing_inputs_than_distinct_rows(cls, solver):
 
 @pytest.mark.parametrize("cls", BLOCKED)
 @each_solver
+@pytest.mark.in_turn("solver")
 def test_more_blocks_than_rows(cls, solver):
     X, y = make_data(12)
     model = small(cls, solver, n_blocks=100).fit(X, y)
@@ -196,6 +203,7 @@ def test_more_blocks_than_rows(cls, solver):
 @pytest.mark.parametrize(
     ("X_scale", "y_scale"), [(1e-310, 1.0), (1e307, 1.0), (1.0, 1e-310), (1.0, 1e306)]
 )
+@pytest.mark.in_turn("cls")
 def test_numbers_beyond_the_range_of_their_squares(cls, X_scale, y_scale):
     X, y = make_data(30)
     model = small(cls)
@@ -212,7 +220,10 @@ def test_numbers_beyond_the_range_of_their_squares(cls, X_scale, y_scale):
 SCALES = [1e12, 1e-12, 1e150, 1e-150]
 
 
-@pytest.mark.parametrize(("cls", "solver", "scale"), in_turn(REGRESSORS, SOLVERS, SCALES))
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.in_turn("cls", "solver")
 def test_scale_of_the_targets(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -222,7 +233,10 @@ def test_scale_of_the_targets(cls, solver, scale):
     assert_sound(model, X, scale * y)
 
 
-@pytest.mark.parametrize(("cls", "solver", "scale"), in_turn(REGRESSORS, SOLVERS, SCALES))
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.in_turn("cls", "solver")
 def test_scale_of_the_inputs(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -234,6 +248,7 @@ def test_scale_of_the_inputs(cls, solver, scale):
 
 @every
 @pytest.mark.parametrize("scale", [1e12, 1e-12])
+@pytest.mark.in_turn("scale")
 def test_scale_of_the_targets_without_normalisation(cls, scale):
     """The prior of the hyperparameters is for unit scale, but nothing may break."""
     X, y = make_data(30)
@@ -245,6 +260,7 @@ def test_scale_of_the_targets_without_normalisation(cls, scale):
 
 @every
 @each_solver
+@pytest.mark.in_turn("solver")
 def test_far_from_the_data(cls, solver):
     """Like the prior: the mean of y, with the variance of signal and noise."""
     X, y = make_data()
@@ -295,6 +311,7 @@ BAD_PARAMETERS = [
 @pytest.mark.parametrize(
     ("name", "values"), BAD_PARAMETERS, ids=[f"{i}-{p[0]}" for i, p in enumerate(BAD_PARAMETERS)]
 )
+@pytest.mark.in_turn("cls")
 def test_bad_parameters(cls, name, values):
     for value in values:
         model = small(cls).set_params(**{name: value})
@@ -330,9 +347,10 @@ WRONG_TYPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver", "kernel"), in_turn(WITH_NOISE_KERNEL, SOLVERS, WRONG_TYPES)
-)
+@pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kernel", WRONG_TYPES)
+@pytest.mark.in_turn("cls", "solver")
 def test_noise_kernels_of_a_wrong_type(cls, solver, kernel):
     with pytest.raises((ValueError, TypeError), match="[Kk]ernel|nu"):
         small(cls, solver, noise_kernel=kernel).fit(X_GOOD, Y_GOOD)
@@ -350,9 +368,10 @@ UNUSUAL_KERNELS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver", "kernel"), in_turn(WITH_NOISE_KERNEL, SOLVERS, UNUSUAL_KERNELS)
-)
+@pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kernel", UNUSUAL_KERNELS)
+@pytest.mark.in_turn("cls", "solver")
 def test_unusual_noise_kernels(cls, solver, kernel):
     X, y = make_data()
     assert_sound(small(cls, solver, noise_kernel=kernel).fit(X, y), X, y)
@@ -381,9 +400,10 @@ TRAINING = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("cls", "training", "start"), in_turn(REGRESSORS, TRAINING, UNUSUAL_STARTS)
-)
+@every
+@pytest.mark.parametrize("training", TRAINING)
+@pytest.mark.parametrize("start", UNUSUAL_STARTS)
+@pytest.mark.in_turn("cls", "training")
 def test_unusual_starts(cls, training, start):
     X, y = make_data(20)
     model = small(cls, **training, **start).fit(X, y)

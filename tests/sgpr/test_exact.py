@@ -136,6 +136,7 @@ def test_a_stream_of_few_rows_equals_one_fit(cls):
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.in_turn("cls")
 def test_a_stream_outgrows_the_exact_posterior(cls):
     """Past n_inducing rows the model turns sparse, keeps what it has seen, and improves."""
     X, y = make_data(200, seed=2)
@@ -196,6 +197,7 @@ def test_a_noise_kernel_is_learned_from_few_rows(cls):
 
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.in_turn("include_noise")
 def test_covariance_agrees_with_std(cls, include_noise):
     X, y = make_data()
     model = small(cls, "exact").fit(X, y)

@@ -25,6 +25,7 @@ with_noise_kernel = pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
 
 @every
 @pytest.mark.parametrize("normalize_y", [True, False])
+@pytest.mark.in_turn("normalize_y")
 def test_given_hyperparameters_are_kept(cls, normalize_y):
     X, y = make_data()
     Z = X[::5] + 0.1
@@ -58,6 +59,7 @@ def test_learning_moves_the_given_hyperparameters(cls):
 
 @every
 @pytest.mark.parametrize("normalize_y", [True, False])
+@pytest.mark.in_turn("normalize_y")
 def test_starting_values_from_the_data(cls, normalize_y):
     X, y = make_data(200)
     model = small(cls, learn_hyperparameters=False, normalize_y=normalize_y).fit(X, y)
@@ -93,6 +95,7 @@ def test_scale_of_the_targets_does_not_matter_for_given_hyperparameters(cls):
 @with_noise_kernel
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.parametrize("noise_variance", [None, 0.3])
+@pytest.mark.in_turn("normalize_y")
 def test_amplitude_of_a_given_noise_kernel(cls, normalize_y, noise_variance):
     """On y's scale if noise_variance is given, otherwise relative to y's variance."""
     X, y = make_data()

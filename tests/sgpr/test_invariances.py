@@ -12,7 +12,6 @@ from tests.sgpr.cases import (
     WITH_NOISE_KERNEL,
     assert_same_model,
     attributes,
-    in_turn,
     make_data,
     small,
 )
@@ -23,9 +22,10 @@ every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver", "ab"), in_turn(REGRESSORS, SOLVERS, [(4.0, 0.0), (-2.5, 7.0), (1e-4, 3.0)])
-)
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("ab", [(4.0, 0.0), (-2.5, 7.0), (1e-4, 3.0)])
+@pytest.mark.in_turn("solver", "ab")
 def test_affine_map_of_the_targets(cls, solver, ab):
     a, b = ab
     X, y = make_data()
@@ -53,6 +53,7 @@ def test_affine_map_of_the_targets(cls, solver, ab):
 
 @every
 @each_solver
+@pytest.mark.in_turn("solver")
 def test_affine_map_of_the_inputs(cls, solver):
     scale, shift = np.array([250.0, 0.03]), np.array([-40.0, 2.0])
     X, y = make_data()
@@ -77,6 +78,7 @@ def test_affine_map_of_the_inputs(cls, solver):
 
 @every
 @pytest.mark.parametrize("inducing", ["given", "every row"])
+@pytest.mark.in_turn("inducing")
 def test_order_of_the_rows(cls, inducing):
     X, y = make_data()
     given = {"inducing_inputs": X[::5]} if inducing == "given" else {"n_inducing": 100}

@@ -10,7 +10,6 @@ from tests.sgpr.cases import (
     INDEPENDENT,
     REGRESSORS,
     SOLVERS,
-    in_turn,
     make_data,
     small,
 )
@@ -31,9 +30,10 @@ def memory_mapped(values, folder):
     return np.load(folder / f"{values.ndim}.npy", mmap_mode="r")
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver", "convert"), in_turn(REGRESSORS, SOLVERS, [read_only, memory_mapped])
-)
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("convert", [read_only, memory_mapped])
+@pytest.mark.in_turn("solver", "convert")
 def test_read_only_and_memory_mapped_input(cls, solver, convert, tmp_path):
     X, y = make_data()
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -46,6 +46,7 @@ def test_read_only_and_memory_mapped_input(cls, solver, convert, tmp_path):
 
 @every
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
+@pytest.mark.in_turn("dtype")
 def test_other_numbers_are_taken_as_float64(cls, dtype):
     X, y = make_data()
     X, targets = (10.0 * X).astype(dtype), (10.0 * y).astype(dtype if dtype is not bool else int)
@@ -71,6 +72,7 @@ def test_lists_and_other_memory_layouts(cls):
 
 @every
 @pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.in_turn("library")
 def test_data_frames(cls, library):
     frames = pytest.importorskip(library)
     X, y = make_data()

@@ -72,6 +72,7 @@ def assert_equal_models(model, expected, X, rtol=1e-8):
     [(), *((name,) for name in GIVEN), tuple(GIVEN), ("hyperparameter_variance",)],
     ids="-".join,
 )
+@pytest.mark.in_turn("n_chunks", "normalize_y")
 def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
     X, y = make_data(N)
     values = {**GIVEN, "hyperparameter_variance": 0.05}
@@ -84,6 +85,7 @@ def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
 @pytest.mark.parametrize("n_chunks", [7, N])
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.parametrize("noise_variance", [None, 0.3])
+@pytest.mark.in_turn("n_chunks", "normalize_y")
 def test_chunks_equal_one_fit_with_a_given_noise_kernel(n_chunks, normalize_y, noise_variance):
     X, y = make_data(N)
     parameters = {
@@ -119,6 +121,7 @@ def test_order_of_the_chunks_does_not_matter(cls):
 @independent
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+@pytest.mark.in_turn("psi")
 def test_chunks_equal_one_fit_however_expectations_are_taken(cls, psi, solver):
     X, y = make_data(N)
     expected = fixed(cls, psi=psi, solver=solver).fit(X, y)
@@ -127,6 +130,7 @@ def test_chunks_equal_one_fit_however_expectations_are_taken(cls, psi, solver):
 
 
 @independent
+@pytest.mark.in_turn("cls")
 def test_chunks_equal_one_fit_where_psi_is_chosen_by_cost(cls):
     """The whole is too large for the closed form (see psi="auto"), a chunk is not."""
     X, y = make_data(21_000)
@@ -166,6 +170,7 @@ def clusters(n_clusters=4, size=10):
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.parametrize("noise_variance", [None, 0.1])
 @pytest.mark.parametrize("noise_kernel", [None, Constant(0.5) * RBF(1.0)], ids=["None", "RBF"])
+@pytest.mark.in_turn("normalize_y", "noise_variance")
 def test_clusters_as_chunks_equal_one_fit(cls, normalize_y, noise_variance, noise_kernel):
     X, y, rows = clusters()
     parameters = {
@@ -209,6 +214,7 @@ def test_pic_uses_the_data_of_every_chunk():
 
 @every
 @learning
+@pytest.mark.in_turn("learn_hyperparameters")
 def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
     X, y = make_data(12)
     model = small(cls, learn_hyperparameters=learn_hyperparameters)
@@ -224,6 +230,7 @@ def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
 
 @every
 @learning
+@pytest.mark.in_turn("learn_hyperparameters")
 def test_inducing_inputs_are_added_and_never_moved(cls, learn_hyperparameters):
     first = 32 if learn_hyperparameters else 1  # with fewer rows it starts again
     X, y = make_data(first + 28)
@@ -261,6 +268,7 @@ def test_a_growing_set_of_inducing_inputs_keeps_the_old_rows(cls):
 
 @every
 @learning
+@pytest.mark.in_turn("learn_hyperparameters")
 def test_given_inducing_inputs_stay(cls, learn_hyperparameters):
     X, y = make_data(30)
     Z = X[:6] + 0.1
@@ -284,6 +292,7 @@ def test_repeated_rows_do_not_add_inducing_inputs(cls):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+@pytest.mark.in_turn("solver")
 def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
     """The call that brings the 32nd row is one fit on all rows; later ones are not."""
     X, y = make_data(N)
@@ -296,6 +305,7 @@ def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+@pytest.mark.in_turn("cls")
 def test_a_stream_improves(cls, solver):
     X, y = make_data(120, seed=4)
     X_test, y_test = make_data(200, seed=5)
@@ -347,6 +357,7 @@ def test_learned_noise_stays_when_larger_targets_come(cls):
 
 @every
 @learning
+@pytest.mark.in_turn("learn_hyperparameters")
 def test_streams_are_reproducible(cls, learn_hyperparameters):
     X, y = make_data(N)
     chunks = np.split(np.arange(N), 3)
@@ -375,6 +386,7 @@ def test_fit_forgets_the_stream(cls):
 
 
 @independent
+@pytest.mark.in_turn("cls")
 def test_data_on_another_scale_than_the_first_chunk(cls):
     """The first rows are few and close together; the units must not be theirs for good."""
     X, y = make_data(300, seed=4)
@@ -414,6 +426,7 @@ def assert_untouched(model, before):
 @every
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 @pytest.mark.parametrize("call", bad_calls())
+@pytest.mark.in_turn("method")
 def test_a_failing_call_changes_nothing(cls, method, call):
     if (method, call) == ("fit", "width"):
         pytest.skip("fit may take another number of columns")
@@ -431,6 +444,7 @@ def test_a_failing_call_changes_nothing(cls, method, call):
 
 @every
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.in_turn("method")
 def test_a_failure_at_the_very_end_changes_nothing(cls, method, monkeypatch):
     X, y = make_data(N)
     model = small(cls, max_iter=1).partial_fit(X[:20], y[:20])
@@ -454,6 +468,7 @@ def test_a_failure_at_the_very_end_changes_nothing(cls, method, monkeypatch):
 
 @every
 @pytest.mark.parametrize("call", sorted(bad_calls().keys() - {"width"}))
+@pytest.mark.in_turn("cls")
 def test_a_failing_first_call_leaves_it_unfitted(cls, call):
     model = small(cls)
     before = dict(vars(model))

@@ -10,7 +10,6 @@ from skvbgp.kernels import RBF, Constant
 from tests.sgpr.cases import (
     REGRESSORS,
     SOLVERS,
-    in_turn,
     make_data,
     small,
 )
@@ -22,6 +21,7 @@ every = pytest.mark.parametrize("cls", REGRESSORS)
 
 @every
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.in_turn("include_noise")
 def test_covariance_agrees_with_std(cls, include_noise):
     X, y = make_data()
     model = small(cls).fit(X, y)
@@ -78,9 +78,10 @@ def test_noise_of_the_own_block_moves_the_mean_of_an_observation():
     assert np.mean((observed - y) ** 2) < 0.9 * np.mean((latent - y) ** 2)
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver", "psi"), in_turn(REGRESSORS, SOLVERS, ["closed_form", "sampled"])
-)
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("psi", ["closed_form", "sampled"])
+@pytest.mark.in_turn("solver", "psi")
 def test_row_by_row_prediction_equals_the_batch(cls, solver, psi):
     X, y = make_data()
     model = small(cls, solver, psi=psi).fit(X, y)
@@ -109,6 +110,7 @@ def test_prediction_in_tiles(cls):
 
 @every
 @pytest.mark.parametrize("include_noise", [True, False])
+@pytest.mark.in_turn("include_noise")
 def test_samples_have_the_predictive_moments(cls, include_noise):
     X, y = make_data()
     model = small(cls).fit(X, y)

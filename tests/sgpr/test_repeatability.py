@@ -12,7 +12,6 @@ from tests.sgpr.cases import (
     REGRESSORS,
     SOLVERS,
     attributes,
-    in_turn,
     make_data,
     small,
 )
@@ -110,9 +109,10 @@ def test_warm_start_with_other_features_is_a_clear_error(cls):
     assert_array_equal(model.predict(X), expected)
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver", "seed"), in_turn(REGRESSORS, SOLVERS, [int, np.random.RandomState])
-)
+@every
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("seed", [int, np.random.RandomState])
+@pytest.mark.in_turn("solver", "seed")
 def test_random_state(cls, solver, seed):
     X, y = make_data()
     first = small(cls, solver, random_state=5).fit(X, y)
@@ -127,6 +127,7 @@ def test_random_state(cls, solver, seed):
 
 
 @every
+@pytest.mark.in_turn("cls")
 def test_number_of_workers_changes_nothing(cls):
     X, y = make_data(600)  # several tasks in the pass that ends a fit
     parameters = {"n_inducing": 4, "max_iter": 1, "batch_size": 300, "psi": "sampled"}

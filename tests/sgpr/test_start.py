@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
@@ -55,6 +56,7 @@ def test_fit_noise_to_blocks():
     assert_array_equal(again.pack(), after.pack())
 
 
+@pytest.mark.slow
 def test_length_scales_are_shortened_where_the_function_is_rough():
     options = dict(solver="stochastic", batch_size=256, max_iter=60, random_state=0)
     X, y = chirp(1_500)

@@ -46,6 +46,7 @@ def test_pickle_and_joblib(cls, tmp_path):
 
 @every
 @pytest.mark.parametrize("learn_hyperparameters", [True, False])
+@pytest.mark.in_turn("learn_hyperparameters")
 def test_pickle_half_way_through_a_stream(cls, learn_hyperparameters):
     X, y = make_data(60)
     model = small(cls, learn_hyperparameters=learn_hyperparameters, n_inducing=15)
@@ -79,6 +80,7 @@ def test_clone_is_unfitted_and_equal(cls):
 
 
 @every
+@pytest.mark.in_turn("cls")
 def test_grid_search_in_a_pipeline(cls):
     X, y = make_data(60)
     name = cls.__name__.lower()
@@ -97,6 +99,7 @@ def test_grid_search_in_a_pipeline(cls):
 
 
 @every
+@pytest.mark.in_turn("cls")
 def test_cross_val_score(cls):
     X, y = make_data(90)
     scores = cross_val_score(small(cls, n_inducing=25, max_iter=10), X, y, cv=3)

@@ -284,7 +284,7 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
     ("kind", "n", "m", "batch_size", "max_iter", "natural_rate"),
     [
         ("dtc", 100, 10, 20, 300, 0.02),
-        ("pitc", 100, 10, 20, 150, 0.02),
+        pytest.param("pitc", 100, 10, 20, 150, 0.02, marks=pytest.mark.slow),
         pytest.param("dtc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
         pytest.param("pitc", 1000, 50, 200, 900, 0.02, marks=pytest.mark.slow),
     ],

@@ -85,6 +85,7 @@ def test_bound_of_the_linear_model_is_its_evidence():
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+@pytest.mark.in_turn("posterior")
 def test_rows_are_predicted_alone_as_in_a_batch(posterior, gamma):
     X, y = make_data()
     model = small(posterior=posterior, gamma=gamma).fit(X, y)
@@ -244,6 +245,7 @@ def test_a_stream_holds_the_frequencies_that_a_fit_holds():
 
 
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
+@pytest.mark.in_turn("objective")
 def test_a_stream_goes_on_learning(objective, monkeypatch):
     """Its rows are noisier than the first ones; a fit to all of them is the measure."""
     monkeypatch.setattr("skvbgp.spectrum._learner._RETRAINED_ROWS", 0)
@@ -383,6 +385,7 @@ def test_units_of_y_and_x_do_not_matter(scale):
         lambda X, y: (X, 1e-3 * y + 1e6),
     ],
 )
+@pytest.mark.in_turn("posterior", "objective")
 def test_degenerate_data_have_finite_answers(posterior, objective, change):
     X, y = change(*make_data())
     model = small(posterior=posterior, objective=objective, n_blocks="auto")
