@@ -24,6 +24,7 @@ from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._state import Frames, State
 from skvbgp.kernels import Kernel, White
@@ -163,6 +164,7 @@ class GPLearner(RegressionLearner):
             n_trials += 1
             return end_pass(lambda: reach(make()))
 
+        noise = discount_copies(rows.X, rows.noise)
         search = Search(
             frames.coordinates.scaled(rows.X),
             frames.target.scaled(rows.y),
@@ -171,7 +173,7 @@ class GPLearner(RegressionLearner):
             self.max_iter,
             self.tol,
             end_trial,
-            None if rows.noise is None else rows.noise.scaled(frames.target.unit),
+            None if noise is None else noise.scaled(frames.target.unit),
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 

@@ -119,15 +119,30 @@ def merge_equal(
     is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
     if is_plain and not _may_repeat(X, y):
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
-    table = np.column_stack([X, y, variance])
-    table += 0.0  # no negative zeros
-    keys = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
+    keys = _make_keys(np.column_stack([X, y, variance]))
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     if len(first) == len(y) and is_plain:
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
     total = np.bincount(inverse.ravel(), weight).astype(np.float64)
     noise = RowNoise(total, variance[first])
     return X[first], y[first], noise, _number(kept, inverse.ravel())
+
+
+def discount_copies(X: Array, noise: RowNoise | None) -> RowNoise | None:
+    """What is known of the noise of merged rows (n, d), for learning the hyperparameters.
+
+    Rows that agree to the last digit wherever there are several at one place are copies, not
+    measurements: noise that was learned from their agreement would be zero. They count once.
+    """
+    if noise is None or noise.weight.max() <= 1.0 or len(np.unique(_make_keys(X))) < len(X):
+        return noise
+    return replace(noise, weight=np.minimum(noise.weight, 1.0))
+
+
+def _make_keys(table: Array) -> NDArray[Any]:
+    """One value for each row, the same for equal ones."""
+    table = np.ascontiguousarray(table) + 0.0  # no negative zeros
+    return table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
 
 
 def _may_repeat(X: Array, y: Array) -> bool:

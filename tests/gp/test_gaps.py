@@ -227,7 +227,7 @@ def test_stream_of_classes_knows_gaps_as_a_fit_does(rng, learns):
     X, y = make_classes(90, rng)
     X[:30] = np.where(np.isnan(X[:30]), 0.5, X[:30])  # the gaps begin later
     T, _ = make_classes(9, rng)
-    settings = {"learn_hyperparameters": learns, "max_iter": 4, "random_state": 0}
+    settings = {"learn_hyperparameters": learns, "max_iter": 15, "random_state": 0}
     stream = VBGPClassifier(RBF(2.0), **settings)
     for i in range(0, 90, 30):
         stream.partial_fit(X[i : i + 30], y[i : i + 30], classes=[0, 1, 2])

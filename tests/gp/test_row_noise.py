@@ -11,6 +11,7 @@ from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from skvbgp import VBGPRegressor
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._row_noise import RowNoise, _may_repeat
 from skvbgp.kernels import RBF, Matern, White
@@ -180,3 +181,20 @@ def test_rows_that_differ_are_told_apart_without_a_copy(rng):
     assert _may_repeat(X, y)
     X[0] = 1e308
     assert _may_repeat(X[:5], y[:5])  # beyond what the numbers can tell: looked at in full
+
+
+@pytest.mark.parametrize("n_neighbors", [200, 40])
+@pytest.mark.parametrize("kind", ["few copies", "bootstrap", "copies beside measurements"])
+def test_copies_of_rows_do_not_take_the_noise_away(kind, n_neighbors):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-2.0, 2.0, (80, 3))
+    if kind == "copies beside measurements":
+        X[40:] = X[:40]
+    f = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 / 3.0
+    y = f + 0.3 * rng.standard_normal(80)
+    index = rng.integers(0, 80, 80) if kind == "bootstrap" else np.append(np.arange(80), [0, 1, 2])
+    model = VBGPRegressor(Matern(), n_neighbors=n_neighbors, random_state=0).fit(X[index], y[index])
+    assert 0.03 < model.noise_variance_ < 0.2  # .09; 1e-7 where copies are taken for measurements
+    mean, std = model.predict(X, return_std=True)
+    again = f + 0.3 * rng.standard_normal(80)
+    assert np.mean(np.abs(again - mean) < 2.0 * std) > 0.8
