@@ -5,6 +5,7 @@ workers of parallel tests from competing for the same cores.
 """
 
 import logging
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -14,18 +15,18 @@ from threadpoolctl import threadpool_limits
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
-        for mark in item.iter_markers("in_turn"):
-            if not is_next_in_turn(item, mark.args):
-                item.add_marker(pytest.mark.slow)
+        names = {name for mark in item.iter_markers("in_turn") for name in mark.args}
+        if names and not is_next_in_turn(item, names):
+            item.add_marker(pytest.mark.slow)
 
 
 def is_next_in_turn(item, names):
     """Whether a case of a product has those values of some parameters whose turn it is.
 
     Each combination of the other parameters meets one combination of these, and the next one
-    another.
+    another. Tests begin with different ones.
     """
-    others, place, n_places, left = 0, 0, 1, set(names)
+    others, place, n_places, left = crc32(item.originalname.encode()), 0, 1, set(names)
     for mark in item.iter_markers("parametrize"):
         axis = (mark.args[0],) if isinstance(mark.args[0], str) else mark.args[0]
         index = find_case(mark.args[1], [item.callspec.params[name] for name in axis])

@@ -14,11 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBDTCRegressor
-from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
+from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
-every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
@@ -75,7 +74,6 @@ def test_recorder_follows_the_protocol():
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_one_subtask_for_each_pass(cls, solver):
     X, y = make_data()
     recorder = Recorder(X)
@@ -90,7 +88,6 @@ def test_one_subtask_for_each_pass(cls, solver):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_callbacks_change_no_result(cls, solver):
     X, y = make_data()
     model = small(cls, solver).set_callbacks(Recorder(X)).fit(X, y)
@@ -120,7 +117,6 @@ def test_fixed_hyperparameters_are_one_pass(cls):
 
 @every
 @pytest.mark.parametrize("learn_hyperparameters", [True, False])
-@pytest.mark.in_turn("learn_hyperparameters")
 def test_partial_fit_is_one_pass(cls, learn_hyperparameters):
     X, y = make_data()
     model = small(cls, learn_hyperparameters=learn_hyperparameters).fit(X[:35], y[:35])
@@ -132,7 +128,6 @@ def test_partial_fit_is_one_pass(cls, learn_hyperparameters):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_estimators_of_half_way(cls, solver):
     """Each is as if the fit had stopped there, and later passes do not reach into it."""
     X, y = make_data()
@@ -157,7 +152,6 @@ def test_estimators_of_half_way(cls, solver):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_estimators_of_half_way_know_their_passes(cls, solver):
     X, y = make_data()
     recorder = Recorder(X)
@@ -173,7 +167,7 @@ def test_estimators_of_half_way_know_their_passes(cls, solver):
 @every
 @each_solver
 @pytest.mark.parametrize("stop_after", [1, 2])
-@pytest.mark.in_turn("solver", "stop_after")
+@pytest.mark.in_turn("stop_after")
 def test_early_stop(cls, solver, stop_after):
     X, y = make_data()
     recorder = Recorder(X, stop_after=stop_after)
@@ -222,7 +216,6 @@ def test_a_callback_that_fails(cls, solver, fail_in):
 
 @every
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.in_turn("method")
 def test_a_callback_that_fails_in_a_fitted_estimator(cls, method):
     X, y = make_data()
     model = small(cls, max_iter=1).fit(X[:20], y[:20])
@@ -253,7 +246,6 @@ def test_callbacks_are_torn_down_if_the_data_are_bad(cls):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver", "cls")
 def test_scoring_monitor(cls, solver):
     X, y = make_data()
     monitor = ScoringMonitor(scoring="r2")
@@ -267,7 +259,6 @@ def test_scoring_monitor(cls, solver):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver", "cls")
 def test_progress_bar(cls, solver, capsys):
     pytest.importorskip("rich")
     X, y = make_data()
@@ -291,7 +282,6 @@ def test_progress_bar_of_a_converged_fit_and_of_a_stream(cls, capsys):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver", "cls")
 def test_callbacks_in_a_pipeline_and_a_grid_search(cls, solver, capsys):
     pytest.importorskip("rich")
     X, y = make_data()

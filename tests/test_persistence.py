@@ -43,6 +43,7 @@ def through_skops(estimator, folder):
     ],
 )
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.in_turn("trip")
 def test_round_trip(cls, trip, predicted_before, tmp_path):
     estimator = quickly_fitted(cls)
     X, y = make_regression(10, estimator.n_features_in_, random_state=0)

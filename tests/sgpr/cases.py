@@ -1,6 +1,7 @@
 """Small data and quick instances of the four regressors."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
@@ -13,6 +14,11 @@ WITH_NOISE_KERNEL = [VBFITCRegressor, *BLOCKED]
 #: Those that know the data through inducing inputs.
 SPARSE_SOLVERS = ["collapsed", "stochastic"]
 SOLVERS = ["exact", *SPARSE_SOLVERS]
+
+
+def every(test):
+    """Give a test a class in turn: the regressors share a learner, and the other cases are slow."""
+    return pytest.mark.in_turn("cls")(pytest.mark.parametrize("cls", REGRESSORS)(test))
 
 
 def small(cls, solver="collapsed", **parameters):

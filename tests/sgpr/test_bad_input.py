@@ -12,21 +12,13 @@ from sklearn.gaussian_process import kernels as sk
 
 from skvbgp import VBFITCRegressor, VBPICRegressor
 from skvbgp.kernels import RBF, Constant
-from tests.sgpr.cases import (
-    BLOCKED,
-    REGRESSORS,
-    SOLVERS,
-    WITH_NOISE_KERNEL,
-    make_data,
-    small,
-)
+from tests.sgpr.cases import BLOCKED, SOLVERS, WITH_NOISE_KERNEL, every, make_data, small
 
 pytestmark = [
     pytest.mark.usefixtures("quick_block_start"),
     pytest.mark.filterwarnings("error"),
 ]
 
-every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
@@ -92,7 +84,6 @@ def test_data_that_are_refused(cls, method, case):
 
 @every
 @pytest.mark.parametrize("method", ["predict", "sample_y", "partial_fit"])
-@pytest.mark.in_turn("method")
 def test_other_width_than_in_fit(cls, method):
     model = small(cls, max_iter=1).fit(X_GOOD, Y_GOOD)
     for X in (X_GOOD[:, :1], np.hstack([X_GOOD, X_GOOD])):
@@ -146,7 +137,7 @@ def unusual():
 @every
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("case", unusual())
-@pytest.mark.in_turn("cls", "solver")
+@pytest.mark.in_turn("solver")
 def test_unusual_data(cls, solver, case):
     X, y = unusual()[case]
     model = small(cls, solver).fit(X, y)
@@ -166,7 +157,6 @@ def test_unusual_data_in_a_stream(cls, case):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_a_constant_target_is_predicted(cls, solver):
     X, _ = make_data(30)
     model = small(cls, solver).fit(X, np.full(30, 3.0))
@@ -175,7 +165,6 @@ def test_a_constant_target_is_predicted(cls, solver):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_more_inducing_inputs_than_distinct_rows(cls, solver):
     X, y = make_data(12)
     X, y = np.concatenate([X, X[:6]]), np.append(y, y[:6])
@@ -203,7 +192,6 @@ def test_more_blocks_than_rows(cls, solver):
 @pytest.mark.parametrize(
     ("X_scale", "y_scale"), [(1e-310, 1.0), (1e307, 1.0), (1.0, 1e-310), (1.0, 1e306)]
 )
-@pytest.mark.in_turn("cls")
 def test_numbers_beyond_the_range_of_their_squares(cls, X_scale, y_scale):
     X, y = make_data(30)
     model = small(cls)
@@ -223,7 +211,7 @@ SCALES = [1e12, 1e-12, 1e150, 1e-150]
 @every
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.in_turn("cls", "solver")
+@pytest.mark.in_turn("solver")
 def test_scale_of_the_targets(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -236,7 +224,7 @@ def test_scale_of_the_targets(cls, solver, scale):
 @every
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.in_turn("cls", "solver")
+@pytest.mark.in_turn("solver")
 def test_scale_of_the_inputs(cls, solver, scale):
     X, y = make_data(30)
     expected = small(cls, solver).fit(X, y).predict(X, return_std=True)
@@ -248,7 +236,6 @@ def test_scale_of_the_inputs(cls, solver, scale):
 
 @every
 @pytest.mark.parametrize("scale", [1e12, 1e-12])
-@pytest.mark.in_turn("scale")
 def test_scale_of_the_targets_without_normalisation(cls, scale):
     """The prior of the hyperparameters is for unit scale, but nothing may break."""
     X, y = make_data(30)
@@ -260,7 +247,6 @@ def test_scale_of_the_targets_without_normalisation(cls, scale):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_far_from_the_data(cls, solver):
     """Like the prior: the mean of y, with the variance of signal and noise."""
     X, y = make_data()
@@ -311,7 +297,6 @@ BAD_PARAMETERS = [
 @pytest.mark.parametrize(
     ("name", "values"), BAD_PARAMETERS, ids=[f"{i}-{p[0]}" for i, p in enumerate(BAD_PARAMETERS)]
 )
-@pytest.mark.in_turn("cls")
 def test_bad_parameters(cls, name, values):
     for value in values:
         model = small(cls).set_params(**{name: value})
@@ -403,7 +388,7 @@ TRAINING = [
 @every
 @pytest.mark.parametrize("training", TRAINING)
 @pytest.mark.parametrize("start", UNUSUAL_STARTS)
-@pytest.mark.in_turn("cls", "training")
+@pytest.mark.in_turn("training")
 def test_unusual_starts(cls, training, start):
     X, y = make_data(20)
     model = small(cls, **training, **start).fit(X, y)

@@ -9,23 +9,21 @@ from sklearn.gaussian_process import kernels as sk
 from skvbgp.kernels import RBF, Constant, Matern, RationalQuadratic, White
 from tests.sgpr.cases import (
     GIVEN,
-    REGRESSORS,
     WITH_NOISE_KERNEL,
     assert_same_model,
     attributes,
+    every,
     make_data,
     small,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
-every = pytest.mark.parametrize("cls", REGRESSORS)
 with_noise_kernel = pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
 
 
 @every
 @pytest.mark.parametrize("normalize_y", [True, False])
-@pytest.mark.in_turn("normalize_y")
 def test_given_hyperparameters_are_kept(cls, normalize_y):
     X, y = make_data()
     Z = X[::5] + 0.1
@@ -59,7 +57,6 @@ def test_learning_moves_the_given_hyperparameters(cls):
 
 @every
 @pytest.mark.parametrize("normalize_y", [True, False])
-@pytest.mark.in_turn("normalize_y")
 def test_starting_values_from_the_data(cls, normalize_y):
     X, y = make_data(200)
     model = small(cls, learn_hyperparameters=False, normalize_y=normalize_y).fit(X, y)

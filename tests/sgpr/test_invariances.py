@@ -12,13 +12,13 @@ from tests.sgpr.cases import (
     WITH_NOISE_KERNEL,
     assert_same_model,
     attributes,
+    every,
     make_data,
     small,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
-every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
@@ -53,7 +53,6 @@ def test_affine_map_of_the_targets(cls, solver, ab):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_affine_map_of_the_inputs(cls, solver):
     scale, shift = np.array([250.0, 0.03]), np.array([-40.0, 2.0])
     X, y = make_data()
@@ -78,7 +77,6 @@ def test_affine_map_of_the_inputs(cls, solver):
 
 @every
 @pytest.mark.parametrize("inducing", ["given", "every row"])
-@pytest.mark.in_turn("inducing")
 def test_order_of_the_rows(cls, inducing):
     X, y = make_data()
     given = {"inducing_inputs": X[::5]} if inducing == "given" else {"n_inducing": 100}

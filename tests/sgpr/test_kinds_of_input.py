@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from tests.sgpr.cases import (
-    INDEPENDENT,
-    REGRESSORS,
-    SOLVERS,
-    make_data,
-    small,
-)
+from tests.sgpr.cases import INDEPENDENT, SOLVERS, every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
-
-every = pytest.mark.parametrize("cls", REGRESSORS)
 
 
 def read_only(values, folder):
@@ -46,7 +38,6 @@ def test_read_only_and_memory_mapped_input(cls, solver, convert, tmp_path):
 
 @every
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, bool])
-@pytest.mark.in_turn("dtype")
 def test_other_numbers_are_taken_as_float64(cls, dtype):
     X, y = make_data()
     X, targets = (10.0 * X).astype(dtype), (10.0 * y).astype(dtype if dtype is not bool else int)
@@ -72,7 +63,6 @@ def test_lists_and_other_memory_layouts(cls):
 
 @every
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-@pytest.mark.in_turn("library")
 def test_data_frames(cls, library):
     frames = pytest.importorskip(library)
     X, y = make_data()

@@ -8,18 +8,9 @@ from sklearn.gaussian_process import kernels as sk
 
 from skvbgp import VBDTCRegressor, VBPICRegressor
 from tests.oracles.sgpr import kl_theta
-from tests.sgpr.cases import (
-    BLOCKED,
-    GIVEN,
-    REGRESSORS,
-    WITH_NOISE_KERNEL,
-    make_data,
-    small,
-)
+from tests.sgpr.cases import BLOCKED, GIVEN, WITH_NOISE_KERNEL, every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
-
-every = pytest.mark.parametrize("cls", REGRESSORS)
 
 
 @every

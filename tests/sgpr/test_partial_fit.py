@@ -13,13 +13,13 @@ from tests.sgpr.cases import (
     REGRESSORS,
     SPARSE_SOLVERS,
     WITH_NOISE_KERNEL,
+    every,
     make_data,
     small,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
-every = pytest.mark.parametrize("cls", REGRESSORS)
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
 blocked = pytest.mark.parametrize("cls", BLOCKED)
 learning = pytest.mark.parametrize("learn_hyperparameters", [True, False])
@@ -214,7 +214,6 @@ def test_pic_uses_the_data_of_every_chunk():
 
 @every
 @learning
-@pytest.mark.in_turn("learn_hyperparameters")
 def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
     X, y = make_data(12)
     model = small(cls, learn_hyperparameters=learn_hyperparameters)
@@ -230,7 +229,6 @@ def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
 
 @every
 @learning
-@pytest.mark.in_turn("learn_hyperparameters")
 def test_inducing_inputs_are_added_and_never_moved(cls, learn_hyperparameters):
     first = 32 if learn_hyperparameters else 1  # with fewer rows it starts again
     X, y = make_data(first + 28)
@@ -268,7 +266,6 @@ def test_a_growing_set_of_inducing_inputs_keeps_the_old_rows(cls):
 
 @every
 @learning
-@pytest.mark.in_turn("learn_hyperparameters")
 def test_given_inducing_inputs_stay(cls, learn_hyperparameters):
     X, y = make_data(30)
     Z = X[:6] + 0.1
@@ -292,7 +289,6 @@ def test_repeated_rows_do_not_add_inducing_inputs(cls):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
-@pytest.mark.in_turn("solver")
 def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
     """The call that brings the 32nd row is one fit on all rows; later ones are not."""
     X, y = make_data(N)
@@ -305,7 +301,6 @@ def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
-@pytest.mark.in_turn("cls")
 def test_a_stream_improves(cls, solver):
     X, y = make_data(120, seed=4)
     X_test, y_test = make_data(200, seed=5)
@@ -357,7 +352,6 @@ def test_learned_noise_stays_when_larger_targets_come(cls):
 
 @every
 @learning
-@pytest.mark.in_turn("learn_hyperparameters")
 def test_streams_are_reproducible(cls, learn_hyperparameters):
     X, y = make_data(N)
     chunks = np.split(np.arange(N), 3)
@@ -444,7 +438,6 @@ def test_a_failing_call_changes_nothing(cls, method, call):
 
 @every
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.in_turn("method")
 def test_a_failure_at_the_very_end_changes_nothing(cls, method, monkeypatch):
     X, y = make_data(N)
     model = small(cls, max_iter=1).partial_fit(X[:20], y[:20])
@@ -468,7 +461,6 @@ def test_a_failure_at_the_very_end_changes_nothing(cls, method, monkeypatch):
 
 @every
 @pytest.mark.parametrize("call", sorted(bad_calls().keys() - {"width"}))
-@pytest.mark.in_turn("cls")
 def test_a_failing_first_call_leaves_it_unfitted(cls, call):
     model = small(cls)
     before = dict(vars(model))

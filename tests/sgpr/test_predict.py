@@ -7,21 +7,13 @@ from sklearn.exceptions import NotFittedError
 
 from skvbgp import VBDTCRegressor, VBPICRegressor
 from skvbgp.kernels import RBF, Constant
-from tests.sgpr.cases import (
-    REGRESSORS,
-    SOLVERS,
-    make_data,
-    small,
-)
+from tests.sgpr.cases import REGRESSORS, SOLVERS, every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
-
-every = pytest.mark.parametrize("cls", REGRESSORS)
 
 
 @every
 @pytest.mark.parametrize("include_noise", [True, False])
-@pytest.mark.in_turn("include_noise")
 def test_covariance_agrees_with_std(cls, include_noise):
     X, y = make_data()
     model = small(cls).fit(X, y)
@@ -110,7 +102,6 @@ def test_prediction_in_tiles(cls):
 
 @every
 @pytest.mark.parametrize("include_noise", [True, False])
-@pytest.mark.in_turn("include_noise")
 def test_samples_have_the_predictive_moments(cls, include_noise):
     X, y = make_data()
     model = small(cls).fit(X, y)

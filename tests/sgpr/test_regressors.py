@@ -8,23 +8,21 @@ from sklearn.base import clone
 from tests.sgpr.cases import (
     BLOCKED,
     HYPERPARAMETERS,
-    REGRESSORS,
     SOLVERS,
     WITH_NOISE_KERNEL,
     assert_same_model,
+    every,
     make_data,
     small,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
-every = pytest.mark.parametrize("cls", REGRESSORS)
 each_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
 @every
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.in_turn("seed")
 def test_defaults_fit_a_hundred_rows(cls, seed):
     X, y = make_data(150, seed=seed)
     model = cls(random_state=0).fit(X[:100], y[:100])
@@ -36,7 +34,6 @@ def test_defaults_fit_a_hundred_rows(cls, seed):
 
 @every
 @each_solver
-@pytest.mark.in_turn("solver")
 def test_fitted_attributes(cls, solver):
     X, y = make_data()
     model = small(cls, solver)
@@ -61,7 +58,6 @@ def test_bound_of_the_collapsed_solver_rises_and_is_the_last_of_its_passes(cls):
 
 
 @every
-@pytest.mark.in_turn("cls")
 def test_stochastic_solver_approaches_the_collapsed_one(cls):
     X, y = make_data()
     model = small(cls, psi="closed_form", max_iter=25)

@@ -9,16 +9,14 @@ from tests.sgpr.cases import (
     BLOCKED,
     GIVEN,
     INDEPENDENT,
-    REGRESSORS,
     SOLVERS,
     attributes,
+    every,
     make_data,
     small,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
-
-every = pytest.mark.parametrize("cls", REGRESSORS)
 
 
 @every
@@ -112,7 +110,7 @@ def test_warm_start_with_other_features_is_a_clear_error(cls):
 @every
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("seed", [int, np.random.RandomState])
-@pytest.mark.in_turn("solver", "seed")
+@pytest.mark.in_turn("solver")
 def test_random_state(cls, solver, seed):
     X, y = make_data()
     first = small(cls, solver, random_state=5).fit(X, y)
@@ -127,7 +125,6 @@ def test_random_state(cls, solver, seed):
 
 
 @every
-@pytest.mark.in_turn("cls")
 def test_number_of_workers_changes_nothing(cls):
     X, y = make_data(600)  # several tasks in the pass that ends a fit
     parameters = {"n_inducing": 4, "max_iter": 1, "batch_size": 300, "psi": "sampled"}

@@ -13,15 +13,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.sgpr.cases import (
-    REGRESSORS,
-    make_data,
-    small,
-)
+from tests.sgpr.cases import every, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
-
-every = pytest.mark.parametrize("cls", REGRESSORS)
 
 
 @every
@@ -46,7 +40,6 @@ def test_pickle_and_joblib(cls, tmp_path):
 
 @every
 @pytest.mark.parametrize("learn_hyperparameters", [True, False])
-@pytest.mark.in_turn("learn_hyperparameters")
 def test_pickle_half_way_through_a_stream(cls, learn_hyperparameters):
     X, y = make_data(60)
     model = small(cls, learn_hyperparameters=learn_hyperparameters, n_inducing=15)
@@ -80,7 +73,6 @@ def test_clone_is_unfitted_and_equal(cls):
 
 
 @every
-@pytest.mark.in_turn("cls")
 def test_grid_search_in_a_pipeline(cls):
     X, y = make_data(60)
     name = cls.__name__.lower()
@@ -99,7 +91,6 @@ def test_grid_search_in_a_pipeline(cls):
 
 
 @every
-@pytest.mark.in_turn("cls")
 def test_cross_val_score(cls):
     X, y = make_data(90)
     scores = cross_val_score(small(cls, n_inducing=25, max_iter=10), X, y, cv=3)
