@@ -7,6 +7,7 @@ from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._sklearn import as_kernel
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
+from skvbgp.kernels._wiener import Wiener
 
 __all__ = [
     "RBF",
@@ -19,5 +20,6 @@ __all__ = [
     "RationalQuadratic",
     "Sum",
     "White",
+    "Wiener",
     "as_kernel",
 ]

@@ -12,6 +12,7 @@ from skvbgp.kernels import (
     RationalQuadratic,
     Sum,
     White,
+    Wiener,
 )
 
 N_FEATURES = 3
@@ -38,6 +39,9 @@ LEAVES = [
     Constant(1.7),
     Constant(1.7, value_bounds="fixed"),
     White(0.3),
+    Wiener(SCALES),
+    Wiener(1.2, isotropic=True),
+    Wiener(SCALES, integrated=True),
 ]
 COMPOSITES = [
     Sum(RBF(SCALES), White(0.3)),
@@ -47,6 +51,7 @@ COMPOSITES = [
     Product(RBF(SCALES), Linear(offset=0.3), Constant(0.5), Matern(SCALES, nu=0.5)),
     2.0 * RBF(SCALES) * (Matern(1.4) + 0.3 * Periodic(SCALES, PERIODS)) + White(0.1),
     (RBF(SCALES) + White(0.2)) * (Linear(SCALES) + 1.5),
+    RBF(SCALES) * Wiener(SCALES, integrated=True) + Wiener(1.4),
 ]
 CASES = LEAVES + COMPOSITES
 

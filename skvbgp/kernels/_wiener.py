@@ -1,0 +1,128 @@
+"""The kernel of Wiener processes and of their integrals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp.kernels._base import Array
+from skvbgp.kernels._leaf import ScaledLeaf
+
+
+@dataclass(frozen=True, repr=False)
+class Wiener(ScaledLeaf):
+    r"""Kernel of a level that wanders, or of a trend whose slope does.
+
+    A Wiener process in each input, in both directions from zero, or its integral; over the inputs
+    they add up. With :math:`a = x / l`, :math:`s = \min(|a|, |a'|)` and
+    :math:`m = \max(|a|, |a'|)` it is :math:`s` or, integrated, :math:`s^2 (3 m - s) / 6` where
+    :math:`a` and :math:`a'` have one sign, and 0 elsewhere. Functions are zero at zero, and so are
+    the slopes of integrals: add `Constant` or `Linear` for a first level and slope. Then nothing
+    depends on where zero is: steps of the level, or of the slope, have the variance
+    :math:`|x - x'| / l`.
+
+    Parameters
+    ----------
+    length_scale : float or array-like of shape (d,), default=1.0
+        Distance :math:`l` over which the process gains a variance of one. A number becomes one
+        per input in `bind`.
+    integrated : bool, default=False
+        Whether functions are integrals of Wiener processes (of :math:`x / l`).
+    length_scale_bounds : "fixed", pair of floats or d pairs, default=(1e-5, 1e5)
+        Bounds, in natural units. A fixed hyperparameter is not in `theta`.
+    isotropic : bool, default=False
+        Keep one length scale, shared by all the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp.kernels import Wiener
+    >>> t = np.array([[-1.0], [1.0], [2.0]])
+    >>> Wiener()(t)
+    array([[1., 0., 0.],
+           [0., 1., 1.],
+           [0., 1., 2.]])
+    >>> Wiener(integrated=True)(t[1:]) * 6.0
+    array([[ 2.,  5.],
+           [ 5., 16.]])
+    """
+
+    integrated: bool = False
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        A, B = self._scaled(X, Z)
+        K = np.zeros((len(A), len(B)))
+        for a, b in zip(A.T, B.T, strict=True):
+            K += self._values(a, b)
+        return K
+
+    def diag(self, X: Array) -> Array:
+        return np.asarray(self._variances(self._scaled(X, None)[0]).sum(axis=1))
+
+    def vjp(
+        self, X: Array, Z: Array | None, K: Array, dK: Array
+    ) -> tuple[Array, Array, Array | None]:
+        A, B = self._scaled(X, Z)
+        dA, dB = np.zeros_like(A), np.zeros_like(B)
+        for i, (a, b) in enumerate(zip(A.T, B.T, strict=True)):
+            dA[:, i] = np.einsum("ij,ij->i", dK, self._slopes(a, b))
+            dB[:, i] = np.einsum("ij,ji->j", dK, self._slopes(b, a))
+        # a = x / l, hence d/dlog l = -(a d/da + b d/db)
+        dtheta = self._dtheta(length_scale=-np.sum(A * dA, axis=0) - np.sum(B * dB, axis=0))
+        if Z is None:
+            return dtheta, (dA + dB) / self.length_scale, None
+        return dtheta, dA / self.length_scale, dB / self.length_scale
+
+    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
+        A, _ = self._scaled(X, None)
+        dA = ddiag[:, None] * np.sign(A) * (A**2 if self.integrated else 1.0)  # (n, d)
+        return self._dtheta(length_scale=-np.sum(A * dA, axis=0)), dA / self.length_scale
+
+    def gradient(self, x: Array, Z: Array) -> Array:
+        length_scale = self._scale("length_scale", len(x))
+        A, B = self._scaled(x[None], Z)
+        slopes = [self._slopes(a, b)[0] for a, b in zip(A.T, B.T, strict=True)]
+        return np.column_stack(slopes) / length_scale
+
+    def curvature(self, X: Array) -> Array:
+        A, _ = self._scaled(X, None)
+        variances = np.abs(A) if self.integrated else np.full(A.shape, np.inf)  # of the slopes
+        return np.asarray(variances / self._scale("length_scale", X.shape[1]) ** 2)
+
+    def _scaled(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+        """Return both inputs in units of the length scales."""
+        length_scale = self._scale("length_scale", X.shape[1])
+        A = X / length_scale
+        return A, A if Z is None else Z / length_scale
+
+    def _variances(self, a: Array) -> Array:
+        """Return the variances at one input, or several."""
+        u: Array = np.abs(a)
+        return u**3 / 3.0 if self.integrated else u
+
+    def _values(self, a: Array, b: Array) -> Array:
+        """Return the covariances (n, m) of one input."""
+        u, v = np.abs(a)[:, None], np.abs(b)
+        s = np.minimum(u, v)
+        s *= np.multiply.outer(np.sign(a), np.sign(b)) > 0.0
+        if self.integrated:
+            m = np.maximum(u, v)
+            m *= 3.0
+            m -= s
+            m *= s
+            m *= s
+            m /= 6.0
+            return m
+        return s
+
+    def _slopes(self, a: Array, b: Array) -> Array:
+        """Return the derivatives (n, m) of the covariances in a."""
+        u, v = np.abs(a)[:, None], np.abs(b)
+        if self.integrated:  # m^2 / 2 - (m - u)^2 / 2 below v, v^2 / 2 above
+            slopes: Array = 0.5 * v * v - 0.5 * np.maximum(v - u, 0.0) ** 2
+        else:  # at the kink, half of the one before
+            slopes = 0.5 * (np.sign(v - u) + 1.0)
+        slopes *= np.sign(a)[:, None]
+        slopes *= np.multiply.outer(np.sign(a), np.sign(b)) > 0.0
+        return slopes
