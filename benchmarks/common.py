@@ -33,6 +33,16 @@ def load_split(folder, name, split):
     return X[~test], y[~test], X[test], y[test]
 
 
+def load_series(folder, name="timeseries"):
+    """Yield name, t_train, y_train, t_test, y_test of series, with standardised t and y."""
+    with np.load(folder / f"{name}.npz") as file:
+        for series in sorted({key.rsplit("__", 1)[0] for key in file}):
+            train, test = file[f"{series}__train"], file[f"{series}__test"]
+            mean, std = train.mean(axis=0), train.std(axis=0)
+            train, test = (train - mean) / std, (test - mean) / std
+            yield series, train[:, :1], train[:, 1], test[:, :1], test[:, 1]
+
+
 def nlpd(y, mean, std):
     """Mean negative log predictive density, on the scale of y."""
     return float(np.mean(0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((y - mean) / std) ** 2))

@@ -14,7 +14,7 @@ from skvbgp import VBKSRegressor
 
 def seconds_to_fit(n_jobs, depth, t, y):
     start = time.perf_counter()
-    VBKSRegressor(depth=depth, random_state=0, n_jobs=n_jobs).fit(t, y)
+    VBKSRegressor("grammar", depth=depth, random_state=0, n_jobs=n_jobs).fit(t, y)
     return time.perf_counter() - start
 
 
@@ -27,7 +27,7 @@ def main():
     t = np.linspace(0.0, 20.0, options.rows)[:, None]
     y = np.sin(2.0 * np.pi * t[:, 0]) + 0.1 * t[:, 0]
     y += 0.1 * np.random.default_rng(0).standard_normal(len(y))
-    VBKSRegressor(depth=1, random_state=0, n_jobs=2).fit(t, y)  # starts the workers
+    VBKSRegressor("grammar", depth=1, random_state=0, n_jobs=2).fit(t, y)  # starts the workers
     report, rows = Report(options.json), []
     for repeat in range(options.repeats):
         one, two = (seconds_to_fit(n_jobs, options.depth, t, y) for n_jobs in (1, 2))

@@ -3,8 +3,8 @@
 Runs the other scripts of this folder, and writes NAME.md (with --rst NAME.rst) for each table. Data
 sets that are not in --data are left out. --peers are interpreters of other environments: whichever
 of GPBoost, GPyTorch and GPflow they have joins the table of regression, GPyTorch and GPflow with
-500 inducing inputs (fewer for fewer rows) and a bounded time of training. --short takes about five
-minutes on two idle cores, the whole hours.
+500 inducing inputs (fewer for fewer rows) and a bounded time of training; statsmodels joins that of
+forecasts. --short takes about five minutes on two idle cores, the whole hours.
 """
 
 import argparse
@@ -44,6 +44,7 @@ class Table:
     sets: dict[str, list[str]] = field(default_factory=dict)  # by an option: sets it may name
     short_sets: dict[str, list[str]] = field(default_factory=dict)
     reads_data: bool = True
+    takes_peers: bool = False  # hands them on to the script
 
 
 TABLES = {
@@ -75,6 +76,15 @@ TABLES = {
     ),
     "small_data": Table(
         "A hundred training rows", "small_data.py", sets={"--datasets": ["concrete", "airfoil"]}
+    ),
+    "series": Table(
+        "Forecasts",
+        "kernel_selection_series.py",
+        "",
+        "--only airline",
+        {"--file": ["timeseries"]},
+        {"--file": ["timeseries"]},
+        takes_peers=True,
     ),
     "out_of_core": Table("Rows on disk", "out_of_core.py", reads_data=False),
     "step_time": Table("Time and memory of a step", "step_time.py", reads_data=False),
@@ -139,6 +149,8 @@ def make_command(table, args):
         options += [option, *found]
     if table.reads_data:
         options += ["--data", str(args.data)]
+    if table.takes_peers and args.peers:
+        options += ["--peers", *args.peers]
     return [sys.executable, str(HERE / table.script), *options]
 
 

@@ -18,6 +18,7 @@ from skvbgp.kernels import (
     Periodic,
     RationalQuadratic,
     White,
+    Wiener,
 )
 from skvbgp.kernels._compose import Product, Sum
 
@@ -59,6 +60,10 @@ def _phrase(term: list[Any], extent: np.ndarray) -> str:
         return "noise"
     if all(isinstance(leaf, Constant) for leaf in term):
         return "a constant"
+    wanders = [leaf for leaf in term if isinstance(leaf, Wiener)]
+    if wanders and not periodic:
+        what = "trend" if any(leaf.integrated for leaf in wanders) else "level"
+        return f"a {what} that wanders" + _growth(n_linear)
     local = [leaf for leaf in smooth if not _is_long(leaf.length_scale, extent, _TREND_SHARE)]
     if periodic:
         text = "a periodic part of " + " and ".join(_period(leaf, extent) for leaf in periodic)

@@ -11,7 +11,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import parallel_map
-from skvbgp._core.scaling import RunningScale, Target, check_unit
+from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base import RegressionLearner, choose_inducing_inputs, subsample
 from skvbgp.kernel_selection._belief import kernel_belief
@@ -20,13 +20,17 @@ from skvbgp.kernel_selection._fits import KernelFits, LocalFit
 from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._scales import DataScales, Frame
+from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, series_kernels
 from skvbgp.kernel_selection._state import State
+from skvbgp.kernel_selection._targets import TRANSFORMS, PlainTarget, make_targets
 from skvbgp.kernel_selection._training import (
     StochasticSettings,
     evaluate,
+    judge,
     screen,
     train_collapsed,
     train_gaussian,
+    train_series,
     train_stochastic,
 )
 from skvbgp.kernels import Kernel, as_kernel
@@ -39,11 +43,18 @@ COLLAPSED_ROWS = 2_000
 _BATCH_ROWS = 1_024
 #: max_iter=None: L-BFGS iterations on all rows; rows that mini-batches visit.
 _COLLAPSED_ITERATIONS = 60
+_SERIES_ITERATIONS = 100
+#: L-BFGS iterations by which kernels of a series are screened.
+_SERIES_CLIMB = 20
 _VISITED_ROWS = 300_000
 #: Rows that starting values are searched with, and inducing inputs of the two steps of it.
 _SCREENING_ROWS = 1_000
 _COARSE_INDUCING = 48
 _SCREENING_INDUCING = 128
+#: Rows, the last ones, that kernels of a series are screened by.
+_SERIES_ROWS = 400
+#: Nats below the best at which the kernel of a series is not trained further.
+_HOPELESS = 20.0
 #: Up to so many rows the screening takes them all as inducing inputs.
 _SCREENING_DENSE_ROWS = 256
 
@@ -56,6 +67,7 @@ class _Sample(NamedTuple):
     Z_coarse: Array  # of the first look at many values
     Z_climb: Array | None
     Z_bound: Array | None  # of the bound that kernels are ranked by
+    log_jacobian: float  # of y
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,7 @@ class VBKSLearner(RegressionLearner):
     """Settings of the selection of a kernel, by the names of the constructor parameters."""
 
     kernels: Any
+    transforms: Any
     depth: int
     n_inducing: int | None
     hyperparameter_posterior: str
@@ -80,7 +93,7 @@ class VBKSLearner(RegressionLearner):
     # -- what the settings mean for n rows ---------------------------------------------
 
     def name_kernels(self) -> list[tuple[str, Kernel]]:
-        """The list of kernels, each with a name."""
+        """The list of kernels, each with a name, unless they are those of a series."""
         if isinstance(self.kernels, str):
             return kernel_grammar(self.depth)
         pairs = [_name(entry) for entry in self.kernels]
@@ -90,10 +103,16 @@ class VBKSLearner(RegressionLearner):
 
     def max_passes(self, y: Array) -> int:
         """Largest number of tasks, each of which is for one kernel."""
-        n_kernels = len(self.name_kernels())
-        evaluated = 0 if self._knows_bounds(len(y)) else n_kernels
+        n_kernels = len(self.name_kernels()) * self._count_targets(y, False)
+        if self._is_auto:  # which list it will be is not known
+            n_kernels = max(n_kernels, N_SERIES_KERNELS * self._count_targets(y, True))
+        evaluated = 0 if self._knows_bounds(len(y)) and not self._is_auto else n_kernels
         phases = 1 if self._is_collapsed(len(y)) else 2
         return n_kernels + phases * self._n_trained(n_kernels) + evaluated
+
+    def _count_targets(self, y: Array, is_series: bool) -> int:
+        names = self._name_transforms(is_series)
+        return len(make_targets(names, y, normalize=self.normalize_y))
 
     def max_update_passes(self, state: State, X: Array, y: Array) -> int:
         return 1 if state.rows is None else self.max_passes(np.append(state.rows[1], y))
@@ -119,60 +138,112 @@ class VBKSLearner(RegressionLearner):
     # -- fit ---------------------------------------------------------------------------
 
     def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
-        names, kernels = zip(*self.name_kernels(), strict=True)
-        return self._frame(X, y, names, kernels, int(rng.randint(np.iinfo(np.int32).max)))
+        return self._list_candidates(X, y, int(rng.randint(np.iinfo(np.int32).max)))
+
+    def _list_candidates(self, X: Array, y: Array, seed: int) -> State:
+        """State before training: every kernel with every transform."""
+        is_series = self._takes_series(X)
+        pairs = series_kernels(X, y) if is_series else self.name_kernels()
+        targets = make_targets(self._name_transforms(is_series), y, normalize=self.normalize_y)
+        names, kernels = zip(*(pairs * len(targets)), strict=True)
+        repeated = tuple(target for target in targets for _ in pairs)
+        return self._frame(X, y, names, kernels, repeated, seed, is_series)
+
+    @property
+    def _is_auto(self) -> bool:
+        """Whether the data choose the list of kernels."""
+        return isinstance(self.kernels, str) and self.kernels == "auto"
+
+    def _takes_series(self, X: Array) -> bool:
+        """Whether the kernels are those of a series."""
+        few = len(X) <= _DENSE_ROWS and self.n_inducing is None and self.batch_size is None
+        return self._is_auto and few and not self._is_gaussian and has_series(X)
+
+    def _name_transforms(self, is_series: bool) -> list[str]:
+        """Transforms of y that the candidates have."""
+        if isinstance(self.transforms, str):
+            return list(TRANSFORMS) if is_series else ["identity"]
+        names = list(dict.fromkeys(self.transforms))
+        if not names or not set(names) <= set(TRANSFORMS):
+            raise ValueError(f"transforms must be of {', '.join(TRANSFORMS)}; got {names!r}.")
+        return names
 
     def _frame(
-        self, X: Array, y: Array, names: tuple[str, ...], kernels: tuple[Kernel, ...], seed: int
+        self,
+        X: Array,
+        y: Array,
+        names: tuple[str, ...],
+        kernels: tuple[Kernel, ...],
+        targets: tuple[PlainTarget, ...],
+        seed: int,
+        is_series: bool,
     ) -> State:
         """State before training: everything that only the data decide."""
         n, d = X.shape
         rng = np.random.RandomState(seed)
-        summary, target = RunningScale.of(X), RunningScale.of(y[:, None])
+        summary = RunningScale.of(X)
         check_unit(summary.unit, "X")
-        check_unit(target.unit, "y")
-        frame = Frame(
-            summary.mean,
-            summary.unit,
-            Target(float(target.mean[0]), float(target.unit[0]))
-            if self.normalize_y
-            else Target(0.0, 1.0),
-        )
-        m = self.n_inducing or (n if n <= _DENSE_ROWS else _SPARSE_INDUCING)
+        frames = tuple(Frame(summary.mean, summary.unit, target) for target in targets)
+        m = self.n_inducing or (n if n <= _DENSE_ROWS or is_series else _SPARSE_INDUCING)
         Z = None
         if not self._knows_bounds(n) or n > m:
             sample = (subsample(X, rng) - summary.mean) / summary.unit
             Z = choose_inducing_inputs(sample, m, rng) * summary.unit
         index = np.sort(rng.choice(n, min(n, COLLAPSED_ROWS), replace=False))
-        scales = DataScales.of(*frame.scale(X[index], y[index]))
+        scales = DataScales.of(*frames[0].scale(X[index], y[index]))
         return State(
             names=names,
             kernels=tuple(kernel.bind(d) for kernel in kernels),
-            frame=frame,
+            frames=frames,
+            log_jacobians=np.array([target.log_jacobian(y) for target in targets]),
             Z=Z,
             scales=scales,
             seed=seed,
             n=n,
             rows=(X, y) if n <= COLLAPSED_ROWS else None,
+            is_series=is_series,
         )
 
     def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
         """Search for all hyperparameters, from the start."""
         fits = [LocalFit.fail("It was not reached.")] * len(state.names)
         search = self._begin(state, X, y, fits, end_pass)
-        sample = self._draw_sample(state, X, y)
-        shared = (*sample, state.scales, self.n_restarts, self.tol, state.seed)
-        search.run(screen, shared, range(len(fits)))
-        order = np.argsort([-fit.lower_bound for fit in search.fits], kind="stable")
+        bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
+        for frame, members in state.by_frame(range(len(fits))):
+            sample = self._draw_sample(state, frame, X, y)
+            if state.is_series:
+                self._screen_series(search, state, frame, members)
+            else:
+                shared = (*sample[:-1], state.scales, self.n_restarts, self.tol, state.seed)
+                search.run(screen, shared, members)
+            bounds[members] = sample.log_jacobian
+        bounds += [fit.lower_bound for fit in search.fits]
+        order = np.argsort(-bounds, kind="stable")
         chosen = order[: self._n_trained(len(order))].tolist()
-        if not self._is_collapsed(len(X)):  # to the top, which takes Adam thousands of steps
-            rows = sample.X, sample.y, sample.Z_climb
-            shared_climb = (*rows, state.scales, _COLLAPSED_ITERATIONS, self.tol)
-            search.improve(train_collapsed, shared_climb, chosen)
-        search.improve(*self._choose_training(state, X, y), chosen)
+        if state.is_series:
+            chosen = [i for i in chosen if bounds[i] > bounds[order[0]] - _HOPELESS]
+        for frame, members in state.by_frame(chosen):
+            if not self._is_collapsed(len(X)):  # to the top, which takes Adam thousands of steps
+                sample = self._draw_sample(state, frame, X, y)
+                rows = sample.X, sample.y, sample.Z_climb
+                shared_climb = (*rows, state.scales, _COLLAPSED_ITERATIONS, self.tol)
+                search.improve(train_collapsed, shared_climb, members)
+            search.improve(*self._choose_training(state, frame, X, y), members)
         state = self._conclude(replace(state, n_screened=len(X)), X, y, search)
         _warn_of_failures(state)
         return state
+
+    def _screen_series(
+        self, search: KernelFits, state: State, frame: Frame, members: list[int]
+    ) -> None:
+        """Climb by the evidence of the last rows; L_i is that of all."""
+        assert state.rows is not None
+        X, y = frame.scale(*state.rows)
+        last = np.sort(np.argsort(X[:, 0], kind="stable")[-_SERIES_ROWS:])
+        shared = (X[last], y[last], state.scales, _SERIES_CLIMB, self.tol)
+        search.run(train_series, shared, members)
+        if len(last) < len(X):
+            search.improve(judge, (X, y, state.Z), members)
 
     def _begin(
         self,
@@ -192,13 +263,14 @@ class VBKSLearner(RegressionLearner):
             ),
         )
 
-    def _draw_sample(self, state: State, X: Array, y: Array) -> _Sample:
+    def _draw_sample(self, state: State, frame: Frame, X: Array, y: Array) -> _Sample:
         rng = np.random.RandomState(state.seed)
         exact = self._is_collapsed(len(X))
         if not exact and len(X) > _SCREENING_ROWS:
             index = np.sort(rng.choice(len(X), _SCREENING_ROWS, replace=False))
             X, y = X[index], y[index]
-        X, y = state.frame.scale(X, y)
+        log_jacobian = frame.target.log_jacobian(y)
+        X, y = frame.scale(X, y)
         m = len(X) if state.Z is None else len(state.Z)
         coarse, climb = (
             choose_inducing_inputs(X / state.scales.spread, min(limit, m), rng)
@@ -206,10 +278,10 @@ class VBKSLearner(RegressionLearner):
             for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
         )
         Z_climb = None if m >= len(X) and len(X) <= _SCREENING_DENSE_ROWS else climb
-        return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb)
+        return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb, log_jacobian)
 
     def _choose_training(
-        self, state: State, X: Array, y: Array
+        self, state: State, frame: Frame, X: Array, y: Array
     ) -> tuple[Callable[..., LocalFit], tuple[Any, ...]]:
         """The training on all rows, and the arguments that are the same for all kernels."""
         n = len(X)
@@ -219,10 +291,13 @@ class VBKSLearner(RegressionLearner):
                 self.batch_size or _BATCH_ROWS, n_passes, self.learning_rate
             )
             return train_stochastic, (
-                X, y, state.frame, state.Z, state.scales, settings, self._is_gaussian, state.seed
+                X, y, frame, state.Z, state.scales, settings, self._is_gaussian, state.seed
             )  # fmt: skip
+        if state.is_series:
+            max_iter = self.max_iter or _SERIES_ITERATIONS
+            return train_series, (*frame.scale(X, y), state.scales, max_iter, self.tol)
         max_iter = self.max_iter or _COLLAPSED_ITERATIONS
-        shared = (*state.frame.scale(X, y), state.Z, state.scales, max_iter, self.tol)
+        shared = (*frame.scale(X, y), state.Z, state.scales, max_iter, self.tol)
         if self._is_gaussian:
             return train_gaussian, (*shared, state.seed)
         return train_collapsed, shared
@@ -233,19 +308,26 @@ class VBKSLearner(RegressionLearner):
         """All kernels on all rows while these are few, else the kept ones at fixed theta.
 
         Whenever the rows have doubled, the hyperparameters are searched for again: for the
-        kernels of the state, which may have been pruned.
+        kernels of the state, which may have been pruned, or for those that suit the rows.
         """
         if state.rows is None:
             state = self._update_kept(state, X, y)
             end_pass(lambda: state)
             return state
         X, y = (np.concatenate(pair) for pair in zip(state.rows, (X, y), strict=True))
-        fresh = self._frame(X, y, state.names, state.kernels, state.seed)
-        if len(X) >= 2 * state.n_screened:
+        has_doubled = len(X) >= 2 * state.n_screened
+        if has_doubled and self._is_auto:
+            return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)
+        targets = tuple(
+            frame.target.renewed(y, normalize=self.normalize_y) for frame in state.frames
+        )
+        fresh = self._frame(X, y, state.names, state.kernels, targets, state.seed, state.is_series)
+        if has_doubled:
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
         search = self._begin(fresh, X, y, state.fits, end_pass)
-        search.improve(*self._choose_training(fresh, X, y), range(len(state.fits)))
+        for frame, members in fresh.by_frame(range(len(state.fits))):
+            search.improve(*self._choose_training(fresh, frame, X, y), members)
         return self._conclude(fresh, X, y, search)
 
     def _update_kept(self, state: State, X: Array, y: Array) -> State:
@@ -258,16 +340,25 @@ class VBKSLearner(RegressionLearner):
             fit._replace(lower_bound=bound - fit.kl)
             for fit, bound in zip(state.fits, bounds, strict=True)
         )
-        return self._believe(replace(state, models=models, fits=fits, n=state.n + len(X)))
+        jacobians = [frame.target.log_jacobian(y) for frame in state.frames]
+        return self._believe(
+            replace(
+                state,
+                models=models,
+                fits=fits,
+                n=state.n + len(X),
+                log_jacobians=state.log_jacobians + jacobians,
+            )
+        )
 
     # -- the belief ----------------------------------------------------------------------
 
     def _conclude(self, state: State, X: Array, y: Array, search: KernelFits) -> State:
         """Evaluate what is missing, form the belief and make the models of the best kernels."""
         Z = state.inducing_inputs(X)
-        shared = (X, y, state.frame, Z, state.seed)
         if not self._knows_bounds(len(X)):
-            search.complete(evaluate, shared, range(len(state.kernels)))
+            for frame, members in state.by_frame(range(len(state.kernels))):
+                search.complete(evaluate, (X, y, frame, Z, state.seed), members)
         state = replace(state, fits=search.fits)
         bounds = state.local_bounds
         if not np.isfinite(bounds).any():
@@ -277,7 +368,8 @@ class VBKSLearner(RegressionLearner):
         order = np.argsort(-bounds, kind="stable")[: self.top_k]
         kept = tuple(int(i) for i in order if np.isfinite(bounds[i]))
         best = self._begin(state, X, y, state.fits)
-        best.complete(evaluate, shared, kept)
+        for frame, members in state.by_frame(kept):
+            best.complete(evaluate, (X, y, frame, Z, state.seed), members)
         models = tuple(_make_model(state, i, best.fits[i], Z) for i in kept)
         light = tuple(fit._replace(statistics=None) for fit in best.fits)
         return self._believe(replace(state, fits=light, kept=kept, models=models))
@@ -311,6 +403,7 @@ class VBKSLearner(RegressionLearner):
             "best_kernel_": kernels[state.kept[0]],
             "estimators_": list(state.models),
             "estimator_weights_": state.weights,
+            "transforms_": [frame.target.transform for frame in state.frames],
             "n_iter_": max(fit.n_iter for fit in state.fits),
             "n_samples_seen_": state.n,
         }
@@ -330,15 +423,16 @@ def _name(entry: Any) -> tuple[str, Kernel]:
 
 def _make_model(state: State, i: int, fit: LocalFit, Z: Array) -> KernelModel:
     kernel, noise = parameters(state.kernels[i], fit.x)
+    frame = state.frames[i]
     assert fit.statistics is not None
     return KernelModel(
         state.names[i],
         kernel,
-        noise * state.frame.target.unit**2,
-        Z + state.frame.origin,
+        noise * frame.target.unit**2,
+        Z + frame.origin,
         fit.points(state.seed),
         fit.statistics,
-        state.frame,
+        frame,
     )
 
 

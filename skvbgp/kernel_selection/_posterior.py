@@ -15,6 +15,7 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp.base import in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._scales import Frame
+from skvbgp.kernel_selection._targets import TransformedMixture
 from skvbgp.kernels import Kernel
 
 
@@ -30,7 +31,11 @@ class KernelModel:
         With its learned hyperparameters (their means exp(E[log]) if q(theta) is Gaussian), in
         units of the inputs, and of the variance of y if `normalize_y`.
     noise_variance : float
-        On the squared scale of y.
+        On the squared scale of y, or of the logarithm of y + c.
+    transform : {"identity", "log"}
+        What this Gaussian process models: y, or log(y + c).
+    shift : float
+        c, for a logarithm.
     inducing_inputs : ndarray of shape (n_inducing, n_features)
         In the space of X.
     """
@@ -42,6 +47,14 @@ class KernelModel:
     _points: Array  # (S, p + 1) draws of (theta, log s2), or the one point
     _statistics: Statistics
     _frame: Frame
+
+    @property
+    def transform(self) -> str:
+        return self._frame.target.transform
+
+    @property
+    def shift(self) -> float:
+        return float(getattr(self._frame.target, "shift", 0.0))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what predictions keep."""
@@ -82,14 +95,17 @@ class KernelModel:
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
-        return self._in_tiles(mix_moments, X, include_noise)
+        target = self._frame.target
+        return self._in_tiles(
+            lambda parts: mix_moments([target.moments(*part) for part in parts]), X, include_noise
+        )
 
     def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Means and variances (n, S) of every row, one column for each draw."""
+        """Means and variances (n, S) of every row's y or log y, one column for each draw."""
 
         def stack(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
             means, variances = zip(*parts, strict=True)
-            return np.column_stack(means), np.column_stack(variances)
+            return self._frame.target.unscaled(np.column_stack(means), np.column_stack(variances))
 
         return self._in_tiles(stack, X, include_noise)
 
@@ -99,14 +115,13 @@ class KernelModel:
         X: Array,
         include_noise: bool,
     ) -> tuple[Array, Array]:
-        """What is made of the draws' moments, on the scale of y."""
+        """What is made of the draws' moments of the scaled target."""
 
         def tile(X: Array) -> tuple[Array, Array]:
             return join([self._of_draw(p, X, include_noise) for p in self._priors])
 
         self._priors, self._q  # noqa: B018  before the threads of the tiles need them
-        mean, variance = in_tiles(tile, self._frame.centre(X))
-        return self._frame.target.original(mean), variance * self._frame.target.unit**2
+        return in_tiles(tile, self._frame.centre(X))
 
     def _of_draw(self, prior: Prior, X: Array, include_noise: bool) -> tuple[Array, Array]:
         A = prior.whiten(X)  # (n, m)
@@ -125,9 +140,8 @@ class KernelModel:
             cov = prior.kernel(X) - A @ A.T + A @ self._q.covariance @ A.T
             if include_noise:
                 cov.flat[:: len(cov) + 1] += prior.noise
-            parts.append((A @ self._q.mean, cov))
-        mean, covariance = mix_joint(parts)
-        return self._frame.target.original(mean), covariance * self._frame.target.unit**2
+            parts.append(self._frame.target.joint(A @ self._q.mean, cov))
+        return mix_joint(parts)
 
 
 def add_rows(X: Array, y: Array, model: KernelModel) -> tuple[KernelModel, float]:
@@ -148,13 +162,16 @@ class KernelAverage(NamedTuple):
         """Mean and variance of every row, on the scale of y."""
         return mix_moments([m._moments(X, include_noise) for m in self.models], self.weights)
 
-    def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
+    def distribution(self, X: Array, include_noise: bool) -> NormalMixture | TransformedMixture:
         """One component for each kernel and draw of its hyperparameters."""
         parts = [m._components(X, include_noise) for m in self.models]
         means, variances = zip(*parts, strict=True)
         draws = [mean.shape[1] for mean in means]
         weights = np.repeat(self.weights / np.sum(self.weights) / draws, draws)
-        return NormalMixture.of_moments(np.hstack(means), np.hstack(variances), weights)
+        targets = [
+            m._frame.target for m, k in zip(self.models, draws, strict=True) for _ in range(k)
+        ]
+        return TransformedMixture.of(targets, np.hstack(means), np.hstack(variances), weights)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""

@@ -19,8 +19,9 @@ class VBKSRegressor(VariationalRegressor):
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
     bound L_i on the log evidence tells how well it explains the data; from the bounds follows
     a posterior belief about the kernels, by which the predictions of the best ones are
-    averaged [Teng2020]_. By default the list holds the 144 kernels that sums and products of
-    three base kernels make. The kernels are fitted in parallel.
+    averaged [Teng2020]_. By default the list holds kernels for forecasts where X is one column of
+    times, and otherwise the 144 kernels that sums and products of three base kernels make. The
+    kernels are fitted in parallel.
 
     Kernels see the inputs about their mean and in their own units, so that length scales and
     periods are in the units of X. Starting values, and bounds that are left at their default,
@@ -28,10 +29,17 @@ class VBKSRegressor(VariationalRegressor):
 
     Parameters
     ----------
-    kernels : "grammar" or list, default="grammar"
-        "grammar" is ``kernel_grammar(depth)``. Otherwise (name, kernel) pairs or kernels, of
-        :mod:`skvbgp.kernels` or scikit-learn. Free hyperparameters are searched for anew,
-        within their bounds.
+    kernels : "auto", "grammar" or list, default="auto"
+        "grammar" is ``kernel_grammar(depth)``. "auto" is ``series_kernels(X, y)`` where X has
+        one column and up to 1,000 rows, and "grammar" where it has more, or if `n_inducing` or
+        `batch_size` is given or `hyperparameter_posterior` is "gaussian". Otherwise
+        (name, kernel) pairs or kernels, of :mod:`skvbgp.kernels` or scikit-learn. Free
+        hyperparameters are searched for anew, within their bounds.
+
+    transforms : "auto" or list of {"identity", "log"}, default="auto"
+        Transforms of y, with each of which each kernel is a candidate of the belief. "log" is
+        log(y + c) with three values of c, for which the smallest y is 0.01, 0.05 and 0.25 of the
+        range of y above -c. "auto" is both for the kernels of a series, and else "identity".
 
     depth : int, default=3
         Largest number of base kernels in one kernel of the grammar.
@@ -104,6 +112,9 @@ class VBKSRegressor(VariationalRegressor):
     lower_bound_ : float
         Variational lower bound on log p(y) with the kernel unknown, eq. (8).
 
+    transforms_ : list of str
+        Transform of y by each entry of `kernels_`.
+
     best_kernel_ : tuple of (str, Kernel)
         The entry of `kernels_` with the highest bound.
 
@@ -130,7 +141,8 @@ class VBKSRegressor(VariationalRegressor):
     Notes
     -----
     `partial_fit` keeps the rows while they are at most 2,000 and trains all kernels further
-    on all of them, from the start again whenever their number has doubled. With more rows,
+    on all of them, from the start again whenever their number has doubled (with
+    ``kernels="auto"`` from a new list, pruned or not). With more rows,
     new ones are added to what the averaged kernels know, exactly and in any order, at the
     hyperparameters and inducing inputs of the fit; the other kernels are dropped.
 
@@ -156,7 +168,8 @@ class VBKSRegressor(VariationalRegressor):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        "kernels": [StrOptions({"grammar"}), "array-like"],
+        "kernels": [StrOptions({"auto", "grammar"}), "array-like"],
+        "transforms": [StrOptions({"auto"}), "array-like"],
         "depth": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
         "hyperparameter_posterior": [StrOptions({"point", "gaussian"})],
@@ -175,8 +188,9 @@ class VBKSRegressor(VariationalRegressor):
 
     def __init__(
         self,
-        kernels: Any = "grammar",
+        kernels: Any = "auto",
         *,
+        transforms: Any = "auto",
         depth: int = 3,
         n_inducing: int | None = None,
         hyperparameter_posterior: str = "point",
@@ -193,6 +207,7 @@ class VBKSRegressor(VariationalRegressor):
         n_jobs: int | None = None,
     ) -> None:
         self.kernels = kernels
+        self.transforms = transforms
         self.depth = depth
         self.n_inducing = n_inducing
         self.hyperparameter_posterior = hyperparameter_posterior
@@ -211,6 +226,7 @@ class VBKSRegressor(VariationalRegressor):
     def _learner(self) -> VBKSLearner:
         return VBKSLearner(
             kernels=self.kernels,
+            transforms=self.transforms,
             depth=self.depth,
             n_inducing=self.n_inducing,
             hyperparameter_posterior=self.hyperparameter_posterior,
@@ -259,7 +275,8 @@ class VBKSRegressor(VariationalRegressor):
         check_is_fitted(self)
         name, kernel = self.best_kernel_
         best = self._state.kept[0]
-        lines = [f"{name}, with belief {self.kernel_posterior_[best]:.2f}, is the sum of"]
+        whose = "" if self.transforms_[best] == "identity" else " of log(y + c)"
+        lines = [f"{name}{whose}, with belief {self.kernel_posterior_[best]:.2f}, is the sum of"]
         lines += [f"- {phrase}" for phrase in describe(kernel, self._state.scales.extent)]
         noise = np.sqrt(self.estimators_[0].noise_variance)
         return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale, Target, check_near
+from skvbgp._core.scaling import RunningScale, check_near
+from skvbgp.kernel_selection._targets import PlainTarget
 
 #: Peaks of the spectrum that periods start from, in each input.
 N_PEAKS = 3
@@ -19,7 +20,7 @@ class Frame(NamedTuple):
 
     origin: Array  # (d,)
     spread: Array  # (d,)
-    target: Target
+    target: PlainTarget
 
     def centre(self, X: Array) -> Array:
         with np.errstate(over="ignore"):

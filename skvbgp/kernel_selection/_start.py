@@ -19,6 +19,9 @@ from skvbgp.kernels._leaf import DEFAULT_BOUNDS
 #: How often each is taken, and (last) any other period.
 _PEAK_PROBABILITIES = (0.5, 0.2, 0.1, 0.2)
 
+#: Standard deviations of the prior of a series' hyperparameters from bound to bound.
+DEVIATIONS_IN_BOUNDS = 8.0
+
 
 def leaves(kernel: Kernel) -> Iterator[Any]:
     """Elementary kernels in the order of theta."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,12 +21,14 @@ class State:
 
     names: tuple[str, ...]
     kernels: tuple[Kernel, ...]  # bound to the inputs, at their first values
-    frame: Frame
+    frames: tuple[Frame, ...]  # of each kernel: they differ by their targets
+    log_jacobians: Array  # (K,) of y's transforms, over all rows
     Z: Array | None  # (m, d) centred; None is X
     scales: DataScales
     seed: int
     n: int
     rows: tuple[Array, Array] | None  # X and y, while they are few
+    is_series: bool = False  # the first values of the kernels are where their search starts
     n_screened: int = 0  # rows at the last search for starting values
     fits: tuple[LocalFit, ...] = ()
     belief: KernelBelief | None = None  # about all kernels
@@ -36,8 +39,19 @@ class State:
     @property
     def local_bounds(self) -> Array:
         """L_i on y's own scale, (K,)."""
-        unit = self.frame.target.unit
-        return np.array([fit.lower_bound for fit in self.fits]) - self.n * np.log(unit)
+        return np.array([fit.lower_bound for fit in self.fits]) + self.log_jacobians
+
+    @property
+    def frame(self) -> Frame:
+        """One of the frames, which agree on the inputs."""
+        return self.frames[0]
+
+    def by_frame(self, chosen: Iterable[int]) -> Iterator[tuple[Frame, list[int]]]:
+        """Frames with the chosen kernels that have them."""
+        chosen = list(chosen)
+        frames = {self.frames[i].target: self.frames[i] for i in chosen}
+        for target, frame in frames.items():
+            yield frame, [i for i in chosen if self.frames[i].target == target]
 
     def inducing_inputs(self, X: Array) -> Array:
         """The inducing inputs, centred; all different rows of X if they are the rows."""
@@ -46,11 +60,14 @@ class State:
     def keep(self, n: int) -> State:
         """The kept kernels of the highest bounds alone, without a belief about them."""
         kept = self.kept[:n]
+        return replace(self._only(kept), models=self.models[:n], kept=tuple(range(len(kept))))
+
+    def _only(self, chosen: Sequence[int]) -> State:
         return replace(
             self,
-            names=tuple(self.names[i] for i in kept),
-            kernels=tuple(self.kernels[i] for i in kept),
-            fits=tuple(self.fits[i] for i in kept),
-            models=self.models[:n],
-            kept=tuple(range(len(kept))),
+            names=tuple(self.names[i] for i in chosen),
+            kernels=tuple(self.kernels[i] for i in chosen),
+            frames=tuple(self.frames[i] for i in chosen),
+            log_jacobians=self.log_jacobians[list(chosen)],
+            fits=tuple(self.fits[i] for i in chosen),
         )

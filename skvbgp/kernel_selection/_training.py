@@ -32,12 +32,14 @@ from skvbgp.kernel_selection._bound import (
 )
 from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._start import draw_start, hyperprior, limits
+from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_start, hyperprior, limits
 from skvbgp.kernels import Kernel
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
 _DRAWS_PER_RESTART = 16
 _SCREENING_ITERATIONS = 20
+#: First noise variance of a series, in units of what neighbours differ by.
+_NOISE_SHARE = 0.3
 #: First standard deviation of q(theta).
 _FIRST_STD = 0.05
 #: Step of the natural gradient on q(u): at first, and at the end of training.
@@ -113,6 +115,44 @@ def screen(
         raise NotPositiveDefiniteError("No starting value gives a positive definite covariance.")
     x = max(fits, key=lambda fit: fit.value).x
     return LocalFit(x, Rows(X, y, Z).objective(kernel)(x)[0])
+
+
+@fail_alone
+def train_series(
+    X: Array, y: Array, scales: DataScales, max_iter: int, tol: float, kernel: Kernel, fit: LocalFit
+) -> LocalFit:
+    """Climb by the evidence and a prior, from the kernel's own values or fit.x; L_i is without it.
+
+    The prior of the logarithms is Gaussian about the middle of their bounds.
+    """
+    bounds = limits(kernel, scales)
+    middle, std = bounds.mean(axis=1), np.diff(bounds)[:, 0] / DEVIATIONS_IN_BOUNDS
+    evidence = Rows(X, y, None).objective(kernel)
+
+    def objective(z: Array) -> tuple[float, Array]:
+        value, gradient = evidence(middle + std * z)
+        return value - 0.5 * float(z @ z), std * gradient - z
+
+    x = fit.x
+    if not len(x):
+        noise = np.log(_NOISE_SHARE * max(scales.noise, np.finfo(float).tiny))
+        x = np.clip(np.append(kernel.theta, noise), *bounds.T)
+    widest = np.array([-0.5, 0.5]) * DEVIATIONS_IN_BOUNDS
+    result = lbfgs_ascent(
+        objective,
+        (x - middle) / std,
+        max_iter=max_iter,
+        tol=tol,
+        bounds=np.tile(widest, (len(x), 1)),
+    )
+    z = result.x
+    return LocalFit(middle + std * z, result.value + 0.5 * float(z @ z), result.n_iter)
+
+
+@fail_alone
+def judge(X: Array, y: Array, Z: Array | None, kernel: Kernel, fit: LocalFit) -> LocalFit:
+    """The bound of X, y and Z at fit.x."""
+    return fit._replace(lower_bound=Rows(X, y, Z).objective(kernel)(fit.x)[0])
 
 
 def _value(kernel: Kernel, x: Array, X: Array, y: Array, Z: Array) -> float:

@@ -1,0 +1,203 @@
+"""Kernels for forecasts of one series, with seasons from its spectrum."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from sklearn.utils import check_X_y
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import RunningScale
+from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
+from skvbgp.kernels import Constant, Kernel, Linear, Matern, Periodic, Sum, Wiener
+
+#: Seasons are sums of so many harmonics where they are looked for.
+_N_HARMONICS = 4
+#: Frequencies that are tried, in each of the smallest steps that the range can tell apart.
+_OVERSAMPLING = 4
+#: Fewest repetitions of a season.
+_FEWEST_CYCLES = 3.0
+#: Rates of a level that wanders, per spacing and in units of the noise variance.
+_RATES = 10.0 ** np.arange(-4.0, 2.1, 0.5)
+#: Kernels in a list, at most.
+N_SERIES_KERNELS = 6
+#: Variance of a first level of the series; y has 1.
+_LEVEL = 100.0
+
+
+def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
+    """Kernels for forecasts of the series y at times X.
+
+    Sums of a level that wanders, with or without a trend, and of what deviates from it for some
+    time: "W" is a Wiener process, "IW" its integral, whose slope wanders, "LIN" a straight line,
+    "M12" and "M32" are Matern processes. If the spectrum of y shows a season, it is added to each:
+    "PER * M32" is a periodic function whose shape changes slowly.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, 1)
+        Times, in any order and at any distances.
+    y : array-like of shape (n_samples,)
+        Values. Kernels are those of y with unit variance.
+
+    Returns
+    -------
+    kernels : list of (str, Kernel)
+        Names, and kernels whose values are starting values and whose bounds are those of a search
+        for them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvbgp.kernel_selection import series_kernels
+    >>> t = np.arange(48.0)[:, None]
+    >>> y = np.sin(2.0 * np.pi * t[:, 0] / 12.0) + 0.1 * t[:, 0]
+    >>> [name for name, _ in series_kernels(t, y)][:2]
+    ['LIN + W + PER * M32', 'LIN + W + M32 + PER * M32']
+    """
+    X, y = check_X_y(X, y, y_numeric=True, dtype=np.float64)
+    if not has_series(X):
+        raise ValueError(f"A series has different times, in one column; X has shape {X.shape}.")
+    order = np.argsort(X[:, 0], kind="stable")
+    summary = RunningScale.of(y[:, None])
+    t, y = X[order, 0], (y[order] - summary.mean) / summary.unit
+    part = _Parts(t[-1] - t[0])
+    line, wander = ("LIN", part.line()), ("W", part.wander())
+    trends = [
+        [line, wander],
+        [line, wander, ("M32", part.bend())],
+        [line, ("IW", part.wander(integrated=True)), wander],
+        [wander],
+        [("M12", part.rest())],
+    ]
+    period = find_season(t, y)
+    if period is not None:
+        season = ("PER * M32", part.season(period))
+        trends = [[*trend, season] for trend in trends]
+        trends.append([line, wander])
+    return [_add(terms) for terms in trends]
+
+
+def has_series(X: Array) -> bool:
+    """Whether inputs are times, at least two different ones."""
+    return X.shape[1] == 1 and bool(np.any(X != X[0]))
+
+
+class _Parts(NamedTuple):
+    """Base kernels for y of unit variance: values, and bounds as wide as these are uncertain."""
+
+    extent: float  # range of the times
+
+    def line(self) -> Kernel:
+        """A level, of which nothing is known, and a slope."""
+        return Linear(
+            self.extent,
+            offset=np.sqrt(_LEVEL),
+            offset_bounds="fixed",
+            length_scale_bounds=_around(self.extent, 1.5),
+        )
+
+    def wander(self, *, integrated: bool = False) -> Kernel:
+        """A level that wanders by a deviation of y over the range, or a slope that does."""
+        length = 0.5 * self.extent if integrated else self.extent
+        bounds = _around(length, 1.5 if integrated else 2.0)
+        return Wiener(length, integrated=integrated, length_scale_bounds=bounds)
+
+    def bend(self) -> Kernel:
+        """What lasts for a part of the range."""
+        return self._matern(0.3, 0.2 * self.extent, 1.0, nu=1.5)
+
+    def rest(self) -> Kernel:
+        """A level that returns to its mean."""
+        return self._matern(0.5, 0.3 * self.extent, 1.0, nu=0.5)
+
+    def season(self, period: float) -> Kernel:
+        """A season whose shape changes over the range."""
+        periodic = Periodic(
+            1.0,
+            period,
+            length_scale_bounds=_around(1.0, 0.7),
+            period_bounds=_around(period, 0.02),
+        )
+        return periodic * self._matern(0.3, 2.0 * self.extent, 1.0, nu=1.5)
+
+    def _matern(self, variance: float, length: float, spread: float, nu: float) -> Kernel:
+        amplitude = Constant(variance, value_bounds=_around(variance, 1.5))
+        return amplitude * Matern(length, nu=nu, length_scale_bounds=_around(length, spread))
+
+
+def _around(value: float, spread: float) -> tuple[float, float]:
+    """Bounds of a positive value whose logarithm has this standard deviation."""
+    factor = np.exp(0.5 * DEVIATIONS_IN_BOUNDS * spread)
+    return value / factor, value * factor
+
+
+def _add(terms: list[tuple[str, Kernel]]) -> tuple[str, Kernel]:
+    """Name and kernel of a sum, with a level if no line has it."""
+    names, kernels = zip(*terms, strict=True)
+    if "LIN" not in names:
+        kernels = (Constant(_LEVEL, value_bounds="fixed"), *kernels)
+    return " + ".join(names), Sum(*kernels)
+
+
+def find_season(t: Array, y: Array) -> float | None:
+    """The period of a season in y at times t, in order, or None.
+
+    Sums of harmonics are added to a level that wanders, and the rise of the log evidence is their
+    power: unlike in a plain spectrum, slow changes of the level are no peak. It must exceed what
+    BIC charges for the harmonics, and the logarithm of the number of periods that are tried.
+    """
+    extent = t[-1] - t[0]
+    highest = 0.5 * (len(np.unique(t)) - 1)  # cycles in the range, of two spacings each
+    step = 1.0 / _OVERSAMPLING
+    cycles = np.arange(_FEWEST_CYCLES, highest + 1e-9, step)  # (G,)
+    if len(cycles) < 2 or not np.any(y):
+        return None
+    z = (t - t[0]) / extent  # (n,)
+    L, whitened = _whiten_level(2.0 * highest * z, y)
+    angles = 2.0 * np.pi * np.outer(z, cycles)
+    waves = np.hstack([np.cos(angles), np.sin(angles)])  # (n, 2 G)
+    waves = solve_triangular(L, waves, lower=True, overwrite_b=True)
+    gains = [_gain(waves[:, _list_waves(i, len(cycles))], whitened) for i in range(len(cycles))]
+    best = int(np.argmax(gains))
+    return float(extent / cycles[best]) if gains[best] > np.log(len(cycles)) else None
+
+
+def _whiten_level(z: Array, y: Array) -> tuple[Array, Array]:
+    """Cholesky factor L of a level that wanders, with noise, at its best rate, and L^-1 y.
+
+    z counts spacings.
+    """
+    n = len(z)
+    level = Wiener()((z + 1.0)[:, None])
+    best = -np.inf
+    for rate in _RATES:
+        C = rate * level + _LEVEL / rate
+        C.flat[:: n + 1] += 1.0
+        L = np.linalg.cholesky(C)
+        residual = solve_triangular(L, y, lower=True)
+        noise = float(residual @ residual) / n
+        value = -0.5 * n * np.log(noise) - float(np.log(np.diagonal(L)).sum())
+        if value > best:
+            best, found = value, (np.sqrt(noise) * L, residual / np.sqrt(noise))
+    return found
+
+
+def _list_waves(i: int, n_cycles: int) -> list[int]:
+    """Columns of the harmonics of the i-th frequency: cosine, sine, cosine of the next, ..."""
+    first = round(_FEWEST_CYCLES * _OVERSAMPLING)  # index of twice the first frequency
+    multiples = (first * (h - 1) + h * i for h in range(1, _N_HARMONICS + 1))
+    return [j + part for j in multiples if j < n_cycles for part in (0, n_cycles)]
+
+
+def _gain(waves: Array, y: Array) -> float:
+    """Largest rise of the log evidence over numbers of harmonics, less BIC's charge."""
+    gram, power = waves.T @ waves, waves.T @ y
+    gram.flat[:: len(gram) + 1] *= 1.0 + 1e-6  # a wave of two spacings has no sine
+    gram.flat[:: len(gram) + 1] += np.finfo(float).tiny
+    return max(
+        0.5 * float(power[:k] @ np.linalg.solve(gram[:k, :k], power[:k])) - 0.5 * k * np.log(len(y))
+        for k in range(2, len(gram) + 1, 2)
+    )
