@@ -26,7 +26,7 @@ from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
-from skvbgp.sgpr._noise import Structure
+from skvbgp.sgpr._noise import Blocks, Structure
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
@@ -34,12 +34,19 @@ from skvbgp.sgpr._sharded import ShardedData, gather_data
 from skvbgp.sgpr._start import (
     check_range,
     choose_inputs,
-    fit_noise_to_blocks,
     go_on_from,
     shorten,
+    start_from_blocks,
 )
 from skvbgp.sgpr._state import BlockRows, State
-from skvbgp.sgpr._training import Trained, collapse_bound, refine, solve_full, solve_stochastic
+from skvbgp.sgpr._training import (
+    Trained,
+    collapse_bound,
+    refine,
+    solve_at_mean,
+    solve_full,
+    solve_stochastic,
+)
 
 #: psi="auto" takes the closed form up to so many exponentials in one evaluation.
 _CLOSED_FORM_EXPONENTIALS = 4_000_000
@@ -54,12 +61,16 @@ _EXACT_ROWS = 500
 #: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
 _EXPLAINING_SHARE = 0.25
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS; rows that the stochastic solver visits.
+#: max_iter=None: iterations of L-BFGS, and with noise that starts well; rows that the stochastic
+#: solver visits.
 _LBFGS_ITERATIONS = 100
+_LBFGS_BLOCK_ITERATIONS = 40
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.3
+#: Shares of the learning rate and of this step where f starts near its optimum.
+_CAREFUL = (0.1, 1.0 / 3.0)
 #: Rows of a block for n_blocks="auto".
 _BLOCK_ROWS = 500
 
@@ -106,8 +117,10 @@ class SparseLearner(RegressionLearner):
             return 1
         if self.max_iter is not None:
             return self.max_iter
-        if self._is_exact(n) or self._is_collapsed(n):
+        if self._is_exact(n):
             return _LBFGS_ITERATIONS
+        if self._is_collapsed(n):
+            return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
         visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
         return max(2, round(visited / n))
 
@@ -231,9 +244,19 @@ class SparseLearner(RegressionLearner):
             memory = self._remember(state.model, parameters, data, state.draw_rule, rng)
             return replace(state, parameters=parameters, memory=memory)
 
-        return self._learn(
-            state, conclude, lambda end_pass: self._solve(state, data, rng, end_pass), end_pass
+        first = state
+        if self.learn_hyperparameters and not state.is_warm:
+            first = replace(state, parameters=self._improve_start(state, data, rng))
+        follows = self.structure.correlated and first.parameters.nu is not state.parameters.nu
+        rates = np.array([self.learning_rate, _NATURAL_RATE]) * (_CAREFUL if follows else 1.0)
+        learned = self._learn(
+            first, conclude, lambda end: self._solve(first, data, rng, rates, end), end_pass
         )
+        if not follows:
+            return learned
+        start = replace(first, memory=conclude(first.parameters).memory)
+        start = replace(start, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)
+        return max(learned, start, key=lambda state: state.lower_bound)
 
     def _remember(
         self,
@@ -306,22 +329,21 @@ class SparseLearner(RegressionLearner):
         return finish(solve(lambda make: end_pass(lambda: finish(make()))))
 
     def _solve(
-        self, state: State, data: Data, rng: np.random.RandomState, end_pass: EndPass
+        self, state: State, data: Data, rng: np.random.RandomState, rates: Array, end_pass: EndPass
     ) -> Trained:
         parameters, max_iter = state.parameters, self.max_passes(data.y)
         if self._is_collapsed(len(data)):
             every_row = len(parameters.U) >= len(data)  # is an inducing input
-            return solve_full(
-                collapse_bound(state.model, data, state.draw_rule),
-                state.model,
-                parameters,
-                free=parameters.spread({"U": 0.0} if every_row else {}) > 0.0,
-                max_iter=max_iter,
-                tol=self.tol,
-                end_pass=end_pass,
-            )
-        if not state.is_warm:
-            parameters = self._improve_start(state, data, rng)
+            options: dict[str, Any] = {
+                "free": parameters.spread({"U": 0.0} if every_row else {}) > 0.0,
+                "max_iter": max_iter,
+                "tol": self.tol,
+                "end_pass": end_pass,
+            }
+            if self.structure.correlated and isinstance(state.draw_rule, CommonDraws):
+                return solve_at_mean(state.model, parameters, data, **options)
+            bound = collapse_bound(state.model, data, state.draw_rule)
+            return solve_full(bound, state.model, parameters, **options)
         return solve_stochastic(
             state.model,
             parameters,
@@ -330,20 +352,22 @@ class SparseLearner(RegressionLearner):
             free=parameters.spread({}) > 0.0,
             max_iter=max_iter,
             batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            natural_rate=_NATURAL_RATE,
+            learning_rate=rates[0],
+            natural_rate=rates[1],
             tol=self.tol,
             rng=rng,
             end_pass=end_pass,
         )
 
     def _improve_start(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
-        """Starting parameters of mini-batches, improved by what y or the blocks of rows tell."""
-        if self.structure.correlated:
-            return fit_noise_to_blocks(state.model, state.parameters, data, rng)
-        if self.length_scale is not None or self.hyperparameter_variance is not None:
-            return state.parameters
-        return shorten(state.model, state.parameters, data, state.seed)
+        """Starting parameters, improved by what y or the blocks of rows tell."""
+        p, free = state.parameters, self.length_scale is self.hyperparameter_variance is None
+        if isinstance(self.structure, Blocks):
+            follow = free and self.signal_std is None and self.structure.kernel is None
+            return start_from_blocks(state.model, p, data, rng, follow=follow)
+        if free and not self._is_collapsed(len(data)):
+            return shorten(state.model, p, data, state.seed)
+        return p
 
     def _divide(self, data: Data, unit: Array) -> tuple[Data, BlockRows | None]:
         """The data divided into blocks, if noise is correlated, and those that are kept.

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.linalg import hadamard
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from skvbgp._core.linalg import Array
+
+#: Points of `sign_draws`.
+_MOST_SIGNS = 32
 
 
 class HasShape(Protocol):
@@ -26,6 +30,17 @@ def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
     points = qmc.Halton(d, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's
     normal = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))  # (half, d)
     return np.concatenate([normal, -normal])[:n_draws]
+
+
+def sign_draws(d: int) -> Array:
+    """Points (S, d) of +-1 that give the second derivatives along the axes exactly.
+
+    Columns of a Hadamard matrix: the sum over points of e_j e_k is zero for j != k, so that mixed
+    derivatives drop out, and that of e_j is, too. From 32 inputs on, columns are used again.
+    """
+    order = min(_MOST_SIGNS, 2 ** int(np.ceil(np.log2(d + 1))))
+    columns = 1 + np.arange(d) % (order - 1)
+    return np.asarray(hadamard(order)[:, columns], dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,18 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
+from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates, check_unit
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
+from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import choose_inducing_inputs
-from skvbgp.sgpr._bound import Model
+from skvbgp.sgpr._bound import Evaluation, Model
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
+from skvbgp.sgpr._quadrature import sign_draws
 
 #: Rows that the starting length scales are judged by, and what these are divided by.
 _SAMPLE_ROWS = 512
@@ -32,6 +34,17 @@ _LOG_VARIANCES = np.arange(-8.0, 2.1)
 _BLOCK_STEPS = 300
 _BLOCK_STEP_SIZE = 0.05
 _BLOCKS_PER_STEP = 2
+#: Blocks that L-BFGS visits in every iteration, its iterations and tolerance; so many are enough
+#: to judge a start of f by, too.
+_FEW_BLOCKS = 4
+_BLOCK_ITERATIONS = 40
+_BLOCK_TOL = 1e-5
+#: How far the bound of a hopeless start is below another, in nats for each row.
+_HOPELESS = 3.0
+#: Variance of q(theta) relative to the square of its mean: a third of a per cent.
+_NARROW = 1e-5
+#: Growth of a variance of q(theta) in the step that settles it.
+_WIDEST = 100.0
 
 
 def choose_inputs(
@@ -113,18 +126,96 @@ def _sample(n: int, rng: np.random.RandomState) -> RowIndex:
     return rng.randint(ends[:-1], ends[1:])
 
 
+def start_from_blocks(
+    model: Model, parameters: Parameters, data: Data, rng: np.random.RandomState, *, follow: bool
+) -> Parameters:
+    """Parameters whose noise explains the blocks of y; f may follow it.
+
+    A function that starts rough or smooth mostly ends in the same optimum, and predicts better
+    from its own start. Beside noise that is almost zero, however, one that does not explain y
+    costs more than training can mend: then f starts as the squared exponential of the noise.
+
+    Parameters
+    ----------
+    follow : bool
+        Whether f may take the length scales and the amplitude of the noise.
+    """
+    own = fit_noise_to_blocks(model, parameters, data, rng)
+    if not follow:
+        return own
+    following = follow_noise(model, own)
+    blocks = data.blocks
+    assert blocks is not None
+    chosen = rng.permutation(len(blocks))[:_FEW_BLOCKS]
+    rows = [data.rows(blocks[k]) for k in chosen]
+    weight = len(data) / sum(len(r.y) for r in rows)
+
+    def bound(start: Parameters, draws: Array) -> tuple[float, Parameters]:
+        evaluation = Evaluation(model, start, rows, [draws[:, None, :]] * len(rows))
+        q = WhitenedGaussian.standard(len(start.U)).with_information(
+            weight * evaluation.information, weight * evaluation.shift
+        )
+        return evaluation.gradient(q, weight)
+
+    d = len(own.nu)
+    at_mean = np.zeros((1, d))
+    lead = bound(following, at_mean)[0] - bound(narrow(own), at_mean)[0]
+    if lead <= _HOPELESS * len(data):
+        return own
+    return settle_variances(model, following, bound(following, sign_draws(d))[1])
+
+
+def follow_noise(model: Model, parameters: Parameters) -> Parameters:
+    """An f that is like the noise of the blocks, a squared exponential, and known well."""
+    amplitude, *length_scale = np.exp(parameters.noise_theta)
+    nu = model.coordinates.scale / np.array(length_scale)
+    nu = np.clip(nu, *np.exp(LOG_LIMITS["nu"]))
+    return narrow(replace(parameters, nu=nu, alpha=float(np.sqrt(amplitude))))
+
+
+def narrow(parameters: Parameters) -> Parameters:
+    """The same with variances of q(theta) such as thousands of rows leave.
+
+    Wider ones are charged, at the precision of the noise, for what f varies with theta.
+    """
+    p = parameters
+    return replace(p, xi=_NARROW * p.nu**2, beta=_NARROW * p.alpha**2)
+
+
+def settle_variances(model: Model, parameters: Parameters, gradient: Parameters) -> Parameters:
+    """One step of the natural gradient, of size one, on the variances of q(theta).
+
+    ``gradient`` is that of the bound, over draws that see second derivatives well.
+    The data terms F change with a variance v by half of their curvature, and -KL is largest
+    where 1 / v = 1 / tau - 2 dF/dv. Where F curves upwards, there is no such v; none gets more
+    than a hundred times what it was.
+    """
+    p = parameters
+    _, _, kl_variance = model.kl_theta(p)
+    slope = np.append(gradient.xi, gradient.beta) + kl_variance  # of F
+    before = np.append(p.xi, p.beta)
+    precision = 1.0 / model.hyperprior.variance - 2.0 * slope
+    variance = 1.0 / np.maximum(precision, 1.0 / (_WIDEST * before))
+    return replace(p, xi=variance[:-1], beta=float(variance[-1]))
+
+
 def fit_noise_to_blocks(
     model: Model, parameters: Parameters, data: Data, rng: np.random.RandomState
 ) -> Parameters:
     """Noise parameters that explain each block of y on its own, as if there were no f.
 
-    Stochastic ascent on the blocks' evidence, sum_i log N(y_i | 0, k^eps(X_i, X_i) +
-    sigma_n^2 I): a start that has the right roughness, at a small part of the cost of the
-    bound, whose optimum is then reached from there.
+    They maximise the blocks' evidence, sum_i log N(y_i | 0, k^eps(X_i, X_i) + sigma_n^2 I), by
+    L-BFGS or, if there are more than a few blocks, by stochastic ascent: a start that has the
+    right roughness, at a small part of the cost of the bound.
     """
     blocks = data.blocks
     assert blocks is not None
-    limits = np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0).T
+    limits = np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0)
+
+    def evidence(x: Array, chosen: Iterable[int]) -> tuple[float, Array]:
+        tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
+        values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
+        return sum(values), np.asarray(sum(gradients))
 
     def draw_blocks() -> Iterator[NDArray[np.intp]]:
         for _ in range(_BLOCK_STEPS):
@@ -134,15 +225,23 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
-        values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
+        value, gradient = evidence(x, chosen)
         size = _BLOCK_STEP_SIZE * clock.annealing
-        x, adam = adam_ascent(x, sum(gradients), adam, size)
-        return (np.clip(x, *limits), adam), sum(values)
+        x, adam = adam_ascent(x, gradient, adam, size)
+        return (np.clip(x, *limits.T), adam), value
 
     x = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
-    start = x, AdamState.zeros(len(x))
-    x, _ = ascend(step, start, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
+    if len(blocks) <= _FEW_BLOCKS:
+        x = lbfgs_ascent(
+            lambda x: evidence(x, range(len(blocks))),
+            x,
+            max_iter=_BLOCK_ITERATIONS,
+            tol=_BLOCK_TOL,
+            bounds=limits,
+        ).x
+    else:
+        start = x, AdamState.zeros(len(x))
+        x, _ = ascend(step, start, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
     return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
 
 

@@ -22,8 +22,9 @@ from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._quadrature import CommonDraws, DrawRule, sign_draws
 from skvbgp.sgpr._sharded import ShardedBatch, evaluate
+from skvbgp.sgpr._start import narrow, settle_variances
 
 #: A bound and its gradient, of the scaled target.
 Bound = Callable[[Parameters], tuple[float, Parameters]]
@@ -109,6 +110,37 @@ def solve_full(
             end_pass=lambda make: end_pass(lambda: finish(make())),
         )
     )
+
+
+def solve_at_mean(
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    *,
+    free: NDArray[np.bool_],
+    max_iter: int,
+    tol: float,
+    end_pass: EndPass = go_on,
+) -> Trained:
+    """L-BFGS with Lambda at its mean, and then the variances of q(theta).
+
+    Hundreds of rows leave q(theta) so narrow that its variances hardly move the optimum of the
+    rest: a bound at one point costs a fraction of one over several draws.
+    """
+    held = parameters.spread({"xi": 0.0, "beta": 0.0}) > 0.0
+    d = len(parameters.nu)
+    trained = solve_full(
+        collapse_bound(model, data, CommonDraws(np.zeros((1, d)))),
+        model,
+        narrow(parameters),
+        free=free & held,
+        max_iter=max_iter,
+        tol=tol,
+        end_pass=end_pass,
+    )
+    _, gradient = collapse_bound(model, data, CommonDraws(sign_draws(d)))(trained.parameters)
+    settled = settle_variances(model, trained.parameters, gradient)
+    return trained._replace(parameters=settled)
 
 
 class _Climb(NamedTuple):

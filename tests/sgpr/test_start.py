@@ -7,8 +7,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skvbgp import VBDTCRegressor
-from skvbgp.sgpr._start import _block_evidence, fit_noise_to_blocks, shorten
+from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp.sgpr import _learner
+from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._start import (
+    _block_evidence,
+    fit_noise_to_blocks,
+    shorten,
+    start_from_blocks,
+)
+from skvbgp.sgpr._training import Trained
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import NOISE_SCALE, small_problem
@@ -70,3 +78,77 @@ def test_length_scales_stay_where_the_function_is_smooth():
     p = replace(problem.parameters, nu=np.ones_like(problem.parameters.nu))
     after = shorten(problem.model, p, problem.data, seed=0)
     assert_array_equal(after.pack(), p.pack())
+
+
+# --- where the blocks tell more than a function that starts anywhere -------------------------
+
+
+def lines_of_groups(n=440, n_inputs=15):
+    """A line for each of six groups, and nearly collinear inputs that say nothing."""
+    rng = np.random.default_rng(0)
+    group, t = rng.integers(6, size=n), rng.uniform(size=n)
+    factors = rng.normal(size=(n, 4)) @ rng.normal(size=(4, n_inputs - 2))
+    X = np.column_stack([group, t, factors + 0.01 * rng.normal(size=factors.shape)])
+    y = rng.normal(size=6)[group] + rng.normal(size=6)[group] * t + 0.002 * rng.normal(size=n)
+    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+
+
+def test_vbpic_finds_what_its_blocks_tell_with_both_solvers():
+    """And is above VBDTC, which it contains."""
+    X, y = lines_of_groups()
+    train, test = slice(360), slice(360, None)
+    options = dict(n_inducing=30, max_iter=8, random_state=0)
+    white = VBDTCRegressor(solver="collapsed", **options).fit(X[train], y[train])
+    for solver in ("collapsed", "stochastic"):
+        model = VBPICRegressor(solver=solver, n_blocks=3, batch_size=240, **options)
+        model.fit(X[train], y[train])
+        assert model.lower_bound_ > white.lower_bound_ + 250.0, solver
+        assert np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2)) < 0.004, solver
+
+
+def test_training_that_loses_its_start_returns_it(monkeypatch):
+    X, y = lines_of_groups()
+    model = VBPICRegressor(30, solver="stochastic", n_blocks=3, max_iter=1, random_state=0)
+    starts = []
+
+    def lose(model, parameters, data, rule, **options):
+        starts.append(parameters)
+        return Trained(replace(parameters, noise_variance=1.0), (0.0,))
+
+    monkeypatch.setattr(_learner, "solve_stochastic", lose)
+    model.fit(X, y)
+    assert_array_equal(model._state.parameters.pack(), starts[0].pack())
+    assert model.lower_bounds_ != [model.lower_bound_]
+
+
+def problem_of_blocks(y, X):
+    learner = VBPITCRegressor(30, n_blocks=3, random_state=0)._learner()
+    state = learner.start(X, y, np.random.RandomState(0), None)
+    data, _ = learner._divide(
+        Data(X, y, state.model.coordinates, state.target), state.parameters.nu
+    )
+    return state.model, state.parameters, data
+
+
+def test_f_follows_the_noise_where_its_own_start_is_hopeless():
+    X, y = lines_of_groups()
+    model, p, data = problem_of_blocks(y, X)
+    own, after = (
+        start_from_blocks(model, p, data, np.random.RandomState(0), follow=follow)
+        for follow in (False, True)
+    )
+    assert_array_equal(own.nu, p.nu)
+    assert own.alpha == p.alpha
+    assert_array_equal(after.noise_theta, own.noise_theta)
+    # the same covariance: amplitude alpha^2 and length scales of the user's units
+    assert_allclose(after.alpha**2, np.exp(own.noise_theta[0]), rtol=1e-12)
+    assert_allclose(model.coordinates.scale / after.nu, np.exp(own.noise_theta[1:]), rtol=1e-12)
+
+
+def test_f_keeps_its_own_start_where_the_noise_is_large():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, size=(300, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * rng.normal(size=300)
+    model, p, data = problem_of_blocks(y, X)
+    after = start_from_blocks(model, p, data, np.random.RandomState(0), follow=True)
+    assert_array_equal(after.nu, p.nu)

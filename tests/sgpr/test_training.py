@@ -14,8 +14,14 @@ from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
-from skvbgp.sgpr._training import collapse_bound, solve_full, solve_stochastic
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal, sign_draws
+from skvbgp.sgpr._start import narrow, settle_variances
+from skvbgp.sgpr._training import (
+    collapse_bound,
+    solve_at_mean,
+    solve_full,
+    solve_stochastic,
+)
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import KINDS, Problem, row_problem, small_problem, structure_of
 
@@ -187,6 +193,50 @@ def test_one_step_is_enough_when_nothing_else_is_learned(monkeypatch):
         assert_allclose(q.precision, expected.precision, rtol=1e-10, atol=1e-11)
         assert_allclose(q.shift, expected.shift, rtol=1e-10, atol=1e-11)
     assert_allclose(trained.values, best_bound(problem)[0], rtol=1e-11)
+
+
+# --- the variances of q(theta), settled at once --------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 3, 7, 8, 31])
+def test_sign_draws_see_no_mixed_derivatives(d):
+    draws = sign_draws(d)
+    assert_array_equal(draws.T @ draws, len(draws) * np.eye(d))
+    assert_array_equal(draws.sum(axis=0), 0.0)
+
+
+def test_sign_draws_of_many_inputs_are_not_more():
+    assert sign_draws(100).shape == (32, 100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settled_variances_are_where_the_bound_is_stationary(kind):
+    """The curvature hardly depends on variances that are small: one step is enough."""
+    problem = small_problem(kind)
+    p = narrow(problem.parameters)
+    model = replace(problem.model, hyperprior=HyperPrior(np.ones(3), np.full(3, 1e-6)))
+    problem = replace(problem, model=model)
+    p = replace(p, xi=np.full(2, 5e-7), beta=5e-7)
+    bound = collapse_bound(model, problem.data, ClosedForm())
+    _, before = bound(p)
+    _, after = bound(settle_variances(model, p, before))
+    for name in ("xi", "beta"):
+        ratio = np.abs(getattr(after, name)) / np.abs(getattr(before, name))
+        assert np.all(ratio < 0.01), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_at_the_mean_ends_beside_the_optimum(kind):
+    """Of all parameters together, in closed form, where q(theta) is narrow."""
+    problem = small_problem(kind)
+    model = replace(problem.model, hyperprior=HyperPrior(np.full(3, 0.7), np.full(3, 1e-4)))
+    problem = replace(problem, model=model)
+    options = {"free": all_but(problem.parameters, "U"), "max_iter": 200, "tol": 1e-10}
+    p = problem.parameters
+    bound = collapse_bound(model, problem.data, ClosedForm())
+    best = solve_full(bound, model, p, **options)
+    trained = solve_at_mean(model, p, problem.data, **options)
+    assert bound(trained.parameters)[0] > best.values[-1] - 0.05
 
 
 # --- Fig. 1: the stochastic solver converges to the collapsed one ------------------------------
