@@ -155,10 +155,13 @@ def test_rows_in_any_order():
     assert_allclose(models[0].predict(new), models[1].predict(new), rtol=0.02)
 
 
-def test_chunks_of_a_series_begin_anew_when_rows_double():
+@pytest.mark.parametrize(
+    "first", [3, pytest.param(1, marks=pytest.mark.slow, id="a row, with the grammar")]
+)
+def test_chunks_of_a_series_begin_anew_when_rows_double(first):
     X, y = make_sales(48)
     model = VBKSRegressor(random_state=0, max_iter=20)
-    for rows in np.split(np.arange(48), [1, 20, 47]):
+    for rows in np.split(np.arange(48), [first, 20, 47]):
         model.partial_fit(X[rows], y[rows])
     assert model.n_samples_seen_ == 48
     assert any("PER" in name for name, _ in model.kernels_)
