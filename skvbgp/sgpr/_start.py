@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,8 @@ _BLOCKS_PER_STEP = 2
 _FEW_BLOCKS = 4
 _BLOCK_ITERATIONS = 40
 _BLOCK_TOL = 1e-5
+#: Standard deviation of the logarithms about their start: what blocks cannot tell stays near it.
+_BLOCK_PRIOR_STD = 2.0
 #: How far the bound of a hopeless start is below another, in nats for each row.
 _HOPELESS = 3.0
 #: Variance of q(theta) relative to the square of its mean: a third of a per cent.
@@ -204,18 +206,25 @@ def fit_noise_to_blocks(
 ) -> Parameters:
     """Noise parameters that explain each block of y on its own, as if there were no f.
 
-    They maximise the blocks' evidence, sum_i log N(y_i | 0, k^eps(X_i, X_i) + sigma_n^2 I), by
-    L-BFGS or, if there are more than a few blocks, by stochastic ascent: a start that has the
-    right roughness, at a small part of the cost of the bound.
+    They maximise the blocks' evidence, sum_i log N(y_i | 0, k^eps(X_i, X_i) + sigma_n^2 I),
+    times a wide normal prior of their logarithms, by L-BFGS or, if there are more than a few
+    blocks, by stochastic ascent: a start that has the right roughness, at a small part of the
+    cost of the bound. Without the prior, rounding decides where the length scale of an input ends
+    that has a few values far apart, and f may follow the noise to where no draw of theta fits.
     """
     blocks = data.blocks
     assert blocks is not None
     limits = np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0)
 
-    def evidence(x: Array, chosen: Iterable[int]) -> tuple[float, Array]:
+    start = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
+
+    def posterior(x: Array, chosen: Sequence[int]) -> tuple[float, Array]:
         tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
         values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
-        return sum(values), np.asarray(sum(gradients))
+        z = (x - start) / _BLOCK_PRIOR_STD
+        share = len(chosen) / len(blocks)
+        value = sum(values) - 0.5 * share * float(z @ z)
+        return value, np.asarray(sum(gradients)) - share * z / _BLOCK_PRIOR_STD
 
     def draw_blocks() -> Iterator[NDArray[np.intp]]:
         for _ in range(_BLOCK_STEPS):
@@ -225,23 +234,23 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        value, gradient = evidence(x, chosen)
+        value, gradient = posterior(x, chosen)
         size = _BLOCK_STEP_SIZE * clock.annealing
         x, adam = adam_ascent(x, gradient, adam, size)
         return (np.clip(x, *limits.T), adam), value
 
-    x = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
+    x = start
     if len(blocks) <= _FEW_BLOCKS:
         x = lbfgs_ascent(
-            lambda x: evidence(x, range(len(blocks))),
+            lambda x: posterior(x, range(len(blocks))),
             x,
             max_iter=_BLOCK_ITERATIONS,
             tol=_BLOCK_TOL,
             bounds=limits,
         ).x
     else:
-        start = x, AdamState.zeros(len(x))
-        x, _ = ascend(step, start, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
+        first = x, AdamState.zeros(len(x))
+        x, _ = ascend(step, first, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
     return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
 
 

@@ -73,6 +73,15 @@ def test_length_scales_are_shortened_where_the_function_is_rough():
     assert VBDTCRegressor(100, length_scale=start, **options).fit(X, y).score(X, y) < 0.4
 
 
+def test_what_blocks_cannot_tell_stays_near_its_start():
+    """Groups are as far from each other with any length scale below their distance."""
+    X, y = lines_of_groups()
+    model, p, data = problem_of_blocks(y, X)
+    after = fit_noise_to_blocks(model, p, data, np.random.RandomState(0))
+    distance = np.diff(np.unique(X[:, 0])).min()
+    assert distance / 10.0 < np.exp(after.noise_theta[1]) < distance
+
+
 def test_length_scales_stay_where_the_function_is_smooth():
     problem = small_problem("dtc")
     p = replace(problem.parameters, nu=np.ones_like(problem.parameters.nu))
