@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,14 +100,8 @@ class NormalMixture:
         return NormalMixture(-self.mean, self.std, self.weights)
 
     def _lower_quantile(self, p: float) -> Array:
-        """Bisection between the smallest and the largest quantile of the components, (n,)."""
-        quantiles = self.mean + self.std * ndtri(p)
-        low, high = quantiles.min(axis=1), quantiles.max(axis=1)
-        for _ in range(_HALVINGS if np.any(low < high) else 0):
-            middle = 0.5 * low + 0.5 * high
-            is_below = self.cdf(middle) < p
-            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-        return high
+        """What is exceeded with probability 1 - p <= 0.5 at least, (n,)."""
+        return find_quantile(self.cdf, p, self.mean + self.std * ndtri(p))
 
     def _standardised(self, y: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -114,6 +109,16 @@ class NormalMixture:
 
     def _average(self, values: Array) -> Array:
         return (self.weights * values).sum(axis=1)
+
+
+def find_quantile(cdf: Callable[[Array], Array], p: float, quantiles: Array) -> Array:
+    """The p-quantiles (n,) of mixtures, by bisection between those (n, K) of their components."""
+    low, high = quantiles.min(axis=1), quantiles.max(axis=1)
+    for _ in range(_HALVINGS if np.any(low < high) else 0):
+        middle = 0.5 * low + 0.5 * high
+        is_below = cdf(middle) < p
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    return np.asarray(high)
 
 
 def _mean_absolute(mean: Array, std: Array) -> Array:

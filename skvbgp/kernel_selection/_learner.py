@@ -22,7 +22,7 @@ from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_r
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, series_kernels
 from skvbgp.kernel_selection._state import State
-from skvbgp.kernel_selection._targets import TRANSFORMS, PlainTarget, make_targets
+from skvbgp.kernel_selection._targets import TRANSFORMS, PlainTarget, count_targets, make_targets
 from skvbgp.kernel_selection._training import (
     StochasticSettings,
     evaluate,
@@ -60,14 +60,13 @@ _SCREENING_DENSE_ROWS = 256
 
 
 class _Sample(NamedTuple):
-    """Scaled rows that starting values are searched with, and inducing inputs; None is Z = X."""
+    """Rows that starting values are searched with, and inducing inputs; None is Z = X."""
 
     X: Array  # (n, d)
     y: Array  # (n,)
-    Z_coarse: Array  # of the first look at many values
+    Z_coarse: Array  # of the first look at many values, centred as the others
     Z_climb: Array | None
     Z_bound: Array | None  # of the bound that kernels are ranked by
-    log_jacobian: float  # of y
 
 
 @dataclass(frozen=True)
@@ -103,16 +102,13 @@ class VBKSLearner(RegressionLearner):
 
     def max_passes(self, y: Array) -> int:
         """Largest number of tasks, each of which is for one kernel."""
-        n_kernels = len(self.name_kernels()) * self._count_targets(y, False)
+        n_kernels = len(self.name_kernels()) * count_targets(self._name_transforms(False))
         if self._is_auto:  # which list it will be is not known
-            n_kernels = max(n_kernels, N_SERIES_KERNELS * self._count_targets(y, True))
+            n_series = N_SERIES_KERNELS * count_targets(self._name_transforms(True))
+            n_kernels = max(n_kernels, n_series)
         evaluated = 0 if self._knows_bounds(len(y)) and not self._is_auto else n_kernels
         phases = 1 if self._is_collapsed(len(y)) else 2
         return n_kernels + phases * self._n_trained(n_kernels) + evaluated
-
-    def _count_targets(self, y: Array, is_series: bool) -> int:
-        names = self._name_transforms(is_series)
-        return len(make_targets(names, y, normalize=self.normalize_y))
 
     def max_update_passes(self, state: State, X: Array, y: Array) -> int:
         return 1 if state.rows is None else self.max_passes(np.append(state.rows[1], y))
@@ -208,26 +204,27 @@ class VBKSLearner(RegressionLearner):
         """Search for all hyperparameters, from the start."""
         fits = [LocalFit.fail("It was not reached.")] * len(state.names)
         search = self._begin(state, X, y, fits, end_pass)
+        sample = None if state.is_series else self._draw_sample(state, X, y)
+        settings = state.scales, self.n_restarts, self.tol, state.seed
         bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
         for frame, members in state.by_frame(range(len(fits))):
-            sample = self._draw_sample(state, frame, X, y)
-            if state.is_series:
+            if sample is None:
                 self._screen_series(search, state, frame, members)
             else:
-                shared = (*sample[:-1], state.scales, self.n_restarts, self.tol, state.seed)
-                search.run(screen, shared, members)
-            bounds[members] = sample.log_jacobian
+                rows = frame.scale(sample.X, sample.y)
+                search.run(screen, (*rows, *sample[2:], *settings), members)
+            bounds[members] = frame.target.log_jacobian(y if sample is None else sample.y)
         bounds += [fit.lower_bound for fit in search.fits]
         order = np.argsort(-bounds, kind="stable")
         chosen = order[: self._n_trained(len(order))].tolist()
         if state.is_series:
             chosen = [i for i in chosen if bounds[i] > bounds[order[0]] - _HOPELESS]
         for frame, members in state.by_frame(chosen):
-            if not self._is_collapsed(len(X)):  # to the top, which takes Adam thousands of steps
-                sample = self._draw_sample(state, frame, X, y)
-                rows = sample.X, sample.y, sample.Z_climb
-                shared_climb = (*rows, state.scales, _COLLAPSED_ITERATIONS, self.tol)
-                search.improve(train_collapsed, shared_climb, members)
+            if sample is not None and not self._is_collapsed(len(X)):
+                # to the top, which takes Adam thousands of steps
+                rows = frame.scale(sample.X, sample.y)
+                climb = (*rows, sample.Z_climb, state.scales, _COLLAPSED_ITERATIONS, self.tol)
+                search.improve(train_collapsed, climb, members)
             search.improve(*self._choose_training(state, frame, X, y), members)
         state = self._conclude(replace(state, n_screened=len(X)), X, y, search)
         _warn_of_failures(state)
@@ -263,22 +260,21 @@ class VBKSLearner(RegressionLearner):
             ),
         )
 
-    def _draw_sample(self, state: State, frame: Frame, X: Array, y: Array) -> _Sample:
+    def _draw_sample(self, state: State, X: Array, y: Array) -> _Sample:
         rng = np.random.RandomState(state.seed)
         exact = self._is_collapsed(len(X))
         if not exact and len(X) > _SCREENING_ROWS:
             index = np.sort(rng.choice(len(X), _SCREENING_ROWS, replace=False))
             X, y = X[index], y[index]
-        log_jacobian = frame.target.log_jacobian(y)
-        X, y = frame.scale(X, y)
+        centred = state.frame.centre(X)
         m = len(X) if state.Z is None else len(state.Z)
         coarse, climb = (
-            choose_inducing_inputs(X / state.scales.spread, min(limit, m), rng)
+            choose_inducing_inputs(centred / state.scales.spread, min(limit, m), rng)
             * state.scales.spread
             for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
         )
         Z_climb = None if m >= len(X) and len(X) <= _SCREENING_DENSE_ROWS else climb
-        return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb, log_jacobian)
+        return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb)
 
     def _choose_training(
         self, state: State, frame: Frame, X: Array, y: Array

@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.mixture import NormalMixture, find_quantile
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 
-#: Halvings of the interval that a quantile lies in: as many as a number has binary digits.
-_HALVINGS = 53
 #: Logarithms of moments of y are cut off here, before their squares overflow.
 _LARGEST_LOG = 150.0
-
-
 #: What y is above the zero of the logarithm at least, in units of its range: a learned transform.
 _MARGINS = (0.01, 0.05, 0.25)
+#: What users may ask for.
+TRANSFORMS = ("identity", "log")
 
 
 @dataclass(frozen=True)
@@ -161,8 +159,9 @@ def _exp(z: Array) -> Array:
     return np.asarray(np.exp(np.minimum(z, _LARGEST_LOG)))
 
 
-#: What users may ask for.
-TRANSFORMS = ("identity", "log")
+def count_targets(transforms: Iterable[str]) -> int:
+    """How many targets transforms of these names have."""
+    return sum(1 if name == "identity" else len(_MARGINS) for name in transforms)
 
 
 def make_targets(transforms: Iterable[str], y: Array, *, normalize: bool) -> list[PlainTarget]:
@@ -203,16 +202,9 @@ class TransformedMixture:
         return np.asarray(logsumexp(parts, axis=0))
 
     def quantile(self, p: float) -> Array:
-        """Bisection between the smallest and the largest quantile of the components, (n,)."""
-        ends = np.hstack(
-            [kind.inverse(part.mean + part.std * ndtri(p)) for kind, part in self.parts]
-        )
-        low, high = ends.min(axis=1), ends.max(axis=1)
-        for _ in range(_HALVINGS):
-            middle = 0.5 * low + 0.5 * high
-            is_below = self.cdf(middle) < p
-            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-        return np.asarray(high)
+        """What is exceeded with probability 1 - p, (n,)."""
+        quantiles = [kind.inverse(part.mean + part.std * ndtri(p)) for kind, part in self.parts]
+        return find_quantile(self.cdf, p, np.hstack(quantiles))
 
     def cdf(self, y: Array) -> Array:
         """Probability of values up to y, (n,)."""
