@@ -61,7 +61,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     max_iter : int, default=None
         Largest number of L-BFGS iterations that train a kernel. None is 40 for exact processes;
-        for others 15 in the search, and 12 more for kernels that are kept.
+        for others 15 in the search, 8 where a kernel starts from what the one before it has
+        learned, and 12 more for kernels that are kept.
 
     tol : float, default=1e-05
         Training of a kernel stops when the log evidence rises by less than this share of itself.

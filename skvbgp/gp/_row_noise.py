@@ -119,7 +119,7 @@ def merge_equal(
     is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
     if is_plain and not _may_repeat(X, y):
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
-    keys = _make_keys(np.column_stack([X, y, variance]))
+    keys = _make_keys(X, y, variance)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     if len(first) == len(y) and is_plain:
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
@@ -139,9 +139,10 @@ def discount_copies(X: Array, noise: RowNoise | None) -> RowNoise | None:
     return replace(noise, weight=np.minimum(noise.weight, 1.0))
 
 
-def _make_keys(table: Array) -> NDArray[Any]:
-    """One value for each row, the same for equal ones."""
-    table = np.ascontiguousarray(table) + 0.0  # no negative zeros
+def _make_keys(*columns: Array) -> NDArray[Any]:
+    """One value for each row (n,) of arrays (n,) and (n, d), the same for equal ones."""
+    table = np.column_stack(columns)
+    table += 0.0  # no negative zeros
     return table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
 
 

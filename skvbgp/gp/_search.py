@@ -130,14 +130,12 @@ class Search:
         """Try processes, and with ``grows`` what sums and products make of the best two."""
         groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
         n_iter = self.max_iter or (_EXACT_ITERATIONS if self.is_exact else _TRIAL_ITERATIONS)
-        following = _EXACT_ITERATIONS if self.is_exact else _FOLLOWING_ITERATIONS
+        n_first = n_iter
         for name, process in starts:
             if grows and self.trials:
-                last = self.trials[-1]
-                process = follow(name, process, last.name, last.process)
-                self._try(name, process, groups, self.max_iter or following)
-            else:
-                self._try(name, process, groups, n_iter)
+                process = follow(name, process, self.trials[-1].name, self.trials[-1].process)
+                n_first = n_iter if self.max_iter or self.is_exact else _FOLLOWING_ITERATIONS
+            self._try(name, process, groups, n_first)
         if grows and not self.stopped:
             for name, process in self._combine():
                 self._try(name, process, groups, n_iter)
