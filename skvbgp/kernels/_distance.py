@@ -23,8 +23,8 @@ def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
 
     Distances do not change, but their rounding error, which grows with the squared norms, does.
     """
-    center = X if Z is None or not len(Z) else Z
-    origin = center.sum(axis=0) / len(center)  # (d,)
+    rows = X if Z is None or not len(Z) else Z
+    origin = rows.sum(axis=0) / len(rows)  # (d,)
     A = X - origin  # (n, d)
     return A, A if Z is None else Z - origin
 

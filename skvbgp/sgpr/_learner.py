@@ -247,7 +247,9 @@ class SparseLearner(RegressionLearner):
         first = state
         if self.learn_hyperparameters and not state.is_warm:
             first = replace(state, parameters=self._improve_start(state, data, rng))
-        follows = self.structure.correlated and first.parameters.nu is not state.parameters.nu
+        # whether f has left its usual start for that of the noise
+        moved = not np.array_equal(first.parameters.nu, state.parameters.nu)
+        follows = self.structure.correlated and moved
         rates = np.array([self.learning_rate, _NATURAL_RATE]) * (_CAREFUL if follows else 1.0)
         learned = self._learn(
             first, conclude, lambda end: self._solve(first, data, rng, rates, end), end_pass
