@@ -1,7 +1,10 @@
+import os
 import platform
 import sys
 import threading
+import time
 from concurrent.futures import CancelledError
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -75,6 +78,45 @@ def test_tasks_of_a_thread_stay_on_it():
 
     with threadpool_limits(2):
         assert all(parallel.thread_map(threads_of_subtasks, [()] * 3))
+
+
+def thread_ids_of_a_map():
+    with threadpool_limits(2):
+        return parallel.thread_map(threading.get_ident, [()] * 4)
+
+
+def test_threads_are_kept():
+    with threadpool_limits(2):
+        names = [set(parallel.thread_map(threading.get_ident, [()] * 8)) for _ in range(20)]
+    assert len(set().union(*names)) <= 2
+
+
+def test_nothing_goes_on_after_an_exception():
+    started, done = [], []
+
+    def work(i):
+        started.append(i)
+        if i == 0:
+            raise UnusualError
+        time.sleep(0.05)
+        done.append(i)
+
+    with threadpool_limits(2):
+        with pytest.raises(UnusualError):
+            parallel.thread_map(work, [(i,) for i in range(40)])
+        at_return = list(done)
+        time.sleep(0.1)
+    assert done == at_return
+    assert len(started) < 40
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows starts processes anew")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    with threadpool_limits(2):
+        parallel.thread_map(threading.get_ident, [()] * 4)
+        with get_context("fork").Pool(1) as pool:
+            assert len(pool.apply_async(thread_ids_of_a_map).get(timeout=30)) == 4
 
 
 def test_exception_keeps_its_type(backend):

@@ -76,6 +76,7 @@ def test_schedules_and_damping_do_not_change_the_result(approximation):
         assert_same_model(model, other, X)
 
 
+@pytest.mark.slow
 def test_defaults_beat_the_laplace_approximation_with_one_length_scale():
     """On a set where the columns differ in what they say."""
     X, y = load_breast_cancer(return_X_y=True)

@@ -167,6 +167,7 @@ def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
     assert_allclose(moved, p, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_inputs_that_do_not_matter_get_long_length_scales(rng):
     X, y = make_classes(200)
     X = np.column_stack([X, rng.standard_normal((200, 3))])

@@ -54,6 +54,7 @@ def test_mean_gradient_is_that_of_predict(n_neighbors):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])
+@pytest.mark.in_turn("n_neighbors")
 def test_gradient_is_as_uncertain_as_it_is_wrong(n_neighbors):
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, (120, 1))

@@ -141,7 +141,11 @@ def test_copies_of_a_kernel_share_their_belief():
 
 @pytest.mark.parametrize(
     "backend",
-    ["sequential", "threading", pytest.param("loky", marks=pytest.mark.slow), "dask"],
+    [
+        "sequential",
+        "threading",
+        *(pytest.param(b, marks=pytest.mark.slow) for b in ["loky", "dask"]),
+    ],
 )
 @pytest.mark.parametrize("n_jobs", [2])
 def test_results_do_not_depend_on_the_backend(backend, n_jobs, request):
@@ -241,6 +245,7 @@ def test_partial_fit_with_few_rows_goes_on_from_all_of_them():
     assert model.best_kernel_[0] == "LIN + PER"
 
 
+@pytest.mark.slow
 def test_gaussian_hyperparameters_are_penalised_for_their_number():
     X, y = make_series(20)
     kernels = [("SE", Constant() * RBF()), ("both", Constant() * RBF() + Constant() * RBF())]

@@ -155,9 +155,8 @@ def test_rows_in_any_order():
     assert_allclose(models[0].predict(new), models[1].predict(new), rtol=0.02)
 
 
-@pytest.mark.parametrize(
-    "first", [3, pytest.param(1, marks=pytest.mark.slow, id="a row, with the grammar")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [3, pytest.param(1, id="a row, with the grammar")])
 def test_chunks_of_a_series_begin_anew_when_rows_double(first):
     X, y = make_sales(48)
     model = VBKSRegressor(random_state=0, max_iter=20)
@@ -182,6 +181,6 @@ def test_chunks_of_a_series_begin_anew_when_rows_double(first):
     ids=["two", "constant", "repeated", "tiny", "huge", "a gap"],
 )
 def test_unusual_series(t, y):
-    model = VBKSRegressor(random_state=0, max_iter=5).fit(t[:, None], y)
+    model = VBKSRegressor(random_state=0, max_iter=2).fit(t[:, None], y)
     mean, std = model.predict(t[:, None], return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(std).all() and np.all(std > 0.0)

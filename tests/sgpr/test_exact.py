@@ -160,6 +160,7 @@ def test_without_learning_only_f_is_solved_for():
     assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_small_data_are_predicted_better_than_by_a_factorised_posterior():
     """Fifty noisy rows of ten inputs, five of them irrelevant."""
     for seed in range(3):

@@ -205,6 +205,7 @@ def test_average_over_blocks_is_the_full_sum(rng, posterior):
         np.testing.assert_allclose(average, curvature, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_bound_converges_to_its_closed_form(rng, rows):
     """The sampled L(q) against the integral over alpha, which a small problem affords."""
     q = gaussian("joint", rng)

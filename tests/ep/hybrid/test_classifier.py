@@ -119,6 +119,7 @@ def test_labels_pull_the_classes_apart():
     assert scores[0] > scores[1] + 0.1
 
 
+@pytest.mark.slow
 def test_relevance_switches_off_spare_latents(rng):
     x = rng.standard_normal((120, 1))
     X = x @ [[1.0, -0.8, 0.6, 0.9, -1.0]] + 0.1 * rng.standard_normal((120, 5))
