@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -212,8 +214,24 @@ def _threaded(function: Callable[[int], Any], n: int) -> Iterator[Any]:
     if n_threads <= 1 or getattr(_thread, "is_worker", False):
         yield from map(function, range(n))
         return
-    with ThreadPoolExecutor(n_threads, initializer=_become_worker) as pool:
-        yield from pool.map(function, range(n))
+    pool = _pool_of(os.getpid(), n_threads)
+    futures = deque(pool.submit(function, i) for i in range(n))
+    try:
+        while futures:
+            yield futures.popleft().result()
+    finally:  # nothing goes on behind the back of who has asked for it
+        for future in futures:
+            future.cancel()
+        wait(futures)
+
+
+@cache
+def _pool_of(pid: int, n_threads: int) -> ThreadPoolExecutor:
+    """Threads of a process, kept: to start them takes longer than many a task of small data.
+
+    A forked process has copies of the executor, but not of its threads.
+    """
+    return ThreadPoolExecutor(n_threads, initializer=_become_worker)
 
 
 _thread = threading.local()
