@@ -218,7 +218,7 @@ def fit_noise_to_blocks(
 
     start = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
 
-    def posterior(x: Array, chosen: Sequence[int]) -> tuple[float, Array]:
+    def posterior(x: Array, chosen: Sequence[int] | NDArray[np.intp]) -> tuple[float, Array]:
         tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
         values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
         z = (x - start) / _BLOCK_PRIOR_STD
