@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.gp._neighbours import Index
-from skvbgp.gp._posterior import NeighbourPosterior
+from skvbgp.gp._posterior import NeighbourPosterior, measure_near
+from skvbgp.gp._process import carry_over
 from skvbgp.kernels._features import Features, draw_features
 
 #: Frequencies of all processes, and of one at least.
@@ -123,23 +124,27 @@ class FunctionDraws:
         return values
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
-        scaled, mixture = self.posterior.coordinates.scaled(X), self.posterior.mixture
+        posterior, mixture = self.posterior, self.posterior.mixture
+        scaled = posterior.coordinates.scaled(X)
         priors = [prior.features(scaled) @ prior.weights for prior in self.priors]
+        near = near[:, ::-1]  # the nearest row last
+        matrices = measure_near(mixture.processes, posterior.coordinates, posterior.rows.X, X, near)
         values = np.empty((len(X), len(self.level)))
-        for i, x in enumerate(scaled):
-            given, nearest_last = self.posterior.condition_near(near[i]), near[i][::-1]
-            belief = mixture.weigh_place(given)
+        for i, K in enumerate(matrices):
+            y = posterior.target.scaled(posterior.rows.y[near[i]])
+            noise = None if posterior.noise is None else posterior.noise[near[i]]
+            lines, deviations = [], []
+            for process, known, prior in zip(mixture.processes, self._known, priors, strict=True):
+                Y = np.vstack([y, known[near[i]].T])
+                line, means = carry_over(process, Y, K[process.kernel], noise)
+                lines.append(line)
+                deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - means[1:]))
+            means, _, _, evidence = np.array(lines).T
+            belief = mixture.weigh(evidence[None])[0]
             owners = self._choose(belief)
-            means, deviations = np.empty(len(given)), np.empty(len(self.level))
-            for c, one in enumerate(given):
-                mine = owners == c
-                root = one.L_inv @ one.process.kernel(one.X, x[None])[:, 0]
-                weights = root @ one.L_inv
-                means[c] = weights @ one.y
-                shift = weights @ self._known[c][nearest_last][:, mine]
-                deviations[mine] = np.sqrt(one.spread) * (priors[c][i, mine] - shift)
             mean, factor = belief @ means, np.sqrt(mixture.calibration)
-            values[i] = mean + factor * (means[owners] - mean + deviations)
+            own = np.array(deviations)[owners, np.arange(len(owners))]
+            values[i] = mean + factor * (means[owners] - mean + own)
         return values
 
     def _choose(self, belief: Array) -> Index:

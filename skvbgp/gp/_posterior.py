@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -318,12 +318,18 @@ def _predict_rows(
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     result = np.empty((len(X), len(processes), 4))
     near = near[:, ::-1]  # the nearest row last
+    for i, K in enumerate(measure_near(processes, coordinates, X_known, X, near)):
+        y, near_noise = target.scaled(y_known[near[i]]), None if noise is None else noise[near[i]]
+        result[i] = predict_from_matrices(processes, K, y, near_noise)
+    return result
+
+
+def measure_near(
+    processes: tuple[Process, ...], coordinates: Coordinates, X_known: Array, X: Array, near: Index
+) -> Iterator[dict[Kernel, Array]]:
+    """For each of some rows, by kernel, the matrix (k + 1, k + 1) of its neighbours and the row."""
     step = count_sets(near.shape[1] + 1)
     for start in range(0, len(X), step):
-        index = near[start : start + step]
-        both = np.concatenate([X_known[index], X[start : start + step, None]], axis=1)
-        y = target.scaled(y_known[index])
-        for i, K in enumerate(measure_matrices(processes, coordinates.scaled(both))):
-            near_noise = None if noise is None else noise[index[i]]
-            result[start + i] = predict_from_matrices(processes, K, y[i], near_noise)
-    return result
+        rows = slice(start, start + step)
+        both = np.concatenate([X_known[near[rows]], X[rows, None]], axis=1)
+        yield from measure_matrices(processes, coordinates.scaled(both))

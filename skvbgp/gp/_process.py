@@ -347,21 +347,24 @@ def predict_from_matrices(
     known : RowNoise, optional
         What is known of their noise.
     """
-    return np.array([_predict(process, y, K[process.kernel], known) for process in processes])
+    Y = y[None]
+    return np.array([carry_over(process, Y, K[process.kernel], known)[0] for process in processes])
 
 
-def _predict(
-    process: Process, y: Array, K: Array, known: RowNoise | None
-) -> tuple[float, float, float, float]:
-    """The same for one process, from the kernel's matrix (n + 1, n + 1) of X and x.
+def carry_over(
+    process: Process, Y: Array, K: Array, known: RowNoise | None
+) -> tuple[tuple[float, float, float, float], Array]:
+    """The line (4,) of a process, and what values (m, n) at the neighbours say of the row, (m,).
 
-    The entries of L^-1 y are standardised innovations: how far each row is from what those before
-    it say. The nearest rows are the last, and the scale follows their innovations.
+    The first of them are the targets, whose entries of L^-1 y are standardised innovations: how
+    far each row is from what those before it say. The nearest rows are the last, and the scale
+    follows their innovations.
     """
-    n, prior = len(y), float(K[-1, -1])
+    n, prior = Y.shape[1], float(K[-1, -1])
     noise = np.broadcast_to(process.spread_noise(known), n)
-    a, (b,), diagonal = factorise_bordered(K, y[None], noise)
-    summary = process.summarise(b, np.log(diagonal), known, process.count_nearest(n))
+    a, B, diagonal = factorise_bordered(K, Y, noise)
+    summary = process.summarise(B[0], np.log(diagonal), known, process.count_nearest(n))
     spread = process.spread(*summary[:2])
-    variance = spread * max(prior - float(a @ a), 0.0)
-    return float(a @ b), variance, spread * process.noise, process.log_density(*summary)
+    variance, means = spread * max(prior - float(a @ a), 0.0), B @ a
+    evidence = process.log_density(*summary)
+    return (float(means[0]), variance, spread * process.noise, evidence), means
