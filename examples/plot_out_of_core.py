@@ -1,9 +1,9 @@
 """
-Two million rows from disk
-==========================
+A million rows from disk
+========================
 
 ``fit`` reads a memory-mapped array in mini-batches, so the training data may
-be larger than memory. Two million rows are written to a temporary file and
+be larger than memory. A million rows are written to a temporary file and
 fitted from there; ``tracemalloc`` counts the memory that Python and NumPy ask
 for meanwhile.
 """
@@ -19,7 +19,7 @@ from numpy.lib.format import open_memmap
 
 from skvbgp import VBDTCRegressor
 
-n_rows = 2_000_000
+n_rows = 1_000_000
 
 
 def function(X):
@@ -62,7 +62,7 @@ print(f"RMSE of the function: {np.sqrt(np.mean((mean - truth) ** 2)):.4f}")
 
 fig, axes = plt.subplots(1, 3, figsize=(12, 3.7), layout="constrained")
 panels = {
-    "2,000 of 2,000,000 rows": None,
+    "2,000 of 1,000,000 rows": None,
     "prediction": mean,
     "prediction - truth": mean - truth,
 }
