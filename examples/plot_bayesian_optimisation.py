@@ -23,7 +23,11 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.gaussian_process.kernels import (
+    ConstantKernel,
+    Matern,
+    WhiteKernel,
+)
 
 from skvbgp import VBGPRegressor
 
@@ -127,24 +131,37 @@ def search(function, d, first, n, seed, model=None, choose=None):
 
 # %%
 # Each search twice, from different first evaluations; lines are the mean. On
-# the valley, which no single length scale fits, a belief over kernels helps; on
-# four round wells scikit-learn's one kernel is as good or better. Every model
-# beats chance by far.
+# the valley, which no single length scale fits, a belief over kernels helps;
+# on four round wells scikit-learn's one kernel is as good or better. Every
+# model beats chance by far.
+
+
+def make_model(d):
+    return VBGPRegressor(random_state=0)
+
+
+WAYS = {
+    "Thompson sampling": (
+        lambda d: VBGPRegressor(random_state=0),
+        by_thompson,
+    ),
+    "expected improvement": (
+        lambda d: VBGPRegressor(random_state=0),
+        by_improvement,
+    ),
+    "the same, scikit-learn": (Peer, by_improvement),
+    "at random": (lambda d: None, None),
+}
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.8))
-for ax, (title, (function, d, least, first, n)) in zip(axes, PROBLEMS.items()):
-    ways = {
-        "Thompson sampling": lambda: (VBGPRegressor(random_state=0), by_thompson),
-        "expected improvement": lambda: (
-            VBGPRegressor(random_state=0),
-            by_improvement,
-        ),
-        "the same, scikit-learn": lambda: (Peer(d), by_improvement),
-        "at random": lambda: (None, None),
-    }
+for ax, (title, problem) in zip(axes, PROBLEMS.items(), strict=True):
+    function, d, least, first, n = problem
     print(title)
-    for name, make in ways.items():
-        best = [search(function, d, first, n, seed, *make()) for seed in (0, 1)]
+    for name, (make, choose) in WAYS.items():
+        best = [
+            search(function, d, first, n, seed, make(d), choose)
+            for seed in (0, 1)
+        ]
         regret = np.mean(best, axis=0) - least
         ax.semilogy(np.arange(1, n + 1), regret, label=name)
         print(f"  {name:24s} {regret[-1]:.2g} above the minimum")

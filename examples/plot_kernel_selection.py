@@ -7,8 +7,8 @@ What a Gaussian process says beyond its data is decided by the kernel.
 a belief about them from the evidence [Teng2020]_, and averages the predictions
 of the best. Of a series, which is one column of times, the list is that of
 :func:`~skvbgp.kernel_selection.series_kernels`: levels and slopes that wander,
-with a season, of ``y`` and of its logarithm. The series has monthly values with
-a trend and a season that grows with it: ten years to learn from, five to
+with a season, of ``y`` and of its logarithm. The series has monthly values
+with a trend and a season that grows with it: ten years to learn from, five to
 predict.
 """
 
