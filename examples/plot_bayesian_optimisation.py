@@ -130,10 +130,9 @@ def search(function, d, first, n, seed, model=None, choose=None):
 
 
 # %%
-# Each search twice, from different first evaluations; lines are the mean. On
-# the valley, which no single length scale fits, a belief over kernels helps;
-# on four round wells scikit-learn's one kernel is as good or better. Every
-# model beats chance by far.
+# Each search twice, from different first evaluations; lines are the mean. In
+# the curved valley, which no single length scale fits, a belief over kernels
+# comes nearer; among four round wells scikit-learn's one kernel does.
 
 
 def make_model(d):
