@@ -45,9 +45,10 @@ def test_it_learns(parametrization, options):
         DecoupledGPRegressor, parametrization=parametrization, max_iter=30, **options
     ).fit(X[:200], y[:200])
     mean, std = model.predict(X[200:], return_std=True)
-    error = (y[200:] - mean) / np.std(y)
-    assert np.sqrt(np.mean(error**2)) < 0.5
-    assert 0.85 < np.mean(np.abs(y[200:] - mean) < 1.96 * std) <= 1.0
+    rmse = np.sqrt(np.mean((y[200:] - mean) ** 2))
+    assert rmse < 0.5 * np.std(y)
+    assert np.mean(np.abs(y[200:] - mean) < 1.96 * std) > 0.85
+    assert np.mean(std) < 2.5 * rmse  # after so few passes
     assert np.mean(model.lower_bounds_[-5:]) > model.lower_bounds_[0]
     assert len(model.mean_basis_) == 20
     assert len(model.cov_basis_) == 8
