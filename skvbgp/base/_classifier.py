@@ -21,7 +21,7 @@ from skvbgp.base._lazy import Names, lazily
 
 @dataclass(frozen=True)
 class Labels:
-    """Targets as indices into the sorted classes."""
+    """Targets as indices into the sorted classes; -1 is a label that is not known."""
 
     classes: NDArray[Any]  # (k,)
     codes: NDArray[np.intp]  # (n,)
@@ -40,14 +40,31 @@ class Labels:
             raise ValueError(f"y has labels {unknown}, which are not among the classes.")
         return cls(classes, np.searchsorted(classes, y))
 
+    @classmethod
+    def of_some(cls, y: Any, missing: Any, classes: NDArray[Any] | None = None) -> Labels:
+        """The same of targets some of which are ``missing``, a value or NaN."""
+        y = column_or_1d(y)
+        known = (y == y) if missing != missing else (y != missing)
+        if classes is None or known.any():
+            labels = cls.of(y[known], classes)
+        else:
+            labels = cls(classes, np.empty(0, dtype=np.intp))
+        codes = np.full(len(y), -1)
+        codes[known] = labels.codes
+        return cls(labels.classes, codes)
+
     def __len__(self) -> int:
         return len(self.codes)
 
     def problems(self) -> list[Array]:
-        """Targets t (n,) of the second class, or of each one versus the rest if there are more."""
+        """Targets t (n,) of the second class, or of each one versus the rest if there are more.
+
+        They are 1 or -1, and 0 where the label is not known.
+        """
         k = len(self.classes)
         positives = [1] if k == 2 else range(k)
-        return [np.where(self.codes == code, 1.0, -1.0) for code in positives]
+        size = np.where(self.codes < 0, 0.0, 1.0)
+        return [np.where(self.codes == code, 1.0, -1.0) * size for code in positives]
 
 
 def _class_names(estimator: Any, options: dict[str, Any]) -> list[str]:

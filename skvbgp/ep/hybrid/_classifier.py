@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
@@ -60,6 +65,14 @@ class HybridGPLVM(
     binary_columns : array-like, default=None
         Columns of X with a logistic likelihood: their indices, their names or a mask. Each has at
         most two values. None treats every column as continuous.
+
+    supervised : bool, default=True
+        Whether `y` holds class labels. False leaves `y` out, whatever it is: latents in front of
+        a regressor are those of X alone.
+
+    missing_label : object, default=None
+        Value of `y` where the label is not known, such as -1 or NaN: such rows tell of X alone.
+        None is without unknown labels.
 
     prior_weight : float, default=0.005
         Weight of the generative part, the model of X, against the discriminative part, the
@@ -145,6 +158,8 @@ class HybridGPLVM(
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "binary_columns": ["array-like", None],
+        "supervised": ["boolean"],
+        "missing_label": "no_validation",  # any value
         "prior_weight": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -158,6 +173,8 @@ class HybridGPLVM(
         *,
         n_inducing: int = 20,
         binary_columns: Any = None,
+        supervised: bool = True,
+        missing_label: Any = None,
         prior_weight: float = 0.005,
         max_iter: int = 200,
         tol: float = 1e-5,
@@ -167,6 +184,8 @@ class HybridGPLVM(
         self.n_components = n_components
         self.n_inducing = n_inducing
         self.binary_columns = binary_columns
+        self.supervised = supervised
+        self.missing_label = missing_label
         self.prior_weight = prior_weight
         self.max_iter = max_iter
         self.tol = tol
@@ -188,7 +207,8 @@ class HybridGPLVM(
         X : array-like of shape (n_samples, n_features)
             At least two rows; NaN is a missing entry. Every column has an entry.
         y : array-like of shape (n_samples,), default=None
-            Class labels, of at least two classes. None models X alone.
+            Class labels, of at least two classes. None models X alone, and so does whatever is
+            given where `supervised` is False.
 
         Returns
         -------
@@ -378,18 +398,26 @@ class HybridGPLVM(
             "ensure_all_finite": "allow-nan",
             "ensure_min_samples": 2 if reset else 1,
         }
+        if not self.supervised:
+            y = None
         if y is None:
             if state is not None and state.y is not None:
                 raise ValueError("The first call of partial_fit had labels, this one has none.")
             return validate_data(self, X, reset=reset, **options), None
         if state is not None and state.y is None:
             raise ValueError("The first call of partial_fit had no labels, this one has.")
-        X, y = validate_data(self, X, y, reset=reset, **options)
+        if self.missing_label is None:
+            X, y = validate_data(self, X, y, reset=reset, **options)
+        else:
+            X = validate_data(self, X, reset=reset, **options)
+            check_consistent_length(X, y)
         classes = None
         if "classes" in metadata:
             known = None if state is None else state.y.classes
             classes = declared_classes(metadata["classes"], known)
-        return X, Labels.of(y, classes)
+        if self.missing_label is None:
+            return X, Labels.of(y, classes)
+        return X, Labels.of_some(y, self.missing_label, classes)
 
     def _learner(self) -> HybridLearner:
         names = getattr(self, "feature_names_in_", None)

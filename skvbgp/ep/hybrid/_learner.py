@@ -72,7 +72,9 @@ class HybridLearner(Learner):
         self, state: HybridState, X: Array, y: Labels | None
     ) -> tuple[Array, Labels | None] | None:
         """All rows, if another map to the latents is to be learned with the new ones."""
-        known, new = (np.empty(0) if rows is None else rows.codes for rows in (state.y, y))
+        known, new = (
+            np.empty(0) if rows is None else rows.codes[rows.codes >= 0] for rows in (state.y, y)
+        )
         outgrown = is_outgrown(state.X, known, X, new, learns=True)
         return _append_rows(state, X, y) if outgrown else None
 

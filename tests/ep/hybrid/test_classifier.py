@@ -12,8 +12,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss, silhouette_score
+from sklearn.pipeline import make_pipeline
 
-from skvbgp import HybridGPLVM
+from skvbgp import HybridGPLVM, VBGPRegressor
+from skvbgp.kernels import Matern
 
 
 def quick(**parameters):
@@ -285,3 +287,55 @@ def test_degenerate_data(rng, kind):
     assert np.isfinite(model.predict_proba(holes)).all()
     if kind == "constant":
         assert_allclose(filled[0, 1], 4.0, atol=1.0)
+
+
+# --- in front of a regressor, and with few labels -----------------------------------------------
+
+
+def test_y_is_left_out_where_it_is_no_class(iris):
+    X, holes, _ = iris
+    target = X[:, 2] + np.sin(X[:, 0])
+    alone, other = quick().fit(holes), quick(supervised=False).fit(holes, target)
+    assert_array_equal(other.transform(holes), alone.transform(holes))
+    stream = quick(supervised=False).partial_fit(holes[:75], target[:75])
+    stream.partial_fit(holes[75:], target[75:])
+    assert_array_equal(stream.transform(holes).shape, (150, 2))
+    with pytest.raises(NotFittedError, match="without labels"):
+        other.predict(holes)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        quick().fit(holes, target)
+    regressor = make_pipeline(quick(supervised=False), VBGPRegressor(Matern(), random_state=0))
+    regressor.fit(holes[::2], target[::2])
+    assert regressor.score(holes[1::2], target[1::2]) > 0.7
+
+
+def with_gaps(y, missing):
+    """Ten labels of each class, and the other rows without."""
+    few = np.concatenate([np.flatnonzero(y == label)[:10] for label in range(3)])
+    some = np.full(len(y), missing, dtype=float)
+    some[few] = y[few]
+    return some, few
+
+
+@pytest.mark.parametrize("missing", [-1, np.nan])
+def test_rows_without_a_label_tell_of_x(iris, missing):
+    X, y = iris[0][::2], iris[2][::2]
+    some, few = with_gaps(y, missing)
+    model = quick(missing_label=missing).fit(X, some)
+    assert_array_equal(model.classes_, [0, 1, 2])
+    assert log_loss(y, model.predict_proba(X)) < 0.35
+    alone = quick(missing_label=missing).fit(X[few], some[few])
+    assert_array_equal(alone.projection_, quick().fit(X[few], y[few]).projection_)
+    assert np.any(model.projection_ != alone.projection_)
+
+
+def test_a_stream_of_rows_with_and_without_labels(iris):
+    X, y = iris[0][::2], iris[2][::2]
+    some, _ = with_gaps(y, -1)
+    stream = quick(missing_label=-1)
+    stream.partial_fit(X[:40], some[:40], classes=[0, 1, 2])
+    stream.partial_fit(X[40:], some[40:])
+    stream.partial_fit(X[:3], np.full(3, -1))
+    assert stream.score(X, y) > 0.8
+    with pytest.raises(ValueError, match="At least two classes"):
+        quick(missing_label=-1).fit(X, np.full(len(X), -1))
