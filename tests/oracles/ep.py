@@ -5,11 +5,14 @@ MIT Press 2006, without its Cholesky factors: n x n matrices are inverted and si
 one. Expectations over uncertain inputs are Gauss-Hermite sums. Labels are -1 and 1.
 """
 
+import functools
 import itertools
 
 import numpy as np
 from scipy.special import expit
 from scipy.stats import multivariate_normal, norm
+
+hermegauss = functools.cache(np.polynomial.hermite_e.hermegauss)  # takes milliseconds
 
 # ------------------------------------------------------------------------------------------
 # expectation propagation
@@ -57,7 +60,7 @@ def tilted_probit(t, c, v):
 
 def tilted_logistic(t, c, v, n_nodes=200):
     """The same of 1 / (1 + exp(-t f)), as Gauss-Hermite sums."""
-    f, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    f, weights = hermegauss(n_nodes)
     f = c + np.sqrt(v) * f
     weights = weights / weights.sum() * expit(t * f)
     z, first, second = weights @ np.column_stack([np.ones_like(f), f - c, (f - c) ** 2])
@@ -97,7 +100,7 @@ def se(X, Z, variance, length_scale):
 
 def expectation(function, mu, s, n_nodes=40):
     """E[function(x)], x ~ N(mu, diag(s)) of few entries; function maps (N, d) to (N, ...)."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    nodes, weights = hermegauss(n_nodes)
     weights = weights / weights.sum()
     grid = np.array(list(itertools.product(nodes, repeat=len(mu))))
     weight = np.prod(list(itertools.product(weights, repeat=len(mu))), axis=1)
