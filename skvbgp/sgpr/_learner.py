@@ -61,9 +61,10 @@ _EXACT_ROWS = 500
 #: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
 _EXPLAINING_SHARE = 0.25
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS, and with noise that starts well; rows that the stochastic
-#: solver visits.
-_LBFGS_ITERATIONS = 100
+#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, and with noise
+#: that starts well; rows that the stochastic solver visits.
+_EXACT_ITERATIONS = 100
+_LBFGS_ITERATIONS = 200
 _LBFGS_BLOCK_ITERATIONS = 40
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
@@ -118,7 +119,7 @@ class SparseLearner(RegressionLearner):
         if self.max_iter is not None:
             return self.max_iter
         if self._is_exact(n):
-            return _LBFGS_ITERATIONS
+            return _EXACT_ITERATIONS
         if self._is_collapsed(n):
             return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
         visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
@@ -342,7 +343,7 @@ class SparseLearner(RegressionLearner):
                 "tol": self.tol,
                 "end_pass": end_pass,
             }
-            if self.structure.correlated and isinstance(state.draw_rule, CommonDraws):
+            if isinstance(state.draw_rule, CommonDraws):
                 return solve_at_mean(state.model, parameters, data, **options)
             bound = collapse_bound(state.model, data, state.draw_rule)
             return solve_full(bound, state.model, parameters, **options)

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
+from skvbgp import VBDTCRegressor, VBFITCRegressor
 from tests.sgpr.cases import (
     BLOCKED,
     HYPERPARAMETERS,
@@ -88,3 +89,12 @@ def test_refit_forgets_the_first_fit(cls):
     other_X, other_y = make_data(30, 3, seed=1)
     refitted = small(cls).fit(other_X, other_y).fit(X, y)
     assert_same_model(small(cls).fit(X, y), refitted, X)
+
+
+@pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
+def test_training_over_draws_ends_as_high_as_in_closed_form(cls):
+    """Though it takes Lambda at its mean, and the variances after the rest."""
+    X, y = make_data(120)
+    options = dict(solver="collapsed", max_iter=100, random_state=0)
+    sampled, closed = (cls(20, psi=psi, **options).fit(X, y) for psi in ("sampled", "closed_form"))
+    assert sampled.lower_bound_ > closed.lower_bound_ - 2.0
