@@ -18,8 +18,6 @@ def pytest_collection_modifyitems(items):
         names = {name for mark in item.iter_markers("in_turn") for name in mark.args}
         if names and not is_next_in_turn(item, names):
             item.add_marker(pytest.mark.slow)
-        if "client" in item.fixturenames:  # one process of several starts the cluster
-            item.add_marker(pytest.mark.xdist_group("dask"))
 
 
 def is_next_in_turn(item, names):
