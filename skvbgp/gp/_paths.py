@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.gp._neighbours import Index
-from skvbgp.gp._posterior import NeighbourPosterior, measure_near
+from skvbgp.gp._posterior import NeighbourPosterior, visit_places
 from skvbgp.gp._process import carry_over
 from skvbgp.kernels._features import Features, draw_features
 
@@ -127,15 +127,21 @@ class FunctionDraws:
         posterior, mixture = self.posterior, self.posterior.mixture
         scaled = posterior.coordinates.scaled(X)
         priors = [prior.features(scaled) @ prior.weights for prior in self.priors]
-        near = near[:, ::-1]  # the nearest row last
-        matrices = measure_near(mixture.processes, posterior.coordinates, posterior.rows.X, X, near)
+        places = visit_places(
+            mixture.processes,
+            posterior.coordinates,
+            posterior.target,
+            posterior.rows.X,
+            posterior.rows.y,
+            posterior.noise,
+            X,
+            near,
+        )
         values = np.empty((len(X), len(self.level)))
-        for i, K in enumerate(matrices):
-            y = posterior.target.scaled(posterior.rows.y[near[i]])
-            noise = None if posterior.noise is None else posterior.noise[near[i]]
+        for i, (index, K, y, noise) in enumerate(places):
             lines, deviations = [], []
             for process, known, prior in zip(mixture.processes, self._known, priors, strict=True):
-                Y = np.vstack([y, known[near[i]].T])
+                Y = np.vstack([y, known[index].T])
                 line, means = carry_over(process, Y, K[process.kernel], noise)
                 lines.append(line)
                 deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - means[1:]))

@@ -317,19 +317,32 @@ def _predict_rows(
 ) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     result = np.empty((len(X), len(processes), 4))
-    near = near[:, ::-1]  # the nearest row last
-    for i, K in enumerate(measure_near(processes, coordinates, X_known, X, near)):
-        y, near_noise = target.scaled(y_known[near[i]]), None if noise is None else noise[near[i]]
+    places = visit_places(processes, coordinates, target, X_known, y_known, noise, X, near)
+    for i, (_, K, y, near_noise) in enumerate(places):
         result[i] = predict_from_matrices(processes, K, y, near_noise)
     return result
 
 
-def measure_near(
-    processes: tuple[Process, ...], coordinates: Coordinates, X_known: Array, X: Array, near: Index
-) -> Iterator[dict[Kernel, Array]]:
-    """For each of some rows, by kernel, the matrix (k + 1, k + 1) of its neighbours and the row."""
+def visit_places(
+    processes: tuple[Process, ...],
+    coordinates: Coordinates,
+    target: Target,
+    X_known: Array,
+    y_known: Array,
+    noise: RowNoise | None,
+    X: Array,
+    near: Index,
+) -> Iterator[tuple[Index, dict[Kernel, Array], Array, RowNoise | None]]:
+    """What is needed to predict each of rows X from its neighbours (n, k), nearest first.
+
+    Indices of these, the nearest last, by kernel the matrix (k + 1, k + 1) of them and the row,
+    their scaled targets and what is known of their noise.
+    """
+    near = near[:, ::-1]
     step = count_sets(near.shape[1] + 1)
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         both = np.concatenate([X_known[near[rows]], X[rows, None]], axis=1)
-        yield from measure_matrices(processes, coordinates.scaled(both))
+        matrices = measure_matrices(processes, coordinates.scaled(both))
+        for index, K in zip(near[rows], matrices, strict=True):
+            yield index, K, target.scaled(y_known[index]), None if noise is None else noise[index]
