@@ -251,9 +251,8 @@ class SparseLearner(RegressionLearner):
         # whether f has left its usual start for that of the noise
         moved = not np.array_equal(first.parameters.nu, state.parameters.nu)
         follows = self.structure.correlated and moved
-        rates = np.array([self.learning_rate, _NATURAL_RATE]) * (_CAREFUL if follows else 1.0)
         learned = self._learn(
-            first, conclude, lambda end: self._solve(first, data, rng, rates, end), end_pass
+            first, conclude, lambda end: self._solve(first, data, rng, follows, end), end_pass
         )
         if not follows:
             return learned
@@ -332,7 +331,7 @@ class SparseLearner(RegressionLearner):
         return finish(solve(lambda make: end_pass(lambda: finish(make()))))
 
     def _solve(
-        self, state: State, data: Data, rng: np.random.RandomState, rates: Array, end_pass: EndPass
+        self, state: State, data: Data, rng: np.random.RandomState, follows: bool, end_pass: EndPass
     ) -> Trained:
         parameters, max_iter = state.parameters, self.max_passes(data.y)
         if self._is_collapsed(len(data)):
@@ -347,6 +346,7 @@ class SparseLearner(RegressionLearner):
                 return solve_at_mean(state.model, parameters, data, **options)
             bound = collapse_bound(state.model, data, state.draw_rule)
             return solve_full(bound, state.model, parameters, **options)
+        adam_share, natural_share = _CAREFUL if follows else (1.0, 1.0)
         return solve_stochastic(
             state.model,
             parameters,
@@ -355,8 +355,8 @@ class SparseLearner(RegressionLearner):
             free=parameters.spread({}) > 0.0,
             max_iter=max_iter,
             batch_size=self.batch_size,
-            learning_rate=rates[0],
-            natural_rate=rates[1],
+            learning_rate=adam_share * self.learning_rate,
+            natural_rate=natural_share * _NATURAL_RATE,
             tol=self.tol,
             rng=rng,
             end_pass=end_pass,

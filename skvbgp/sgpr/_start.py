@@ -215,10 +215,9 @@ def fit_noise_to_blocks(
     blocks = data.blocks
     assert blocks is not None
     limits = np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0)
-
     start = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
 
-    def posterior(x: Array, chosen: Sequence[int] | NDArray[np.intp]) -> tuple[float, Array]:
+    def log_posterior(x: Array, chosen: Sequence[int] | NDArray[np.intp]) -> tuple[float, Array]:
         tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
         values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
         z = (x - start) / _BLOCK_PRIOR_STD
@@ -234,22 +233,21 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        value, gradient = posterior(x, chosen)
+        value, gradient = log_posterior(x, chosen)
         size = _BLOCK_STEP_SIZE * clock.annealing
         x, adam = adam_ascent(x, gradient, adam, size)
         return (np.clip(x, *limits.T), adam), value
 
-    x = start
     if len(blocks) <= _FEW_BLOCKS:
         x = lbfgs_ascent(
-            lambda x: posterior(x, range(len(blocks))),
-            x,
+            lambda x: log_posterior(x, range(len(blocks))),
+            start,
             max_iter=_BLOCK_ITERATIONS,
             tol=_BLOCK_TOL,
             bounds=limits,
         ).x
     else:
-        first = x, AdamState.zeros(len(x))
+        first = start, AdamState.zeros(len(start))
         x, _ = ascend(step, first, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
     return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
 
