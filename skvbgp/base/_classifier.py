@@ -44,7 +44,8 @@ class Labels:
     def of_some(cls, y: Any, missing: Any, classes: NDArray[Any] | None = None) -> Labels:
         """The same of targets some of which are ``missing``, a value or NaN."""
         y = column_or_1d(y)
-        known = (y == y) if missing != missing else (y != missing)
+        values = np.asarray(y, dtype=object)  # strings and numbers may be compared
+        known = (values == values if missing != missing else values != missing).astype(bool)
         if classes is None or known.any():
             labels = cls.of(y[known], classes)
         else:

@@ -329,6 +329,16 @@ def test_rows_without_a_label_tell_of_x(iris, missing):
     assert np.any(model.projection_ != alone.projection_)
 
 
+def test_a_value_of_another_type_is_no_label(iris):
+    X, y = iris[0][::2], iris[2][::2]
+    plain = quick(max_iter=3).fit(X, y)
+    same = quick(max_iter=3, missing_label="unknown").fit(X, y)
+    assert_array_equal(same.projection_, plain.projection_)
+    names = np.where(np.arange(len(y)) % 5 == 0, "unknown", np.array(["a", "b", "c"])[y])
+    model = quick(max_iter=3, missing_label="unknown").fit(X, names)
+    assert_array_equal(model.classes_, ["a", "b", "c"])
+
+
 def test_a_stream_of_rows_with_and_without_labels(iris):
     X, y = iris[0][::2], iris[2][::2]
     some, _ = with_gaps(y, -1)
