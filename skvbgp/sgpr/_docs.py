@@ -26,7 +26,8 @@ _COMMON = """
     hyperparameter_variance : float, default=None
         Starting variances of q: xi of every inverse length scale (squared units of 1 / X)
         and beta of the signal's standard deviation (squared scale of y). None is a
-        hundredth of the squared starting means.
+        hundredth of the squared starting means. Where "collapsed" takes draws of q,
+        variances are found after the rest, whatever they start from.
 
     prior_mean : float or array-like of shape (n_features + 1,), default=0.0
         Prior means of the inverse length scales and, last, of the signal's standard
