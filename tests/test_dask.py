@@ -78,7 +78,10 @@ def test_results_are_those_without_dask(client, name):
 
 @pytest.mark.parametrize(
     ("name", "module"),
-    [("PIC", skvbgp._core.parallel), ("VBKS", skvbgp.kernel_selection._fits)],
+    [
+        ("PIC", skvbgp._core.parallel),
+        pytest.param("VBKS", skvbgp.kernel_selection._fits, marks=pytest.mark.slow),
+    ],
 )
 def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
     victims = list(client.run(os.getpid).values())[:1]

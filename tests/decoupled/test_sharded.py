@@ -34,8 +34,9 @@ def say(model):
     return np.concatenate([mean, std, model.lower_bounds_])
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
-@pytest.mark.in_turn("likelihood")
+@pytest.mark.parametrize(
+    "likelihood", ["gaussian", pytest.param("student_t", marks=pytest.mark.slow)]
+)
 def test_training_is_that_of_rows_in_memory(likelihood):
     model = DecoupledGPRegressor(
         30, 8, max_iter=2, batch_size=200, likelihood=likelihood, random_state=0

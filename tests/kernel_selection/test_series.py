@@ -91,6 +91,7 @@ def sales():
     return VBKSRegressor(random_state=0).fit(X[:72], y[:72])
 
 
+@pytest.mark.slow
 def test_default_forecasts_growth_in_proportion(sales):
     X, y = make_sales()
     names = [name for name, _ in sales.kernels_]
@@ -147,6 +148,7 @@ def test_series_of_many_rows_are_screened_by_the_last(monkeypatch):
         )  # that of the average is at Z = X, with a jitter
 
 
+@pytest.mark.slow
 def test_rows_in_any_order():
     X, y = make_walk(30)
     order = np.random.default_rng(0).permutation(30)
@@ -171,14 +173,22 @@ def test_chunks_of_a_series_begin_anew_when_rows_double(first):
 @pytest.mark.parametrize(
     ("t", "y"),
     [
-        (np.arange(2.0), np.arange(2.0)),
-        (np.arange(9.0), np.ones(9)),
-        (np.repeat(np.arange(4.0), 3), np.arange(12.0)),
-        (1e-150 * np.arange(12.0), 1e-150 * np.arange(12.0) ** 2),
-        (1e150 * np.arange(12.0), 1e150 * np.arange(12.0) ** 2),
-        (np.append(np.arange(11.0), 1e6), np.arange(12.0)),
+        pytest.param(np.arange(2.0), np.arange(2.0), id="two"),
+        pytest.param(np.arange(9.0), np.ones(9), id="constant"),
+        pytest.param(
+            np.repeat(np.arange(4.0), 3), np.arange(12.0), id="repeated", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            1e-150 * np.arange(12.0),
+            1e-150 * np.arange(12.0) ** 2,
+            id="tiny",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(1e150 * np.arange(12.0), 1e150 * np.arange(12.0) ** 2, id="huge"),
+        pytest.param(
+            np.append(np.arange(11.0), 1e6), np.arange(12.0), id="a gap", marks=pytest.mark.slow
+        ),
     ],
-    ids=["two", "constant", "repeated", "tiny", "huge", "a gap"],
 )
 def test_unusual_series(t, y):
     model = VBKSRegressor(random_state=0, max_iter=2).fit(t[:, None], y)

@@ -66,7 +66,10 @@ def say(model):
     return np.concatenate([mean, std, [model.lower_bound_], model.lower_bounds_])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name == "FITC" else pytest.mark.slow) for name in MODELS],
+)
 def test_training_is_that_of_rows_in_memory(name):
     (X, y), (later_X, later_y) = make_data(N), make_data(LATER, 1)
     model, local = clone(MODELS[name]), clone(MODELS[name])

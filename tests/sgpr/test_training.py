@@ -226,6 +226,7 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_turn("kind")
 def test_training_at_the_mean_ends_beside_the_optimum(kind):
     """Of all parameters together, in closed form, where q(theta) is narrow."""
     problem = small_problem(kind)
@@ -333,7 +334,7 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
 @pytest.mark.parametrize(
     ("kind", "n", "m", "batch_size", "max_iter", "natural_rate"),
     [
-        ("dtc", 100, 10, 20, 300, 0.02),
+        pytest.param("dtc", 100, 10, 20, 300, 0.02, marks=pytest.mark.slow),
         pytest.param("pitc", 100, 10, 20, 150, 0.02, marks=pytest.mark.slow),
         pytest.param("dtc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
         pytest.param("pitc", 1000, 50, 200, 900, 0.02, marks=pytest.mark.slow),
