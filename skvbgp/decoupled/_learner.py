@@ -33,6 +33,8 @@ from skvbgp.kernels import as_kernel
 _VISITS = 120
 _VISITED_ROWS = 1_080_000
 _MAX_PASSES = 200
+#: Fewest steps of the first update after an exact fit: Adam's first ones are long.
+_FIRST_STEPS = 30
 #: Variance of the prior of the default kernel's log hyperparameters, around the median trick's.
 _PRIOR_VARIANCE = 0.5
 
@@ -89,6 +91,7 @@ class DecoupledLearner(RegressionLearner):
                 summary=summary,
                 replay=replay,
                 seed=seed,
+                settled=False,
                 lower_bounds=(),
             )
         order = draw_order(len(X), rng)
@@ -102,13 +105,16 @@ class DecoupledLearner(RegressionLearner):
             self.generalized_length_scales and self.kernel is None,
             _PRIOR_VARIANCE if self.kernel is None else np.inf,
         )
-        theta = kernel.theta
+        theta, noise, settled = kernel.theta, np.array(likelihood.start, dtype=float), False
         if self.learn_hyperparameters and len(X) >= START_ROWS:
             sample = order[:EVIDENCE_ROWS]
             values = likelihood.latent_values(target.scaled(y[sample]))
             if np.ptp(values) > 0.0:
-                theta = find_hyperparameters(model, coordinates.scaled(X[sample]), values)
-        noise = np.array(likelihood.start, dtype=float)
+                scaled = coordinates.scaled(X[sample])
+                theta, log_noise = find_hyperparameters(model, scaled, values)
+                settled = self._is_exact(model, len(X))
+                if settled:
+                    noise[:] = log_noise
         parameters = Parameters.without_points(theta, noise, d, k)
         return State(
             model=model,
@@ -120,7 +126,17 @@ class DecoupledLearner(RegressionLearner):
             summary=summary,
             replay=replay,
             seed=seed,
+            settled=settled,
         )
+
+    def _is_exact(self, model: Model, n: int) -> bool:
+        """Whether a step on q(u) gives the posterior itself, as every row is in the bases.
+
+        Then the bound is the evidence, whose maximum the start has found.
+        """
+        if model.is_direct or not isinstance(model.likelihood, Gaussian):
+            return False
+        return n <= min(self.n_cov_basis, self.batch_size, EVIDENCE_ROWS)
 
     def _make_likelihood(self, y: Array) -> Any:
         if self.likelihood == "poisson":
@@ -152,7 +168,10 @@ class DecoupledLearner(RegressionLearner):
     def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
         n, rng = len(y), np.random.RandomState(state.seed)
         n_batches = -(-n // self.batch_size)
-        ascent = self._ascent(rng)
+        n_passes = self.max_passes(y)
+        if state.settled:  # until the bases have grown, and a step on q(u) is judged
+            n_passes = min(n_passes, -(-n // self.basis_growth) + 1)
+        ascent = self._ascent(rng, 0.0 if state.settled else self.learning_rate)
         room, used = ascent.count_missing_points(state), np.empty(0, dtype=np.int64)
 
         def draw_batches() -> Iterator[Batch]:
@@ -172,7 +191,7 @@ class DecoupledLearner(RegressionLearner):
             ascent.step,
             state,
             draw_batches,
-            n_passes=self.max_passes(y),
+            n_passes=n_passes,
             n_batches=n_batches,
             end_pass=lambda make: end_pass(lambda: conclude(make())),
             tol=self.tol,
@@ -189,11 +208,14 @@ class DecoupledLearner(RegressionLearner):
         start = replace(
             state.move_to(target), summary=summary, replay=replay, coordinates=coordinates
         )
-        ascent = self._ascent(rng)
+        if state.settled:
+            start = self._unsettle(start)
+        ascent = self._ascent(rng, self.learning_rate)
         room = min(ascent.count_missing_points(start), self.basis_growth)
         size = min(self.batch_size, len(replay.y))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
-        n_steps = max(1, round(min(visits, _VISITED_ROWS) / size))
+        least = _FIRST_STEPS if state.settled else 1
+        n_steps = max(least, round(min(visits, _VISITED_ROWS) / size))
 
         def draw_batches() -> Iterator[Batch]:
             new_points = coordinates.scaled(X[draw_order(len(X), rng)[:room]])
@@ -216,6 +238,20 @@ class DecoupledLearner(RegressionLearner):
         )
         return conclude(ascended)
 
+    def _unsettle(self, state: State) -> State:
+        """The state before steps on everything, of a process that may get more rows than points.
+
+        It cannot explain all of f any more; noise that is too little would take long to rise. So it
+        is what q leaves of the rows, the new ones among them, which maximises the bound.
+        """
+        p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
+        if self.learn_hyperparameters:
+            rows = slice(None, None, -(-len(state.replay.y) // EVIDENCE_ROWS))
+            X, y = _scale(state, state.replay.X[rows], state.replay.y[rows])
+            mean, variance = state.posterior.process.moments(X)
+            p = replace(p, noise=np.log([np.mean((y - mean) ** 2 + variance)]))
+        return replace(state, parameters=p, adam=adam, settled=False)
+
     def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
         # the first rows set units and the median distance even if nothing is learned
         if not says_too_little(state.replay.X, learns=True):
@@ -232,9 +268,9 @@ class DecoupledLearner(RegressionLearner):
         rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
         return state.replay.add(X, y, rng), rng
 
-    def _ascent(self, rng: np.random.RandomState) -> Ascent:
+    def _ascent(self, rng: np.random.RandomState, learning_rate: float) -> Ascent:
         sizes = self.n_mean_basis, self.n_cov_basis
-        return Ascent(sizes, self.learning_rate, self.learn_hyperparameters, rng)
+        return Ascent(sizes, learning_rate, self.learn_hyperparameters, rng)
 
     # -- what has been learned -------------------------------------------------------------------
 

@@ -25,11 +25,11 @@ _LOG_NOISE_BOUNDS = (-12.0, 3.0)
 _MAX_ITER, _TOL = 40, 1e-4
 
 
-def find_hyperparameters(model: Model, X: Array, y: Array) -> Array:
-    """Find theta of largest posterior density, together with some noise, given some rows.
+def find_hyperparameters(model: Model, X: Array, y: Array) -> tuple[Array, float]:
+    """Find theta and the log variance of noise of largest posterior density, given some rows.
 
     The best of the kernel's candidates, after a scan of the noise, is refined by gradients.
-    The noise is not returned: a sparse process, which cannot explain all of f, has more.
+    A sparse process, which cannot explain all of f, has more noise.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def find_hyperparameters(model: Model, X: Array, y: Array) -> Array:
 
     bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)
     x = lbfgs_ascent(log_density, x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds).x
-    return x[:-1]
+    return x[:-1], float(x[-1])
 
 
 def _best_noise(model: Model, theta: Array, rows: Basis, y: Array) -> tuple[float, Array]:

@@ -67,6 +67,8 @@ class State:
         One per pass of the last fit and one per update, on y's own scale.
     n_iter : int
         Passes of the last fit.
+    settled : bool
+        Whether the hyperparameters that training starts from are those that it would end with.
     """
 
     model: Model
@@ -80,6 +82,7 @@ class State:
     seed: int
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 0
+    settled: bool = False
 
     @cached_property
     def posterior(self) -> Posterior:

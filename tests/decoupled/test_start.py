@@ -59,8 +59,67 @@ def test_search_finds_length_scales_that_are_far_away():
     X, y = chirp(300)
     scaled = Coordinates.of(X).scaled(X)
     start = GeneralizedSE(0.0, np.zeros(1))
-    theta = find_hyperparameters(model_of(start, 0.5), scaled, y / np.std(y))
+    theta, _ = find_hyperparameters(model_of(start, 0.5), scaled, y / np.std(y))
     assert 0.02 < np.exp(theta[1]) < 0.1
+
+
+@pytest.mark.parametrize("parametrization", ["hybrid", "orthogonal"])
+def test_few_rows_are_an_exact_process_at_the_maximum_of_its_evidence(parametrization):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (70, 2))
+    y = 5.0 + 3.0 * np.sin(3.0 * X[:, 0]) + 0.3 * rng.standard_normal(70)
+    model = DecoupledGPRegressor(basis_growth=30, parametrization=parametrization, random_state=0)
+    model.fit(X, y)
+    assert model.n_iter_ == 4  # three in which the bases grow, and one
+    K, noise = model.kernel_(X), model.noise_variance_
+    centred = y - y.mean()
+    C, k = K + noise * np.eye(70), model.kernel_(X, X[:9] + 0.3)
+    mean, std = model.predict(X[:9] + 0.3, return_std=True, include_noise=False)
+    assert_allclose(mean, y.mean() + k.T @ np.linalg.solve(C, centred), atol=1e-4)
+    variance = model.kernel_.diag(X[:9]) - np.sum(k * np.linalg.solve(C, k), axis=0)
+    assert_allclose(std**2, variance, atol=1e-4)
+    evidence = multivariate_normal(np.zeros(70), C).logpdf(centred)
+    assert_allclose(model.lower_bound_, evidence, atol=1e-2)
+    for change in (0.97, 1.03):  # beyond what the prior and the end of the search leave open
+        C = K + change * noise * np.eye(70)
+        assert multivariate_normal(np.zeros(70), C).logpdf(centred) < evidence + 1e-2
+
+
+def make_few_rows(n):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    return X, np.sin(4.0 * X[:, 0] * X[:, 1]) + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_cov_basis": 40}, {"batch_size": 40}, {"likelihood": "student_t"}], ids=str
+)
+def test_other_models_take_all_passes(options):
+    model = DecoupledGPRegressor(max_iter=9, random_state=0, **options).fit(*make_few_rows(50))
+    assert model.n_iter_ == 9
+
+
+def test_a_warm_start_after_an_exact_fit_learns():
+    X, y = make_few_rows(50)
+    model = DecoupledGPRegressor(max_iter=9, warm_start=True, random_state=0).fit(X, y)
+    before = model.kernel_.theta
+    model.fit(X, 3.0 * np.cos(9.0 * X[:, 1]))
+    assert model.n_iter_ == 9
+    assert np.all(model.kernel_.theta != before)
+
+
+@pytest.mark.parametrize("n_new", [1, 50])
+def test_noise_after_an_exact_fit_is_what_is_left_of_all_rows(n_new):
+    X, y = make_few_rows(50)
+    options = {"random_state": 0, "learning_rate": 1e-12, "normalize_y": False}
+    model = DecoupledGPRegressor(**options).fit(X, y)
+    X_new = np.full((n_new, 2), 0.9)
+    y_new = np.full(n_new, 2.0)
+    X_all, y_all = np.vstack([X, X_new]), np.append(y, y_new)
+    mean, std = model.predict(X_all, return_std=True, include_noise=False)
+    expected = np.mean((y_all - mean) ** 2 + std**2)
+    model.partial_fit(X_new, y_new)
+    assert_allclose(model.noise_variance_, expected, rtol=1e-6)
 
 
 def test_length_unit_of_any_kernel():
