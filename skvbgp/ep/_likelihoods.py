@@ -111,3 +111,7 @@ def _probit_moments(t: Array, c: Array, r: Array) -> Moments:
     return Moments(
         log_ndtr(z), t * ratio / root, np.maximum(curvature, 0.0) / r, -0.5 * ratio * z / r
     )
+
+
+#: By the name that users know.
+LIKELIHOODS: dict[str, Likelihood] = {"logistic": Logistic(), "probit": Probit()}

@@ -40,10 +40,10 @@ def site_column(tau, nu, mu, s, Z, variance, length_scale, jitter):
     return 0.5 * a @ np.linalg.solve(precision, a) - 0.5 * log_det - 0.5 * rest
 
 
-def logistic_column(t, mu, s, Z, variance, length_scale, jitter):
+def discrete_column(t, mu, s, Z, variance, length_scale, tilted, jitter):
     """(S.34) with the sites of EP on N(0, Psi1' K^-1 Psi1 + Lambda); also tau and nu."""
     K, _ = ep.uncertain_prior(mu, s, Z, variance, length_scale, "dtc", jitter)
-    tau, nu, _, _, evidence = ep.dense_ep(K, t, ep.tilted_logistic)
+    tau, nu, _, _, evidence = ep.dense_ep(K, t, tilted)
     # log Z-tilde N(f | mu-tilde, Sigma-tilde), less what depends on f
     C = K + np.diag(1.0 / tau)
     target = nu / tau

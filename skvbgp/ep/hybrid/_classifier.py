@@ -25,6 +25,7 @@ from skvbgp.base import (
     COLUMNS,
     Interval,
     Labels,
+    StrOptions,
     VariationalEstimator,
     class_codes,
     class_probabilities,
@@ -33,6 +34,7 @@ from skvbgp.base import (
     lazily,
 )
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import LIKELIHOODS
 from skvbgp.ep.hybrid._columns import binary_mask
 from skvbgp.ep.hybrid._learner import HybridLearner
 from skvbgp.ep.hybrid._posterior import HybridPosterior
@@ -48,7 +50,7 @@ class HybridGPLVM(
 
     All columns of X and the labels are Gaussian processes of a few latent variables x_i that
     each row has, q(x_i) = N(mu_i, diag(S_i)): continuous columns with Gaussian noise, binary
-    columns and the labels (one versus the rest) with a logistic likelihood and sites of
+    columns and the labels (one versus the rest) with a logistic or probit likelihood and sites of
     expectation propagation. Kernel, inducing inputs, noise and the map from a row's entries to
     its latents maximise a joint lower bound [Andrade2014]_. Entries of X may be missing (NaN),
     in training and later.
@@ -63,8 +65,12 @@ class HybridGPLVM(
         more latent variables may want more.
 
     binary_columns : array-like, default=None
-        Columns of X with a logistic likelihood: their indices, their names or a mask. Each has at
-        most two values. None treats every column as continuous.
+        Columns of X that have at most two values: their indices, their names or a mask. None
+        treats every column as continuous.
+
+    likelihood : {"logistic", "probit"}, default="logistic"
+        Likelihood of the labels and of binary columns. The logistic function bears a row on the
+        wrong side better than the probit, which is what [Andrade2014]_ has.
 
     supervised : bool, default=True
         Whether `y` holds class labels. False leaves `y` out, whatever it is: latents in front of
@@ -158,6 +164,7 @@ class HybridGPLVM(
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "binary_columns": ["array-like", None],
+        "likelihood": [StrOptions({"logistic", "probit"})],
         "supervised": ["boolean"],
         "missing_label": "no_validation",  # any value
         "prior_weight": [Interval(Real, 0, None, closed="neither")],
@@ -173,6 +180,7 @@ class HybridGPLVM(
         *,
         n_inducing: int = 20,
         binary_columns: Any = None,
+        likelihood: str = "logistic",
         supervised: bool = True,
         missing_label: Any = None,
         prior_weight: float = 0.005,
@@ -184,6 +192,7 @@ class HybridGPLVM(
         self.n_components = n_components
         self.n_inducing = n_inducing
         self.binary_columns = binary_columns
+        self.likelihood = likelihood
         self.supervised = supervised
         self.missing_label = missing_label
         self.prior_weight = prior_weight
@@ -425,6 +434,7 @@ class HybridGPLVM(
             n_components=self.n_components,
             n_inducing=self.n_inducing,
             binary=binary_mask(self.binary_columns, self.n_features_in_, names),
+            likelihood=LIKELIHOODS[self.likelihood],
             prior_weight=self.prior_weight,
             max_iter=self.max_iter,
             tol=self.tol,

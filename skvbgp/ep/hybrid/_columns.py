@@ -46,7 +46,7 @@ class ColumnModel:
     gaussian : ColumnGaussian
         Of the columns in these coordinates.
     binary : ndarray of shape (d,)
-        Which columns have a logistic likelihood.
+        Which columns have two values.
     low, high : ndarray of shape (d,)
         Smallest and largest value of each column; they may be equal.
     """

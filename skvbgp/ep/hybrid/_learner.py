@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Labels, Learner, is_outgrown
+from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._objective import ColumnSites, HybridData, solve
 from skvbgp.ep.hybrid._posterior import HybridPosterior
@@ -30,6 +31,7 @@ class HybridLearner(Learner):
     n_components: int
     n_inducing: int
     binary: NDArray[np.bool_]
+    likelihood: Likelihood
     prior_weight: float
     max_iter: int
     tol: float
@@ -52,7 +54,8 @@ class HybridLearner(Learner):
             labels = np.column_stack(y.problems())
             t, prior_weight = np.hstack([t, labels]), self.prior_weight
             weight = np.append(prior_weight * weight, np.ones(labels.shape[1]))
-        return HybridData(columns.complete(X), Y, seen, t, weight, prior_weight)
+        rows = columns.complete(X)
+        return HybridData(rows, Y, seen, t, weight, prior_weight, self.likelihood)
 
     def train(
         self, state: HybridStart, X: Array, y: Labels | None, end_pass: EndPass
@@ -128,5 +131,6 @@ def _conclude(
             stacklevel=2,
         )
     relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
-    posterior = HybridPosterior(columns, p, solution.bound.mean, solution.bound.covariance)
+    bound = solution.bound
+    posterior = HybridPosterior(columns, p, data.likelihood, bound.mean, bound.covariance)
     return HybridState(posterior, X, y, reached.values, solution.lower_bound, relevance)

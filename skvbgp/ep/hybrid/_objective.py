@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._core.linalg import Array
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep._likelihoods import Logistic
+from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites, log_site_scales
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
@@ -28,9 +28,8 @@ from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.kernels import RBF
 from skvbgp.kernels._inducing import InducingPrior
 
-#: Of binary columns and labels, and how EP comes to its fixed point.
-LIKELIHOOD = Logistic()
-_SCHEDULE = Schedule("parallel", 500, 0.0, LIKELIHOOD)
+#: Largest number of passes of EP over its sites.
+_MAX_EP_ITER = 500
 #: Variance by which the inducing outputs differ from the process of unit variance: the gradient
 #: in Z loses its digits where Z are much closer to each other than a length scale.
 _NUGGET = 1e-4
@@ -58,6 +57,8 @@ class HybridData:
         Weight of each column in the objective.
     prior_weight : float
         Weight of the KL.
+    likelihood : Likelihood
+        Of binary columns and labels.
     """
 
     rows: CompletedRows
@@ -66,6 +67,7 @@ class HybridData:
     t: Array
     weight: Array
     prior_weight: float
+    likelihood: Likelihood
 
     @property
     def n_continuous(self) -> int:
@@ -204,7 +206,8 @@ def solve(data: HybridData, p: HybridParameters, sites: ColumnSites, tol: float)
     """The bound with sites that are brought up to date."""
     features = p.features(p.recognition.latents(data.rows))
     amplitude = np.exp(p.log_amplitude[data.n_continuous :])
-    sites = sites.refresh(data.t, features, amplitude, _SCHEDULE, tol)
+    schedule = Schedule("parallel", _MAX_EP_ITER, 0.0, data.likelihood)
+    sites = sites.refresh(data.t, features, amplitude, schedule, tol)
     return HybridSolution(data, p, sites, features)
 
 

@@ -9,8 +9,9 @@ from scipy.special import ndtr
 
 from skvbgp._core.linalg import Array
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._columns import ColumnModel
-from skvbgp.ep.hybrid._objective import LIKELIHOOD, HybridParameters
+from skvbgp.ep.hybrid._objective import HybridParameters
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,15 @@ class HybridPosterior:
     ----------
     columns : ColumnModel
     parameters : HybridParameters
+    likelihood : Likelihood
+        Of binary columns and labels.
     mean : ndarray of shape (p, m)
     covariance : ndarray of shape (p, m, m)
     """
 
     columns: ColumnModel
     parameters: HybridParameters
+    likelihood: Likelihood
     mean: Array
     covariance: Array
 
@@ -50,7 +54,7 @@ class HybridPosterior:
         binary = self.columns.binary
         k = int(np.sum(~binary))
         discrete = slice(k, k + int(binary.sum()))
-        probability = ndtr(LIKELIHOOD.score(mean[:, discrete], variance[:, discrete]))
+        probability = ndtr(self.likelihood.score(mean[:, discrete], variance[:, discrete]))
         noise = np.exp(-self.parameters.log_precision)
         return self.columns.original(mean[:, :k], variance[:, :k] + noise, probability)
 
@@ -58,4 +62,4 @@ class HybridPosterior:
         """Scores of the labels, (n, number of label columns)."""
         mean, variance = self.moments(latents)
         d = len(self.columns.binary)
-        return LIKELIHOOD.score(mean[:, d:], variance[:, d:])
+        return self.likelihood.score(mean[:, d:], variance[:, d:])

@@ -11,6 +11,7 @@ from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep import Psi2
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import LIKELIHOODS
 from skvbgp.ep.hybrid import _training
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import ColumnModel
@@ -36,7 +37,9 @@ LENGTH_SCALE = np.array([0.9, 1.6])
 JITTER = 1e-4 + 1e-8 * (1.0 + 1e-4)
 
 
-def small_problem(*, n=7, binary=True, labels=True, missing=True, prior_weight=0.3):
+def small_problem(
+    *, n=7, binary=True, labels=True, missing=True, prior_weight=0.3, likelihood="logistic"
+):
     """Two continuous columns, maybe a binary one and labels, and parameters off the optimum."""
     rng = np.random.default_rng(5)
     X = rng.standard_normal((n, 3)) * [1.0, 4.0, 1.0] + [0.0, 3.0, 0.0]
@@ -52,7 +55,8 @@ def small_problem(*, n=7, binary=True, labels=True, missing=True, prior_weight=0
     if labels:
         t = np.column_stack([t, np.where(rng.uniform(size=n) < 0.6, 1.0, -1.0)])
         weight, kl_weight = np.append(prior_weight * weight, 1.0), prior_weight
-    data = HybridData(columns.complete(X), Y, seen, t, weight, kl_weight)
+    rows = columns.complete(X)
+    data = HybridData(rows, Y, seen, t, weight, kl_weight, LIKELIHOODS[likelihood])
     d = X.shape[1]
     parameters = HybridParameters(
         RBF(LENGTH_SCALE),
@@ -85,10 +89,13 @@ def test_continuous_columns_have_the_bayesian_gplvm_bound():
     assert_allclose(solution.lower_bound, expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("prior_weight", [1.0, 0.3])
-def test_joint_bound_is_the_dense_one(prior_weight):
+@pytest.mark.parametrize(
+    ("prior_weight", "likelihood"), [(1.0, "logistic"), (0.3, "logistic"), (1.0, "probit")]
+)
+def test_joint_bound_is_the_dense_one(prior_weight, likelihood):
     """The corrected (S.35), missing entries and binary columns included."""
-    _, data, p, _ = small_problem(prior_weight=prior_weight)
+    _, data, p, _ = small_problem(prior_weight=prior_weight, likelihood=likelihood)
+    tilted = {"logistic": ep.tilted_logistic, "probit": ep.tilted_probit}[likelihood]
     mu, s = dense_arguments(data, p, 0)[:2]
     columns = []
     for j in range(2):
@@ -111,7 +118,9 @@ def test_joint_bound_is_the_dense_one(prior_weight):
         t = data.t[:, j - 2]
         rows = t != 0.0
         columns.append(
-            hybrid.logistic_column(t[rows], mu[rows], s[rows], Z, variance, length_scale, JITTER)[0]
+            hybrid.discrete_column(
+                t[rows], mu[rows], s[rows], Z, variance, length_scale, tilted, JITTER
+            )[0]
         )
     expected = data.weight @ columns - prior_weight * hybrid.kl_to_standard(mu, s)
     solution = solve(data, p, ColumnSites.vague(data.t), 1e-7)
@@ -202,7 +211,8 @@ def test_stacks_of_psi2_are_those_of_single_matrices(rng):
 def test_predictions_are_the_dense_ones(rng):
     columns, data, p, _ = small_problem()
     solution = solve(data, p, ColumnSites.vague(data.t), 1e-7)
-    model = HybridPosterior(columns, p, solution.bound.mean, solution.bound.covariance)
+    bound = solution.bound
+    model = HybridPosterior(columns, p, data.likelihood, bound.mean, bound.covariance)
     new = Inputs(rng.standard_normal((4, 2)), rng.uniform(0.0, 0.5, (4, 2)))
     mean, variance = model.moments(new)
     tau = np.hstack([data.seen * np.exp(p.log_precision), solution.sites.tau])

@@ -103,6 +103,25 @@ def test_binary_columns(rng):
         quick(binary_columns=[0]).fit(X)
 
 
+def test_likelihood_of_labels_and_binary_columns(iris):
+    """A fitted model keeps its own."""
+    _, holes, y = iris
+    X = np.column_stack([holes, y > 0])
+    logistic = quick(binary_columns=[4], max_iter=20).fit(X[::2], y[::2])
+    probit = clone(logistic).set_params(likelihood="probit").fit(X[::2], y[::2])
+    p = [model.predict_proba(X[1::2]) for model in (logistic, probit)]
+    assert np.max(np.abs(p[0] - p[1])) > 0.01
+    assert max(log_loss(y[1::2], each) for each in p) < 0.5
+    probit.set_params(likelihood="logistic")
+    assert_array_equal(probit.predict_proba(X[1::2]), p[1])
+    X[::5, 4] = np.nan
+    filled = [model.impute(X)[::5, 4] for model in (logistic, probit)]
+    assert np.min(filled) > 0.0 and np.max(filled) < 1.0
+    assert np.max(np.abs(filled[0] - filled[1])) > 0.01
+    with pytest.raises(ValueError, match="'likelihood' parameter"):
+        quick(likelihood="cauchy").fit(X, y)
+
+
 def test_a_constant_binary_column(rng):
     X = np.column_stack([rng.standard_normal((30, 2)), np.ones(30)])
     X[0, 2] = np.nan
