@@ -94,10 +94,18 @@ def kl_diagonal(
     kl : float
     d_mean, d_variance : ndarray of shape (k,)
     """
+    terms, d_mean, d_variance = kl_terms(mean, variance, prior_mean, prior_variance)
+    return float(np.sum(terms)), d_mean, d_variance
+
+
+def kl_terms(
+    mean: Array, variance: Array, prior_mean: Array | float, prior_variance: Array | float
+) -> tuple[Array, Array, Array]:
+    """KL of each entry, with its gradients in mean and variance, all of one shape."""
     shift = (mean - prior_mean) / prior_variance
     ratio = variance / prior_variance
-    kl = 0.5 * float(np.sum(ratio + shift * (mean - prior_mean) - 1.0 - np.log(ratio)))
-    return kl, shift, 0.5 * (1.0 / prior_variance - 1.0 / variance)
+    terms = 0.5 * (ratio + shift * (mean - prior_mean) - 1.0 - np.log(ratio))
+    return terms, shift, 0.5 * (1.0 / prior_variance - 1.0 / variance)
 
 
 @dataclass(frozen=True)

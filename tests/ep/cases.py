@@ -21,4 +21,12 @@ INSTANCES = [
     EPDTCClassifier(n_inducing=8, max_iter=3, random_state=0),
     EPDTCClassifier(n_inducing=8, max_iter=3, approximation="fitc", random_state=0),
     HybridGPLVM(n_inducing=6, max_iter=4, random_state=0),
+    HybridGPLVM(
+        n_inducing=6,
+        latents="free",
+        likelihood="probit",
+        prior_weight=1.0,
+        max_iter=4,
+        random_state=0,
+    ),
 ]

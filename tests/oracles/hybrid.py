@@ -5,6 +5,7 @@ Expectations over the latents q(x_i) = N(mu_i, diag(s_i)) are the Gauss-Hermite 
 """
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 
 from tests.oracles import ep
 
@@ -60,6 +61,23 @@ def kl_to_standard(mu, s):
         log_q = -0.5 * (x - m) ** 2 / v - 0.5 * np.log(2.0 * np.pi * v)
         log_p = -0.5 * x**2 - 0.5 * np.log(2.0 * np.pi)
         total += step * np.sum(np.exp(log_q) * (log_q - log_p))
+    return total
+
+
+def row_bound(y, t, mean, variance, beta, tilted, weight, mu, s):
+    """Bound of a row's latents q(x) = N(mu, diag(s)), given the moments of f there.
+
+    Of its seen continuous entries y first, then of its discrete ones t, 0 where missing.
+    """
+    total = -kl_to_standard(mu, s)
+    nodes, weights = hermegauss(20)
+    for j, target in enumerate([*y, *t]):
+        if j < len(y) and not np.isnan(target):
+            f = mean[j] + np.sqrt(variance[j]) * nodes
+            log_p = 0.5 * np.log(beta[j] / (2.0 * np.pi)) - 0.5 * beta[j] * (target - f) ** 2
+            total += weight[j] * np.sum(weights * log_p) / weights.sum()
+        elif j >= len(y) and target != 0.0:
+            total += weight[j] * np.log(tilted(target, mean[j], variance[j])[0])
     return total
 
 

@@ -63,6 +63,37 @@ class LatentFeatures:
         return ExpectationGradients(*(a + b for a, b in pairs))
 
 
+class ColumnMoments:
+    """Mean and variance (n, p) of f_j at some latents, averaged over their uncertainty.
+
+    Parameters
+    ----------
+    features : LatentFeatures
+    amplitude : ndarray of shape (p,)
+    mean : ndarray of shape (p, m)
+    covariance : ndarray of shape (p, m, m)
+        Of q(v_j).
+    """
+
+    def __init__(
+        self, features: LatentFeatures, amplitude: Array, mean: Array, covariance: Array
+    ) -> None:
+        self._features, self._amplitude, self._q_mean = features, amplitude, mean
+        H = covariance + mean[:, :, None] * mean[:, None, :]
+        self._H = H - np.eye(H.shape[1])
+        self._first = features.A @ mean.T
+        second = features.quadratic_forms(self._H)
+        self.mean = amplitude * self._first
+        self.variance = amplitude**2 * np.maximum(1.0 + second - self._first**2, 0.0)
+
+    def vjp(self, d_mean: Array, d_variance: Array) -> tuple[Array, Array]:
+        """Gradients in the latents' mean and variance (n, Q), from cotangents (n, p)."""
+        w = self._amplitude**2 * d_variance
+        d_A = (self._amplitude * d_mean - 2.0 * w * self._first) @ self._q_mean
+        part = self._features.vjp(d_A, w, self._H)
+        return part.mu, part.s
+
+
 class BoundGradients(NamedTuple):
     """Gradients of the bound, for fixed weights and shifts."""
 

@@ -68,6 +68,13 @@ class HybridGPLVM(
         Columns of X that have at most two values: their indices, their names or a mask. None
         treats every column as continuous.
 
+    latents : {"map", "free"}, default="map"
+        "map" makes the latents of a row a function of its entries, the same in training and
+        prediction. "free" gives each training row a mean and variances of its own; those of a
+        new row maximise its bound, with all else fixed. For labels, "free" wants
+        ``prior_weight=1``: with less, the latents of training rows move to those of their class,
+        which new rows cannot do.
+
     likelihood : {"logistic", "probit"}, default="logistic"
         Likelihood of the labels and of binary columns. The logistic function bears a row on the
         wrong side better than the probit, which is what [Andrade2014]_ has.
@@ -108,8 +115,8 @@ class HybridGPLVM(
         approximation where there are labels or binary columns.
 
     objective_values_ : ndarray of shape (n_iterations,)
-        Bound with the log prior of the recognition map after each iteration. It may fall where
-        sites have been brought up to date.
+        Bound, with the log prior of a map to the latents, after each iteration. It may fall
+        where sites have been brought up to date.
 
     length_scale_ : ndarray of shape (n_components,)
         Length scales of the kernel over the latent space.
@@ -119,7 +126,8 @@ class HybridGPLVM(
         where automatic relevance determination has switched it off.
 
     projection_ : ndarray of shape (n_features, n_components)
-        Change of the latent means with the entries of a row, in units of the columns' spread.
+        Change of the latent means with the entries of a row, in units of the columns' spread;
+        only if `latents` is "map".
 
     inducing_inputs_ : ndarray of shape (n_inducing, n_components)
         Inducing inputs in the latent space.
@@ -164,6 +172,7 @@ class HybridGPLVM(
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "binary_columns": ["array-like", None],
+        "latents": [StrOptions({"map", "free"})],
         "likelihood": [StrOptions({"logistic", "probit"})],
         "supervised": ["boolean"],
         "missing_label": "no_validation",  # any value
@@ -180,6 +189,7 @@ class HybridGPLVM(
         *,
         n_inducing: int = 20,
         binary_columns: Any = None,
+        latents: str = "map",
         likelihood: str = "logistic",
         supervised: bool = True,
         missing_label: Any = None,
@@ -192,6 +202,7 @@ class HybridGPLVM(
         self.n_components = n_components
         self.n_inducing = n_inducing
         self.binary_columns = binary_columns
+        self.latents = latents
         self.likelihood = likelihood
         self.supervised = supervised
         self.missing_label = missing_label
@@ -269,8 +280,8 @@ class HybridGPLVM(
         std : ndarray of shape (n_samples, n_components)
             Their standard deviations, only if `return_std` is True.
         """
-        latents = self._latents(X)
-        return (latents.mean, np.sqrt(latents.variance)) if return_std else latents.mean
+        mean, variance = self._infer(self._rows(X))
+        return (mean, np.sqrt(variance)) if return_std else mean
 
     def inverse_transform(self, X: Any, return_std: bool = False) -> Any:
         """Predict the entries of rows from their latent variables.
@@ -295,7 +306,7 @@ class HybridGPLVM(
         n_latents = self._n_features_out
         if X.shape[1] != n_latents:
             raise ValueError(f"X has {X.shape[1]} columns, but there are {n_latents} latents.")
-        mean, std = self._in_tasks(_entries, Inputs(X, np.zeros_like(X)))
+        mean, std = self._in_tasks(_entries, X, np.zeros_like(X))
         return (mean, std) if return_std else mean
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
@@ -318,7 +329,7 @@ class HybridGPLVM(
         """
         X = self._rows(X)
         missing = np.isnan(X)
-        mean, std = self._in_tasks(_entries, self._state.posterior.latents(X))
+        mean, std = self._in_tasks(_entries, *self._infer(X))
         filled = np.where(missing, mean, X)
         return (filled, np.where(missing, std, 0.0)) if return_std else filled
 
@@ -372,8 +383,9 @@ class HybridGPLVM(
         self._state.posterior.columns.check(X)
         return X
 
-    def _latents(self, X: Any) -> Inputs:
-        return self._state.posterior.latents(self._rows(X))
+    def _infer(self, X: Array) -> list[Array]:
+        """Means and variances of the latents of validated rows."""
+        return self._in_tasks(_infer, X)
 
     def _decisions(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -381,14 +393,14 @@ class HybridGPLVM(
             raise NotFittedError(
                 "This HybridGPLVM has been fitted without labels: it cannot predict classes."
             )
-        return self._in_tasks(_decisions, self._latents(X))[0]
+        return self._in_tasks(_decisions, *self._infer(self._rows(X)))[0]
 
-    def _in_tasks(self, function: Callable[..., tuple[Array, ...]], latents: Inputs) -> list[Array]:
-        """``function(posterior, latents)``, a tuple of arrays, over tasks of some rows."""
-        starts = range(0, len(latents), _TASK_ROWS)
+    def _in_tasks(self, function: Callable[..., tuple[Array, ...]], *rows: Array) -> list[Array]:
+        """``function(posterior, *rows)``, a tuple of arrays, over tasks of some rows."""
+        starts = range(0, len(rows[0]), _TASK_ROWS)
         parts = parallel_map(
             function,
-            [(latents.rows(slice(start, start + _TASK_ROWS)),) for start in starts],
+            [tuple(a[start : start + _TASK_ROWS] for a in rows) for start in starts],
             n_jobs=self.n_jobs,
             shared=(self._state.posterior,),
         )
@@ -434,6 +446,7 @@ class HybridGPLVM(
             n_components=self.n_components,
             n_inducing=self.n_inducing,
             binary=binary_mask(self.binary_columns, self.n_features_in_, names),
+            free=self.latents == "free",
             likelihood=LIKELIHOODS[self.likelihood],
             prior_weight=self.prior_weight,
             max_iter=self.max_iter,
@@ -441,9 +454,14 @@ class HybridGPLVM(
         )
 
 
-def _entries(posterior: HybridPosterior, latents: Inputs) -> tuple[Array, Array]:
-    return posterior.entries(latents)
+def _infer(posterior: HybridPosterior, X: Array) -> tuple[Array, Array]:
+    latents = posterior.latents(X)
+    return latents.mean, latents.variance
 
 
-def _decisions(posterior: HybridPosterior, latents: Inputs) -> tuple[NDArray[np.float64]]:
-    return (posterior.decisions(latents),)
+def _entries(posterior: HybridPosterior, mean: Array, variance: Array) -> tuple[Array, Array]:
+    return posterior.entries(Inputs(mean, variance))
+
+
+def _decisions(posterior: HybridPosterior, mean: Array, variance: Array) -> tuple[Array]:
+    return (posterior.decisions(Inputs(mean, variance)),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,11 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Labels, Learner, is_outgrown
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._columns import ColumnModel
+from skvbgp.ep.hybrid._free_posterior import FreePosterior
 from skvbgp.ep.hybrid._objective import ColumnSites, HybridData, solve
 from skvbgp.ep.hybrid._posterior import HybridPosterior
+from skvbgp.ep.hybrid._recognition import Recognition
+from skvbgp.ep.hybrid._row_latents import RowLatents
 from skvbgp.ep.hybrid._state import HybridStart, HybridState
 from skvbgp.ep.hybrid._training import Reached, choose_start, maximise
 
@@ -31,6 +34,7 @@ class HybridLearner(Learner):
     n_components: int
     n_inducing: int
     binary: NDArray[np.bool_]
+    free: bool  # latents of the training rows
     likelihood: Likelihood
     prior_weight: float
     max_iter: int
@@ -44,7 +48,11 @@ class HybridLearner(Learner):
     ) -> HybridStart:
         columns = ColumnModel.of(X, self.binary)
         data = self._prepare(columns, X, y)
-        return HybridStart(columns, choose_start(data, self.n_components, self.n_inducing, rng))
+        start = choose_start(data, self.n_components, self.n_inducing, rng)
+        if self.free:
+            of_rows = RowLatents(start.recognition.latents(data.rows))
+            start = replace(start, recognition=of_rows)
+        return HybridStart(columns, start)
 
     def _prepare(self, columns: ColumnModel, X: Array, y: Labels | None) -> HybridData:
         Y, seen = columns.continuous(X)
@@ -84,8 +92,9 @@ class HybridLearner(Learner):
     def update(
         self, state: HybridState, X: Array, y: Labels | None, end_pass: EndPass
     ) -> HybridState:
-        columns, p = state.posterior.columns, state.posterior.parameters
+        columns = state.posterior.columns
         columns.check(X)
+        p = state.posterior.extend(self._prepare(columns, X, y))
         X, y = _append_rows(state, X, y)
         data = self._prepare(columns, X, y)
         reached = Reached(p, ColumnSites.vague(data.t), state.values)
@@ -98,13 +107,14 @@ class HybridLearner(Learner):
         noise = np.full(len(columns.binary), np.nan)
         scale = columns.coordinates.scale[~columns.binary]
         noise[~columns.binary] = np.exp(-p.log_precision) * scale**2
-        classes = {} if state.y is None else {"classes_": state.y.classes}
-        return classes | {
+        optional = {} if state.y is None else {"classes_": state.y.classes}
+        if isinstance(p.recognition, Recognition):
+            optional["projection_"] = p.recognition.projection
+        return optional | {
             "lower_bound_": state.lower_bound,
             "objective_values_": np.array(state.values),
             "length_scale_": np.array(p.kernel.length_scale),
             "relevance_": state.relevance,
-            "projection_": p.recognition.projection,
             "inducing_inputs_": p.Z,
             "noise_variance_": noise,
             "n_iter_": len(state.values),
@@ -132,5 +142,6 @@ def _conclude(
         )
     relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
     bound = solution.bound
-    posterior = HybridPosterior(columns, p, data.likelihood, bound.mean, bound.covariance)
+    kind = FreePosterior if isinstance(p.recognition, RowLatents) else HybridPosterior
+    posterior = kind(columns, p, data.likelihood, bound.mean, bound.covariance)
     return HybridState(posterior, X, y, reached.values, solution.lower_bound, relevance)

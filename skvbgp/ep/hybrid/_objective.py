@@ -25,6 +25,7 @@ from skvbgp.ep._sites import Sites, log_site_scales
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import CompletedRows
 from skvbgp.ep.hybrid._recognition import Recognition
+from skvbgp.ep.hybrid._row_latents import RowLatents
 from skvbgp.kernels import RBF
 from skvbgp.kernels._inducing import InducingPrior
 
@@ -33,9 +34,8 @@ _MAX_EP_ITER = 500
 #: Variance by which the inducing outputs differ from the process of unit variance: the gradient
 #: in Z loses its digits where Z are much closer to each other than a length scale.
 _NUGGET = 1e-4
-#: Ranges of length scales, residual variances, precisions of the noise and amplitudes.
+#: Ranges of length scales, precisions of the noise and amplitudes.
 _LENGTH_SCALE_RANGE = (1e-2, 1e3)
-_RESIDUAL_RANGE = (1e-4, 1e1)
 _PRECISION_RANGE = (1e-1, 1e2)
 _AMPLITUDE_RANGE = (1e-2, 5.0)
 
@@ -80,7 +80,7 @@ class HybridParameters:
 
     kernel: RBF
     Z: Array  # (m, Q)
-    recognition: Recognition
+    recognition: Recognition | RowLatents
     log_precision: Array  # (d_c,) of the noise of scaled columns
     log_amplitude: Array  # (d_c + d_b,) log s_j
 
@@ -177,26 +177,24 @@ class HybridSolution:
     def objective(self) -> float:
         """The weighted bound with the prior of the recognition map."""
         p = self._p
-        return self.lower_bound + p.recognition.log_prior(np.asarray(p.kernel.length_scale))[0]
+        return self.lower_bound + p.recognition.log_prior(np.asarray(p.kernel.length_scale))
 
     def gradient(self) -> list[Array]:
         """Of the objective, in the order of `HybridObjective`."""
         data, p = self._data, self._p
         g, (_, kl_mean, kl_variance) = self.bound.vjp(data.weight), self._kl()
-        d = p.recognition.vjp(
+        recognition, prior_l = p.recognition.gradient(
             data.rows,
             g.mean - data.prior_weight * kl_mean,
             g.variance - data.prior_weight * kl_variance,
+            np.asarray(p.kernel.length_scale),
         )
-        _, prior_C, prior_l = p.recognition.log_prior(np.asarray(p.kernel.length_scale))
         d_w, d_r = self.bound.d_log_scale
         k = data.n_continuous
         return [
             g.theta + prior_l,
             g.Z.ravel(),
-            (d.projection + prior_C).ravel(),
-            d.offset,
-            p.recognition.residual * d.residual,
+            recognition,
             data.weight[:k] * (self._noise[1] + d_w[:k] + d_r[:k]),
             data.weight * (2.0 * d_w + d_r),
         ]
@@ -214,23 +212,24 @@ def solve(data: HybridData, p: HybridParameters, sites: ColumnSites, tol: float)
 class HybridObjective:
     """x -> (value, gradient) for L-BFGS, at fixed sites.
 
-    x holds the log length scales, Z, the projection, the offset, the log residual variances,
-    the log precisions and the log amplitudes.
+    x holds the log length scales, Z, the parameters of the latents, the log precisions and the
+    log amplitudes.
     """
 
     def __init__(self, data: HybridData, start: HybridParameters, sites: ColumnSites) -> None:
         self._data, self._start, self.sites = data, start, sites
         m, Q = start.Z.shape
-        d = len(start.recognition.projection)
-        sizes = [Q, m * Q, d * Q, Q, Q, len(start.log_precision), len(start.log_amplitude)]
-        free = (0.0, np.inf)
-        ranges = [_LENGTH_SCALE_RANGE, free, free, free, _RESIDUAL_RANGE]
-        ranges += [_PRECISION_RANGE, _AMPLITUDE_RANGE]
-        self._cuts = np.cumsum(sizes)[:-1]
-        with np.errstate(divide="ignore"):
-            self.bounds = np.concatenate(
-                [np.tile(np.log(r), (size, 1)) for r, size in zip(ranges, sizes, strict=True)]
-            )  # (len(x), 2)
+        k, p = len(start.log_precision), len(start.log_amplitude)
+        self._cuts = np.cumsum([Q, m * Q, len(start.recognition.x), k])
+        self.bounds = np.concatenate(
+            [
+                np.tile(np.log(_LENGTH_SCALE_RANGE), (Q, 1)),
+                np.tile([-np.inf, np.inf], (m * Q, 1)),
+                start.recognition.bounds,
+                np.tile(np.log(_PRECISION_RANGE), (k, 1)),
+                np.tile(np.log(_AMPLITUDE_RANGE), (p, 1)),
+            ]
+        )  # (len(x), 2)
 
     @property
     def x(self) -> Array:
@@ -240,9 +239,7 @@ class HybridObjective:
             [
                 p.kernel.theta,
                 p.Z.ravel(),
-                p.recognition.projection.ravel(),
-                p.recognition.offset,
-                np.log(p.recognition.residual),
+                p.recognition.x,
                 p.log_precision,
                 p.log_amplitude,
             ]
@@ -250,11 +247,11 @@ class HybridObjective:
 
     def parameters(self, x: Array) -> HybridParameters:
         p = self._start
-        theta, Z, C, c, log_s, log_precision, log_amplitude = np.split(x, self._cuts)
+        theta, Z, recognition, log_precision, log_amplitude = np.split(x, self._cuts)
         return HybridParameters(
             p.kernel.with_theta(theta),
             Z.reshape(p.Z.shape),
-            Recognition(C.reshape(p.recognition.projection.shape), c, np.exp(log_s)),
+            p.recognition.with_x(recognition),
             log_precision,
             log_amplitude,
         )

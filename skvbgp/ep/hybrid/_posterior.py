@@ -10,8 +10,9 @@ from scipy.special import ndtr
 from skvbgp._core.linalg import Array
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
+from skvbgp.ep.hybrid._bound import ColumnMoments
 from skvbgp.ep.hybrid._columns import ColumnModel
-from skvbgp.ep.hybrid._objective import HybridParameters
+from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
 
 
 @dataclass(frozen=True)
@@ -35,18 +36,19 @@ class HybridPosterior:
     covariance: Array
 
     def latents(self, X: Array) -> Inputs:
-        """q(x_i) of rows (n, d) with missing entries."""
+        """q(x_i) of rows (n, d) with missing entries, whose labels are unknown."""
         return self.parameters.recognition.latents(self.columns.complete(X))
+
+    def extend(self, data: HybridData) -> HybridParameters:
+        """The parameters where the training data have more rows, given as `data`."""
+        return self.parameters
 
     def moments(self, latents: Inputs) -> tuple[Array, Array]:
         """Mean and variance (n, p) of f_j at some latents, averaged over their uncertainty."""
-        features = self.parameters.features(latents)
-        first = features.A @ self.mean.T
-        H = self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
-        H = H - np.eye(H.shape[1])
-        variance = np.maximum(1.0 + features.quadratic_forms(H) - first**2, 0.0)
-        amplitude = np.exp(self.parameters.log_amplitude)
-        return amplitude * first, amplitude**2 * variance
+        p = self.parameters
+        amplitude = np.exp(p.log_amplitude)
+        moments = ColumnMoments(p.features(latents), amplitude, self.mean, self.covariance)
+        return moments.mean, moments.variance
 
     def entries(self, latents: Inputs) -> tuple[Array, Array]:
         """Mean and standard deviation (n, d) of entries of X, in its units."""

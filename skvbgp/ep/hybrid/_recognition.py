@@ -22,6 +22,8 @@ from skvbgp.ep.hybrid._columns import CompletedRows
 _START_RESIDUAL = 0.3
 #: Standard deviation of the latents that PCA has no component for.
 _START_SPARE = 0.1
+#: Range of residual variances.
+_RESIDUAL_RANGE = (1e-4, 1e1)
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,22 @@ class Recognition:
         C[:, :rank] = Vt[:rank].T * (np.sqrt(n) / spread[:rank])
         return cls(C, -location @ C, np.full(n_components, _START_RESIDUAL))
 
+    @property
+    def x(self) -> Array:
+        """The parameters as L-BFGS sees them."""
+        return np.concatenate([self.projection.ravel(), self.offset, np.log(self.residual)])
+
+    @property
+    def bounds(self) -> Array:
+        """(len(x), 2)."""
+        ranges = [(-np.inf, np.inf), tuple(np.log(_RESIDUAL_RANGE))]
+        sizes = [self.projection.size + self.offset.size, self.residual.size]
+        return np.repeat(ranges, sizes, axis=0)
+
+    def with_x(self, x: Array) -> Recognition:
+        C, c, log_s = np.split(x, np.cumsum([self.projection.size, self.offset.size]))
+        return Recognition(C.reshape(self.projection.shape), c, np.exp(log_s))
+
     def latents(self, rows: CompletedRows) -> Inputs:
         """q(x_i) of some rows."""
         C = self.projection
@@ -68,17 +86,33 @@ class Recognition:
         d_C += 2.0 * np.einsum("udq,uq->dq", blurred, d_variance[rows.incomplete])
         return Recognition(d_C, d_mean.sum(axis=0), d_variance.sum(axis=0))
 
-    def log_prior(self, length_scale: Array) -> tuple[float, Array, Array]:
-        """log p(C / l), with gradients in C (d, Q) and log l (Q,), up to its constant.
+    def log_prior(self, length_scale: Array) -> float:
+        """log p(C / l), up to its constant.
 
         Independent entries with variance 1 / (4 d): two independent rows of unit columns are
         half a squared length scale apart in each latent.
         """
-        precision = 4.0 * len(self.projection)
+        squares = np.sum((self.projection / length_scale) ** 2, axis=0)
+        return -0.5 * self._prior_precision * float(squares.sum())
+
+    @property
+    def _prior_precision(self) -> float:
+        return 4.0 * len(self.projection)
+
+    def log_prior_gradient(self, length_scale: Array) -> tuple[Array, Array]:
+        """Of the log prior, in C (d, Q) and log l (Q,)."""
+        precision = self._prior_precision
         relative = self.projection / length_scale
-        squares = np.sum(relative**2, axis=0)
-        return (
-            -0.5 * precision * float(squares.sum()),
-            -precision * relative / length_scale,
-            precision * squares,
-        )
+        return -precision * relative / length_scale, precision * np.sum(relative**2, axis=0)
+
+    def gradient(
+        self, rows: CompletedRows, d_mean: Array, d_variance: Array, length_scale: Array
+    ) -> tuple[Array, Array]:
+        """Gradients in x and in the log length scales, with those of the log prior.
+
+        From those in the latents (n, Q).
+        """
+        d = self.vjp(rows, d_mean, d_variance)
+        prior_C, prior_l = self.log_prior_gradient(length_scale)
+        d_log_s = self.residual * d.residual
+        return np.concatenate([(d.projection + prior_C).ravel(), d.offset, d_log_s]), prior_l

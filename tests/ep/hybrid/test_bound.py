@@ -11,67 +11,22 @@ from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep import Psi2
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep._likelihoods import LIKELIHOODS
 from skvbgp.ep.hybrid import _training
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
-from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._objective import (
     ColumnSites,
-    HybridData,
     HybridObjective,
-    HybridParameters,
     HybridSolution,
     solve,
 )
 from skvbgp.ep.hybrid._posterior import HybridPosterior
-from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.ep.hybrid._training import maximise
 from skvbgp.kernels import RBF
 from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import numerical_gradient
+from tests.ep.hybrid.problems import JITTER, LENGTH_SCALE, dense_arguments, small_problem
 from tests.ep.problems import PARALLEL
 from tests.oracles import ep, hybrid
-
-LENGTH_SCALE = np.array([0.9, 1.6])
-#: The nugget of the inducing outputs, and the jitter on top of it.
-JITTER = 1e-4 + 1e-8 * (1.0 + 1e-4)
-
-
-def small_problem(
-    *, n=7, binary=True, labels=True, missing=True, prior_weight=0.3, likelihood="logistic"
-):
-    """Two continuous columns, maybe a binary one and labels, and parameters off the optimum."""
-    rng = np.random.default_rng(5)
-    X = rng.standard_normal((n, 3)) * [1.0, 4.0, 1.0] + [0.0, 3.0, 0.0]
-    X[:, 2] = X[:, 0] + 0.5 * X[:, 2] > 0.0
-    is_binary = np.array([False, False, True])
-    if missing:
-        X[0, 0] = X[3, 1] = X[3, 0] = X[4, 2] = np.nan
-    if not binary:
-        X, is_binary = X[:, :2], is_binary[:2]
-    columns = ColumnModel.of(X, is_binary)
-    Y, seen = columns.continuous(X)
-    t, weight, kl_weight = columns.signs(X), np.ones(X.shape[1]), 1.0
-    if labels:
-        t = np.column_stack([t, np.where(rng.uniform(size=n) < 0.6, 1.0, -1.0)])
-        weight, kl_weight = np.append(prior_weight * weight, 1.0), prior_weight
-    rows = columns.complete(X)
-    data = HybridData(rows, Y, seen, t, weight, kl_weight, LIKELIHOODS[likelihood])
-    d = X.shape[1]
-    parameters = HybridParameters(
-        RBF(LENGTH_SCALE),
-        rng.standard_normal((3, 2)),
-        Recognition(rng.standard_normal((d, 2)), rng.standard_normal(2), np.array([0.2, 0.4])),
-        np.log([2.0, 5.0]),
-        np.log(np.linspace(0.7, 1.6, d + labels)),
-    )
-    return columns, data, parameters, X
-
-
-def dense_arguments(data, p, j):
-    """Arguments of an oracle for column j: moments of its latents and its kernel."""
-    latents = p.recognition.latents(data.rows)
-    return latents.mean, latents.variance, p.Z, np.exp(2.0 * p.log_amplitude[j]), LENGTH_SCALE
 
 
 def test_continuous_columns_have_the_bayesian_gplvm_bound():
@@ -89,12 +44,13 @@ def test_continuous_columns_have_the_bayesian_gplvm_bound():
     assert_allclose(solution.lower_bound, expected, rtol=1e-8)
 
 
+@pytest.mark.parametrize("free", [False, True], ids=["map", "free"])
 @pytest.mark.parametrize(
     ("prior_weight", "likelihood"), [(1.0, "logistic"), (0.3, "logistic"), (1.0, "probit")]
 )
-def test_joint_bound_is_the_dense_one(prior_weight, likelihood):
+def test_joint_bound_is_the_dense_one(prior_weight, likelihood, free):
     """The corrected (S.35), missing entries and binary columns included."""
-    _, data, p, _ = small_problem(prior_weight=prior_weight, likelihood=likelihood)
+    _, data, p, _ = small_problem(prior_weight=prior_weight, likelihood=likelihood, free=free)
     tilted = {"logistic": ep.tilted_logistic, "probit": ep.tilted_probit}[likelihood]
     mu, s = dense_arguments(data, p, 0)[:2]
     columns = []
@@ -144,10 +100,11 @@ def test_certain_latents_have_the_evidence_of_ep(rng):
     assert_allclose(bound.value + sites.log_scale, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("free", [False, True], ids=["map", "free"])
 @pytest.mark.parametrize("labels", [False, True])
 @pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
-def test_gradient(labels, missing):
-    _, data, p, _ = small_problem(labels=labels, missing=missing)
+def test_gradient(labels, missing, free):
+    _, data, p, _ = small_problem(labels=labels, missing=missing, free=free)
     sites = solve(data, p, ColumnSites.vague(data.t), 1e-6).sites
     objective = HybridObjective(data, p, sites)
     x = objective.x
@@ -155,7 +112,8 @@ def test_gradient(labels, missing):
     value, gradient = objective(x)
     assert_allclose(gradient, numerical_gradient(lambda x: objective(x)[0], x), atol=1e-7)
     solution = HybridSolution(data, p, sites)
-    assert value == solution.objective != solution.lower_bound
+    assert value == solution.objective
+    assert (value == solution.lower_bound) == free  # the map has a prior
 
 
 def test_gradient_in_free_latents(rng):
@@ -252,14 +210,16 @@ def test_training_stops_when_it_is_told_to():
     assert len(calls) == 3
 
 
-def test_parameters_and_x_are_inverse():
-    _, data, p, _ = small_problem()
+@pytest.mark.parametrize("free", [False, True], ids=["map", "free"])
+def test_parameters_and_x_are_inverse(free):
+    _, data, p, _ = small_problem(free=free)
     objective = HybridObjective(data, p, ColumnSites.vague(data.t))
     again = objective.parameters(objective.x)
     assert_allclose(again.kernel.theta, p.kernel.theta)
-    assert_allclose(again.recognition.residual, p.recognition.residual)
-    assert_allclose(again.recognition.projection, p.recognition.projection)
     assert_allclose(again.Z, p.Z)
+    latents, expected = (q.recognition.latents(data.rows) for q in (again, p))
+    assert_allclose(latents.mean, expected.mean)
+    assert_allclose(latents.variance, expected.variance)
 
 
 def test_a_fall_is_no_convergence(monkeypatch):

@@ -93,9 +93,9 @@ def test_prior_of_the_recognition_map(rng):
     C, length_scale = rng.standard_normal((3, 2)), np.array([0.5, 2.0])
 
     def value(C, log_l):
-        return Recognition(C, np.zeros(2), np.ones(2)).log_prior(np.exp(log_l))[0]
+        return Recognition(C, np.zeros(2), np.ones(2)).log_prior(np.exp(log_l))
 
-    _, d_C, d_log_l = Recognition(C, np.zeros(2), np.ones(2)).log_prior(length_scale)
+    d_C, d_log_l = Recognition(C, np.zeros(2), np.ones(2)).log_prior_gradient(length_scale)
     log_l = np.log(length_scale)
     assert_allclose(d_C, numerical_gradient(lambda x: value(x, log_l), C), atol=1e-8)
     assert_allclose(d_log_l, numerical_gradient(lambda x: value(C, x), log_l), atol=1e-8)
