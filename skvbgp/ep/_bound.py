@@ -10,19 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._default_kernel import ScalePrior
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel, Inputs
+from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
-
-#: Range of the logarithm of the spread of missing entries.
-_LOG_SPREAD_LIMIT = 5.0
 
 
 @dataclass(frozen=True)
@@ -32,10 +31,16 @@ class Parameters:
     kernel: Kernel
     Z: Array  # (m, d) inducing inputs
     columns: InputModel
+    refinement: Refinement
 
     @property
     def n_theta(self) -> int:
         return self.kernel.n_free
+
+    def complete(self, inputs: Inputs) -> Inputs:
+        """New rows over the columns seen, without missing entries."""
+        missing = np.isnan(inputs.mean[:, self.columns.seen])
+        return self.refinement.refine_new(self.columns.condition(inputs), missing)
 
 
 @dataclass(frozen=True)
@@ -44,14 +49,14 @@ class Problem:
 
     T: Array  # (k, n) signs of the problems, -1 or 1
     conditional: Inputs  # (n, d) missing entries as the joint Gaussian has them
-    missing: Array  # (n, d)
+    missing: NDArray[np.bool_]  # (n, d)
     approximation: str
     schedule: Schedule
     hyperprior: ScalePrior | None
 
     def prior(self, p: Parameters) -> SparsePrior:
         """The sparse prior of f at the rows."""
-        inputs = p.columns.refine(self.conditional, self.missing)
+        inputs = p.refinement.refine(self.conditional, self.missing)
         return SparsePrior(InducingPrior(p.kernel, p.Z), inputs, self.approximation)
 
 
@@ -104,7 +109,7 @@ class Objective:
     """x -> (value, gradient) for L-BFGS.
 
     x holds the kernel's theta and, if they are to be learned, the inducing inputs in units
-    of the inputs' spread and the shift and log spread of the missing entries.
+    of the inputs' spread and the refinement of the missing entries.
 
     Parameters
     ----------
@@ -131,8 +136,6 @@ class Objective:
     ) -> None:
         self._problem, self._start, self._weights = problem, start, weights
         self._learn_inducing, self._tol = learn_inducing, tol
-        self._refine = bool(problem.missing.any())
-        self._n_missing = problem.missing.sum(axis=0)  # (d,)
         self.sites = sites
 
     @property
@@ -142,33 +145,25 @@ class Objective:
         parts = [p.kernel.theta]
         if self._learn_inducing:
             parts.append(np.ravel(p.columns.coordinates.scaled(p.Z)))
-        if self._refine:
-            parts += [p.columns.shift, p.columns.log_spread]
-        return np.concatenate(parts)
+        return np.concatenate([*parts, p.refinement.x])
 
     @property
     def bounds(self) -> Array:
         """(len(x), 2)."""
         p = self._start
         parts = [p.kernel.bounds]
-        d = p.Z.shape[1]
         if self._learn_inducing:
             parts.append(np.full((p.Z.size, 2), [-np.inf, np.inf]))
-        if self._refine:
-            parts.append(np.full((d, 2), [-np.inf, np.inf]))
-            parts.append(np.full((d, 2), [-_LOG_SPREAD_LIMIT, _LOG_SPREAD_LIMIT]))
-        return np.concatenate(parts)
+        return np.concatenate([*parts, p.refinement.bounds])
 
     def parameters(self, x: Array) -> Parameters:
-        p, d = self._start, self._start.Z.shape[1]
+        p = self._start
         theta, rest = np.split(x, [p.n_theta])
         p = replace(p, kernel=p.kernel.with_theta(theta))
         if self._learn_inducing:
             U, rest = np.split(rest, [p.Z.size])
             p = replace(p, Z=p.columns.coordinates.original(U.reshape(p.Z.shape)))
-        if self._refine:
-            p = replace(p, columns=p.columns.with_refinement(rest[:d], rest[d:]))
-        return p
+        return replace(p, refinement=p.refinement.with_x(rest))
 
     def __call__(self, x: Array) -> tuple[float, Array]:
         problem, p = self._problem, self.parameters(x)
@@ -190,11 +185,8 @@ class Objective:
         gradient = [theta]
         if self._learn_inducing:
             gradient.append(np.ravel(g.Z * p.columns.coordinates.scale))
-        if self._refine:
-            kl, kl_shift, kl_spread = p.columns.kl(self._n_missing)
-            d_shift, d_spread = p.columns.refine_vjp(
-                problem.conditional, problem.missing, g.mean, g.variance
-            )
-            value -= kl
-            gradient += [d_shift - kl_shift, d_spread - kl_spread]
+        value -= p.refinement.kl(problem.missing)
+        gradient.append(
+            p.refinement.gradient(problem.conditional, problem.missing, g.mean, g.variance)
+        )
         return value, np.concatenate(gradient)

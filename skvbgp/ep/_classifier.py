@@ -58,6 +58,12 @@ class EPDTCClassifier(VariationalClassifier):
         out of the sites and corrects the evidence by a trace term, "fitc" takes it as
         independent noise of each row.
 
+    refine : {"column", "entry"} or None, default="column"
+        What training learns of missing entries, beyond what the joint Gaussian of the columns
+        says of each: a shift and a spread of each column, which also hold for new rows, or of
+        each missing entry of the training rows, which makes probabilities too certain. None
+        learns nothing.
+
     schedule : {"parallel", "sequential"}, default="parallel"
         Whether EP updates all sites at once or one after the other. Both have the same fixed
         point; a sequential pass is far slower.
@@ -149,6 +155,7 @@ class EPDTCClassifier(VariationalClassifier):
         "kernel": "no_validation",  # as_kernel says what it can be
         "inducing_inputs": ["array-like", None],
         "approximation": [StrOptions({"dtc", "fitc"})],
+        "refine": [StrOptions({"column", "entry"}), None],
         "schedule": [StrOptions({"parallel", "sequential"})],
         "max_ep_iter": [Interval(Integral, 1, None, closed="left")],
         "damping": [Interval(Real, 0, 1, closed="left")],
@@ -169,6 +176,7 @@ class EPDTCClassifier(VariationalClassifier):
         kernel: Any = None,
         inducing_inputs: Any = None,
         approximation: str = "dtc",
+        refine: str | None = "column",
         schedule: str = "parallel",
         max_ep_iter: int = 100,
         damping: float = 0.0,
@@ -185,6 +193,7 @@ class EPDTCClassifier(VariationalClassifier):
         self.kernel = kernel
         self.inducing_inputs = inducing_inputs
         self.approximation = approximation
+        self.refine = refine
         self.schedule = schedule
         self.max_ep_iter = max_ep_iter
         self.damping = damping
@@ -322,6 +331,7 @@ class EPDTCClassifier(VariationalClassifier):
             kernel=None if self.kernel is None else as_kernel(self.kernel),
             inducing_inputs=inducing_inputs,
             approximation=self.approximation,
+            refine=self.refine,
             schedule=Schedule(self.schedule, self.max_ep_iter, self.damping),
             learn_hyperparameters=self.learn_hyperparameters,
             n_restarts=self.n_restarts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ class Inputs:
     Attributes
     ----------
     mean : ndarray of shape (n, d)
-        NaN where an entry is missing, until `InputModel.complete`.
+        NaN where an entry is missing, until `InputModel.condition`.
     variance : ndarray of shape (n, d)
         0 where an entry is certain.
     """
@@ -50,9 +50,8 @@ class Inputs:
 class InputModel:
     """What a missing entry may be, and in which units.
 
-    A missing entry has the joint Gaussian's conditional mean m and variance v given the seen
-    entries of its row. Training refines them to N(m + shift sqrt(v), exp(log_spread) v), with
-    one shift and one spread for a column, which also hold for new rows.
+    A missing entry has the joint Gaussian's conditional mean and variance given the seen entries
+    of its row; `Refinement` is what training makes of them.
 
     Attributes
     ----------
@@ -62,19 +61,16 @@ class InputModel:
         Location and spread of the columns that are seen.
     gaussian : ColumnGaussian
         Of the columns in these coordinates.
-    shift, log_spread : ndarray of shape (d,)
     """
 
     seen: NDArray[np.bool_]
     coordinates: Coordinates
     gaussian: ColumnGaussian
-    shift: Array
-    log_spread: Array
 
     @property
     def n_seen(self) -> int:
         """Number d of columns in the model."""
-        return len(self.shift)
+        return int(self.seen.sum())
 
     @classmethod
     def of(cls, X: Array) -> InputModel:
@@ -85,7 +81,7 @@ class InputModel:
         coordinates = Coordinates.of_seen(X[:, seen])
         check_unit(coordinates.scale, "X")
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
-        return cls(seen, coordinates, gaussian, *np.zeros((2, int(seen.sum()))))
+        return cls(seen, coordinates, gaussian)
 
     def condition(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, missing entries as the joint Gaussian has them."""
@@ -97,40 +93,4 @@ class InputModel:
         return Inputs(
             np.where(missing, self.coordinates.original(mean), X),
             np.where(missing, self.coordinates.scale**2 * conditional, variance),
-        )
-
-    def refine(self, conditional: Inputs, missing: Array) -> Inputs:
-        """The same with the shift and the spread that training has found."""
-        v = np.where(missing, conditional.variance, 0.0)
-        return Inputs(
-            conditional.mean + self.shift * np.sqrt(v),
-            conditional.variance + np.expm1(self.log_spread) * v,
-        )
-
-    def refine_vjp(
-        self, conditional: Inputs, missing: Array, d_mean: Array, d_variance: Array
-    ) -> tuple[Array, Array]:
-        """Gradients in shift and log spread (d,) from those in the refined moments (n, d)."""
-        v = np.where(missing, conditional.variance, 0.0)
-        d_log_spread = np.exp(self.log_spread) * np.sum(d_variance * v, axis=0)
-        return np.sum(d_mean * np.sqrt(v), axis=0), d_log_spread
-
-    def complete(self, inputs: Inputs) -> Inputs:
-        """Rows over the columns seen, without missing entries."""
-        return self.refine(self.condition(inputs), np.isnan(inputs.mean[:, self.seen]))
-
-    def with_refinement(self, shift: Array, log_spread: Array) -> InputModel:
-        return replace(self, shift=shift, log_spread=log_spread)
-
-    def kl(self, n_missing: Array) -> tuple[float, Array, Array]:
-        """KL of the missing entries, counted by column (d,), to their conditional Gaussians.
-
-        Also its gradients in the shift and in the log spread.
-        """
-        spread = np.exp(self.log_spread)
-        terms = spread + self.shift**2 - 1.0 - self.log_spread
-        return (
-            0.5 * float(n_missing @ terms),
-            n_missing * self.shift,
-            0.5 * n_missing * (spread - 1.0),
         )

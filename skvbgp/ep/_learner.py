@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
@@ -18,6 +19,7 @@ from skvbgp.ep._bound import Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._posterior import LatentPosterior
+from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites
 from skvbgp.ep._state import Start, State
@@ -43,6 +45,7 @@ class EPLearner(Learner):
     kernel: Kernel | None
     inducing_inputs: Array | None
     approximation: str
+    refine: str | None
     schedule: Schedule
     learn_hyperparameters: bool
     n_restarts: int
@@ -65,8 +68,11 @@ class EPLearner(Learner):
                 raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
             seen = before.start.parameters.columns.seen
             _check_width(len(seen), n_features, "warm_start: the fit before")
-            return replace(before.start, seed=seed)
+            p = before.start.parameters
+            refinement = Refinement.start(self.refine, _find_missing(X, p.columns), p.refinement)
+            return replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
         columns = InputModel.of(X.mean)
+        refinement = Refinement.start(self.refine, _find_missing(X, columns))
         hyperprior = None
         if self.kernel is None:
             kernel = default_kernel(columns.coordinates.scale)
@@ -77,7 +83,7 @@ class EPLearner(Learner):
         if self.inducing_inputs is not None:
             _check_width(self.inducing_inputs.shape[1], n_features, "inducing_inputs")
             Z = self.inducing_inputs[:, columns.seen]
-        return self._grow(Start(Parameters(kernel, Z, columns), hyperprior, seed), X)
+        return self._grow(Start(Parameters(kernel, Z, columns, refinement), hyperprior, seed), X)
 
     def _grow(self, start: Start, X: Inputs) -> Start:
         """Add inducing inputs at new places, while there is room for them."""
@@ -146,7 +152,7 @@ class EPLearner(Learner):
         return Problem(
             np.array(y.problems()),
             columns.condition(X),
-            np.isnan(X.mean[:, columns.seen]),
+            _find_missing(X, columns),
             self.approximation,
             self.schedule,
             start.hyperprior,
@@ -191,6 +197,8 @@ class EPLearner(Learner):
 
     def update(self, state: State, X: Inputs, y: Labels, end_pass: EndPass) -> State:
         start = self._grow(state.start, X)
+        p = start.parameters
+        start = replace(start, parameters=replace(p, refinement=p.refinement.append(len(X))))
         sites = tuple(known.append(Sites.vague(len(y))) for known in state.sites)
         X, y = _append_rows(state, X, y)
         solved = self._solve(start, self._pose(start, X, y), X, y, sites, state.n_iter)
@@ -208,7 +216,7 @@ class EPLearner(Learner):
         return np.concatenate(parts)
 
     def _decide(self, state: State, X: Inputs) -> Array:
-        completed = state.start.parameters.columns.complete(X)
+        completed = state.start.parameters.complete(X)
         return self.schedule.likelihood.score(*state.posterior.moments(completed))
 
     def attributes(self, state: State) -> dict[str, Any]:
@@ -235,6 +243,11 @@ def _append_rows(state: State, X: Inputs, y: Labels) -> tuple[Inputs, Labels]:
     """All rows, the state's first."""
     codes = np.concatenate([state.y.codes, y.codes])
     return state.inputs.append(X), Labels(state.classes, codes)
+
+
+def _find_missing(X: Inputs, columns: InputModel) -> NDArray[np.bool_]:
+    """Which entries of the columns seen are, (n, d)."""
+    return np.isnan(X.mean[:, columns.seen])
 
 
 def _check_width(width: int, n_features: int, name: str) -> None:

@@ -13,6 +13,7 @@ from skvbgp.ep import _training
 from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
+from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._training import maximise
 from skvbgp.kernels import RBF, Constant
 from tests.derivatives import numerical_gradient
@@ -23,7 +24,7 @@ TOL = 1e-12
 each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
 
 
-def small_problem(approximation="dtc", *, missing=True, n=12):
+def small_problem(approximation="dtc", *, missing=True, n=12, per="column"):
     """A problem and parameters at which a refinement of missing entries is not zero."""
     rng = np.random.default_rng(3)
     X = rng.standard_normal((n, 2)) * [1.0, 3.0] + [0.0, 2.0]
@@ -32,8 +33,8 @@ def small_problem(approximation="dtc", *, missing=True, n=12):
         X[::3, 0], X[1::4, 1] = np.nan, np.nan
     inputs = Inputs(X, np.zeros_like(X))
     columns = InputModel.of(X)
-    if missing:
-        columns = columns.with_refinement(np.array([0.2, -0.3]), np.array([0.1, -0.2]))
+    refinement = Refinement.start(per, np.isnan(X))
+    refinement = refinement.with_x(np.resize([0.2, -0.3, 0.1, -0.2], len(refinement.x)))
     kernel = default_kernel(columns.coordinates.scale)
     hyperprior = ScalePrior(kernel.theta)
     kernel = kernel.with_theta(kernel.theta + [0.5, 0.3, -0.4])
@@ -41,15 +42,19 @@ def small_problem(approximation="dtc", *, missing=True, n=12):
     problem = Problem(
         t[None], columns.condition(inputs), np.isnan(X), approximation, PARALLEL, hyperprior
     )
-    return problem, Parameters(kernel, Z, columns)
+    return problem, Parameters(kernel, Z, columns, refinement)
 
 
 @each
-@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize(
+    ("missing", "per"),
+    [(False, "column"), (True, "column"), (True, "entry"), (True, None)],
+    ids=["complete", "by column", "by entry", "missing"],
+)
 @pytest.mark.parametrize("learn_inducing", [False, True])
-def test_gradient(approximation, missing, learn_inducing):
+def test_gradient(approximation, missing, per, learn_inducing):
     """With EP run to its fixed point at every point: the envelope argument."""
-    problem, p = small_problem(approximation, missing=missing)
+    problem, p = small_problem(approximation, missing=missing, per=per)
     solution = solve(problem, p, make_vague(problem), TOL)
     weights = solution.correction_weights
     objective = Objective(
@@ -61,7 +66,8 @@ def test_gradient(approximation, missing, learn_inducing):
         tol=TOL,
     )
     x = objective.x
-    assert len(x) == len(objective.bounds) == 3 + 6 * learn_inducing + 4 * missing
+    n_refined = {"column": 4 * missing, "entry": 2 * problem.missing.sum(), None: 0}[per]
+    assert len(x) == len(objective.bounds) == 3 + 6 * learn_inducing + n_refined
     _, gradient = objective(x)
     assert_allclose(gradient, numerical_gradient(lambda x: objective(x)[0], x), atol=2e-7)
 
@@ -95,9 +101,10 @@ def test_gradient_of_the_whole_evidence_at_fixed_sites():
 
 
 @each
-def test_value_is_the_dense_evidence_with_prior_and_kl(approximation):
-    problem, p = small_problem(approximation)
-    inputs = p.columns.refine(problem.conditional, problem.missing)
+@pytest.mark.parametrize("per", ["column", "entry"])
+def test_value_is_the_dense_evidence_with_prior_and_kl(approximation, per):
+    problem, p = small_problem(approximation, per=per)
+    inputs = p.refinement.refine(problem.conditional, problem.missing)
     variance, length_scale = p.kernel.kernels[0].value, np.array(p.kernel.kernels[1].length_scale)
     evidence, tau, _ = oracles.corrected_evidence(
         inputs.mean,
@@ -112,7 +119,7 @@ def test_value_is_the_dense_evidence_with_prior_and_kl(approximation):
     vague = make_vague(problem)
     objective = Objective(problem, p, tau, vague, learn_inducing=True, tol=TOL)
     expected = evidence + problem.hyperprior.log_density(p.kernel.theta)[0]
-    expected -= p.columns.kl(problem.missing.sum(axis=0))[0]
+    expected -= p.refinement.kl(problem.missing)
     assert_allclose(objective(objective.x)[0], expected, atol=1e-6)
     assert_allclose(solve(problem, p, vague, TOL).log_evidence, evidence, atol=1e-6)
 
@@ -125,8 +132,8 @@ def test_parameters_and_x_are_inverse():
     again = objective.parameters(objective.x)
     assert_allclose(again.kernel.theta, p.kernel.theta)
     assert_allclose(again.Z, p.Z)
-    assert_allclose(again.columns.shift, p.columns.shift)
-    assert_allclose(again.columns.log_spread, p.columns.log_spread)
+    assert_allclose(again.refinement.shift, p.refinement.shift)
+    assert_allclose(again.refinement.log_spread, p.refinement.log_spread)
 
 
 def test_hyperprior(rng):
@@ -230,7 +237,7 @@ def test_problems_of_several_classes_add_up():
     value, gradient = objective(objective.x)
     parts = [pose(t[None], weights / 3.0)(objective.x)[0] for t in T]
     once = problem.hyperprior.log_density(p.kernel.theta)[0]
-    once -= p.columns.kl(problem.missing.sum(axis=0))[0]
+    once -= p.refinement.kl(problem.missing)
     assert_allclose(value, sum(parts) - 2.0 * once, rtol=1e-9)
     assert_allclose(gradient, numerical_gradient(lambda x: objective(x)[0], objective.x), atol=1e-6)
 

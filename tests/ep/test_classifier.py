@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skvbgp import EPDTCClassifier
 from skvbgp.ep._features import SparsePrior
+from skvbgp.ep._inputs import Inputs
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.ep.cases import make_labels
 from tests.ep.problems import APPROXIMATIONS
@@ -261,6 +262,38 @@ def test_missing_entries_may_occur_only_in_prediction():
     p = model.predict_proba(incomplete)[:, 1]
     base_rate = log_loss(y, np.full(200, y.mean()))
     assert log_loss(y, model.predict_proba(X)[:, 1]) < log_loss(y, p) < base_rate + 0.1
+
+
+@pytest.mark.parametrize("refine", ["column", "entry", None])
+def test_what_training_learns_of_missing_entries(refine):
+    """And what becomes of it with more rows, and in the next fit."""
+    X, y = make_labels(60, missing=0.3)
+    model = small(n_inducing=5, refine=refine, max_iter=25, warm_start=True)
+    model.partial_fit(X[:50], y[:50], classes=[0, 1])
+    p = model._state.start.parameters
+    missing = np.isnan(X[:50])
+    refined = p.refinement.refine(p.columns.condition(model._state.inputs), missing)
+    moved = refined.mean != p.columns.condition(model._state.inputs).mean
+    assert_array_equal(moved, missing & (refine is not None))
+    new = Inputs(X[50:], np.zeros((10, 2)))
+    shifted = np.any(p.complete(new).mean != p.columns.condition(new).mean)
+    assert shifted == (refine == "column")
+    model.partial_fit(X[50:], y[50:])
+    after = model._state.start.parameters
+    both = after.refinement.refine(after.columns.condition(model._state.inputs), np.isnan(X))
+    assert_array_equal(both.mean[:50], refined.mean)
+    assert_array_equal(both.mean[50:], p.complete(new).mean)
+    model.fit(X, y)  # from the kernel before, with other rows
+    assert model.score(X, y) > 0.6
+    with pytest.raises(ValueError, match="'refine' parameter"):
+        small(refine="row").fit(X, y)
+
+
+def test_entries_of_their_own_fit_the_training_rows_better():
+    X, y = make_labels(40, missing=0.3)
+    models = [small(n_inducing=5, refine=r, max_iter=30).fit(X, y) for r in (None, "entry")]
+    evidence = [model.log_marginal_likelihood_value_ for model in models]
+    assert evidence[0] < evidence[1] - 1.0
 
 
 def test_missing_inputs_against_mean_imputation():

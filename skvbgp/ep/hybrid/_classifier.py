@@ -242,10 +242,10 @@ class HybridGPLVM(
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`. Each later one brings the columns' functions up to date
-        with all rows; hyperparameters, inducing inputs and the map to the latents stay, unless
-        the rows before were fewer than 32, without one of the new classes, or with a column
-        that has been constant until now: then the model is fitted again to all rows. A call
-        that fails leaves the estimator as it was.
+        with all rows; hyperparameters, inducing inputs and the map to the latents (or the latents
+        of the rows before, where they are free) stay, unless the rows before were fewer than 32,
+        without one of the new classes, or with a column that has been constant until now: then
+        the model is fitted again to all rows. A call that fails leaves the estimator as it was.
 
         Parameters
         ----------
