@@ -50,8 +50,7 @@ class EPDTCClassifier(VariationalClassifier):
         relative to the spreads. A given kernel has no prior but its bounds.
 
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
-        Inducing inputs to start with, in the space of X. None chooses them by k-means. "dtc"
-        learns them, "fitc", which would overfit, does not.
+        Inducing inputs to start with, in the space of X. None chooses them by k-means.
 
     approximation : {"dtc", "fitc"}, default="dtc"
         What becomes of the part of f that the inducing inputs do not carry: "dtc" leaves it
@@ -78,6 +77,10 @@ class EPDTCClassifier(VariationalClassifier):
     learn_hyperparameters : bool, default=True
         False keeps the kernel and the inducing inputs at their start, and missing entries as
         the joint Gaussian of the columns has them.
+
+    learn_inducing_inputs : bool, default=None
+        Whether training moves the inducing inputs. None does so for "dtc" alone: for "fitc",
+        nothing guards them against overfitting. True needs `learn_hyperparameters`.
 
     n_restarts : int, default=0
         Number of further starts, at random hyperparameters around the first. The one with the
@@ -160,6 +163,7 @@ class EPDTCClassifier(VariationalClassifier):
         "max_ep_iter": [Interval(Integral, 1, None, closed="left")],
         "damping": [Interval(Real, 0, 1, closed="left")],
         "learn_hyperparameters": ["boolean"],
+        "learn_inducing_inputs": ["boolean", None],
         "n_restarts": [Interval(Integral, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -181,6 +185,7 @@ class EPDTCClassifier(VariationalClassifier):
         max_ep_iter: int = 100,
         damping: float = 0.0,
         learn_hyperparameters: bool = True,
+        learn_inducing_inputs: bool | None = None,
         n_restarts: int = 0,
         max_iter: int = 100,
         tol: float = 1e-5,
@@ -198,6 +203,7 @@ class EPDTCClassifier(VariationalClassifier):
         self.max_ep_iter = max_ep_iter
         self.damping = damping
         self.learn_hyperparameters = learn_hyperparameters
+        self.learn_inducing_inputs = learn_inducing_inputs
         self.n_restarts = n_restarts
         self.max_iter = max_iter
         self.tol = tol
@@ -326,6 +332,11 @@ class EPDTCClassifier(VariationalClassifier):
             inducing_inputs = check_array(
                 inducing_inputs, dtype=np.float64, input_name="inducing_inputs"
             )
+        learn_inducing = self.learn_inducing_inputs
+        if learn_inducing is None:
+            learn_inducing = self.approximation == "dtc"
+        elif learn_inducing and not self.learn_hyperparameters:
+            raise ValueError("learn_inducing_inputs=True needs learn_hyperparameters=True.")
         return EPLearner(
             n_inducing=self.n_inducing,
             kernel=None if self.kernel is None else as_kernel(self.kernel),
@@ -334,6 +345,7 @@ class EPDTCClassifier(VariationalClassifier):
             refine=self.refine,
             schedule=Schedule(self.schedule, self.max_ep_iter, self.damping),
             learn_hyperparameters=self.learn_hyperparameters,
+            learn_inducing=learn_inducing,
             n_restarts=self.n_restarts,
             max_iter=self.max_iter,
             tol=self.tol,

@@ -48,6 +48,7 @@ class EPLearner(Learner):
     refine: str | None
     schedule: Schedule
     learn_hyperparameters: bool
+    learn_inducing: bool
     n_restarts: int
     max_iter: int
     tol: float
@@ -144,8 +145,8 @@ class EPLearner(Learner):
             yield replace(p, kernel=p.kernel.with_theta(theta))
 
     def _learns_inducing(self, start: Parameters, n: int) -> bool:
-        """Unless every row is one; for "fitc" they would overfit, see :ref:`ep-training`."""
-        return self.approximation == "dtc" and len(start.Z) < n
+        """Unless every row is one."""
+        return self.learn_inducing and len(start.Z) < n
 
     def _pose(self, start: Start, X: Inputs, y: Labels) -> Problem:
         columns = start.parameters.columns

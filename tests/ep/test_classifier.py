@@ -128,6 +128,28 @@ def test_restarts_find_at_least_the_first_optimum():
     assert more.n_iter_ > first.n_iter_
 
 
+@pytest.mark.parametrize("learn", [True, False, None])
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_whether_inducing_inputs_are_learned(approximation, learn):
+    """In the rounds after the first."""
+    X, y = make_labels(60)
+    start = X[:6]
+    model = small(
+        approximation=approximation,
+        inducing_inputs=start,
+        learn_inducing_inputs=learn,
+        max_iter=30,
+    ).fit(X, y)
+    expected = approximation == "dtc" if learn is None else learn
+    assert np.any(model.inducing_inputs_ != start) == expected
+
+
+def test_inducing_inputs_are_not_learned_alone():
+    X, y = make_labels(40)
+    with pytest.raises(ValueError, match="needs learn_hyperparameters"):
+        small(learn_hyperparameters=False, learn_inducing_inputs=True).fit(X, y)
+
+
 def test_warm_start_goes_on():
     X, y = make_labels(60)
     model = small(warm_start=True, max_iter=3).fit(X, y)

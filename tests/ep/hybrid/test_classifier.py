@@ -279,7 +279,8 @@ def test_bad_input(X, y, message):
 @pytest.mark.parametrize(
     "kind", ["constant", "duplicates", "collinear", "tiny", "huge", "one", "empty row"]
 )
-def test_degenerate_data(rng, kind):
+@pytest.mark.parametrize("latents", ["map", "free"])
+def test_degenerate_data(rng, kind, latents):
     """A correct answer, or at least a finite one without a warning of ours."""
     X = rng.standard_normal((20, 3))
     y = (X[:, 0] > 0.0).astype(int)
@@ -297,7 +298,7 @@ def test_degenerate_data(rng, kind):
         X[3] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = quick(max_iter=15).fit(X, y)
+        model = quick(max_iter=15, latents=latents).fit(X, y)
         holes = X.copy()
         holes[0] = np.nan
         filled, std = model.impute(holes, return_std=True)
