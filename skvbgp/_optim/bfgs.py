@@ -55,11 +55,11 @@ def ascend_each(
             break
         step = np.einsum("nij,nj->ni", H[here], gradient[here])
         length = np.linalg.norm(step, axis=1, keepdims=True)
-        step *= np.minimum(factor[here, None], max_step / length)
+        step *= factor[here, None] * np.minimum(1.0, max_step / length)
         new_value, new_gradient = objective(x[here] + step, here)
         enough = value[here] + _SUFFICIENT * np.sum(step * gradient[here], axis=1)
         rises = np.isfinite(new_value) & (new_value > enough)  # (k,)
-        factor[here] *= np.where(rises, 1.0 / factor[here], _RETREAT)
+        factor[here] = np.where(rises, 1.0, _RETREAT * factor[here])
         here, step, new_gradient = here[rises], step[rises], new_gradient[rises]
         change = gradient[here] - new_gradient
         x[here] += step

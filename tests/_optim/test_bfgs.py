@@ -51,6 +51,17 @@ def test_values_that_are_not_finite_are_too_low():
     assert_allclose(ascend(log_barrier, [[0.0], [1.5]]), 1.9, rtol=1e-6)
 
 
+def test_a_step_at_its_limit_that_goes_too_far_is_taken_back_at_once():
+    calls = []
+
+    def steep(x, problems):
+        calls.append(x)
+        return -5e5 * x[:, 0] ** 2, -1e6 * x
+
+    assert_allclose(ascend(steep, [[0.1]]), 0.0, atol=1e-12)
+    assert len(calls) < 10
+
+
 def test_a_start_at_the_optimum_stays():
     assert_array_equal(ascend(quadratics, CENTRES), CENTRES)
 
