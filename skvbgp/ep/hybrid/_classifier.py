@@ -125,9 +125,9 @@ class HybridGPLVM(
         Variance of each latent variable over the training rows, in squared length scales: near 0
         where automatic relevance determination has switched it off.
 
-    projection_ : ndarray of shape (n_features, n_components)
+    projection_ : ndarray of shape (n_features, n_components), or None
         Change of the latent means with the entries of a row, in units of the columns' spread;
-        only if `latents` is "map".
+        None if the latents are free.
 
     inducing_inputs_ : ndarray of shape (n_inducing, n_components)
         Inducing inputs in the latent space.

@@ -107,14 +107,14 @@ class HybridLearner(Learner):
         noise = np.full(len(columns.binary), np.nan)
         scale = columns.coordinates.scale[~columns.binary]
         noise[~columns.binary] = np.exp(-p.log_precision) * scale**2
-        optional = {} if state.y is None else {"classes_": state.y.classes}
-        if isinstance(p.recognition, Recognition):
-            optional["projection_"] = p.recognition.projection
-        return optional | {
+        classes = {} if state.y is None else {"classes_": state.y.classes}
+        C = p.recognition.projection if isinstance(p.recognition, Recognition) else None
+        return classes | {
             "lower_bound_": state.lower_bound,
             "objective_values_": np.array(state.values),
             "length_scale_": np.array(p.kernel.length_scale),
             "relevance_": state.relevance,
+            "projection_": C,
             "inducing_inputs_": p.Z,
             "noise_variance_": noise,
             "n_iter_": len(state.values),

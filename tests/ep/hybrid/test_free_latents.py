@@ -126,7 +126,7 @@ def fitted(iris):
 
 def test_classes_and_entries_of_new_rows(iris, fitted):
     X, holes, y = (a[1::2] for a in iris)
-    assert not hasattr(fitted, "projection_")
+    assert fitted.projection_ is None
     assert log_loss(y, fitted.predict_proba(holes)) < 0.35
     filled, std = fitted.impute(holes, return_std=True)
     missing = np.isnan(holes)
