@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import kl_terms
 from skvbgp._core.linalg import Array
-from skvbgp._optim.bfgs import ascend_each
+from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.hybrid._bound import ColumnMoments
 from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
@@ -25,10 +25,9 @@ from skvbgp.ep.hybrid._row_latents import RowLatents
 
 #: Training rows, evenly spaced, whose latents a new row may start from.
 _N_STARTS = 1000
-#: Limits of the search: its iterations, the gradient it ends with, and its steps.
+#: Iterations of the search, and the relative rise at which it stops.
 _MAX_ITER = 100
-_TOL = 1e-5
-_MAX_STEP = 1.0
+_TOL = 1e-12
 
 
 class FreePosterior(HybridPosterior):
@@ -89,15 +88,19 @@ class RowBound:
     def maximise(self) -> Inputs:
         """The latents of each row, from those of the training row that suit it best."""
         start = self._choose_start()
-        n_latents = start.mean.shape[1]
-        x = ascend_each(
-            self,
-            np.hstack([start.mean, np.log(start.variance)]),
-            max_iter=_MAX_ITER,
-            tol=_TOL,
-            max_step=_MAX_STEP,
-        )
-        return Inputs(x[:, :n_latents], np.exp(x[:, n_latents:]))
+        starts = np.hstack([start.mean, np.log(start.variance)])
+        x = np.array([self._climb(x, np.array([i])) for i, x in enumerate(starts)])
+        mean, log_variance = np.split(x.reshape(starts.shape), 2, axis=1)
+        return Inputs(mean, np.exp(log_variance))
+
+    def _climb(self, x: Array, row: NDArray[np.intp]) -> Array:
+        """The best point of one row (2 Q,): what it is does not depend on other rows."""
+
+        def objective(x: Array) -> tuple[float, Array]:
+            values, gradients = self(x[None], row)
+            return float(values[0]), gradients[0]
+
+        return lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL).x
 
     def __call__(self, x: Array, rows: NDArray[np.intp]) -> tuple[Array, Array]:
         """Values and gradients of some rows at their means and log variances (k, 2 Q)."""
