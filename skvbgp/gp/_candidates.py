@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._process import START_SLOPE, Process
 from skvbgp.kernels import RBF, Constant, Kernel, Matern, Product, RationalQuadratic, Sum
 
@@ -52,11 +53,21 @@ def make_base_kernels(d: int) -> list[tuple[str, Kernel]]:
 
 
 def start_process(
-    kernel: Kernel, *, gaussian: bool, n_gaps: int = 0, owners: tuple[int, ...] = ()
+    kernel: Kernel,
+    *,
+    gaussian: bool,
+    n_gaps: int = 0,
+    owners: tuple[int, ...] = (),
+    n_outputs: int = 0,
 ) -> Process:
-    """A process of this kernel before training, where some inputs may be missing."""
+    """A process of this kernel before training, where some inputs may be missing.
+
+    And rows may be of several outputs.
+    """
     slopes = (START_SLOPE,) * n_gaps
-    return Process(kernel, _START_NOISE, np.inf if gaussian else _START_DOF, slopes, owners)
+    dof = np.inf if gaussian else _START_DOF
+    coregion = Coregion.start(n_outputs) if n_outputs else None
+    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion)
 
 
 def follow(name: str, process: Process, before: str, trained: Process) -> Process:

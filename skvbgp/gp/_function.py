@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.gp._categories import Categories, EncodedDraws
+from skvbgp.gp._joint_outputs import JointState
 
 
 class LearnedFunction:
@@ -159,11 +160,16 @@ class LearnedFunction:
             return _describe(
                 "The function", self.kernels_, self.kernel_posterior_, self.noise_variance_
             )
+        if isinstance(self._state, JointState):
+            return _describe(
+                "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
+            )
         parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
         return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
 
 
-def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, noise: float) -> str:
+def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:
     lines = [f"{name} is believed to have"]
     lines += [f"- {belief[i]:.2f}: {kernels[i][0]}" for i in belief.argsort()[::-1]]
-    return "\n".join([*lines, f"and noise of standard deviation {noise**0.5:.3g}."])
+    std = ", ".join(f"{noise**0.5:.3g}" for noise in noises)
+    return "\n".join([*lines, f"and noise of standard deviation {std}."])

@@ -20,6 +20,7 @@ from skvbgp.gp._choice import (
     name_kernels,
     take_inputs,
 )
+from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
@@ -57,6 +58,7 @@ class GPLearner(RegressionLearner):
     n_jobs: int | None
     owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
     forgetting: float = 1.0
+    n_outputs: int = 0  # the last columns of X, which say which output a row is of
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -97,14 +99,16 @@ class GPLearner(RegressionLearner):
 
     def start(self, X: Rows, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        gaps = Gaps.of(X.X)
+        gaps = Gaps.of(hide_outputs(X.X, self.n_outputs))
         rows = X.filled(gaps)
         frames = self._frame(*_summarise(rows), gaps)
-        d, gaussian = X.X.shape[1], len(y) <= self.few or not self.learn_hyperparameters
+        d = X.X.shape[1] - self.n_outputs
+        gaussian = len(y) <= self.few or not self.learn_hyperparameters
         if before is not None:
-            if len(before.weights) != d:
+            d_before = len(before.weights) - self.n_outputs
+            if d_before != d:
                 raise ValueError(
-                    f"warm_start: X has {d} features, but the fit before had {len(before.weights)}."
+                    f"warm_start: X has {d} features, but the fit before had {d_before}."
                 )
             last = {
                 owner: p for owner, p in zip(before.owners, before.mixture.processes, strict=True)
@@ -114,11 +118,13 @@ class GPLearner(RegressionLearner):
             pairs = make_base_kernels(d)
         else:
             pairs = [(name, self._bind(kernel, d)) for name, kernel in name_kernels(self.kernel)]
-        n_gaps = int(gaps.columns.sum())
-        candidates = tuple(
-            (name, start_process(kernel, gaussian=gaussian, n_gaps=n_gaps, owners=self.owners))
-            for name, kernel in pairs
-        )
+        settings: dict[str, Any] = {
+            "gaussian": gaussian,
+            "n_gaps": int(gaps.columns.sum()),
+            "owners": self._add_outputs(self.owners),
+            "n_outputs": self.n_outputs,
+        }
+        candidates = tuple((name, start_process(kernel, **settings)) for name, kernel in pairs)
         return Start(frames, rows, candidates, is_auto(self.kernel) and before is None, seed)
 
     def _bind(self, kernel: Kernel, d: int) -> Kernel:
@@ -127,8 +133,15 @@ class GPLearner(RegressionLearner):
             return kernel.bind(d)
         return take_inputs(kernel.bind(max(self.owners) + 1), list(self.owners))
 
+    def _add_outputs(self, owners: tuple[int, ...]) -> tuple[int, ...]:
+        """Owners of all columns: indicators of outputs are inputs of their own."""
+        first = max(owners, default=-1) + 1
+        return (*owners, *range(first, first + self.n_outputs)) if owners else owners
+
     def _frame(self, inputs: RunningScale, targets: RunningScale, gaps: Gaps) -> Frames:
-        coordinates = frame_inputs(self.kernel, inputs, self.owners)
+        coordinates = frame_inputs(self.kernel, inputs, self._add_outputs(self.owners))
+        if self.n_outputs:
+            coordinates = keep_units(coordinates, self.n_outputs)
         check_unit(targets.unit, "y")
         mean, unit = float(targets.mean[0]), float(targets.unit[0])
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
@@ -174,6 +187,7 @@ class GPLearner(RegressionLearner):
             self.tol,
             end_trial,
             None if noise is None else noise.scaled(frames.target.unit),
+            self.n_outputs,
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
@@ -188,7 +202,7 @@ class GPLearner(RegressionLearner):
             mixture=Mixture(processes, np.zeros(C), 0.0),
             owners=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
-            weights=average_weights([p.kernel for p in processes], start.rows.X.shape[1]),
+            weights=average_weights([p.covariance for p in processes], start.rows.X.shape[1]),
             k=self.few,
             n_trained=len(start.rows),
             n_seen_trained=start.rows.n_seen,
@@ -211,7 +225,8 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters and not (first_gap or gaps.columns.any()):
             return None
         n_known, n = len(state.rows), len(state.rows) + len(y)
-        few = says_too_little(state.rows.head(LOOKED_AT), learns=True)
+        looked_at = hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs)
+        few = says_too_little(looked_at, learns=True)
         grown = few or n >= 2 * state.n_trained or n_known <= self.few < n
         if self.forgetting != 1.0:
             n_new = state.rows.n_seen + X.n_seen - state.n_seen_trained
@@ -235,9 +250,9 @@ class GPLearner(RegressionLearner):
             return rows
         return rows.newest(None if self.fading < 1.0 else int(self.forgetting))
 
-    def fade(self, state: State, n: int) -> State:
-        """State after a chunk of n rows in which nothing was observed."""
-        return replace(state, rows=self._remember(state.rows, None, n))
+    def fade(self, state: State, n: int, X: Rows | None = None) -> State:
+        """State after a chunk of n rows in which nothing was observed, X if they are noted."""
+        return replace(state, rows=self._remember(state.rows, X, n))
 
     def update(
         self, state: State, X: Rows, y: Array, end_pass: EndPass, n: int | None = None
@@ -267,8 +282,8 @@ class GPLearner(RegressionLearner):
     def attributes(self, state: State) -> dict[str, Any]:
         target = state.frames.target
         owners = np.array(state.owners)
-        shares = state.belief[owners] / np.bincount(owners)[owners]
         scale = state.frames.coordinates.scale
+        scale = scale[: len(scale) - self.n_outputs]
         kernels = []
         for i, name in enumerate(state.names):
             process = state.mixture.processes[int(np.argmax(owners == i))]
@@ -276,7 +291,7 @@ class GPLearner(RegressionLearner):
             if self.owners:
                 kernel = take_inputs(kernel, np.unique(self.owners, return_index=True)[1])
             kernels.append((name, kernel))
-        noise = shares @ [process.noise for process in state.mixture.processes]
+        noise = state.shares @ [process.noise for process in state.mixture.processes]
         return {
             "kernels_": kernels,
             "kernel_posterior_": state.belief,

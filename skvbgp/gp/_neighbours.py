@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
+from skvbgp.gp._coregion import Covariance, JointCovariance
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_equal
 from skvbgp.kernels import Kernel
@@ -40,19 +41,22 @@ def leaves(kernel: Kernel) -> list[Any]:
     return [kernel]
 
 
-def weigh_inputs(kernel: Kernel, d: int) -> Array:
+def weigh_inputs(kernel: Covariance, d: int) -> Array:
     """Weights (d,) of the inputs in the distance that a kernel goes by.
 
     The inverse squared length scales of its parts add up; a kernel without any weighs all inputs
-    equally.
+    equally. Indicators of outputs are as far apart as these are.
     """
+    if isinstance(kernel, JointCovariance):
+        coregion = kernel.coregion
+        return np.append(weigh_inputs(kernel.kernel, d - coregion.t), coregion.distances)
     scales = [leaf.length_scale for leaf in leaves(kernel) if hasattr(leaf, "length_scale")]
     if not scales:
         return np.ones(d)
     return np.sqrt(sum(np.broadcast_to(np.asarray(scale), (d,)) ** -2.0 for scale in scales))
 
 
-def average_weights(kernels: Sequence[Kernel], d: int) -> Array:
+def average_weights(kernels: Sequence[Covariance], d: int) -> Array:
     """Weights (d,) of a distance in between those that the kernels go by."""
     weights = np.array([weigh_inputs(kernel, d) for kernel in kernels])
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
@@ -168,7 +172,9 @@ class Rows:
 
     def plus(self, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
         """The rows followed by others."""
-        chunks: list[Chunk] = [*self.chunks, (np.array(X), np.array(y), noise)]
+        chunks = list(self.chunks)
+        if len(y) or not chunks:
+            chunks.append((np.array(X), np.array(y), noise))
         while len(chunks) > 1 and len(chunks[-2][1]) < 2 * len(chunks[-1][1]):
             last, before = chunks.pop(), chunks.pop()
             chunks.append(_join_chunks([before, last]))

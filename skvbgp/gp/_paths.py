@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._neighbours import Index
 from skvbgp.gp._posterior import NeighbourPosterior, visit_places
-from skvbgp.gp._process import carry_over
+from skvbgp.gp._process import Process, carry_over
 from skvbgp.kernels._features import Features, draw_features
 
 #: Frequencies of all processes, and of one at least.
@@ -31,10 +32,33 @@ _TILE_ROWS, _NEAR_ROWS = 1024, 64
 
 
 @dataclass(frozen=True)
+class JointFeatures:
+    """Features of several outputs: every feature of the inputs times each of B^1/2 z."""
+
+    features: Features
+    coregion: Coregion
+
+    def __call__(self, X: Array) -> Array:
+        inputs, outputs = self.coregion.split(X)
+        parts = outputs @ self.coregion.root
+        return (self.features(inputs)[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
+
+
+def draw_process_features(
+    process: Process, d: int, m: int, rng: np.random.RandomState
+) -> Features | JointFeatures:
+    """Features of a process of d columns, with m random frequencies for each of its terms."""
+    coregion = process.coregion
+    if coregion is None:
+        return draw_features(process.kernel, d, m, rng)
+    return JointFeatures(draw_features(process.kernel, d - coregion.t, m, rng), coregion)
+
+
+@dataclass(frozen=True)
 class PriorDraws:
     """Draws of a process a priori: features, and the weights (F, S) of each of S draws."""
 
-    features: Features
+    features: Features | JointFeatures
     weights: Array
 
     def at(self, X: Array) -> Array:
@@ -66,7 +90,7 @@ class FunctionDraws:
         m = max(_ALL_FREQUENCIES // len(processes), _LEAST_FREQUENCIES)
         priors = []
         for process in processes:
-            features = draw_features(process.kernel, d, m, rng)
+            features = draw_process_features(process, d, m, rng)
             size = features(np.zeros((1, d))).shape[1]
             priors.append(PriorDraws(features, rng.standard_normal((size, n))))
         normal = rng.standard_normal((len(posterior.rows), n))
@@ -117,7 +141,7 @@ class FunctionDraws:
         values = np.empty((len(X), len(self.level)))
         for c in np.unique(owners):
             mine, one = owners == c, given[c]
-            k = one.process.kernel(scaled, one.X)
+            k = one.process.covariance(scaled, one.X)
             prior = self.priors[c].features(scaled) @ self.priors[c].weights[:, mine]
             deviation = np.sqrt(one.spread) * (prior - k @ self._corrections[c][:, mine])
             values[:, mine] = (k @ one.weights)[:, None] + deviation
@@ -142,7 +166,7 @@ class FunctionDraws:
             lines, deviations = [], []
             for process, known, prior in zip(mixture.processes, self._known, priors, strict=True):
                 Y = np.vstack([y, known[index].T])
-                line, means = carry_over(process, Y, K[process.kernel], noise)
+                line, means = carry_over(process, Y, K[process.covariance], noise)
                 lines.append(line)
                 deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - means[1:]))
             means, _, _, evidence = np.array(lines).T

@@ -13,6 +13,7 @@ from scipy.special import softmax
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Index, Rows
@@ -25,7 +26,6 @@ from skvbgp.gp._process import (
 )
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import count_sets
-from skvbgp.kernels import Kernel
 
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
 _JOINT_ROWS = 2_000
@@ -129,7 +129,8 @@ class NeighbourPosterior(NearRows):
     @cached_property
     def noise(self) -> RowNoise | None:
         """What is known of the noise of the scaled targets."""
-        return None if self.rows.noise is None else self.rows.noise.scaled(self.target.unit)
+        known = None if self.rows.noise is None else self.rows.noise.scaled(self.target.unit)
+        return self.mixture.processes[0].tell_outputs(self.rows.X, known)
 
     # -- the contract of base.Posterior ------------------------------------------------------------
 
@@ -158,6 +159,7 @@ class NeighbourPosterior(NearRows):
         std = np.sqrt(variance)
         covariance = self._correlate(filled, belief) * np.outer(std, std)
         parts = self._widen(parts, inputs)  # by what is not known of each row alone
+        parts = self._tell_outputs(X, parts)
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
         return self.target.original(mean), covariance * self.target.unit**2
 
@@ -166,7 +168,7 @@ class NeighbourPosterior(NearRows):
     def measure(self, X: Array) -> LocalMoments:
         """What each process says of rows X, in the user's units."""
         filled, inputs = self._fill(X)
-        return self._widen(self._measure(filled), inputs)
+        return self._tell_outputs(X, self._widen(self._measure(filled), inputs))
 
     def _widen(self, parts: LocalMoments, inputs: Array | None) -> LocalMoments:
         """The same of rows whose inputs have variances (n, d), in squared units of their spread.
@@ -188,6 +190,12 @@ class NeighbourPosterior(NearRows):
         spread = parts.noise / [process.noise for process in self.mixture.processes]
         slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
         return parts._replace(variance=parts.variance + spread * (inputs @ slopes.T))
+
+    def _tell_outputs(self, X: Array, parts: LocalMoments) -> LocalMoments:
+        """The same with the noise of the outputs that rows X are of."""
+        coregions = [process.coregion for process in self.mixture.processes]
+        factors = [one.split(X)[1] @ one.factors for one in coregions if one is not None]
+        return parts._replace(noise=parts.noise * np.column_stack(factors)) if factors else parts
 
     @cached_property
     def _slopes(self) -> dict[int, float]:
@@ -229,6 +237,7 @@ class NeighbourPosterior(NearRows):
             return parts
         if self.rows.inputs is not None:
             parts = self._widen_known(parts, self.rows.inputs[index])
+        parts = self._tell_outputs(self.rows.X[index], parts)
         return parts._replace(noise=parts.noise + self.noise.variance[index, None])
 
     def leave_out_all(self) -> tuple[Array, Array]:
@@ -263,7 +272,7 @@ class NeighbourPosterior(NearRows):
         scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
         for share, given in zip(belief, conditionals, strict=True):
             covariance = given.covariance(scaled)
-            prior = given.process.kernel.diag(scaled)
+            prior = given.process.covariance.diag(scaled)
             variance = np.maximum(np.diagonal(covariance), _LEAST_SHARE * prior)
             covariance.flat[:: len(X) + 1] = variance
             std = np.sqrt(variance)
@@ -287,7 +296,7 @@ def _join(moments: list[Moments], n: int) -> LocalMoments:
 
 def _predict_known(
     processes: tuple[Process, ...],
-    matrices: dict[Kernel, Array],
+    matrices: dict[Covariance, Array],
     y: Array,
     noise: RowNoise | None,
     own: Index,
@@ -332,7 +341,7 @@ def visit_places(
     noise: RowNoise | None,
     X: Array,
     near: Index,
-) -> Iterator[tuple[Index, dict[Kernel, Array], Array, RowNoise | None]]:
+) -> Iterator[tuple[Index, dict[Covariance, Array], Array, RowNoise | None]]:
     """What is needed to predict each of rows X from its neighbours (n, k), nearest first.
 
     Indices of these, the nearest last, by kernel the matrix (k + 1, k + 1) of them and the row,

@@ -26,6 +26,7 @@ from scipy.special import digamma, gammaln
 
 from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
 from skvbgp.gp._bordered import factorise_bordered
+from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import Kernel
@@ -66,6 +67,8 @@ class Process:
     owners : tuple of int
         By input of the kernel: inputs of the same owner share their hyperparameters, such as the
         columns of a category. Without any, every input is its own.
+    coregion : Coregion or None
+        How outputs go together, of which every row says by its last columns which one it is of.
     """
 
     kernel: Kernel
@@ -73,6 +76,17 @@ class Process:
     dof: float
     slopes: tuple[float, ...] = ()
     owners: tuple[int, ...] = ()
+    coregion: Coregion | None = None
+
+    @cached_property
+    def covariance(self) -> Covariance:
+        """Of the function at rows, which may hold indicators of outputs."""
+        return self.kernel if self.coregion is None else JointCovariance(self.kernel, self.coregion)
+
+    @property
+    def noises(self) -> float | Array:
+        """Variance of the noise, or those (t,) of the outputs."""
+        return self.noise if self.coregion is None else self.noise * self.coregion.factors
 
     @property
     def is_gaussian(self) -> bool:
@@ -81,24 +95,30 @@ class Process:
 
     @property
     def vector(self) -> Array:
-        """Logarithms of all that is free, (p,)."""
+        """Logarithms of all that is free, and what `Coregion.vector` holds, (p,)."""
         tail = [self.noise] if self.is_gaussian else [self.noise, self.dof]
-        return np.concatenate([self.kernel.theta[self._first], np.log([*tail, *self.slopes])])
+        vector = np.concatenate([self.kernel.theta[self._first], np.log([*tail, *self.slopes])])
+        return vector if self.coregion is None else np.append(vector, self.coregion.vector)
 
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
-        p = len(self._first)
+        p, coregion = len(self._first), self.coregion
+        if coregion is not None:
+            vector, outputs = np.split(vector, [-len(coregion.vector)])
+            coregion = coregion.with_vector(outputs)
         noise, *rest = np.exp(vector[p:]).tolist()
         dof, *slopes = [self.dof, *rest] if self.is_gaussian else rest
         kernel = self.kernel.with_theta(vector[:p][self._shared])
-        return replace(self, kernel=kernel, noise=noise, dof=dof, slopes=tuple(slopes))
+        learned = {"noise": noise, "dof": dof, "slopes": tuple(slopes), "coregion": coregion}
+        return replace(self, kernel=kernel, **learned)
 
     @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
         tail = [_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
         tail += [_SLOPE_LIMITS] * len(self.slopes)
-        return np.concatenate([self.kernel.bounds[self._first], np.log(tail)])
+        bounds = np.concatenate([self.kernel.bounds[self._first], np.log(tail)])
+        return bounds if self.coregion is None else np.vstack([bounds, self.coregion.bounds])
 
     @cached_property
     def _names(self) -> list[str]:
@@ -128,6 +148,7 @@ class Process:
         if not self.is_gaussian:
             pairs.append((0.0, np.inf))
         pairs += [_PRIORS["slope"]] * len(self.slopes)
+        pairs += [] if self.coregion is None else self.coregion.prior
         mean, std = np.array(pairs).T
         return mean, std**-2.0
 
@@ -156,7 +177,7 @@ class Process:
         n, half_log_det = float(share.sum()), float(share @ log_diagonal)
         if known is not None:
             n = float(share @ known.weight)
-            half_log_det += float(share @ known.half_log_dets(self.noise, self.slopes))
+            half_log_det += float(share @ known.half_log_dets(self.noises, self.slopes))
         return Summary(n, float(share @ innovations**2), half_log_det)
 
     def estimate_scale(self, n: float, quadratic: float) -> float:
@@ -179,7 +200,13 @@ class Process:
 
     def spread_noise(self, known: RowNoise | None) -> Array | float:
         """Variances of the noise of rows of which that is known."""
-        return self.noise if known is None else known.spread(self.noise, self.slopes)
+        return self.noise if known is None else known.spread(self.noises, self.slopes)
+
+    def tell_outputs(self, X: Array, known: RowNoise | None) -> RowNoise | None:
+        """What is known of the noise of rows X, with the outputs that these are of."""
+        if self.coregion is None:
+            return known
+        return replace(known or RowNoise.plain(len(X)), outputs=self.coregion.split(X)[1])
 
     def count_nearest(self, n: int) -> Array:
         """How much each of n rows counts for the scale at a place, the nearest one last."""
@@ -189,7 +216,8 @@ class Process:
         self, X: Array, y: Array, known: RowNoise | None = None, K: Array | None = None
     ) -> Conditional:
         """What rows (n, d) and their targets (n,) say; K is not modified."""
-        C = self.kernel(X) if K is None else K.copy()
+        C = self.covariance(X) if K is None else K.copy()
+        known = self.tell_outputs(X, known)
         if known is None:
             C.flat[:: len(C) + 1] += self.noise
             return Conditional(self, X, y, tril_inverse(jittered_cholesky(C, "covariance of rows")))
@@ -204,18 +232,26 @@ class Process:
 
     def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
-        K = self.kernel(X)
+        K = self.covariance(X)
         conditional = self.factorise(X, y, known, K)
+        known = conditional.known
         n, q, _ = conditional.summary
         weights = conditional.weights
         dC = conditional.L_inv.T @ conditional.L_inv
         dC *= -0.5
         dC += np.outer(0.5 / self.estimate_scale(n, q) * weights, weights)
-        d_noise, d_slopes = float(np.trace(dC)), np.zeros(len(self.slopes))
+        d_noises: float | Array = float(np.trace(dC))
+        d_slopes, d_outputs = np.zeros(len(self.slopes)), np.empty(0)
         if known is not None:
-            d_noise, d_slopes = known.vjp(self.noise, self.slopes, np.diagonal(dC))
-        d_theta = np.bincount(self._shared, self.kernel.vjp(X, None, K, dC)[0], len(self._first))
-        gradient = np.append(d_theta, self.noise * d_noise)
+            d_noises, d_slopes = known.vjp(self.noises, self.slopes, np.diagonal(dC))
+        d_log_noises = self.noises * d_noises
+        if isinstance(self.covariance, JointCovariance):
+            d_kernel, d_entries = self.covariance.vjp(X, dC)
+            d_outputs = np.append(d_entries, d_log_noises)
+        else:
+            d_kernel = self.kernel.vjp(X, None, K, dC)[0]
+        d_theta = np.bincount(self._shared, d_kernel, len(self._first))
+        gradient = np.append(d_theta, np.sum(d_log_noises))
         if not self.is_gaussian:
             dof = self.dof
             slope = 0.5 * (
@@ -226,7 +262,8 @@ class Process:
                 + (dof + n) * q / (dof * (dof + q))
             )
             gradient = np.append(gradient, dof * float(slope))
-        return conditional.log_evidence, np.append(gradient, d_slopes * self.slopes)
+        gradient = np.concatenate([gradient, d_slopes * self.slopes, d_outputs])
+        return conditional.log_evidence, gradient
 
 
 class Summary(NamedTuple):
@@ -294,8 +331,8 @@ class Conditional:
 
     def moments(self, X: Array) -> Moments:
         """Moments at rows X (n*, d)."""
-        k = self.process.kernel(self.X, X)
-        variance = self.process.kernel.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
+        k = self.process.covariance(self.X, X)
+        variance = self.process.covariance.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
         return self._as_moments(self.weights @ k, self.spread * np.maximum(variance, 0.0))
 
     def leave_out(self, index: NDArray[np.intp]) -> Moments:
@@ -313,26 +350,29 @@ class Conditional:
 
     def gradient(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance (d,) of the latent function's derivatives at one row x (d,)."""
-        slopes = self.process.kernel.gradient(x, self.X)  # (n, d)
-        prior = self.process.kernel.curvature(x[None])[0]
+        slopes = self.process.covariance.gradient(x, self.X)  # (n, d)
+        prior = self.process.covariance.curvature(x[None])[0]
         variance = self.spread * np.maximum(prior - np.sum((self.L_inv @ slopes) ** 2, axis=0), 0.0)
         return self.weights @ slopes, variance
 
     def covariance(self, X: Array) -> Array:
         """Covariance (n*, n*) of the latent function at rows X."""
-        root = self.L_inv @ self.process.kernel(self.X, X)
-        return np.asarray(self.spread * (self.process.kernel(X) - root.T @ root))
+        root = self.L_inv @ self.process.covariance(self.X, X)
+        return np.asarray(self.spread * (self.process.covariance(X) - root.T @ root))
 
 
-def measure_matrices(processes: Sequence[Process], X: Array) -> list[dict[Kernel, Array]]:
+def measure_matrices(processes: Sequence[Process], X: Array) -> list[dict[Covariance, Array]]:
     """The matrices (n, n) of the kernels of processes, for each of some sets of rows (b, n, d)."""
-    kernels = {process.kernel for process in processes}
+    kernels = {process.covariance for process in processes}
     stacks = {kernel: measure_stack(kernel, X) for kernel in kernels}
     return [{kernel: stack[i] for kernel, stack in stacks.items()} for i in range(len(X))]
 
 
 def predict_from_matrices(
-    processes: Sequence[Process], K: dict[Kernel, Array], y: Array, known: RowNoise | None = None
+    processes: Sequence[Process],
+    K: dict[Covariance, Array],
+    y: Array,
+    known: RowNoise | None = None,
 ) -> Array:
     """Mean and variance of the latent function at one row, its noise and the log evidence.
 
@@ -348,7 +388,8 @@ def predict_from_matrices(
         What is known of their noise.
     """
     Y = y[None]
-    return np.array([carry_over(process, Y, K[process.kernel], known)[0] for process in processes])
+    lines = [carry_over(process, Y, K[process.covariance], known)[0] for process in processes]
+    return np.array(lines)
 
 
 def carry_over(

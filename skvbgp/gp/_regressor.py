@@ -16,6 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
 from skvbgp.gp._categories import Categories
 from skvbgp.gp._function import LearnedFunction
+from skvbgp.gp._joint_outputs import JointLearner, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import OutputsLearner, observe
@@ -55,9 +56,18 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         each other, by one over its length scale. Missing values are a category; what `fit` has not
         seen is as far from all others. None is no input.
 
+    output_covariance : "learned" or None, default=None
+        How several outputs go together. None is a model for each. "learned" is one model in which
+        they learn from each other: they share the kernels and the belief in them, and their
+        covariance is learned, as is a noise variance of each. Rows are then the values that were
+        observed, also where numbers of rows are compared with `n_neighbors`. Draws are joint in the
+        outputs; ``return_cov`` and `log_predictive_density` take each by itself. Of one output it
+        changes nothing.
+
     learn_hyperparameters : bool, default=True
         Whether to learn the kernels' hyperparameters, the noise and the belief. False keeps
-        them where they start, the noise at a tenth of the variance of y.
+        them where they start, the noise at a tenth of the variance of y, and the outputs without
+        covariance.
 
     max_iter : int, default=None
         Largest number of L-BFGS iterations that train a kernel. None is 40 for exact processes;
@@ -122,7 +132,12 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     n_outputs_ : int
         Number of outputs. Of several ones, what describes a model is a list or an array with one
-        entry for each.
+        entry for each; with a learned `output_covariance`, that is `noise_variance_` alone.
+
+    output_covariance_ : ndarray of shape (n_outputs, n_outputs)
+        Prior covariance of the outputs' functions at one place, on the squared scale of y, averaged
+        over kernels and, if it depends on the place, over at most 1,000 training rows. Only of
+        several outputs with a learned `output_covariance`.
 
     Notes
     -----
@@ -149,6 +164,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "output_covariance": [StrOptions({"learned"}), None],
         "learn_hyperparameters": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -165,6 +181,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         *,
         n_neighbors: int | str = "auto",
         categorical_features: Any = None,
+        output_covariance: str | None = None,
         learn_hyperparameters: bool = True,
         max_iter: int | None = None,
         tol: float = 1e-5,
@@ -177,6 +194,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         self.kernel = kernel
         self.n_neighbors = n_neighbors
         self.categorical_features = categorical_features
+        self.output_covariance = output_covariance
         self.learn_hyperparameters = learn_hyperparameters
         self.max_iter = max_iter
         self.tol = tol
@@ -208,8 +226,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         X : array-like of shape (n_samples, n_features)
             Training inputs. NaN is a missing entry: an uncertain input, given the row's others.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Training targets. Each of several outputs has a model of its own; where it is NaN, it
-            was not observed.
+            Training targets. Each of several outputs has a model of its own, or all have one
+            (`output_covariance`); where it is NaN, it was not observed.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
         y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
@@ -226,7 +244,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         ValueError
             If a weight or variance is negative or not finite, if all weights are zero, if weights
             are given and the kernel has a :class:`~skvbgp.kernels.White` part, or if an output
-            was never observed.
+            was never observed, or, with a warm start, if `output_covariance` has changed.
         """
         return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
@@ -292,9 +310,18 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         learner = self._single_learner()
         if "streams" in noise and learner.forgetting != 1.0:
             weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
+        is_joint = t > 1 and self.output_covariance is not None
+        if is_bound and is_joint != getattr(self, "_is_joint", is_joint):
+            raise ValueError("output_covariance has changed since the outputs were learned.")
+        self._is_joint = is_joint
         is_weighted = noise["sample_weight"] is not None or learner.fading < 1.0
         if t == 1:
             rows = self._make_rows(X, y, weight, variance, is_weighted)
+            return rows, rows.y
+        if is_joint:
+            seen = ~np.isnan(y.ravel())
+            each = np.nan_to_num(y.ravel()), np.repeat(weight, t) * seen, variance.ravel()
+            rows = self._make_rows(lengthen(X, t), *each, is_weighted)
             return rows, rows.y
 
         def make_rows(index: Any, j: int) -> Rows:
@@ -391,8 +418,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             result[1][every, every] += variance
         return result
 
-    def _learner(self) -> GPLearner | OutputsLearner:
+    def _learner(self) -> GPLearner | JointLearner | OutputsLearner:
         single = self._single_learner()
+        if self._is_joint:
+            return JointLearner(single, self.n_outputs_)
         return single if self.n_outputs_ == 1 else OutputsLearner(single)
 
     def _single_learner(self) -> GPLearner:

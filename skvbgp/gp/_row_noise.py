@@ -28,6 +28,7 @@ class RowNoise:
     weight: Array  # (n,), positive
     variance: Array  # (n,), squared units of y
     inputs: Array | None = None  # (n, g), variances of entries in units of their columns' spread
+    outputs: Array | None = None  # (n, t), indicators of outputs with a learned variance each
 
     @classmethod
     def plain(cls, n: int) -> RowNoise:
@@ -57,10 +58,11 @@ class RowNoise:
 
     def __getitem__(self, index: Any) -> RowNoise:
         inputs = None if self.inputs is None else self.inputs[index]
-        return RowNoise(self.weight[index], self.variance[index], inputs)
+        outputs = None if self.outputs is None else self.outputs[index]
+        return RowNoise(self.weight[index], self.variance[index], inputs, outputs)
 
-    def scaled(self, unit: float) -> RowNoise:
-        """The same for targets in other units."""
+    def scaled(self, unit: float | Array) -> RowNoise:
+        """The same for targets in other units, of all rows or (n,)."""
         with np.errstate(over="ignore", under="ignore"):
             variance = self.variance / unit / unit
         if np.any(variance > _LARGEST_VARIANCE):
@@ -72,27 +74,33 @@ class RowNoise:
         """Number of equal rows."""
         return float(np.sum(self.weight))
 
-    def add_up(self, noise: float, slopes: Sequence[float] = ()) -> Array:
-        """The variances t (n,), from the learned one and the mean squared slopes (g,)."""
-        t = noise + self.variance
+    def add_up(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
+        """The variances t (n,), from the learned one and the mean squared slopes (g,).
+
+        Where outputs are told apart, the learned ones (t,).
+        """
+        t = (noise if self.outputs is None else self.outputs @ noise) + self.variance
         return t if self.inputs is None else t + self.inputs @ np.array(slopes)
 
-    def spread(self, noise: float, slopes: Sequence[float] = ()) -> Array:
+    def spread(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
         """Variances (n,) of the rows."""
         return self.add_up(noise, slopes) / self.weight
 
-    def half_log_dets(self, noise: float, slopes: Sequence[float] = ()) -> Array:
+    def half_log_dets(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
         """What half the log determinant of all equal rows has more than that of these, by row."""
         log_t = np.log(self.add_up(noise, slopes))
         return np.asarray(0.5 * ((self.weight - 1.0) * log_t + np.log(self.weight)))
 
-    def vjp(self, noise: float, slopes: Sequence[float], d_spread: Array) -> tuple[float, Array]:
+    def vjp(
+        self, noise: float | Array, slopes: Sequence[float], d_spread: Array
+    ) -> tuple[float | Array, Array]:
         """Gradients in the learned variance and in the slopes (g,).
 
         Of a value whose gradient in `spread` is given, minus the sum of `half_log_dets`.
         """
         dt = d_spread / self.weight - 0.5 * (self.weight - 1.0) / self.add_up(noise, slopes)
-        return float(dt.sum()), np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
+        d_noise = float(dt.sum()) if self.outputs is None else dt @ self.outputs
+        return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
 
 
 def check_weights(weight: Array) -> Array:

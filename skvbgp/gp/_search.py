@@ -108,6 +108,8 @@ class Search:
         Called after every trial, with a function that returns what has been `Found`.
     noise : RowNoise, optional
         What is known of the noise of all rows, scaled.
+    n_outputs : int
+        Number of the last columns of X, which say which output a row is of.
     """
 
     X: Array
@@ -118,6 +120,7 @@ class Search:
     tol: float
     end_pass: EndPass
     noise: RowNoise | None = None
+    n_outputs: int = 0
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
 
@@ -162,7 +165,8 @@ class Search:
             return [(self.X, self.y, self.noise)]
         size = size_groups(self.counts[-1])
         n_groups = math.ceil(min(most, cover * len(self.y)) / size)
-        groups = draw_groups(self.X, n_groups, size, self.rng)
+        inputs = self.X[:, : self.X.shape[1] - self.n_outputs]  # all outputs meet in a group
+        groups = draw_groups(inputs, n_groups, size, self.rng)
         return [self._take(index) for index in groups]
 
     def _take(self, index: Index) -> Group:
@@ -213,7 +217,7 @@ class Search:
     def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""
         processes = tuple(one.process for one in trained)
-        weights = weigh_inputs(processes[0].kernel, self.X.shape[1])
+        weights = weigh_inputs(processes[0].covariance, self.X.shape[1])
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
         everything = self._leave_out(start, weights, self._trial_k)
         for c, one in enumerate(trained):
@@ -224,7 +228,7 @@ class Search:
     def _summarise(self) -> Found:
         """What the best trial alone gives."""
         best = max(self.trials, key=lambda trial: trial.rank)
-        weights = weigh_inputs(best.process.kernel, self.X.shape[1])
+        weights = weigh_inputs(best.process.covariance, self.X.shape[1])
         mixture = self._mix((best.process,), best.parts)
         score = self._score(mixture, best.parts)
         return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
@@ -245,7 +249,7 @@ class Search:
         if len(self.counts) == 1:
             return self.counts[0]
         process = trial.process
-        weights = weigh_inputs(process.kernel, self.X.shape[1])
+        weights = weigh_inputs(process.covariance, self.X.shape[1])
         best, best_rank = self.counts[0], -np.inf
         for k in self.counts:
             if k == self._trial_k:
@@ -306,7 +310,7 @@ class Search:
         """How well the best of a pool predict together from k neighbours, and their mixture."""
         chosen = self._select(pool, _count_kept(k))
         processes = tuple(trial.process for trial in chosen)
-        weights = average_weights([process.kernel for process in processes], self.X.shape[1])
+        weights = average_weights([one.covariance for one in processes], self.X.shape[1])
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
         parts = self._leave_out(start, weights, k)
         mixture = self._mix(processes, parts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.gp._coregion import Covariance, JointCovariance
 from skvbgp.kernels import Constant, Kernel
 from skvbgp.kernels._compose import Composite
 from skvbgp.kernels._distance import factors, squared_distances
@@ -22,11 +23,15 @@ def count_sets(n: int) -> int:
     return max(1, _STACK_SIZE // n**2)
 
 
-def measure_stack(kernel: Kernel, X: Array) -> Array:
+def measure_stack(kernel: Covariance, X: Array) -> Array:
     """Matrices (b, n, n) at b sets of rows, (b, n, d)."""
     b, n, _ = X.shape
     if b == 1:  # a large one; only half of it is computed
         return kernel(X[0])[None]
+    if isinstance(kernel, JointCovariance):
+        inputs, outputs = kernel.coregion.split(X)
+        between = outputs @ kernel.coregion.B @ np.swapaxes(outputs, 1, 2)
+        return np.asarray(_measure(kernel.kernel, inputs) * between)
     return np.broadcast_to(_measure(kernel, X), (b, n, n))
 
 

@@ -65,6 +65,12 @@ class State:
     score: float
     n_jobs: int | None
 
+    @property
+    def shares(self) -> Array:
+        """Of the processes in predictions, (C,)."""
+        owners = np.array(self.owners)
+        return np.asarray(self.belief[owners] / np.bincount(owners)[owners])
+
     @cached_property
     def posterior(self) -> NeighbourPosterior:
         """Predictions, with the search structures that they keep."""
