@@ -162,7 +162,7 @@ def _may_repeat(X: Array, y: Array) -> bool:
         for column, factor in zip(X.T, factors, strict=True):
             total += factor * column
     total.sort()
-    return bool(np.any(total[1:] == total[:-1])) or not np.isfinite(total[-1])
+    return bool(np.any(total[1:] == total[:-1])) or not np.isfinite(total[-1:]).all()
 
 
 def _number(kept: NDArray[np.bool_], index: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -64,3 +64,25 @@ def mix(log_weights, temper, evidence, means, variances):
     mean = sum(w * m for w, m in zip(weights, means, strict=True))
     second = sum(w * (v + m**2) for w, m, v in zip(weights, means, variances, strict=True))
     return mean, second - mean**2
+
+
+def covary(k, B, outputs):
+    """Covariance (n, n) of the functions at rows of given outputs: B[i, j] times the inputs' k."""
+    return np.array(
+        [[B[i, j] * k[a, b] for b, j in enumerate(outputs)] for a, i in enumerate(outputs)]
+    )
+
+
+def predict_outputs(k, B, outputs, y, noises):
+    """Evidence of values of several outputs, and moments of those that were not observed.
+
+    Intrinsic coregionalisation, dense: the rows' matrix k, the output of each, its value or NaN,
+    and the variance of each output's noise. Means and covariance of the functions at the NaN.
+    """
+    K = covary(k, B, outputs)
+    seen = ~np.isnan(y)
+    C = K[np.ix_(seen, seen)] + np.diag([noises[j] for j in outputs[seen]])
+    gain = K[np.ix_(~seen, seen)] @ np.linalg.inv(C)
+    covariance = K[np.ix_(~seen, ~seen)] - gain @ K[np.ix_(seen, ~seen)]
+    evidence = stats.multivariate_normal(np.zeros(seen.sum()), C).logpdf(y[seen])
+    return evidence, gain @ y[seen], covariance

@@ -1,0 +1,297 @@
+"""Outputs that learn from each other, through the estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skvbgp import VBGPRegressor
+from skvbgp.kernels import RBF, Matern, White
+from tests.oracles import gp as oracle
+
+FIXED = {"learn_hyperparameters": False}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Two outputs of one function, in other units, half of them missing; complete ones."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (70, 2))
+    f = np.sin(2.0 * X[:, 0]) + np.cos(1.5 * X[:, 1])
+    Y = np.column_stack([f, 10.0 - 20.0 * f + 3.0 * X[:, 0]])
+    Y += [0.1, 2.0] * rng.standard_normal(Y.shape)
+    return X, np.where(rng.random(Y.shape) < 0.5, np.nan, Y), Y
+
+
+def make_model(kernel=None, **parameters):
+    settings = {"output_covariance": "learned", "max_iter": 8, "random_state": 0}
+    kernel = Matern([1.0, 1.0], nu=2.5) if kernel is None else kernel
+    return VBGPRegressor(kernel, **(settings | parameters))
+
+
+@pytest.fixture(scope="module")
+def exact(data):
+    return make_model().fit(*data[:2])
+
+
+@pytest.fixture(scope="module")
+def near(data):
+    return make_model(n_neighbors=30).fit(*data[:2])
+
+
+def log_density(model, X, Y):
+    mean, std = model.predict(X, return_std=True)
+    return -0.5 * (np.log(2.0 * np.pi * std**2) + ((Y - mean) / std) ** 2)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 30])
+def test_outputs_that_learn_from_each_other_predict_better(data, n_neighbors):
+    X, seen, Y = data
+    missing = np.isnan(seen)
+    gains = [
+        log_density(make_model(output_covariance=how, n_neighbors=n_neighbors).fit(X, seen), X, Y)
+        for how in ("learned", None)
+    ]
+    assert np.mean((gains[0] - gains[1])[missing]) > 0.1
+
+
+def test_what_is_learned_is_in_the_units_of_y(data, exact):
+    """The second function is about -20 times the first one."""
+    covariance = exact.output_covariance_
+    assert_allclose(covariance, covariance.T)
+    std = np.sqrt(np.diagonal(covariance))
+    assert 10.0 < std[1] / std[0] < 40.0
+    assert covariance[0, 1] / std[0] / std[1] < -0.7
+    assert exact.noise_variance_.shape == (2,)
+    assert 0.05 < np.sqrt(exact.noise_variance_[0]) < 0.3
+    assert 1.0 < np.sqrt(exact.noise_variance_[1]) < 6.0
+    assert np.isscalar(exact.log_predictive_density_)
+    assert exact.n_outputs_ == 2
+    assert exact.n_samples_seen_ == 70
+    assert len(exact.kernels_) == len(exact.kernel_posterior_) == 1
+    assert exact.feature_importances_.shape == (2,)
+    assert_allclose(exact.feature_importances_.sum(), 1.0)
+    assert "Every output" in exact.summary()
+
+
+def test_predictions_are_those_of_the_dense_model(data):
+    """Of the units of y, with hyperparameters that have been learned."""
+    X, seen, _ = data
+    places = np.array([[0.3, -0.2], [1.0, 1.5], [-3.0, 2.5]])
+    model = make_model(n_neighbors=1000).fit(X, seen)
+    means, variances = [], []
+    mixture, units = model._state.model.mixture, model._state.units
+    every = np.vstack([X, places])
+    outputs = np.tile([0, 1], len(every))
+    y = np.vstack([(seen - units.mean) / units.unit, np.full((3, 2), np.nan)]).ravel()
+    frame = model._state.model.frames.coordinates
+    scaled = np.repeat((every - frame.offset[:2]) / frame.scale[:2], 2, axis=0)
+    kept = ~np.isnan(y) | (np.arange(len(y)) >= 2 * len(X))
+    weights = np.exp(mixture.log_weights)
+    for process in mixture.processes:
+        k = process.kernel(scaled[kept])
+        noises = process.noise * process.coregion.factors
+        _, mean, covariance = oracle.predict_outputs(
+            k, process.coregion.B, outputs[kept], y[kept], noises
+        )
+        means.append(mean)
+        variances.append(np.diagonal(covariance) + noises[outputs[-6:]])
+    mean = np.average(means, axis=0, weights=weights)
+    second = np.average(np.array(variances) + np.array(means) ** 2, axis=0, weights=weights)
+    found, std = model.predict(places, return_std=True)
+    assert_allclose(found, units.mean + units.unit * mean.reshape(3, 2), rtol=1e-5, atol=1e-4)
+    assert_allclose(std**2, units.unit**2 * (second - mean**2).reshape(3, 2), rtol=1e-4)
+
+
+@pytest.mark.parametrize("which", ["exact", "near"])
+def test_methods_agree(data, which, request):
+    X, model = data[0], request.getfixturevalue(which)
+    places = X[:5] + 0.1
+    mean, std = model.predict(places, return_std=True)
+    mean_too, covariance = model.predict(places, return_cov=True)
+    assert mean.shape == (5, 2)
+    assert covariance.shape == (5, 5, 2)
+    assert_allclose(mean_too, mean, rtol=1e-8)
+    assert_allclose(np.einsum("iij->ij", covariance), std**2, rtol=1e-8)
+    assert_allclose(model.predict(places[2:3])[0], mean[2], rtol=1e-8)
+    latent = model.predict(places, return_std=True, include_noise=False)[1]
+    assert np.all(latent < std)
+    quantiles = model.predict_quantiles(places, [0.025, 0.5, 0.975])
+    assert_allclose(quantiles[..., 1], mean, atol=0.2 * std.max())
+    assert_allclose((quantiles[..., 2] - quantiles[..., 0]) / (3.92 * std), 1.0, atol=0.1)
+    y = np.array([[0.1, np.nan]] * 5)
+    other = np.array([[np.nan, 3.0]] * 5)
+    both = np.array([[0.1, 3.0]] * 5)
+    total = sum(model.log_predictive_density(places, part) for part in (y, other))
+    assert_allclose(model.log_predictive_density(places, both), total)
+    copy = pickle.loads(pickle.dumps(model))
+    assert_allclose(copy.predict(places), mean, rtol=1e-12)
+
+
+@pytest.mark.parametrize("which", ["exact", "near"])
+def test_gradient_is_that_of_the_prediction(data, which, request):
+    X, model = data[0], request.getfixturevalue(which)
+    places, step = X[:3] + 0.05, 1e-5
+    slope, std = model.predict_gradient(places)
+    assert slope.shape == std.shape == (3, 2, 2)
+    for i in range(2):
+        shift = step * np.eye(2)[i]
+        numeric = (model.predict(places + shift) - model.predict(places - shift)) / (2.0 * step)
+        assert_allclose(slope[..., i], numeric, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("which", ["exact", "near"])
+def test_draws_have_the_moments_of_all_outputs_together(which, request):
+    model = request.getfixturevalue(which)
+    places = np.array([[0.0, 0.0], [3.5, -3.0]])
+    mean, std = model.predict(places, return_std=True, include_noise=False)
+    functions = model.sample_function(3000)(places)
+    draws = model.sample_y(places, 3000, include_noise=False)
+    prior = model.output_covariance_[0, 1] / np.sqrt(np.prod(np.diag(model.output_covariance_)))
+    for values in (functions, draws):
+        assert values.shape == (2, 2, 3000)
+        assert_allclose((values.mean(axis=2) - mean) / std, 0.0, atol=0.1)
+        assert_allclose(values[1].std(axis=1) / std[1], 1.0, atol=0.1)
+        assert_allclose(values[0].std(axis=1) / std[0], 1.0, atol=0.3)  # features are random
+        assert_allclose(np.corrcoef(values[1])[0, 1], prior, atol=0.15)  # far from all rows
+    with pytest.raises(ValueError, match="X has 3 features, but the functions have 2"):
+        model.sample_function()(np.ones((2, 3)))
+
+
+def test_rows_left_out_are_in_the_order_given(data):
+    X, seen, _ = data
+    mean, std = make_model(**FIXED).fit(X, seen).loo_predict()
+    assert_array_equal(np.isnan(mean), np.isnan(seen))
+    i, j = np.argwhere(~np.isnan(seen))[7]
+    model = make_model(**FIXED, normalize_y=False)
+    without = seen.copy()
+    without[i, j] = np.nan
+    expected = [part[0, j] for part in model.fit(X, without).predict(X[i : i + 1], return_std=True)]
+    mean, std = model.fit(X, seen).loo_predict()
+    assert_allclose([mean[i, j], std[i, j]], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.98, 40])
+def test_stream_ends_where_a_fit_does(data, forgetting):
+    """Chunks may be without one of the outputs, or without any value."""
+    X, seen, _ = data
+    seen = seen.copy()
+    seen[20:30, 0] = np.nan
+    seen[30:40] = np.nan
+    stream = make_model(**FIXED, forgetting=forgetting)
+    for i in range(0, 70, 10):
+        stream.partial_fit(X[i : i + 10], seen[i : i + 10])
+    weight = 0.98 ** np.arange(70)[::-1] if forgetting < 1.0 else np.ones(70)
+    weight = np.where(np.arange(70) < 30, 0.0, weight) if forgetting > 1.0 else weight
+    whole = make_model(**FIXED).fit(X, seen, sample_weight=weight)
+    assert_allclose(stream.predict(X[:9]), whole.predict(X[:9]), rtol=1e-9)
+    assert_array_equal(np.isnan(stream.loo_predict()[0]), np.isnan(seen) | (weight[:, None] == 0.0))
+    assert stream.n_samples_seen_ == 70
+
+
+def test_stream_learns_again(data):
+    X, seen, _ = data
+    stream, whole = make_model(), make_model().fit(X, seen)
+    for rows in (slice(0, 20), slice(20, 70)):
+        stream.partial_fit(X[rows], seen[rows])
+    assert_allclose(stream.predict(X), whole.predict(X), rtol=1e-6)
+    new = X[:2] + 0.01
+    before, old = stream.output_covariance_, stream.predict(new)
+    y = np.array([[np.nan, 50.0], [np.nan, np.nan]])
+    stream.partial_fit(new, y)  # too few to learn again
+    assert_array_equal(stream.output_covariance_, before)
+    assert stream.predict(new)[0, 1] > old[0, 1]
+    assert stream.predict(new)[0, 0] < old[0, 0]  # of the other output, by the covariance
+    assert stream.n_samples_seen_ == 72
+    nothing = stream.predict(X)
+    stream.partial_fit(new, np.full((2, 2), np.nan))
+    assert_array_equal(stream.predict(X), nothing)
+    assert stream.n_samples_seen_ == 74
+    assert stream.loo_predict()[0].shape == (74, 2)
+
+
+def test_weights_repeat_rows_and_known_noise_counts(data):
+    X, seen, _ = data
+    weight = np.where(np.arange(70) < 10, 2.0, 1.0)
+    weighted = make_model(**FIXED).fit(X, seen, sample_weight=weight, y_var=[[0.01, 4.0]] * 70)
+    twice = np.append(np.arange(70), np.arange(10))
+    repeated = make_model(**FIXED).fit(X[twice], seen[twice], y_var=[[0.01, 4.0]] * 80)
+    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-9)
+    plain = make_model(**FIXED).fit(X, seen, sample_weight=weight)
+    assert np.all(weighted.loo_predict()[1][~np.isnan(seen)] > 0.0)
+    assert np.abs(weighted.predict(X) - plain.predict(X)).max() > 1e-3
+
+
+def test_known_noise_is_taken_out_of_the_learned_one(data):
+    """In the units of y, for each output."""
+    X, seen, _ = data
+    noisy = seen + np.random.default_rng(1).standard_normal(seen.shape) * [0.5, 0.0]
+    blind, told = make_model().fit(X, noisy), make_model().fit(X, noisy, y_var=[[0.25, 0.0]] * 70)
+    assert told.noise_variance_[0] < 0.4 * blind.noise_variance_[0]
+    assert told.noise_variance_[1] > 0.5 * blind.noise_variance_[1]
+
+
+def test_missing_inputs_and_categories(data):
+    X, seen, Y = data
+    gaps = X.copy()
+    gaps[::5, 1] = np.nan
+    model = make_model(max_iter=3).fit(gaps, seen)
+    std = model.predict(np.array([[0.0, 0.0], [0.0, np.nan]]), return_std=True)[1]
+    assert np.all(std[1] > std[0])
+    typed = np.column_stack([X, np.arange(70) % 3])
+    model = make_model(Matern(nu=2.5), categorical_features=[2], max_iter=3)
+    model.fit(typed, Y + (typed[:, 2:] == 1.0))
+    assert model.feature_importances_.shape == (3,)
+    assert model.predict_gradient(typed[:2])[0].shape == (2, 2, 3)
+    assert model.sample_function(2)(typed[:4]).shape == (4, 2, 2)
+    assert np.all(model.feature_importances_ > 0.0)
+
+
+def test_search_over_kernels_is_shared(data):
+    X, seen, _ = data
+    model = VBGPRegressor(output_covariance="learned", max_iter=2, random_state=0).fit(X, seen)
+    assert_allclose(model.kernel_posterior_.sum(), 1.0)
+    assert all(isinstance(name, str) for name, _ in model.kernels_)
+    warm = model.set_params(warm_start=True).fit(X, seen)
+    assert warm.predict(X).shape == (70, 2)
+
+
+def test_of_one_output_it_changes_nothing(data):
+    X, _, Y = data
+    plain = make_model(output_covariance=None).fit(X, Y[:, 0])
+    for y in (Y[:, 0], Y[:, :1]):
+        model = make_model().fit(X, y)
+        assert_array_equal(model.predict(X), plain.predict(X))
+        assert not hasattr(model, "output_covariance_")
+
+
+def test_unfit_calls_are_refused(data):
+    X, seen, _ = data
+    with pytest.raises(ValueError, match="Output 1 of y has no observed value"):
+        make_model().fit(X, np.column_stack([seen[:, 0], np.full(70, np.nan)]))
+    with pytest.raises(ValueError, match="output_covariance"):
+        make_model(output_covariance="full").fit(X, seen)
+    with pytest.raises(ValueError, match="without White"):
+        make_model(RBF() + White(0.1)).fit(X, seen, sample_weight=np.full(70, 2.0))
+    model = make_model(**FIXED, warm_start=True).fit(X, seen)
+    mean = model.predict(X)
+    model.set_params(output_covariance=None)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="output_covariance has changed"):
+            method(X, seen)
+    assert_array_equal(model.predict(X), mean)
+    window = make_model(forgetting=10).fit(X, seen)
+    mean = window.predict(X)
+    for n, message in ((12, "not forgotten are missing"), (70, "Output 0 of y has no observed")):
+        with pytest.raises(ValueError, match=message):
+            window.partial_fit(X[:n], np.full((n, 2), np.nan))
+    assert window.n_samples_seen_ == 70
+    assert_array_equal(window.predict(X), mean)
+
+
+def test_white_noise_in_the_kernel(data):
+    X, seen, _ = data
+    model = make_model(RBF([1.0, 1.0]) + White(0.01)).fit(X, seen, y_var=0.01)
+    assert model.predict(X).shape == (70, 2)
+    assert_array_equal(np.isnan(model.loo_predict()[0]), np.isnan(seen))
