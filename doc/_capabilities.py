@@ -43,6 +43,9 @@ REGRESSION = {
         "categorical_features" in estimator.get_params()
     ),
     "several outputs": lambda estimator: get_tags(estimator).target_tags.multi_output,
+    "outputs that learn from each other: ``output_covariance``": lambda estimator: (
+        "output_covariance" in estimator.get_params()
+    ),
     "``return_std``, ``return_cov``, ``sample_y``": has("sample_y"),
     "``predict_quantiles``, ``predict_interval``": has("predict_quantiles"),
     "``log_predictive_density``": has("log_predictive_density"),
