@@ -61,8 +61,9 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         they learn from each other: they share the kernels and the belief in them, and their
         covariance is learned, as is a noise variance of each. Rows are then the values that were
         observed, also where numbers of rows are compared with `n_neighbors`. Draws are joint in the
-        outputs; ``return_cov`` and `log_predictive_density` take each by itself. Of one output it
-        changes nothing.
+        outputs; ``return_cov`` and `log_predictive_density` take each by itself. What is left out,
+        in `loo_predict` and `log_predictive_density_`, is one value, given the others of its row.
+        Of one output it changes nothing.
 
     learn_hyperparameters : bool, default=True
         Whether to learn the kernels' hyperparameters, the noise and the belief. False keeps

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBGPRegressor
 from skvbgp.gp._coregion import Coregion
+from skvbgp.gp._joint_outputs import lengthen
 from skvbgp.kernels import RBF, Matern, White
 from tests.oracles import gp as oracle
 
@@ -256,6 +257,20 @@ def test_missing_inputs(data):
     assert model.predict(gaps).shape == (40, 2)
 
 
+def test_what_is_missing_does_not_depend_on_the_output(data):
+    """An input has one value for all outputs, whichever of them were observed."""
+    X, seen = data[0].copy(), data[1].copy()
+    X[:, 1] += 0.5 * X[:, 0]
+    seen[X[:, 0] > 0.5, 0] = np.nan
+    X[::5, 1] = np.nan
+    model = make_model(**FIXED).fit(X, seen)
+    places = lengthen(np.array([[0.3, np.nan]]), 2)
+    filled, variance = model._state.model.frames.gaps.fill(places)
+    assert_array_equal(filled[0, :2], filled[1, :2])
+    assert_array_equal(filled[:, 2:], np.eye(2))
+    assert_array_equal(variance > 0.0, np.isnan(places))
+
+
 def test_categories(data):
     X, Y = data[0][:40], data[2][:40]
     typed = np.column_stack([X, np.arange(40) % 3])
@@ -276,6 +291,20 @@ def test_search_over_kernels_is_shared(data):
     assert all(isinstance(name, str) for name, _ in model.kernels_)
     warm = model.set_params(warm_start=True).fit(X, seen)
     assert warm.predict(X).shape == (25, 2)
+
+
+def test_states_on_the_way_are_complete(data):
+    """What callbacks see predicts, and has the public attributes."""
+    X, seen = data[0][:30], data[1][:30]
+    model = make_model([("rough", Matern(nu=0.5)), ("smooth", RBF())], max_iter=1)
+    rows, y = model._validate(X, seen, reset=True, sample_weight=None, y_var=None)
+    learner, states = model._learner(), []
+    start = learner.start(rows, y, np.random.RandomState(0), None)
+    learner.train(start, rows, y, lambda make: bool(states.append(make())))
+    assert 2 <= len(states) <= learner.max_passes(y)
+    for state in states:
+        assert learner.attributes(state)["output_covariance_"].shape == (2, 2)
+        assert learner.posterior(state).moments(X, True)[0].shape == (30, 2)
 
 
 def test_of_one_output_it_changes_nothing(data):
