@@ -147,6 +147,12 @@ class LearnedFunction:
         check_is_fitted(self)
         return self._state.relevance
 
+    @property
+    def output_covariance_(self) -> Array:
+        """Prior covariance of the outputs' functions at one place, (n_outputs, n_outputs)."""
+        check_is_fitted(self)
+        return self._state.covariance
+
     def summary(self) -> str:
         """Describe what has been learned in words.
 

@@ -25,9 +25,6 @@ from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._state import State
 
-#: Most rows that the average prior variance of the function is taken of.
-_AVERAGED_ROWS = 1_000
-
 
 def lengthen(X: Array, t: int) -> Array:
     """A row for each of t outputs of rows X (n, d), with its indicator: (n t, d + t)."""
@@ -80,11 +77,6 @@ class Units:
         outputs = X[:, -len(self.unit) :]
         return outputs @ self.mean, outputs @ self.unit
 
-    @property
-    def squares(self) -> Array:
-        """Products (t, t) of the units."""
-        return np.outer(self.unit, self.unit)
-
 
 @dataclass(frozen=True)
 class JointStart:
@@ -114,6 +106,11 @@ class JointState:
     def relevance(self) -> Array:
         """Shares (d,) of the inputs in the variation of predictions, averaged over the values."""
         return self.model.relevance[: -self.t]
+
+    @property
+    def covariance(self) -> Array:
+        """Prior covariance (t, t) of the outputs' functions at a place."""
+        return self.model.covariance * np.outer(self.units.unit, self.units.unit)
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, t, d) of the functions' derivatives."""
@@ -220,19 +217,11 @@ class JointLearner(RegressionLearner):
         """Those of the model, and what there is for each output as an array."""
         model, units = state.model, state.units
         values = self.model.attributes(model)
-        rows, processes = model.rows, model.mixture.processes
-        seen = rows.head(_AVERAGED_ROWS)
-        inputs = model.frames.coordinates.scaled(seen)[:, : -self.t]
-        covariance = sum(
-            share * float(np.mean(process.kernel.diag(inputs))) * process.coregion.B
-            for share, process in zip(model.shares, processes, strict=True)
-            if process.coregion is not None
-        )
-        noises = model.shares @ np.array([process.noises for process in processes])
+        rows = model.rows
+        noises = model.shares @ np.array([process.noises for process in model.mixture.processes])
         log_units = np.average(rows.X[:, -self.t :] @ np.log(units.unit), weights=rows.weight)
         return values | {
             "noise_variance_": noises * units.unit**2,
-            "output_covariance_": covariance * units.squares,
             "log_predictive_density_": values["log_predictive_density_"] - float(log_units),
             "n_samples_seen_": values["n_samples_seen_"] // self.t,
         }

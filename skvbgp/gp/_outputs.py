@@ -51,6 +51,11 @@ class OutputsState:
         """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
         return np.mean([output.relevance for output in self.outputs], axis=0)
 
+    @property
+    def covariance(self) -> Array:
+        """Prior covariance (t, t) of the functions at a place: they know nothing of one another."""
+        return np.diag([output.covariance.item() for output in self.outputs])
+
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, t, d) of the functions' derivatives."""
         return _stack((output.measure_gradient(X) for output in self.outputs), axis=1)

@@ -160,6 +160,12 @@ class Process:
         constant = 0.5 * float(np.sum(np.log(precision[proper] / (2.0 * np.pi))))
         return constant - 0.5 * float(precision @ shift**2), -precision * shift
 
+    def average_prior(self, X: Array) -> Array:
+        """Prior covariance (t, t) of outputs at a place, or (1, 1), averaged over rows X."""
+        if self.coregion is None:
+            return np.array([[np.mean(self.kernel.diag(X))]])
+        return self.coregion.B * np.mean(self.kernel.diag(self.coregion.split(X)[0]))
+
     # -- rows ------------------------------------------------------------------------------------
 
     def summarise(

@@ -137,8 +137,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     output_covariance_ : ndarray of shape (n_outputs, n_outputs)
         Prior covariance of the outputs' functions at one place, on the squared scale of y, averaged
-        over kernels and, if it depends on the place, over at most 1,000 training rows. Only of
-        several outputs with a learned `output_covariance`.
+        over kernels and, if it depends on the place, over at most 1,000 training rows. Diagonal
+        where `output_covariance` is None. It is computed when it is asked for.
 
     Notes
     -----

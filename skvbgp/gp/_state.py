@@ -16,6 +16,9 @@ from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 
+#: Most rows that the prior covariance is averaged over.
+_AVERAGED_ROWS = 1_000
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -89,6 +92,13 @@ class State:
     def relevance(self) -> Array:
         """Shares (d,) of the inputs in the variation of predictions."""
         return measure_relevance(self.posterior, self.frames.inputs.std**2)
+
+    @property
+    def covariance(self) -> Array:
+        """Prior covariance (t, t) of the outputs' functions at a place; of one output (1, 1)."""
+        X = self.frames.coordinates.scaled(self.rows.head(_AVERAGED_ROWS))
+        parts = [process.average_prior(X) for process in self.mixture.processes]
+        return np.tensordot(self.shares, parts, 1) * self.frames.target.unit**2
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the function's derivatives."""

@@ -303,7 +303,8 @@ def test_states_on_the_way_are_complete(data):
     learner.train(start, rows, y, lambda make: bool(states.append(make())))
     assert 2 <= len(states) <= learner.max_passes(y)
     for state in states:
-        assert learner.attributes(state)["output_covariance_"].shape == (2, 2)
+        assert learner.attributes(state)["noise_variance_"].shape == (2,)
+        assert state.covariance.shape == (2, 2)
         assert learner.posterior(state).moments(X, True)[0].shape == (30, 2)
 
 
@@ -313,7 +314,8 @@ def test_of_one_output_it_changes_nothing(data):
     for y in (Y[:, 0], Y[:, :1]):
         model = make_model().fit(X, y)
         assert_array_equal(model.predict(X), plain.predict(X))
-        assert not hasattr(model, "output_covariance_")
+        assert_array_equal(model.output_covariance_, plain.output_covariance_)
+        assert model.output_covariance_.shape == (1, 1)
 
 
 def test_unfit_calls_are_refused(data):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBGPRegressor
-from skvbgp.kernels import RBF
+from skvbgp.kernels import RBF, Linear
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,15 @@ def test_learned_attributes_have_one_entry_for_each_output(data):
     assert len(model.kernels_) == len(model.kernel_posterior_) == model.n_outputs_ == 2
     assert model.n_samples_seen_ == 60
     assert "Output 1" in model.summary()
+
+
+def test_output_covariance_is_the_variance_of_each(data):
+    """That of the kernel, in squared units of each output."""
+    X, Y, _ = data
+    model = make_model(kernel=[2.0 * RBF(), 4.0 * RBF()]).fit(X, Y)
+    assert_allclose(model.output_covariance_, np.diag(3.0 * np.nanvar(Y, axis=0)), rtol=1e-12)
+    one = make_model(kernel=Linear(), normalize_y=False).fit(X, Y[:, 0])
+    assert_allclose(one.output_covariance_, [[np.mean(np.diag(one.kernels_[0][1](X - X.mean(0))))]])
 
 
 def test_shapes_are_those_of_scikit_learn(data):
