@@ -26,8 +26,9 @@ class Basis:
     ----------
     Z : ndarray of shape (m, d)
         Locations, in scaled coordinates.
-    log_c : ndarray of shape (m,) or None
-        None stands for c = 1: points of the function itself.
+    log_c : ndarray of shape (m,) or (m, d), or None
+        One for each point, or for each point and input. None stands for c = 1: points of the
+        function itself.
     """
 
     Z: Array
@@ -118,8 +119,8 @@ class GeneralizedSE:
         limits = [(-14.0, 14.0)] + [(-7.0, 12.0)] * len(self.log_length_scale)
         return np.array(limits)
 
-    def with_theta(self, theta: Array) -> GeneralizedSE:
-        return GeneralizedSE(float(theta[0]), theta[1:])
+    def with_theta(self, theta: Array) -> Self:
+        return replace(self, log_variance=float(theta[0]), log_length_scale=theta[1:])
 
     @property
     def candidates(self) -> list[Array]:
@@ -212,16 +213,22 @@ class GeneralizedSE:
         self, X: Basis, Z: Basis, inputs: _Pair, gradients: _Pair, totals: _Pair, de: _Pair
     ) -> tuple[Array, Basis, Basis]:
         """Gradients in theta and the bases, from sums of W and its products by row and column."""
-        s, half_d = np.exp(self.log_length_scale), 0.5 * Z.Z.shape[1]
+        s = np.exp(self.log_length_scale)
         products = [np.sum(P * dP, axis=0) for P, dP in zip(inputs, gradients, strict=True)]
         bases = [
             Basis(
                 dP / s,
-                None if P.log_c is None else half_d * total + 2.0 * np.exp(2.0 * P.log_c) * change,
+                None
+                if P.log_c is None
+                else self._through_front(total) + 2.0 * np.exp(2.0 * P.log_c) * change,
             )
             for P, dP, total, change in zip((X, Z), gradients, totals, de, strict=True)
         ]
         return np.append(totals[0].sum(), -sum(products)), bases[0], bases[1]
+
+    def _through_front(self, total: Array) -> Array:
+        """Gradient in log c through the factor of the exponential, of which it is c^(d/2)."""
+        return 0.5 * len(self.log_length_scale) * total
 
     def diag(self, X: Basis) -> Array:
         return np.full(len(X), np.exp(self.log_variance))
@@ -229,7 +236,8 @@ class GeneralizedSE:
     def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
         dtheta = np.zeros(1 + len(self.log_length_scale))
         dtheta[0] = np.exp(self.log_variance) * ddiag.sum()
-        return dtheta, Basis(np.zeros_like(X.Z), None if X.log_c is None else np.zeros(len(X)))
+        still = None if X.log_c is None else np.zeros_like(X.log_c)
+        return dtheta, Basis(np.zeros_like(X.Z), still)
 
     def original(self, coordinates: Coordinates, unit: float) -> Kernel:
         from skvbgp.kernels import RBF, Constant

@@ -40,9 +40,9 @@ class DecoupledGPClassifier(VariationalClassifier):
         suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
         the search for them begins at its own.
 
-    generalized_length_scales : bool, default=True
-        Whether each basis point has a learned multiplier of the length scales. Only for
-        the default kernel.
+    generalized_length_scales : bool or "per_input", default=True
+        Whether each basis point has a learned multiplier of the length scales: one for all
+        inputs, or one for each ("per_input"), at a higher cost. Only for the default kernel.
 
     basis_growth : int, default=128
         Largest number of points that a mini-batch (a call of `partial_fit`) adds to each
@@ -134,7 +134,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         *,
         parametrization: str = "orthogonal",
         kernel: Any = None,
-        generalized_length_scales: bool = True,
+        generalized_length_scales: bool | str = True,
         basis_growth: int = 128,
         learn_hyperparameters: bool = True,
         max_iter: int | None = None,

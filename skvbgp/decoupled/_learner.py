@@ -20,6 +20,7 @@ from skvbgp._optim.ascent import Ascended, EndPass, ascend
 from skvbgp.base import START_ROWS, RegressionLearner, says_too_little
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
+from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import AdditiveNoise, Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
@@ -47,7 +48,7 @@ class DecoupledLearner(RegressionLearner):
     n_cov_basis: int
     parametrization: str
     kernel: Any
-    generalized_length_scales: bool
+    generalized_length_scales: bool | str
     basis_growth: int
     learn_hyperparameters: bool
     max_iter: int | None
@@ -73,6 +74,9 @@ class DecoupledLearner(RegressionLearner):
     def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
         if self.parametrization == "decoupled" and self.n_mean_basis == 0:
             raise ValueError('parametrization="decoupled" needs n_mean_basis >= 1.')
+        inputwise = self.generalized_length_scales == "per_input"
+        if inputwise and self.kernel is not None:
+            raise ValueError('generalized_length_scales="per_input" needs the default kernel.')
         seed = int(spawn_seeds(rng, 1)[0])
         rng = np.random.RandomState(seed)
         d, k = X.shape[1], y.size // len(y)
@@ -102,7 +106,7 @@ class DecoupledLearner(RegressionLearner):
             kernel,
             likelihood,
             self.parametrization,
-            self.generalized_length_scales and self.kernel is None,
+            bool(self.generalized_length_scales) and self.kernel is None,
             _PRIOR_VARIANCE if self.kernel is None else np.inf,
         )
         theta, noise, settled = kernel.theta, np.array(likelihood.start, dtype=float), False
@@ -115,7 +119,7 @@ class DecoupledLearner(RegressionLearner):
                 settled = self._is_exact(model, len(X))
                 if settled:
                     noise[:] = log_noise
-        parameters = Parameters.without_points(theta, noise, d, k)
+        parameters = Parameters.without_points(theta, noise, d, k, inputwise=inputwise)
         return State(
             model=model,
             parameters=parameters,
@@ -161,7 +165,8 @@ class DecoupledLearner(RegressionLearner):
         k = len(rows) // 2
         distances = np.linalg.norm(rows[:k] - rows[k : 2 * k], axis=1)
         median = float(np.median(distances)) if k else 0.0
-        return GeneralizedSE(0.0, np.full(d, np.log(median if median > 0.0 else 1.0)))
+        form = InputwiseSE if self.generalized_length_scales == "per_input" else GeneralizedSE
+        return form(0.0, np.full(d, np.log(median if median > 0.0 else 1.0)))
 
     # -- steps -----------------------------------------------------------------------------------
 

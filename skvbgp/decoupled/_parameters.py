@@ -21,16 +21,22 @@ class Parameters:
     theta: Array  # (p,) log hyperparameters of the prior kernel
     noise: Array  # (q,) log parameters of the likelihood
     alpha: Array  # (m_a, d) mean basis
-    alpha_log_c: Array  # (m_a,) its log multipliers, or (0,) for a plain basis
+    alpha_log_c: Array  # (m_a,) or (m_a, d) its log multipliers, of length 0 for a plain basis
     a0: Array  # (m_a, k) coefficients of each function times diag(K_alpha)
     beta: Array  # (m_b, d) covariance basis
-    beta_log_c: Array  # (m_b,) or (0,)
+    beta_log_c: Array  # (m_b,), (m_b, d) or of length 0
     L0: Array  # (k, m_b, m_b) lower, diag(K_beta) L with B = L L'; empty where q(u) stands for B
 
     @classmethod
-    def without_points(cls, theta: Array, noise: Array, d: int, k: int) -> Parameters:
-        """Hyperparameters, and empty bases of d inputs for k functions."""
-        rows, log_c, a0, L0 = np.zeros((0, d)), np.zeros(0), np.zeros((0, k)), np.zeros((k, 0, 0))
+    def without_points(
+        cls, theta: Array, noise: Array, d: int, k: int, *, inputwise: bool
+    ) -> Parameters:
+        """Hyperparameters, and empty bases of d inputs for k functions.
+
+        A point's multipliers, if it is to have any, are one, or ``inputwise`` one for each input.
+        """
+        rows, a0, L0 = np.zeros((0, d)), np.zeros((0, k)), np.zeros((k, 0, 0))
+        log_c = rows if inputwise else np.zeros(0)
         return cls(theta, noise, rows, log_c, a0, rows, log_c, L0)
 
     @property
@@ -83,12 +89,17 @@ class Parameters:
             self.theta,
             self.noise,
             np.concatenate([self.alpha, alpha]),
-            np.append(self.alpha_log_c, np.zeros(len(alpha) if generalized else 0)),
+            _more_ones(self.alpha_log_c, len(alpha) if generalized else 0),
             np.concatenate([self.a0, np.zeros((len(alpha), k))]),
             np.concatenate([self.beta, beta]),
-            np.append(self.beta_log_c, np.zeros(len(beta) if generalized else 0)),
+            _more_ones(self.beta_log_c, len(beta) if generalized else 0),
             L0,
         )
+
+
+def _more_ones(log_c: Array, k: int) -> Array:
+    """Log multipliers, and those of k more points, which are 1."""
+    return np.concatenate([log_c, np.zeros((k, *log_c.shape[1:]))])
 
 
 def _basis(Z: Array, log_c: Array) -> Basis:

@@ -18,7 +18,7 @@ CONSTRAINTS: dict[str, Any] = {
     "n_cov_basis": [Interval(Integral, 1, None, closed="left")],
     "parametrization": [StrOptions({"orthogonal", "hybrid", "decoupled"})],
     "kernel": "no_validation",  # as_kernel says what it takes
-    "generalized_length_scales": ["boolean"],
+    "generalized_length_scales": ["boolean", StrOptions({"per_input"})],
     "basis_growth": [Interval(Integral, 1, None, closed="left")],
     "learn_hyperparameters": ["boolean"],
     "max_iter": [Interval(Integral, 1, None, closed="left"), None],
@@ -61,9 +61,9 @@ class DecoupledGPRegressor(VariationalRegressor):
         suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
         the search for them begins at its own.
 
-    generalized_length_scales : bool, default=True
-        Whether each basis point has a learned multiplier of the length scales. Only for
-        the default kernel.
+    generalized_length_scales : bool or "per_input", default=True
+        Whether each basis point has a learned multiplier of the length scales: one for all
+        inputs, or one for each ("per_input"), at a higher cost. Only for the default kernel.
 
     basis_growth : int, default=128
         Largest number of points that a mini-batch (a call of `partial_fit`) adds to each
@@ -169,7 +169,7 @@ class DecoupledGPRegressor(VariationalRegressor):
         *,
         parametrization: str = "orthogonal",
         kernel: Any = None,
-        generalized_length_scales: bool = True,
+        generalized_length_scales: bool | str = True,
         basis_growth: int = 128,
         likelihood: str = "gaussian",
         learn_hyperparameters: bool = True,

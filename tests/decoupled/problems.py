@@ -6,6 +6,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates
 from skvbgp.decoupled._basis import GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
+from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.kernels import RBF, Constant, Matern
@@ -21,6 +22,7 @@ def kernels(rng):
     plain = Constant(1.3) * Matern(0.8, nu=2.5) + Constant(0.4) * RBF(1.7)
     return {
         "generalized": GeneralizedSE(0.2, rng.uniform(-0.3, 0.4, D)),
+        "inputwise": InputwiseSE(0.2, rng.uniform(-0.3, 0.4, D)),
         "plain": PlainKernel(plain.bind(D), frame),
     }
 
@@ -32,15 +34,16 @@ def make_problem(
     rng = np.random.default_rng(seed)
     kernel = kernels(rng)[kind]
     likelihood = likelihood or Gaussian()
-    generalized = kind == "generalized"
+    generalized = kind != "plain"
+    per_point = (D,) if kind == "inputwise" else ()
     parameters = Parameters(
         theta=kernel.theta,
         noise=np.array(likelihood.start, dtype=float) + 0.1,
         alpha=rng.standard_normal((M_ALPHA, D)),
-        alpha_log_c=rng.uniform(-0.5, 0.5, M_ALPHA if generalized else 0),
+        alpha_log_c=rng.uniform(-0.5, 0.5, (M_ALPHA if generalized else 0, *per_point)),
         a0=0.5 * rng.standard_normal((M_ALPHA, n_functions)),
         beta=rng.standard_normal((M_BETA, D)),
-        beta_log_c=rng.uniform(-0.5, 0.5, M_BETA if generalized else 0),
+        beta_log_c=rng.uniform(-0.5, 0.5, (M_BETA if generalized else 0, *per_point)),
         L0=np.zeros((n_functions, 0, 0)),
     )
     q = None

@@ -10,12 +10,14 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import jittered_cholesky
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
+from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import Gaussian, Probit, StudentT
 from tests.decoupled.problems import (
     LIKELIHOODS,
     M_ALPHA,
     M_BETA,
     PARAMETRIZATIONS,
+    D,
     make_problem,
 )
 from tests.derivatives import numerical_gradient
@@ -28,7 +30,7 @@ from tests.oracles.decoupled import (
 )
 
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
-kinds = pytest.mark.parametrize("kind", ["generalized", "plain"])
+kinds = pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
 EVERY_POINT = np.arange(M_ALPHA)
 SOME_POINTS = np.array([4, 1, 3])
 
@@ -108,8 +110,9 @@ def dense(model, parameters, X):
     return lambda s, t: kernel(bases[s], bases[t])
 
 
-def test_generalized_kernel():
-    model, p, _, X, _ = make_problem()
+@pytest.mark.parametrize("kind", ["generalized", "inputwise"])
+def test_generalized_kernel(kind):
+    model, p, _, X, _ = make_problem(kind=kind)
     K = dense(model, p, X)
     ones, variance, s = np.ones(len(X)), np.exp(p.theta[0]), np.exp(p.theta[1:])
     c_a, c_b = np.exp(p.alpha_log_c), np.exp(p.beta_log_c)
@@ -117,6 +120,25 @@ def test_generalized_kernel():
         expected = generalized_se(X, ones, Z, c, variance, s)
         assert_allclose(K("x", name), expected, rtol=1e-10)
     assert_allclose(K("b", "a"), generalized_se(p.beta, c_b, p.alpha, c_a, variance, s), rtol=1e-10)
+    assert_allclose(K("b", "x"), K("x", "b").T, rtol=1e-10)
+
+
+def test_equal_multipliers_of_all_inputs_are_those_of_the_points():
+    """Values and gradients of the two generalised kernels, in all pairs of bases."""
+    model, p, q, X, y = make_problem()
+    inputwise = replace(model, kernel=InputwiseSE(p.theta[0], p.theta[1:]))
+    repeated = {
+        name: np.repeat(getattr(p, name)[:, None], D, axis=1)
+        for name in ("alpha_log_c", "beta_log_c")
+    }
+    value, gradient, _ = Evaluation(model, p, q).evaluate(X, y, 1.0, SOME_POINTS)
+    same, by_input, _ = Evaluation(inputwise, replace(p, **repeated), q).evaluate(
+        X, y, 1.0, SOME_POINTS
+    )
+    assert_allclose(same, value, rtol=1e-10)
+    summed = {name: getattr(by_input, name).sum(axis=1) for name in repeated}
+    found = replace(by_input, **summed).pack()
+    assert_allclose(found, gradient.pack(), rtol=1e-8, atol=1e-8)
 
 
 @kinds
@@ -176,8 +198,7 @@ def test_no_residual_basis_is_the_conventional_model(kind):
     """Eq. (14) with a_r = 0, and with no residual points at all."""
     for parametrization in ("orthogonal", "hybrid"):
         model, p, q, X, y = make_problem(parametrization, kind)
-        none = np.zeros(0)
-        without = replace(p, alpha=p.alpha[:0], alpha_log_c=none, a0=p.a0[:0])
+        without = replace(p, alpha=p.alpha[:0], alpha_log_c=p.alpha_log_c[:0], a0=p.a0[:0])
         K = dense(model, p, X)
         L = jittered_cholesky(K("b", "b"))
         mean, covariance, kl = sparse_gp(
@@ -213,7 +234,7 @@ def test_equal_bases_are_the_coupled_model(kind, monkeypatch):
         a0=(a * diag)[:, None],
         L0=(root * diag[:, None])[None],
     )
-    coupled = replace(p, alpha=p.alpha[:0], alpha_log_c=np.zeros(0), a0=p.a0[:0])
+    coupled = replace(p, alpha=p.alpha[:0], alpha_log_c=p.alpha_log_c[:0], a0=p.a0[:0])
     decoupled_model = replace(model, parametrization="decoupled")
     some = np.arange(M_BETA)
     found = bound_of(decoupled_model, direct, None, X, y, sample=some)

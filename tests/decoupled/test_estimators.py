@@ -37,13 +37,12 @@ def for_class(cls, y):
 
 
 @each
-@pytest.mark.parametrize("options", [{}, {"generalized_length_scales": False}])
-@pytest.mark.in_turn("options")
-def test_it_learns(parametrization, options):
+@pytest.mark.parametrize("multipliers", [True, False, "per_input"])
+@pytest.mark.in_turn("multipliers")
+def test_it_learns(parametrization, multipliers):
     X, y = make_data(300)
-    model = small(
-        DecoupledGPRegressor, parametrization=parametrization, max_iter=30, **options
-    ).fit(X[:200], y[:200])
+    options = {"parametrization": parametrization, "generalized_length_scales": multipliers}
+    model = small(DecoupledGPRegressor, max_iter=30, **options).fit(X[:200], y[:200])
     mean, std = model.predict(X[200:], return_std=True)
     rmse = np.sqrt(np.mean((y[200:] - mean) ** 2))
     assert rmse < 0.5 * np.std(y)
@@ -383,6 +382,8 @@ def test_wrong_parameters(parameters, message):
         small(DecoupledGPRegressor, **parameters).fit(X, y)
     with pytest.raises(TypeError, match="kernel"):
         small(DecoupledGPRegressor, kernel="rbf").fit(X, y)
+    with pytest.raises(ValueError, match="per_input"):
+        small(DecoupledGPRegressor, kernel=RBF(), generalized_length_scales="per_input").fit(X, y)
     with pytest.raises(ValueError, match="features"):
         small(DecoupledGPRegressor, kernel=RBF([1.0, 2.0, 3.0])).fit(X, y)
 

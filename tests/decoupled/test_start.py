@@ -21,7 +21,7 @@ def model_of(kernel, prior_variance=np.inf, likelihood=None):
     return Model(kernel, likelihood or Gaussian(), "orthogonal", False, prior_variance)
 
 
-@pytest.mark.parametrize("kind", ["generalized", "plain"])
+@pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
 def test_evidence_and_its_gradient(kind):
     rng = np.random.default_rng(0)
     kernel, X, y = kernels(rng)[kind], rng.standard_normal((7, D)), rng.standard_normal(7)
@@ -33,7 +33,7 @@ def test_evidence_and_its_gradient(kind):
     assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", ["generalized", "plain"])
+@pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
 def test_evidence_of_several_functions_in_units_of_the_noise(kind):
     rng = np.random.default_rng(0)
     kernel, X, y = kernels(rng)[kind], rng.standard_normal((7, D)), rng.standard_normal((7, 3))

@@ -34,12 +34,13 @@ def kl_theorem_1(K, a, B, a_bar, B_bar):
 
 
 def generalized_se(Z, c, Z2, c2, variance, length_scale):
-    """Eq. (19), dimension by dimension, with one multiplier for all of them."""
+    """Eq. (19), dimension by dimension; c has one multiplier for all of them, or (m, d)."""
+    c, c2 = (np.ones(len(length_scale)) * np.reshape(one, (len(one), -1)) for one in (c, c2))
     K = np.full((len(Z), len(Z2)), variance)
     for i in range(len(Z)):
         for j in range(len(Z2)):
             for k, s in enumerate(length_scale):
-                u, v = s * c[i], s * c2[j]
+                u, v = s * c[i, k], s * c2[j, k]
                 total = u**2 + v**2
                 K[i, j] *= np.sqrt(2.0 * u * v / total)
                 K[i, j] *= np.exp(-((Z[i, k] - Z2[j, k]) ** 2) / total)

@@ -38,7 +38,8 @@ def test_generalized_kernel_is_the_prior_kernel_for_equal_multipliers(rng):
     assert_allclose(K, 1.3 * np.exp(-0.5 * r2), rtol=1e-12)
 
 
-def test_generalized_kernel_is_positive_semi_definite(rng):
-    Z, c = rng.standard_normal((12, 2)), np.exp(rng.uniform(-1.5, 1.5, 12))
+@pytest.mark.parametrize("shape", [(12,), (12, 2)], ids=["per point", "per input"])
+def test_generalized_kernel_is_positive_semi_definite(rng, shape):
+    Z, c = rng.standard_normal((12, 2)), np.exp(rng.uniform(-1.5, 1.5, shape))
     K = generalized_se(Z, c, Z, c, 1.0, np.ones(2))
     assert np.linalg.eigvalsh(K)[0] > -1e-12

@@ -1,0 +1,132 @@
+r"""The generalised kernel with a multiplier for each point *and* input.
+
+With d_i = x_i - z_i in length scales and e_i = c_i^2 + c'_i^2, the logarithm of a covariance is
+
+    log rho^2 + sum_i (log(2 c_i c'_i / e_i) / 2 - d_i^2 / e_i).
+
+Between points of f, whose c is 1, and those of a basis, e does not depend on the first: the
+exponent is then a product of the features [x^2, x, 1] with coefficients of the basis point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.decoupled._basis import Basis, GeneralizedSE
+from skvbgp.kernels._distance import centre, row_blocks
+
+
+@dataclass(frozen=True)
+class InputwiseSE(GeneralizedSE):
+    r"""The generalised SE-ARD kernel, eq. (19) of [Cheng2017]_, as it is there.
+
+    .. math:: \rho^2 \prod_i \left(\frac{2 c_i c_i'}{c_i^2 + c_i'^2}\right)^{1/2}
+              \exp\left(-\frac{(x_i - x'_i)^2}{s_i^2 (c_i^2 + c_i'^2)}\right).
+
+    ``log_c`` of its bases has the shape (m, d).
+    """
+
+    def __call__(self, X: Basis, Z: Basis) -> Array:
+        A, B = self._in_length_scales(X, Z)
+        if X.log_c is None:
+            e, log_front = 1.0 + _squares(Z), self._log_front(Z)
+            level = log_front - np.sum(B**2 / e, axis=1)
+            K = _features(A) @ np.hstack([-1.0 / e, 2.0 * B / e, level[:, None]]).T
+            np.minimum(K, log_front, out=K)  # against rounding
+            return np.exp(K, out=K)
+        if Z.log_c is None:
+            return self(Z, X).T
+        square_X, square_Z = _squares(X), _squares(Z)
+        by_row = self.log_variance + 0.5 * np.sum(np.log(2.0) + X.log_c, axis=1)
+        by_column = 0.5 * Z.log_c.sum(axis=1)
+        K = np.empty((len(X), len(Z)))
+        for rows in row_blocks(*K.shape):
+            exponent = by_row[rows, None] + by_column
+            for i in range(A.shape[1]):
+                e = square_X[rows, i, None] + square_Z[:, i]
+                exponent -= (A[rows, i, None] - B[:, i]) ** 2 / e
+                exponent -= 0.5 * np.log(e)
+            np.exp(exponent, out=K[rows])
+        return K
+
+    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+        # With W the cotangent of log K:
+        # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
+        A, B = self._in_length_scales(X, Z)
+        if X.log_c is None:
+            W = dK * K
+            return self._vjp_of_rows(X, Z, W.T @ _features(A), W @ self._columns(B, Z))
+        square_X, square_Z = _squares(X), _squares(Z)
+        dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
+        total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
+        for rows in row_blocks(*K.shape):
+            W = dK[rows] * K[rows]
+            total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
+            for i in range(A.shape[1]):
+                e = square_X[rows, i, None] + square_Z[:, i]
+                V, difference = W / e, A[rows, i, None] - B[:, i]
+                pull = V * difference
+                dA[rows, i], dB[:, i] = -2.0 * pull.sum(axis=1), dB[:, i] + 2.0 * pull.sum(axis=0)
+                de = pull * difference / e - 0.5 * V
+                de_X[rows, i], de_Z[:, i] = de.sum(axis=1), de_Z[:, i] + de.sum(axis=0)
+        return self._gather(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
+
+    def vjp_outer(
+        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
+    ) -> tuple[Array, Basis, Basis]:
+        if X.log_c is not None or u.shape[1] > 1:
+            return self.vjp(X, Z, K, u @ v.T)
+        A, B = self._in_length_scales(X, Z)
+        from_X = v * (K.T @ (u * _features(A)))  # W does not have to be formed
+        from_Z = u * (K @ (v * self._columns(B, Z)))
+        return self._vjp_of_rows(X, Z, from_X, from_Z)
+
+    def _vjp_of_rows(
+        self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
+    ) -> tuple[Array, Basis, Basis]:
+        """Gradients for points X of f, from W' [a^2, a, 1] and W [1 / e, b / e, 1]."""
+        A, B = self._in_length_scales(X, Z)
+        d, e = A.shape[1], 1.0 + _squares(Z)
+        squares, firsts, total_Z = from_X[:, :d], from_X[:, d:-1], from_X[:, -1:]
+        dA = 2.0 * (from_Z[:, d:-1] - from_Z[:, :d] * A)
+        dB = 2.0 * (firsts - total_Z * B) / e
+        r2 = squares + total_Z * B**2 - 2.0 * firsts * B
+        de_Z = (r2 / e - 0.5 * total_Z) / e
+        totals = (from_Z[:, -1], total_Z[:, 0])
+        return self._gather(X, Z, (A, B), (dA, dB), totals, (np.zeros_like(A), de_Z))
+
+    def _through_front(self, total: Array) -> Array:
+        return 0.5 * total[:, None]
+
+    def _in_length_scales(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
+        s = np.exp(self.log_length_scale)
+        A, B = centre(X.Z, Z.Z)
+        return A / s, B / s
+
+    def _log_front(self, Z: Basis) -> Array:
+        """The logarithm of K at zero distance from points of f, (m,)."""
+        if Z.log_c is None:
+            return np.full(len(Z), self.log_variance)
+        logs = np.log(2.0) + Z.log_c - np.log(1.0 + _squares(Z))
+        return np.asarray(self.log_variance + 0.5 * logs.sum(axis=1))
+
+    @staticmethod
+    def _columns(B: Array, Z: Basis) -> Array:
+        """[1 / e, b / e, 1], (m, 2 d + 1), for pairs with points of f."""
+        e = 1.0 + _squares(Z)
+        return np.hstack([1.0 / e, B / e, np.ones((len(B), 1))])
+
+
+def _features(A: Array) -> Array:
+    """[a^2, a, 1], (n, 2 d + 1)."""
+    return np.hstack([A**2, A, np.ones((len(A), 1))])
+
+
+def _squares(points: Basis) -> Array:
+    """c^2, (m, d); 1 for points of f."""
+    if points.log_c is None:
+        return np.ones_like(points.Z)
+    return np.asarray(np.exp(2.0 * points.log_c))
