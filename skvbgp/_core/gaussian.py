@@ -69,6 +69,19 @@ class WhitenedGaussian:
         W.flat[:: len(W) + 1] -= 1.0
         return W
 
+    def moved(self, v: Array) -> "WhitenedGaussian":
+        """The distribution of u + v."""
+        return WhitenedGaussian(self.precision, self.shift + self.precision @ v)
+
+    def kl_to(self, other: "WhitenedGaussian") -> float:
+        """KL(q(u) || another Gaussian of u)."""
+        distance = self.mean - other.mean
+        trace = float(np.vdot(other.precision, self.covariance))
+        log_det = log_determinant(self.precision_factor) - log_determinant(other.precision_factor)
+        return 0.5 * (
+            trace + float(distance @ other.precision @ distance) - len(distance) + log_det
+        )
+
     @cached_property
     def kl_to_prior(self) -> float:
         """KL(q(u) || N(0, I))."""

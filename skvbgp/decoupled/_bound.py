@@ -16,6 +16,7 @@ from skvbgp.decoupled._basis import BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._past import Past
 from skvbgp.decoupled._process import Cotangents, Indices, Process, add_up, fill
 
 #: Rows that one thread works on at a time: of data, and of the residual's matrix.
@@ -58,26 +59,41 @@ class Evaluation:
     parameters : Parameters
     q : tuple of WhitenedGaussian, or None
         One for each function; None for the directly parametrised covariance.
+    past : Past or None
+        What the KL divergence is to; None is the prior.
     """
 
-    def __init__(self, model: Model, parameters: Parameters, q: Gaussians | None) -> None:
+    def __init__(
+        self, model: Model, parameters: Parameters, q: Gaussians | None, past: Past | None = None
+    ) -> None:
         self._model, self._parameters = model, parameters
         kernel = model.kernel.with_theta(parameters.theta)
         alpha = parameters.mean_basis
         self._kernel, self._diag = kernel, kernel.diag(alpha)
         a = parameters.a0 / self._diag[:, None]  # the Jacobi preconditioner of A.1
+        self._past, before = past, None if past is None else past.process
         self._covariance: Any
         if q is None:
-            self._covariance = DirectCovariance(kernel, alpha, a, parameters)
+            self._covariance = DirectCovariance(kernel, alpha, a, parameters, before)
         else:
             orthogonal = model.parametrization == "orthogonal"
             self._covariance = CoupledCovariance(
-                kernel, alpha, a, parameters, q, orthogonal=orthogonal
+                kernel, alpha, a, parameters, q, before, orthogonal=orthogonal
             )
 
     @property
     def process(self) -> Process:
         return self._covariance.process
+
+    @property
+    def v(self) -> Array:
+        """A_alpha' a of a covariance that is not parametrised directly, (m_b, k)."""
+        return self._covariance.v
+
+    def as_past(self, n_rows: int) -> Past:
+        """What has been learned from some rows, as the past of others in the same bases."""
+        precision = n_rows * np.array(self._model.likelihood.noise_information, dtype=float)
+        return Past(self._covariance.as_past(), self._parameters.noise, precision)
 
     def evaluate(
         self, X: Array, y: Array, weight: float, sample: Indices
@@ -105,7 +121,7 @@ class Evaluation:
         if m:
             share = m / len(sample)
             tasks += [
-                (process.residual_term, (zeros, sample[tile], self._covariance.v, share))
+                (process.residual_term, (zeros, sample[tile], *self._covariance.residual, share))
                 for tile in _tiles(len(sample), _RESIDUAL_TILE_ROWS)
             ]
         parts = thread_map(lambda function, arguments: function(*arguments), tasks)
@@ -116,7 +132,12 @@ class Evaluation:
         dtheta, dalpha = self._kernel.vjp_diag(process.alpha, ddiag)
         gradient = add_up([gradient, c.gradient, fill(zeros, theta=dtheta, alpha=dalpha)])
         gradient.a0[:] = da / self._diag[:, None]
-        return c.value + self._covariance.negative_kl, gradient, c
+        value = c.value + self._covariance.negative_kl
+        if self._past is not None:
+            log_density, slope = self._past.log_density_of_noise(self._parameters.noise)
+            value += log_density
+            gradient.noise[:] += slope
+        return value, gradient, c
 
     def natural_step(self, c: Cotangents, rate: float) -> Gaussians | None:
         """q(u) after a natural-gradient step; None if the covariance is parametrised directly."""

@@ -67,6 +67,12 @@ class DecoupledGPClassifier(VariationalClassifier):
         Stop when the lower bound rises by less than this share of itself from one average
         over 100 steps to the next.
 
+    replay : int, default=50000
+        Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:
+        at least 32, or 0. Without rows, the posterior of a call is the prior of the next one, and
+        the kernel and the basis points, though more may join, are those of the first call that
+        has seen 32 rows. The first call decides for the whole stream.
+
     warm_start : bool, default=False
         Whether `fit` starts from the result of the fit before, whose kernel, likelihood
         and parametrization it then keeps.
@@ -94,7 +100,8 @@ class DecoupledGPClassifier(VariationalClassifier):
     lower_bounds_ : list of float
         Estimates of the variational lower bound on log p(y), summed over the classes if there
         are more than two: one for each pass of the last fit, averaged over its mini-batches, and
-        one for each later `partial_fit`.
+        one for each later `partial_fit`; with ``replay=0``, the sum of the last one and of an
+        estimate for the new rows, given those before.
 
     n_iter_ : int
         Number of passes of the last fit.
@@ -141,6 +148,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         batch_size: int = 1024,
         learning_rate: float = 0.05,
         tol: float = 1e-5,
+        replay: int = 50_000,
         warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -155,6 +163,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.tol = tol
+        self.replay = replay
         self.warm_start = warm_start
         self.random_state = random_state
 

@@ -25,6 +25,7 @@ from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._past import PastProcess
 from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
 
 
@@ -36,6 +37,9 @@ class CoupledCovariance:
     process : Process
     v : ndarray of shape (m_b, k)
         A_alpha' a.
+    residual : tuple of ndarray, (m_a, k) and (m_b, k)
+        The coefficients whose norm is the second term of the KL divergence, and their A_alpha' a:
+        those of q, or their differences from the past's.
     negative_kl : float
         Minus the first term of the KL divergence.
     """
@@ -47,12 +51,13 @@ class CoupledCovariance:
         a: Array,
         parameters: Parameters,
         q: tuple[WhitenedGaussian, ...],
+        past: PastProcess | None,
         *,
         orthogonal: bool,
     ) -> None:
         beta = parameters.cov_basis
         self._kernel, self._alpha, self._beta, self._a = kernel, alpha, beta, a
-        self._q, self._orthogonal = q, orthogonal
+        self._q, self._past, self._orthogonal = q, past, orthogonal
         self._Kbb = kernel(beta, beta)  # (m_b, m_b)
         self._L_inv, self._Kba, S = concurrently(
             lambda: tril_inverse(jittered_cholesky(self._Kbb, "covariance of the basis")),
@@ -62,22 +67,48 @@ class CoupledCovariance:
         self.v = self._L_inv @ (self._Kba @ a)
         mean = np.column_stack([one.mean for one in q])
         self._mean = mean if orthogonal else mean + self.v
-        shift = float(np.sum(self._mean**2) - np.sum(mean**2))
-        self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
+        self.residual = a, self.v
+        if past is None:
+            shift = float(np.sum(self._mean**2) - np.sum(mean**2))
+            self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
+            self._pull = -self._mean
+        else:
+            d = a - past.a
+            self.residual = d, self._L_inv @ (self._Kba @ d)
+            before, now = past.q, self._in_orthogonal_frame()
+            self.negative_kl = -sum(one.kl_to(p) for one, p in zip(now, before, strict=True))
+            self._pull = np.column_stack(
+                [p.shift - p.precision @ m for p, m in zip(before, self._mean.T, strict=True)]
+            )
         M = S - np.eye(len(beta))
         self.process = Process(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
 
+    def as_past(self) -> PastProcess:
+        """The process as the past of others in its bases."""
+        return PastProcess(self._a, self._in_orthogonal_frame())
+
+    def _in_orthogonal_frame(self) -> tuple[WhitenedGaussian, ...]:
+        if self._orthogonal:
+            return self._q
+        return tuple(one.moved(v) for one, v in zip(self._q, self.v.T, strict=True))
+
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, v and the KL divergence: in the parameters, and in a."""
-        dv = c.v - c.w
+        has_past, v, a = self._past is not None, self.v, self._a
+        dv = -c.w if has_past else c.v - c.w
         if not self._orthogonal:
-            dv = dv + c.w - self._mean
-        LtdL = -c.T.T @ self.process.T - dv @ self.v.T  # T = L^-T, v = L^-1 K_ba a
+            dv = dv + c.w + self._pull
+        if has_past:  # the residual has coefficients of its own
+            v, a, dv = (
+                np.hstack(pair)
+                for pair in ((v, self.residual[1]), (a, self.residual[0]), (dv, c.v))
+            )
+        LtdL = -c.T.T @ self.process.T - dv @ v.T  # T = L^-T, v = L^-1 K_ba a
         du = self._L_inv.T @ dv
 
         def through_Kba() -> Parameters:
             dtheta, dbeta, dalpha = self._kernel.vjp_outer(
-                self._beta, self._alpha, self._Kba, du, self._a
+                self._beta, self._alpha, self._Kba, du, a
             )
             return fill(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
 
@@ -86,14 +117,21 @@ class CoupledCovariance:
             dtheta, left, right = self._kernel.vjp(self._beta, self._beta, self._Kbb, dKbb)
             return fill(zeros, theta=dtheta, beta=left + right)
 
-        return add_up(concurrently(through_Kba, through_Kbb)), self._Kba.T @ du
+        da = self._Kba.T @ du
+        if has_past:
+            da = sum(np.hsplit(da, 2))
+        return add_up(concurrently(through_Kba, through_Kbb)), da
 
     def natural_step(self, c: Cotangents, rate: float) -> tuple[WhitenedGaussian, ...]:
         """q(u) after a natural-gradient step, for any likelihood [Khan2017]_."""
-        mean, shift = self._mean, c.w
+        mean, shift, information = self._mean, c.w, c.curvature
+        if self._past is not None:  # the past is information as that of rows is
+            shift = shift + self._pull + mean
+            before = np.stack([one.precision for one in self._past.q])
+            information = information + before - np.eye(len(self._beta))
         if not self._orthogonal:  # the optimum is the other frame's, less v
             mean, shift = mean - self.v, shift - self.v
         return tuple(
-            natural_gradient_step(q, information, shift[:, k] + information @ mean[:, k], rate)
-            for k, (q, information) in enumerate(zip(self._q, c.curvature, strict=True))
+            natural_gradient_step(q, added, shift[:, k] + added @ mean[:, k], rate)
+            for k, (q, added) in enumerate(zip(self._q, information, strict=True))
         )

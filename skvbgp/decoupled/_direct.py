@@ -5,6 +5,11 @@ H = I + L' K_beta L, whose eigenvalues are at least 1: nothing here needs K_beta
 invertible. The mean is k_xa a alone, and
 
     KL = a' K_alpha a / 2 + log|H| / 2 - tr(I - H^-1) / 2        (Theorem 1 of [Cheng2017]_).
+
+To a past N(a-bar, B-bar) in the same bases, with d = a - a-bar and H-bar as H, it is
+
+    KL = d' (K_alpha + K_ab B-bar K_ba) d / 2 + (log|H| - log|H-bar|) / 2 - tr(I - H^-1) / 2
+         + tr(B-bar (K_beta - K_beta R K_beta)) / 2.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ import numpy as np
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import Cotangents, Process, fill
+from skvbgp.decoupled._past import PastProcess
+from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
 
 
 class DirectCovariance:
@@ -23,18 +29,24 @@ class DirectCovariance:
     Attributes
     ----------
     process : Process
-    v : None
-        The residual of the mean basis is the whole of it.
+    residual : tuple of ndarray of shape (m_a, k), and None
+        The coefficients whose norm is the first term of the KL divergence, those of q or their
+        differences from the past's. The residual of the mean basis is the whole of it.
     negative_kl : float
-        Minus the second and third term of the KL divergence.
+        Minus the other terms of the KL divergence.
     """
 
-    v = None
-
-    def __init__(self, kernel: BasisKernel, alpha: Basis, a: Array, parameters: Parameters) -> None:
+    def __init__(
+        self,
+        kernel: BasisKernel,
+        alpha: Basis,
+        a: Array,
+        parameters: Parameters,
+        past: PastProcess | None,
+    ) -> None:
         beta = parameters.cov_basis
         m = len(beta)
-        self._kernel, self._beta = kernel, beta
+        self._kernel, self._alpha, self._beta, self._past = kernel, alpha, beta, past
         self._K = kernel(beta, beta)  # (m_b, m_b)
         self._diag = kernel.diag(beta)
         self._L = np.tril(parameters.L0) / self._diag[:, None]
@@ -46,20 +58,55 @@ class DirectCovariance:
         self._R = self._LH @ np.swapaxes(self._L, 1, 2)
         trace = m * len(H) - float(np.trace(self._H_inv, axis1=1, axis2=2).sum())
         self.negative_kl = 0.5 * (trace - sum(map(log_determinant, factors)))
+        self.residual = a, None
+        if past is not None and past.L is not None:
+            self._meet(past.a, past.L)
         w = np.zeros((m, len(H)))
         self.process = Process(kernel, alpha, beta, a, np.eye(m), -self._R, w)
+
+    def as_past(self) -> PastProcess:
+        """The process as the past of others in its bases."""
+        return PastProcess(self.process.a, L=self._L)
+
+    def _meet(self, a_bar: Array, L: Array) -> None:
+        """Put the past's terms into the KL divergence."""
+        m, Lt = len(self._beta), np.swapaxes(L, 1, 2)
+        self.residual = self.residual[0] - a_bar, None
+        self._B = L @ Lt
+        self._Kba = self._kernel(self._beta, self._alpha)
+        z = self._Kba @ self.residual[0]  # (m_b, k)
+        self._Bz = np.einsum("kij,jk->ik", self._B, z)
+        factors = [cholesky(one, "matrix H of the past") for one in Lt @ self._K @ L + np.eye(m)]
+        self._past_R = L @ np.stack([inverse_from_cholesky(one) for one in factors]) @ Lt
+        remains = self._K - self._K @ self._R @ self._K  # covariance of f(beta)
+        self.negative_kl += 0.5 * (
+            sum(map(log_determinant, factors))
+            - float(np.vdot(self._B, remains))
+            - float(np.vdot(z, self._Bz))
+        )
 
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, K_beta and the KL divergence: in the parameters, and in a."""
         dR, R = -c.M, self._R
+        if self._past is not None:
+            dR = dR + 0.5 * self._K @ self._B @ self._K
         KLH = self._KL @ self._H_inv  # K L H^-1
         # Omega = (I + B K)^-1 = I - R K and Omega L = L H^-1
         dL = 2.0 * (dR @ self._LH - self._K @ (R @ (dR @ self._LH)))
         dL -= KLH - KLH @ self._H_inv  # Proposition 2, times 2 L
         dK = -np.sum(R @ (dR + 0.5 * self._K) @ R, axis=0)
+        if self._past is not None:
+            BKR = self._B @ self._K @ R
+            dK = dK + 0.5 * np.sum(BKR + np.swapaxes(BKR, 1, 2) - self._B + self._past_R, axis=0)
         dL0 = np.tril(dL / self._diag[:, None])
         ddiag = -np.sum(dL * self._L, axis=(0, 2)) / self._diag
         dtheta, dleft, dright = self._kernel.vjp(self._beta, self._beta, self._K, dK)
         dtheta_diag, dbeta = self._kernel.vjp_diag(self._beta, ddiag)
         gradient = fill(zeros, theta=dtheta + dtheta_diag, beta=dleft + dright + dbeta, L0=dL0)
-        return gradient, np.zeros_like(self.process.a)
+        if self._past is None:
+            return gradient, np.zeros_like(self.process.a)
+        dtheta, dbeta, dalpha = self._kernel.vjp_outer(
+            self._beta, self._alpha, self._Kba, -self._Bz, self.residual[0]
+        )
+        through_Kba = fill(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
+        return add_up([gradient, through_Kba]), -self._Kba.T @ self._Bz

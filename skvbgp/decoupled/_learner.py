@@ -25,7 +25,7 @@ from skvbgp.decoupled._likelihoods import AdditiveNoise, Gaussian, Poisson, Prob
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
 from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
-from skvbgp.decoupled._state import Replay, State
+from skvbgp.decoupled._state import SAMPLE_ROWS, Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
 from skvbgp.kernels import as_kernel
 
@@ -55,6 +55,7 @@ class DecoupledLearner(RegressionLearner):
     batch_size: int
     learning_rate: float
     tol: float
+    replay: int
     likelihood: str = "probit"
     normalize_y: bool = False
 
@@ -80,9 +81,10 @@ class DecoupledLearner(RegressionLearner):
         seed = int(spawn_seeds(rng, 1)[0])
         rng = np.random.RandomState(seed)
         d, k = X.shape[1], y.size // len(y)
-        summary, replay = measure_scale(y), Replay.of(X, y, rng)
+        summary = measure_scale(y)
+        sample = Replay.of(X, y, max(self.replay, SAMPLE_ROWS), rng)
         likelihood = self._make_likelihood(y)
-        target = self._choose_target(likelihood, summary, replay)
+        target = self._choose_target(likelihood, summary, sample)
         if before is not None:
             if before.parameters.alpha.shape[1] != d:
                 raise ValueError(
@@ -93,14 +95,14 @@ class DecoupledLearner(RegressionLearner):
                 before.move_to(target),
                 adam=AdamState.zeros(len(before.adam.first)),
                 summary=summary,
-                replay=replay,
+                replay=self._keep(sample, rng),
                 seed=seed,
                 settled=False,
                 lower_bounds=(),
             )
         order = draw_order(len(X), rng)
         first = X[order[: self.batch_size]]
-        coordinates = Coordinates.of(first).filled(first, _in_memory(X, replay.X))
+        coordinates = Coordinates.of(first).filled(first, _in_memory(X, sample.X))
         kernel = self._choose_kernel(coordinates, coordinates.scaled(first))
         model = Model(
             kernel,
@@ -111,10 +113,10 @@ class DecoupledLearner(RegressionLearner):
         )
         theta, noise, settled = kernel.theta, np.array(likelihood.start, dtype=float), False
         if self.learn_hyperparameters and len(X) >= START_ROWS:
-            sample = order[:EVIDENCE_ROWS]
-            values = likelihood.latent_values(target.scaled(y[sample]))
+            some = order[:EVIDENCE_ROWS]
+            values = likelihood.latent_values(target.scaled(y[some]))
             if np.ptp(values) > 0.0:
-                scaled = coordinates.scaled(X[sample])
+                scaled = coordinates.scaled(X[some])
                 theta, log_noise = find_hyperparameters(model, scaled, values)
                 settled = self._is_exact(model, len(X))
                 if settled:
@@ -128,7 +130,7 @@ class DecoupledLearner(RegressionLearner):
             coordinates=coordinates,
             target=target,
             summary=summary,
-            replay=replay,
+            replay=self._keep(sample, rng),
             seed=seed,
             settled=settled,
         )
@@ -141,6 +143,11 @@ class DecoupledLearner(RegressionLearner):
         if model.is_direct or not isinstance(model.likelihood, Gaussian):
             return False
         return n <= min(self.n_cov_basis, self.batch_size, EVIDENCE_ROWS)
+
+    def _keep(self, sample: Replay, rng: np.random.RandomState) -> Replay:
+        """Rows for later updates; all that there are if these will start again."""
+        is_start = self.replay == 0 and says_too_little(sample.X, learns=True)
+        return sample if is_start else sample.limited(self.replay, rng)
 
     def _make_likelihood(self, y: Array) -> Any:
         if self.likelihood == "poisson":
@@ -205,33 +212,37 @@ class DecoupledLearner(RegressionLearner):
 
     def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
         replay, rng = self._remember(state, X, y)
-        coordinates = state.coordinates
-        if self.kernel is None and self.learn_hyperparameters:
-            coordinates = coordinates.filled(state.replay.X, _in_memory(X, replay.X))
-        summary = state.summary.merged(measure_scale(y))
-        target = self._choose_target(state.model.likelihood, summary, replay)
-        start = replace(
-            state.move_to(target), summary=summary, replay=replay, coordinates=coordinates
-        )
+        start = replace(state, summary=state.summary.merged(measure_scale(y)), replay=replay)
+        ascent, before = self._ascent(rng, self.learning_rate), 0.0
+        keeps_rows = replay.capacity > 0
+        X_known, y_known, n_rows = X, y, len(y)
+        if keeps_rows:
+            X_known, y_known, n_rows = replay.X, replay.y, replay.n_seen
+            start = self._reframe(start, state.replay.X, X)
         if state.settled:
-            start = self._unsettle(start)
-        ascent = self._ascent(rng, self.learning_rate)
+            start = self._unsettle(start, X_known, y_known)
         room = min(ascent.count_missing_points(start), self.basis_growth)
-        size = min(self.batch_size, len(replay.y))
+        new_points = start.coordinates.scaled(X[draw_order(len(X), rng)[:room]])
+        if not keeps_rows:
+            before = state.lower_bounds[-1]
+            ascent, start = ascent.after(start, new_points, state.replay.n_seen)
+            new_points = new_points[:0]
+        size = min(self.batch_size, len(y_known))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
         least = _FIRST_STEPS if state.settled else 1
         n_steps = max(least, round(min(visits, _VISITED_ROWS) / size))
 
         def draw_batches() -> Iterator[Batch]:
-            new_points = coordinates.scaled(X[draw_order(len(X), rng)[:room]])
+            points = new_points
             for _ in range(n_steps):
-                rows = rng.choice(len(replay.y), size, replace=False)
-                X_batch, y_batch = _scale(start, replay.X[rows], replay.y[rows])
-                yield Batch(X_batch, y_batch, replay.n_seen, new_points)
-                new_points = new_points[:0]
+                rows = rng.choice(len(y_known), size, replace=False)
+                X_batch, y_batch = _scale(start, X_known[rows], y_known[rows])
+                yield Batch(X_batch, y_batch, n_rows, points)
+                points = points[:0]
 
         def conclude(ascended: Ascended) -> State:
-            return replace(ascended.state, lower_bounds=(*state.lower_bounds, *ascended.values))
+            (value,) = ascended.values
+            return replace(ascended.state, lower_bounds=(*state.lower_bounds, before + value))
 
         ascended = ascend(
             ascent.step,
@@ -243,7 +254,7 @@ class DecoupledLearner(RegressionLearner):
         )
         return conclude(ascended)
 
-    def _unsettle(self, state: State) -> State:
+    def _unsettle(self, state: State, X: Array, y: Array) -> State:
         """The state before steps on everything, of a process that may get more rows than points.
 
         It cannot explain all of f any more; noise that is too little would take long to rise. So it
@@ -251,15 +262,23 @@ class DecoupledLearner(RegressionLearner):
         """
         p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
         if self.learn_hyperparameters:
-            rows = slice(None, None, -(-len(state.replay.y) // EVIDENCE_ROWS))
-            X, y = _scale(state, state.replay.X[rows], state.replay.y[rows])
+            rows = slice(None, None, -(-len(y) // EVIDENCE_ROWS))
+            X, y = _scale(state, X[rows], y[rows])
             mean, variance = state.posterior.process.moments(X)
             p = replace(p, noise=np.log([np.mean((y - mean) ** 2 + variance)]))
         return replace(state, parameters=p, adam=adam, settled=False)
 
+    def _reframe(self, state: State, X_before: Array, X: Array) -> State:
+        """The state in the units that rows give which it keeps, and new ones."""
+        coordinates = state.coordinates
+        if self.kernel is None and self.learn_hyperparameters:
+            coordinates = coordinates.filled(X_before, _in_memory(X, state.replay.X))
+        target = self._choose_target(state.model.likelihood, state.summary, state.replay)
+        return replace(state.move_to(target), coordinates=coordinates)
+
     def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
         # the first rows set units and the median distance even if nothing is learned
-        if not says_too_little(state.replay.X, learns=True):
+        if state.replay.capacity == 0 or not says_too_little(state.replay.X, learns=True):
             return None
         return self.all_rows(state, X, y)
 

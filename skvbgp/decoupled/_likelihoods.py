@@ -11,7 +11,8 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 
 - ``distribution(theta, m, s)``: that of y.
 
-Those of y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
+``noise_information`` is a row's Fisher information about each entry of theta. Those of
+y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
 then those of ``latent_values(y)``.
 """
 
@@ -105,6 +106,7 @@ class Gaussian(AdditiveNoise):
     """y = f + N(0, exp(theta))."""
 
     conjugate = True
+    noise_information = (0.5,)
     start = (np.log(0.1),)
     bounds = ((-16.0, 9.0),)
 
@@ -130,6 +132,7 @@ class StudentT(AdditiveNoise):
     start = (np.log(0.05),)
     bounds = ((-16.0, 9.0),)
     dof = 4.0
+    noise_information = (dof / (2.0 * (dof + 3.0)),)
     resistant = True
 
     def latent_values(self, y: Array) -> Array:
@@ -176,6 +179,7 @@ class Poisson:
     unit_noise = False
     start = ()
     bounds = ()
+    noise_information = ()
 
     def latent_values(self, y: Array) -> Array:
         log_rate = np.log(y + 0.5)
@@ -214,6 +218,7 @@ class Probit:
     unit_noise = True
     start = ()
     bounds = ()
+    noise_information = ()
 
     def latent_values(self, y: Array) -> Array:
         return y

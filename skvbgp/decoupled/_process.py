@@ -39,7 +39,7 @@ class Cotangents:
     T: Array  # (m_b, m_b)
     M: Array  # (k, m_b, m_b)
     w: Array  # (m_b, k) through the data
-    v: Array  # (m_b, k) through the residual's w
+    v: Array  # (m_b, k) through the residual's v
     curvature: Array  # (k, m_b, m_b) -2 A' min(dL/ds, 0) A
 
     def __add__(self, other: Cotangents) -> Cotangents:
@@ -126,22 +126,23 @@ class Process:
         )
 
     def residual_term(
-        self, zeros: Parameters, index: Indices, v: Array | None, weight: float
+        self, zeros: Parameters, index: Indices, a: Array, v: Array | None, weight: float
     ) -> Cotangents:
         """``weight`` times the part of -tr(a' K~ a) / 2 that belongs to some rows of K~.
 
         K~ = K_alpha - A_alpha A_alpha' is what the covariance basis leaves of K_alpha, and
-        v = A_alpha' a; None stands for K~ = K_alpha.
+        v = A_alpha' a; None stands for K~ = K_alpha. Here a (m_a, k) are coefficients of q, or
+        their differences from those of the past.
         """
-        rows, c = self.alpha[index], -0.5 * weight * self.a[index]
+        rows, c = self.alpha[index], -0.5 * weight * a[index]
         Kra, Krb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
         A = Krb @ self.T
-        r = Kra @ self.a
+        r = Kra @ a
         if v is not None:
             r -= A @ v
         da = Kra.T @ c
         da[index] -= 0.5 * weight * r
-        dtheta, drows, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kra, c, self.a)
+        dtheta, drows, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kra, c, a)
         parts = [fill(zeros, theta=dtheta, alpha=dalpha)]
         dT, dv = np.zeros_like(self.T), np.zeros_like(self.w)
         moved = drows

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp.base import START_ROWS, Interval, StrOptions, VariationalRegressor
 from skvbgp.decoupled._learner import DecoupledLearner
 
 #: What the classifier takes, too.
@@ -25,6 +25,10 @@ CONSTRAINTS: dict[str, Any] = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "tol": [Interval(Real, 0, None, closed="left")],
+    "replay": [
+        Interval(Integral, 0, 1, closed="left"),
+        Interval(Integral, START_ROWS, None, closed="left"),
+    ],
     "warm_start": ["boolean"],
     "random_state": ["random_state"],
 }
@@ -98,6 +102,12 @@ class DecoupledGPRegressor(VariationalRegressor):
         outliers have been cut off. Everything that is returned is on y's own scale. Counts
         are never normalised.
 
+    replay : int, default=50000
+        Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:
+        at least 32, or 0. Without rows, the posterior of a call is the prior of the next one, and
+        the kernel and the basis points, though more may join, are those of the first call that
+        has seen 32 rows. The first call decides for the whole stream.
+
     warm_start : bool, default=False
         Whether `fit` starts from the result of the fit before, whose kernel, likelihood
         and parametrization it then keeps.
@@ -125,7 +135,8 @@ class DecoupledGPRegressor(VariationalRegressor):
     lower_bounds_ : list of float
         Estimates of the variational lower bound on log p(y), with every constant: one for
         each pass of the last fit, averaged over its mini-batches, and one for each later
-        `partial_fit`.
+        `partial_fit`; with ``replay=0``, the sum of the last one and of an estimate for the new
+        rows, given those before.
 
     n_iter_ : int
         Number of passes of the last fit.
@@ -178,6 +189,7 @@ class DecoupledGPRegressor(VariationalRegressor):
         learning_rate: float = 0.05,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        replay: int = 50_000,
         warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -194,6 +206,7 @@ class DecoupledGPRegressor(VariationalRegressor):
         self.learning_rate = learning_rate
         self.tol = tol
         self.normalize_y = normalize_y
+        self.replay = replay
         self.warm_start = warm_start
         self.random_state = random_state
 

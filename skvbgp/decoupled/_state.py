@@ -17,8 +17,8 @@ from skvbgp.decoupled._bound import Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
 
-#: Rows that are kept for later updates.
-_REPLAY_ROWS = 50_000
+#: Rows that the units of y, and training again, may need before anything is set for good.
+SAMPLE_ROWS = 50_000
 #: New rows that are looked at together.
 _TILE_ROWS = 2**20
 
@@ -30,27 +30,37 @@ class Replay:
     X: Array  # (k, d)
     y: Array  # (k,) or (k, number of functions)
     n_seen: int
+    capacity: int  # largest k
 
     @classmethod
-    def of(cls, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
-        if len(y) <= _REPLAY_ROWS:
-            return cls(np.array(X[:]), np.array(y[:]), len(y))
-        kept = draw_distinct(len(y), _REPLAY_ROWS, rng)
-        return cls(np.array(X[kept]), np.array(y[kept]), len(y))
+    def of(cls, X: Array, y: Array, capacity: int, rng: np.random.RandomState) -> Replay:
+        if len(y) <= capacity:
+            return cls(np.array(X[:]), np.array(y[:]), len(y), capacity)
+        kept = draw_distinct(len(y), capacity, rng)
+        return cls(np.array(X[kept]), np.array(y[kept]), len(y), capacity)
+
+    def limited(self, capacity: int, rng: np.random.RandomState) -> Replay:
+        """The sample with another capacity, of fewer rows if there are too many for it."""
+        if len(self.y) <= capacity:
+            return replace(self, capacity=capacity)
+        kept = draw_distinct(len(self.y), capacity, rng)
+        return Replay(self.X[kept], self.y[kept], self.n_seen, capacity)
 
     def add(self, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
         """The sample after more rows (Vitter's reservoir sampling)."""
         n = self.n_seen + len(y)
-        room = max(0, _REPLAY_ROWS - len(self.y))
+        if self.capacity == 0:
+            return replace(self, n_seen=n)
+        room = max(0, self.capacity - len(self.y))
         X_kept = np.concatenate([self.X, X[:room]])
         y_kept = np.concatenate([self.y, y[:room]])
         for start in range(room, len(y), _TILE_ROWS):
             later = np.arange(start, min(start + _TILE_ROWS, len(y)))
             place = (rng.random_sample(len(later)) * (self.n_seen + later + 1)).astype(np.intp)
-            enters = place < _REPLAY_ROWS
+            enters = place < self.capacity
             X_kept[place[enters]] = X[later[enters]]
             y_kept[place[enters]] = y[later[enters]]
-        return Replay(X_kept, y_kept, n)
+        return Replay(X_kept, y_kept, n, self.capacity)
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,8 @@ class State:
     ----------
     summary : RunningScale
         Number, mean and spread of all y seen.
+    replay : Replay
+        Rows for later updates. Without room for any, the state itself is all that they know.
     seed : int
         Root of every later random choice.
     lower_bounds : tuple of float

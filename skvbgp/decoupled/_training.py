@@ -17,6 +17,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock
 from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._past import Past
 from skvbgp.decoupled._state import State
 
 #: Points of the mean basis that stand for all of them in the KL divergence of one step.
@@ -27,8 +28,9 @@ _NATURAL_RATES = (0.1, 0.01)
 _RELATIVE_STEPS = {"alpha_log_c": 0.5, "beta_log_c": 0.5, "noise": 1.5}
 #: That of a basis point in length scales of the kernel, and at most in scaled coordinates.
 _LOCATION_STEP, _MAX_LOCATION_STEP = 0.5, 2.0
-#: What learn_hyperparameters=False keeps.
-_HYPERPARAMETERS = ("theta", "noise", "alpha", "alpha_log_c", "beta", "beta_log_c")
+#: What the past is expressed in, and all that learn_hyperparameters=False keeps.
+_FRAME = ("theta", "alpha", "alpha_log_c", "beta", "beta_log_c")
+_HYPERPARAMETERS = ("noise", *_FRAME)
 #: Diagonal of L0 at a new point.
 _START_L0 = 1.0
 #: Limits of the log multipliers.
@@ -52,6 +54,37 @@ class Ascent:
     learning_rate: float
     learn_hyperparameters: bool
     rng: np.random.RandomState
+    past: Past | None = None  # what is known from rows that the batches do not stand for
+
+    def after(self, state: State, points: Array, n_rows: int) -> tuple[Ascent, State]:
+        """The ascent on new rows alone whose prior is what a state says, and where it starts.
+
+        Points join both bases, as far as these have room, without a change of q(f). From then on
+        kernel and bases stay, as the past is expressed in them.
+
+        Parameters
+        ----------
+        state : State
+        points : ndarray of shape (k, d)
+            Scaled rows.
+        n_rows : int
+            Number of rows that the state has learned from.
+        """
+        m = len(state.parameters.beta)
+        state = self._grow(state, points, 0.0)
+        model, p = state.model, state.parameters
+        evaluation = Evaluation(model, p, state.q)
+        if model.parametrization == "orthogonal" and state.q is not None:
+            # what the mean's basis has said about the new points is now theirs to say
+            v = evaluation.v.copy()
+            v[:m] = 0.0
+            q = tuple(one.moved(own) for one, own in zip(state.q, v.T, strict=True))
+            state, evaluation = replace(state, q=q), Evaluation(model, p, q)
+        if model.is_direct:  # at 0 its gradient is 0
+            new = np.arange(len(p.beta)) >= m
+            state = replace(state, parameters=replace(p, L0=p.L0 + _START_L0 * np.diag(new)))
+        adam = AdamState.zeros(len(p.pack()))
+        return replace(self, past=evaluation.as_past(n_rows)), replace(state, adam=adam)
 
     def count_missing_points(self, state: State) -> int:
         """Points that the larger of the two gaps has room for."""
@@ -60,18 +93,19 @@ class Ascent:
     def step(self, state: State, batch: Batch, clock: Clock) -> tuple[State, float]:
         """One step on everything; the estimate of the bound before it, on y's own scale."""
         if len(batch.new_points):
-            state = self._grow(state, batch.new_points)
+            state = self._grow(state, batch.new_points, _START_L0)
         X, y = batch.X, batch.y
         model, p, m = state.model, state.parameters, len(state.parameters.alpha)
         weight = batch.n_rows / len(y)
         sample = np.arange(m)
         if m > _RESIDUAL_SAMPLE:
             sample = self.rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
-        evaluation = Evaluation(model, p, state.q)
+        evaluation = Evaluation(model, p, state.q, self.past)
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
         if _is_prior(state.q) and model.likelihood.conjugate:
             # Adam would remember the gradients at the prior's q(u), which are huge
-            evaluation = Evaluation(model, p, evaluation.natural_step(cotangents, 1.0))
+            q = evaluation.natural_step(cotangents, 1.0)
+            evaluation = Evaluation(model, p, q, self.past)
             _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
         gradient.theta[:] += model.log_prior(p.theta)[1]
         rate = max(_NATURAL_RATES[0] * clock.annealing, _NATURAL_RATES[1])
@@ -91,7 +125,7 @@ class Ascent:
         present = len(p.alpha), len(p.beta)
         return [max(0, size - now) for size, now in zip(self.sizes, present, strict=True)]
 
-    def _grow(self, state: State, points: Array) -> State:
+    def _grow(self, state: State, points: Array, new_L0: float) -> State:
         """The state with the first of some points in each basis, as many as it lacks."""
         p, is_direct = state.parameters, state.model.is_direct
         new = [points[:gap] for gap in self._gaps(p)]
@@ -110,7 +144,7 @@ class Ascent:
         )
         return replace(
             state,
-            parameters=add_points(p, new, _START_L0),
+            parameters=add_points(p, new, new_L0),
             q=state.q and tuple(_add_prior(q, len(new[1])) for q in state.q),
             adam=AdamState(first, second, state.adam.n_steps),
         )
@@ -119,7 +153,8 @@ class Ascent:
         """Step sizes of Adam relative to the learning rate, by field."""
         unit = state.model.kernel.with_theta(state.parameters.theta).length_unit
         location = np.minimum(_LOCATION_STEP * unit, _MAX_LOCATION_STEP)
-        frozen = dict.fromkeys(() if self.learn_hyperparameters else _HYPERPARAMETERS, 0.0)
+        kept = _FRAME if self.past is not None else ()
+        frozen = dict.fromkeys(kept if self.learn_hyperparameters else _HYPERPARAMETERS, 0.0)
         return {**_RELATIVE_STEPS, "alpha": location, "beta": location, **frozen}
 
 

@@ -1,11 +1,13 @@
 """Small problems at arbitrary parameters, for the tests of the mathematics."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates
 from skvbgp.decoupled._basis import GeneralizedSE, PlainKernel
-from skvbgp.decoupled._bound import Model
+from skvbgp.decoupled._bound import Evaluation, Model
 from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
@@ -63,3 +65,11 @@ def make_problem(
     elif isinstance(likelihood, Probit):
         y = np.where(y > 0.0, 1.0, -1.0)
     return Model(kernel, likelihood, parametrization, generalized, np.inf), parameters, q, X, y
+
+
+def make_past(parametrization="orthogonal", kind="generalized", likelihood=None, n_functions=1):
+    """What another process in the bases of the problem says."""
+    other = make_problem(parametrization, kind, likelihood, seed=1, n_functions=n_functions)
+    model, p, q, _, _ = make_problem(parametrization, kind, likelihood, n_functions=n_functions)
+    p = replace(p, a0=other[1].a0, L0=other[1].L0, noise=p.noise - 0.3)
+    return Evaluation(model, p, other[2]).as_past(5)

@@ -14,6 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
+from skvbgp.decoupled._state import Replay
 from skvbgp.kernels import RBF, Matern
 from tests.decoupled.cases import small
 from tests.decoupled.problems import PARAMETRIZATIONS
@@ -222,14 +223,11 @@ def test_single_rows():
     assert np.corrcoef(model.predict(X), y)[0, 1] > 0.5
 
 
-def test_rows_beyond_the_replay_are_a_uniform_sample(monkeypatch):
-    from skvbgp.decoupled._state import Replay
-
-    monkeypatch.setattr("skvbgp.decoupled._state._REPLAY_ROWS", 50)
+def test_rows_beyond_the_replay_are_a_uniform_sample():
     rng, rows = np.random.RandomState(0), np.arange(400.0)
     counts = np.zeros(400)
     for _ in range(300):
-        replay = Replay.of(rows[:30, None], rows[:30], rng)
+        replay = Replay.of(rows[:30, None], rows[:30], 50, rng)
         for start in range(30, 400, 37):
             chunk = rows[start : start + 37]
             replay = replay.add(chunk[:, None], chunk, rng)

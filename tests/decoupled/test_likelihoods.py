@@ -105,3 +105,17 @@ def test_predictions_are_moments_of_draws(likelihood):
 def test_extreme_rates_stay_finite():
     expected = Poisson(0.0).expected(np.empty(0), np.ones(1), np.array([1e3]), np.array([1e3]))
     assert all(np.isfinite(part).all() for part in expected)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS[:2], ids=lambda one: type(one).__name__)
+def test_information_about_the_noise(likelihood):
+    """The variance of the slope in theta, at the truth."""
+    theta = np.array([0.4])
+    log_p = log_density(likelihood, theta)
+
+    def slope(y):
+        return numerical_gradient(lambda x: log_density(likelihood, x)(y, 0.0), theta)[0]
+
+    expected, _ = quad(lambda y: np.exp(log_p(y, 0.0)) * slope(y) ** 2, -np.inf, np.inf)
+    assert_allclose(likelihood.noise_information, expected, rtol=1e-6)
+    assert len(likelihood.noise_information) == len(likelihood.start)
