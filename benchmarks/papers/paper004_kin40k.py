@@ -4,7 +4,8 @@ nMSE (mean square error over the variance of y) and variational lower bound, as 
 SVDGP is the completely decoupled parametrization of the paper; the hybrid is the one of its
 appendix, "orthogonal" the package's default. SVI has one basis for mean and covariance: VBDTC, and
 the peers' SVGP. VSGPR trains on as many rows as SVDGP has points of the mean's basis, all at once;
-GPR is exact on those rows. iVSGPR (incremental, coupled) has no counterpart here.
+GPR is exact on those rows. iVSGPR, incremental with one basis for mean and covariance, whose points
+have length scales of their own, and natural gradients, is our model without a basis of the mean.
 """
 
 from time import perf_counter
@@ -36,6 +37,7 @@ def run(options: Options) -> Result:
         )
         for kind in ("decoupled", "hybrid", "orthogonal")
     } | {
+        "iVSGPR: shared basis": (DecoupledGPRegressor(0, n_cov, **common), slice(None)),
         "SVI: VBDTC": (VBDTCRegressor(n_cov, solver="stochastic", **common), slice(None)),
         "VSGPR: VBDTC, subset": (
             VBDTCRegressor(n_cov, solver="collapsed", random_state=options.seed),
