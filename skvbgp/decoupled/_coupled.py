@@ -67,21 +67,26 @@ class CoupledCovariance:
         self.v = self._L_inv @ (self._Kba @ a)
         mean = np.column_stack([one.mean for one in q])
         self._mean = mean if orthogonal else mean + self.v
-        self.residual = a, self.v
         if past is None:
+            self.residual, self._pull = (a, self.v), -self._mean
             shift = float(np.sum(self._mean**2) - np.sum(mean**2))
             self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
-            self._pull = -self._mean
         else:
-            d = a - past.a
-            self.residual = d, self._L_inv @ (self._Kba @ d)
-            before, now = past.q, self._in_orthogonal_frame()
-            self.negative_kl = -sum(one.kl_to(p) for one, p in zip(now, before, strict=True))
-            self._pull = np.column_stack(
-                [p.shift - p.precision @ m for p, m in zip(before, self._mean.T, strict=True)]
-            )
+            self._meet(past)
         M = S - np.eye(len(beta))
         self.process = Process(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
+
+    def _meet(self, past: PastProcess) -> None:
+        """Make the KL divergence that to the past."""
+        d = self._a - past.a
+        self.residual = d, self._L_inv @ (self._Kba @ d)
+        pairs = zip(self._in_orthogonal_frame(), past.q, strict=True)
+        self.negative_kl = -sum(one.kl_to(before) for one, before in pairs)
+        pull = [
+            before.shift - before.precision @ mean
+            for before, mean in zip(past.q, self._mean.T, strict=True)
+        ]
+        self._pull = np.column_stack(pull)  # gradient of negative_kl in the mean of u
 
     def as_past(self) -> PastProcess:
         """The process as the past of others in its bases."""

@@ -145,9 +145,9 @@ class DecoupledLearner(RegressionLearner):
         return n <= min(self.n_cov_basis, self.batch_size, EVIDENCE_ROWS)
 
     def _keep(self, sample: Replay, rng: np.random.RandomState) -> Replay:
-        """Rows for later updates; all that there are if these will start again."""
-        is_start = self.replay == 0 and says_too_little(sample.X, learns=True)
-        return sample if is_start else sample.limited(self.replay, rng)
+        """Rows for later updates; without them those, too, that will be needed to start again."""
+        starts_again = self.replay == 0 and says_too_little(sample.X, learns=True)
+        return sample if starts_again else sample.limited(self.replay, rng)
 
     def _make_likelihood(self, y: Array) -> Any:
         if self.likelihood == "poisson":
@@ -269,7 +269,7 @@ class DecoupledLearner(RegressionLearner):
         return replace(state, parameters=p, adam=adam, settled=False)
 
     def _reframe(self, state: State, X_before: Array, X: Array) -> State:
-        """The state in the units that rows give which it keeps, and new ones."""
+        """The state in the unit of all y, and of columns of X that have been constant so far."""
         coordinates = state.coordinates
         if self.kernel is None and self.learn_hyperparameters:
             coordinates = coordinates.filled(X_before, _in_memory(X, state.replay.X))

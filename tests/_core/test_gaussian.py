@@ -43,6 +43,21 @@ def test_kl_to_prior(q):
     assert q.kl_to_prior > 0.1
 
 
+def test_kl_to_another(q, rng):
+    root = rng.normal(size=(M, M))
+    other = WhitenedGaussian(np.eye(M) + root @ root.T, rng.normal(size=M))
+    moments = [part for one in (q, other) for part in (one.mean, np.linalg.inv(one.precision))]
+    assert_allclose(q.kl_to(other), oracles.kl_gauss(*moments), rtol=1e-11)
+    assert_allclose(q.kl_to(WhitenedGaussian.standard(M)), q.kl_to_prior, rtol=1e-12)
+    assert_allclose(q.kl_to(q), 0.0, atol=1e-12)
+
+
+def test_moved(q, rng):
+    v = rng.normal(size=M)
+    assert_allclose(q.moved(v).mean, q.mean + v, rtol=1e-12)
+    assert_array_equal(q.moved(v).precision, q.precision)
+
+
 def test_standard():
     q = WhitenedGaussian.standard(M)
     assert_array_equal(q.mean, np.zeros(M))
