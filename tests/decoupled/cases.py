@@ -13,5 +13,6 @@ def small(cls, **parameters):
 INSTANCES = [
     small(DecoupledGPRegressor, n_mean_basis=12),
     small(DecoupledGPRegressor, n_mean_basis=12, parametrization="decoupled"),
+    small(DecoupledGPRegressor, n_mean_basis=12, generalized_length_scales="per_input", replay=0),
     small(DecoupledGPClassifier, n_mean_basis=12, max_iter=2),
 ]

@@ -35,12 +35,16 @@ def say(model):
 
 
 @pytest.mark.parametrize(
-    "likelihood", ["gaussian", pytest.param("student_t", marks=pytest.mark.slow)]
+    "options",
+    [
+        {},
+        pytest.param({"likelihood": "student_t"}, marks=pytest.mark.slow),
+        pytest.param({"replay": 0}, marks=pytest.mark.slow),
+    ],
+    ids=["default", "student_t", "no replay"],
 )
-def test_training_is_that_of_rows_in_memory(likelihood):
-    model = DecoupledGPRegressor(
-        30, 8, max_iter=2, batch_size=200, likelihood=likelihood, random_state=0
-    )
+def test_training_is_that_of_rows_in_memory(options):
+    model = DecoupledGPRegressor(30, 8, max_iter=2, batch_size=200, random_state=0, **options)
     local, first, later = clone(model), make_data(N, 0), make_data(LATER, 1)
     assert_allclose(say(model.fit(*as_arrays(*first))), say(local.fit(*first)), rtol=1e-6)
     model.partial_fit(*as_arrays(*later))
