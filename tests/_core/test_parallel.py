@@ -9,6 +9,7 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 from joblib import parallel_config
+from joblib.externals.loky import get_reusable_executor
 from numpy.testing import assert_array_equal
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -264,6 +265,8 @@ def page_faults_of_repeated_arrays():
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells how glibc's malloc is set")
-def test_workers_keep_freed_memory():
+def test_workers_keep_freed_memory(monkeypatch):
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # Dask's cluster leaves it behind
+    get_reusable_executor().shutdown(wait=True)  # its workers may have started with it
     faults = parallel_map(page_faults_of_repeated_arrays, [()] * 4, n_jobs=2)
     assert min(faults) < 5_000  # 400 arrays of 98 pages; a process may do other things beside
