@@ -144,7 +144,7 @@ def test_new_points_change_nothing(parametrization):
     model = small(DecoupledGPRegressor, parametrization=parametrization, replay=0)
     model.partial_fit(X[:40], y[:40]).set_params(n_mean_basis=27, n_cov_basis=15)
     state = model._state
-    ascent = model._learner()._ascent(np.random.RandomState(0))
+    ascent = model._learner()._ascent(np.random.RandomState(0), 0.05)
     points = state.coordinates.scaled(X[40:47])
     ascent, grown = ascent.after(state, points, 40)
     assert len(grown.parameters.beta) == len(state.parameters.beta) + 7
