@@ -138,9 +138,10 @@ class DecoupledLearner(RegressionLearner):
     def _is_exact(self, model: Model, n: int) -> bool:
         """Whether a step on q(u) gives the posterior itself, as every row is in the bases.
 
-        Then the bound is the evidence, whose maximum the start has found.
+        Then the bound is the evidence, whose maximum the start has found. A stream that keeps no
+        rows does without, as it could not correct the noise later.
         """
-        if model.is_direct or not isinstance(model.likelihood, Gaussian):
+        if model.is_direct or self.replay == 0 or not isinstance(model.likelihood, Gaussian):
             return False
         return n <= min(self.n_cov_basis, self.batch_size, EVIDENCE_ROWS)
 
@@ -220,7 +221,7 @@ class DecoupledLearner(RegressionLearner):
             X_known, y_known, n_rows = replay.X, replay.y, replay.n_seen
             start = self._reframe(start, state.replay.X, X)
         if state.settled:
-            start = self._unsettle(start, X_known, y_known)
+            start = self._unsettle(start)
         room = min(ascent.count_missing_points(start), self.basis_growth)
         new_points = start.coordinates.scaled(X[draw_order(len(X), rng)[:room]])
         if not keeps_rows:
@@ -254,7 +255,7 @@ class DecoupledLearner(RegressionLearner):
         )
         return conclude(ascended)
 
-    def _unsettle(self, state: State, X: Array, y: Array) -> State:
+    def _unsettle(self, state: State) -> State:
         """The state before steps on everything, of a process that may get more rows than points.
 
         It cannot explain all of f any more; noise that is too little would take long to rise. So it
@@ -262,8 +263,8 @@ class DecoupledLearner(RegressionLearner):
         """
         p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
         if self.learn_hyperparameters:
-            rows = slice(None, None, -(-len(y) // EVIDENCE_ROWS))
-            X, y = _scale(state, X[rows], y[rows])
+            rows = slice(None, None, -(-len(state.replay.y) // EVIDENCE_ROWS))
+            X, y = _scale(state, state.replay.X[rows], state.replay.y[rows])
             mean, variance = state.posterior.process.moments(X)
             p = replace(p, noise=np.log([np.mean((y - mean) ** 2 + variance)]))
         return replace(state, parameters=p, adam=adam, settled=False)

@@ -92,7 +92,9 @@ def make_few_rows(n):
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_cov_basis": 40}, {"batch_size": 40}, {"likelihood": "student_t"}], ids=str
+    "options",
+    [{"n_cov_basis": 40}, {"batch_size": 40}, {"likelihood": "student_t"}, {"replay": 0}],
+    ids=str,
 )
 def test_other_models_take_all_passes(options):
     model = DecoupledGPRegressor(max_iter=9, random_state=0, **options).fit(*make_few_rows(50))
