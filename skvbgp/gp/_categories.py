@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,14 @@ class Categories:
         return result
 
 
+class Draws(Protocol):
+    """Functions of rows, and their derivatives."""
+
+    def __call__(self, X: Any) -> Array: ...
+
+    def gradient(self, X: Any) -> Array: ...
+
+
 @dataclass(frozen=True)
 class EncodedDraws:
     """Functions of inputs some of which are categories.
@@ -92,11 +100,16 @@ class EncodedDraws:
     Calling it with rows X gives what the functions of the encoded rows give.
     """
 
-    functions: Callable[[Array], Array]
+    functions: Draws
     categories: Categories
 
     def __call__(self, X: Any) -> Array:
         return self.functions(self.categories.encode(X))
+
+    def gradient(self, X: Any) -> Array:
+        """Derivatives, NaN for a category."""
+        slopes = self.functions.gradient(self.categories.encode(X))
+        return np.moveaxis(self.categories.pick(np.moveaxis(slopes, -1, 0)), 0, -1)
 
 
 def find_columns(X: Any, features: Any) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.gp._categories import Categories, EncodedDraws
+from skvbgp.gp._categories import Categories, Draws, EncodedDraws
 from skvbgp.gp._joint_outputs import JointState
 
 
@@ -64,7 +64,7 @@ class LearnedFunction:
             mean, variance = self._categories.pick(mean), self._categories.pick(variance)
         return mean, np.sqrt(variance)
 
-    def sample_function(self, n: Any = 1, random_state: Any = 0) -> Callable[[Any], Array]:
+    def sample_function(self, n: Any = 1, random_state: Any = 0) -> Draws:
         """Draw functions from the posterior.
 
         Parameters
@@ -80,7 +80,9 @@ class LearnedFunction:
             ``functions(X)``, with X of shape (n_samples, n_features), gives the values of all of
             them, (n_samples, n), without noise and on the scale of y; of several outputs
             (n_samples, n_outputs, n). A function has the same value at the same place in every
-            call. It knows the rows of the moment when it was drawn.
+            call. It knows the rows of the moment when it was drawn. ``functions.gradient(X)``
+            gives the derivatives, (n_samples, n_features, n) or (n_samples, n_outputs,
+            n_features, n); NaN for a category.
 
         Raises
         ------

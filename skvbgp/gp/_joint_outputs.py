@@ -142,12 +142,22 @@ class JointDraws:
     units: Units
 
     def __call__(self, X: Any) -> Array:
+        rows, t = self._lengthen(X), len(self.units.unit)
+        values = self.functions(rows).reshape(len(rows) // t, t, -1)
+        return self.units.mean[:, None] + self.units.unit[:, None] * values
+
+    def gradient(self, X: Any) -> Array:
+        """Derivatives (n_samples, t, n_features, n)."""
+        rows, t = self._lengthen(X), len(self.units.unit)
+        slopes = self.functions.gradient(rows)[:, :-t]
+        return self.units.unit[:, None, None] * slopes.reshape(-1, t, *slopes.shape[1:])
+
+    def _lengthen(self, X: Any) -> Array:
         X, t = check_array(X, dtype=np.float64), len(self.units.unit)
         d = self.functions.posterior.rows.X.shape[1] - t
         if X.shape[1] != d:
             raise ValueError(f"X has {X.shape[1]} features, but the functions have {d}.")
-        values = self.functions(lengthen(X, t)).reshape(len(X), t, -1)
-        return self.units.mean[:, None] + self.units.unit[:, None] * values
+        return lengthen(X, t)
 
 
 @dataclass(frozen=True)

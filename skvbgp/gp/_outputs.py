@@ -84,6 +84,10 @@ class OutputsDraws:
     def __call__(self, X: Any) -> Array:
         return np.stack([functions(X) for functions in self.outputs], axis=1)
 
+    def gradient(self, X: Any) -> Array:
+        """Derivatives (n_samples, t, n_features, n)."""
+        return np.stack([functions.gradient(X) for functions in self.outputs], axis=1)
+
 
 @dataclass(frozen=True)
 class OutputsLearner(RegressionLearner):

@@ -43,6 +43,13 @@ class JointFeatures:
         parts = outputs @ self.coregion.root
         return (self.features(inputs)[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
 
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (F, d + t) of the features at one row x, zero in its indicator."""
+        inputs, output = self.coregion.split(x)
+        slopes = self.features.gradient(inputs)[:, None, :] * (output @ self.coregion.root)[:, None]
+        slopes = slopes.reshape(-1, len(inputs))
+        return np.hstack([slopes, np.zeros((len(slopes), len(output)))])
+
 
 def draw_process_features(
     process: Process, d: int, m: int, rng: np.random.RandomState
@@ -98,12 +105,7 @@ class FunctionDraws:
         return cls(posterior, tuple(priors), normal, level)
 
     def __call__(self, X: Any) -> Array:
-        X = check_array(X, dtype=np.float64)
-        posterior = self.posterior
-        if X.shape[1] != posterior.rows.X.shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but the functions have {posterior.rows.X.shape[1]}."
-            )
+        X, posterior = self._check(X), self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
             if posterior.is_exact:
@@ -114,6 +116,54 @@ class FunctionDraws:
                 pairs = [(X[i : i + step], near[i : i + step]) for i in range(0, len(X), step)]
                 parts = thread_map(self._from_neighbours, pairs)
         return posterior.target.original(np.concatenate(parts))
+
+    def gradient(self, X: Any) -> Array:
+        """Derivatives of all functions at rows X, (n_samples, n_features, n).
+
+        In units of y over those of each input. The belief in the processes is constant as long
+        as the neighbours are the same.
+        """
+        X, posterior = self._check(X), self.posterior
+        with single_blas_thread:
+            self._known  # noqa: B018  before the threads need it
+            scaled = posterior.coordinates.scaled(X)
+            if posterior.is_exact:
+                _ = posterior.conditionals, self._corrections
+                tasks = [(x, None) for x in scaled]
+            else:
+                tasks = list(zip(scaled, posterior.find(X), strict=True))
+            slopes = thread_map(self._measure_slopes, tasks)
+        return np.array(slopes) * (posterior.target.unit / posterior.coordinates.scale[:, None])
+
+    def _check(self, X: Any) -> Array:
+        X, d = check_array(X, dtype=np.float64), self.posterior.rows.X.shape[1]
+        if X.shape[1] != d:
+            raise ValueError(f"X has {X.shape[1]} features, but the functions have {d}.")
+        return np.asarray(X)
+
+    def _measure_slopes(self, x: Array, nearest: Index | None) -> Array:
+        """Derivatives (d, S) at a scaled row, given all known rows or its nearest ones."""
+        posterior, mixture = self.posterior, self.posterior.mixture
+        if nearest is None:
+            given, corrections = posterior.conditionals, self._corrections
+        else:
+            given = posterior.condition_near(nearest)
+            corrections = [
+                one.L_inv.T @ (one.L_inv @ known[nearest[::-1]])
+                for one, known in zip(given, self._known, strict=True)
+            ]
+        belief = mixture.weigh_place(given)
+        owners = self._choose(belief)
+        slopes = [one.process.covariance.gradient(x, one.X).T for one in given]  # (d, n) each
+        means = np.array([part @ one.weights for part, one in zip(slopes, given, strict=True)])
+        mean, factor = belief @ means, np.sqrt(mixture.calibration)
+        values = np.empty((len(x), len(owners)))
+        for c in np.unique(owners):
+            mine = owners == c
+            prior = self.priors[c].features.gradient(x).T @ self.priors[c].weights[:, mine]
+            deviation = np.sqrt(given[c].spread) * (prior - slopes[c] @ corrections[c][:, mine])
+            values[:, mine] = mean[:, None] + factor * ((means[c] - mean)[:, None] + deviation)
+        return values
 
     @cached_property
     def _known(self) -> list[Array]:

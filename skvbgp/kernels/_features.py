@@ -43,6 +43,21 @@ class Term:
             features = (features[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
         return features
 
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (F, d) of the features at one row x (d,)."""
+        unit = self.amplitude / np.sqrt(len(self.frequencies))
+        cosine, sine = np.split(unit * make_waves((self.frequencies @ x)[None])[0], 2)
+        features = np.append(cosine, sine)
+        slopes = np.vstack([-sine[:, None] * self.frequencies, cosine[:, None] * self.frequencies])
+        for line in self.lines:
+            parts = np.append(line.offset, x / line.length_scale)
+            d_parts = np.vstack(
+                [np.zeros(len(x)), np.diag(1.0 / (line.length_scale * np.ones_like(x)))]
+            )
+            slopes = slopes[:, None, :] * parts[:, None] + features[:, None, None] * d_parts
+            slopes, features = slopes.reshape(-1, len(x)), np.outer(features, parts).ravel()
+        return slopes
+
 
 @dataclass(frozen=True)
 class Features:
@@ -55,6 +70,10 @@ class Features:
 
     def __call__(self, X: Array) -> Array:
         return np.hstack([term(X) for term in self.terms])
+
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (F, d) of the features at one row x (d,)."""
+        return np.vstack([term.gradient(x) for term in self.terms])
 
 
 def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) -> Features:

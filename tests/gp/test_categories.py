@@ -96,7 +96,10 @@ def test_what_functions_say_of_categories(rng):
     X, y = make_data(40, rng)
     model = make_model(kernel=1.5 * RBF([1.0, 0.8, 3.0])).fit(X, y)
     mean, std = model.predict(X[:5], True, include_noise=False)
-    values = model.sample_function(2000, random_state=0)(X[:5])
+    functions = model.sample_function(2000, random_state=0)
+    values = functions(X[:5])
+    drawn = functions.gradient(X[:5])
+    assert_array_equal(np.isnan(drawn).all(axis=2), [[False, True, False]] * 5)
     assert_allclose(values.mean(axis=1), mean, atol=0.1)
     assert_allclose(values.std(axis=1), std, rtol=0.15)
     slope, slope_std = model.predict_gradient(X[:5])
@@ -105,6 +108,7 @@ def test_what_functions_say_of_categories(rng):
     moved[:, 0] = X[:5, 0] + 1e-5
     assert_allclose((model.predict(moved) - model.predict(X[:5])) / 1e-5, slope[:, 0], rtol=1e-3)
     assert np.all(slope_std[:, [0, 2]] > 0.0)
+    assert_allclose(drawn[:, 0].mean(axis=1), slope[:, 0], atol=0.1)
 
 
 def test_data_frames_name_their_categories(rng):

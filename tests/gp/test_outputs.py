@@ -72,11 +72,24 @@ def test_output_covariance_is_the_variance_of_each(data):
     assert_allclose(one.output_covariance_, [[np.mean(np.diag(one.kernels_[0][1](X - X.mean(0))))]])
 
 
+@pytest.mark.parametrize("output_covariance", [None, "learned"])
+def test_gradient_of_functions_of_all_outputs(data, output_covariance):
+    X, Y, T = data
+    functions = make_model(output_covariance=output_covariance).fit(X, Y).sample_function(3)
+    slopes = functions.gradient(T)
+    for j in range(2):
+        step = 1e-5 * (np.arange(2) == j)
+        numerical = (functions(T + step) - functions(T - step)) / 2e-5
+        assert_allclose(slopes[:, :, j], numerical, rtol=1e-5, atol=1e-5)
+
+
 def test_shapes_are_those_of_scikit_learn(data):
     X, Y, T = data
     model = make_model().fit(X, Y)
     assert model.sample_y(T, 3).shape == (7, 2, 3)
-    assert model.sample_function(4)(T).shape == (7, 2, 4)
+    functions = model.sample_function(4)
+    assert functions(T).shape == (7, 2, 4)
+    assert functions.gradient(T).shape == (7, 2, 2, 4)
     low, high = model.predict_interval(T)
     assert low.shape == high.shape == model.predict_quantiles(T, 0.5).shape == (7, 2)
     column = make_model().fit(X, Y[:, :1])

@@ -59,6 +59,35 @@ def test_a_function_is_the_same_wherever_it_is_evaluated(n_neighbors):
     assert_array_equal(functions(places), values)
 
 
+@pytest.mark.parametrize("n_neighbors", ["auto", 15])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_gradient_of_functions(n_neighbors, mixed):
+    """Within the places that have the same neighbours, and believe in the same processes."""
+    X, y = make_data(40)
+    kernels = [Matern([2.0, 3.0], nu=2.5), RBF([2.0, 3.0])] if mixed else RBF([2.0, 3.0])
+    options = {"n_neighbors": n_neighbors, "max_iter": 2}
+    model = small(kernels, **(options if mixed else options | FIXED)).fit(X, 10.0 * y)
+    functions = model.sample_function(3, random_state=1)
+    places = X[:3] + 0.2
+    found = functions.gradient(places)
+    assert found.shape == (3, 2, 3)
+    h = 1e-5
+    for j in range(2):
+        step = h * (np.arange(2) == j)
+        numerical = (functions(places + step) - functions(places - step)) / (2.0 * h)
+        assert_allclose(found[:, j], numerical, rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_functions_has_the_moments_of_predict_gradient():
+    X, y = make_data(40)
+    model = small(RBF([2.0, 3.0]), **FIXED).fit(X, y)
+    places = np.vstack([X[:3] + 0.1, [[9.0, 9.0]]])
+    mean, std = model.predict_gradient(places)
+    slopes = model.sample_function(4000).gradient(places)
+    assert_allclose((slopes.mean(axis=-1) - mean) / std, 0.0, atol=0.08)
+    assert_allclose(slopes.std(axis=-1) / std, 1.0, atol=0.1)
+
+
 def test_a_function_goes_through_what_is_known():
     X, y = make_data(40)
     y = np.sin(X[:, 0])

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, White
 from skvbgp.kernels._features import draw_features, make_waves
+from tests.derivatives import numerical_gradient
 from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
 
 
@@ -61,3 +62,16 @@ def test_an_isotropic_period_of_one_input():
     assert_allclose(features(X) @ features(X).T, kernel(X), atol=0.03)
     with pytest.raises(ValueError, match="white noise is no function"):
         draw_features(White(), 1, 5, np.random.RandomState(0))
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_gradient_of_features(kernel):
+    if has_white(kernel) or has_wiener(kernel) or is_isotropic_periodic(kernel):
+        pytest.skip("no features")
+    features = draw_features(kernel, 3, 5, np.random.RandomState(0))
+    x = inputs(1)[0]
+    numerical = [
+        numerical_gradient(lambda x, i=i: features(x[None])[0, i], x)
+        for i in range(features(x[None]).shape[1])
+    ]
+    assert_allclose(features.gradient(x), numerical, rtol=1e-6, atol=1e-6)
