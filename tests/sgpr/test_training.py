@@ -214,15 +214,15 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
     """The curvature hardly depends on variances that are small: one step is enough."""
     problem = small_problem(kind)
     p = narrow(problem.parameters)
-    model = replace(problem.model, hyperprior=HyperPrior(np.ones(3), np.full(3, 1e-6)))
+    model = replace(problem.model, hyperprior=HyperPrior(np.ones(3), np.full(3, 1e-3)))
     problem = replace(problem, model=model)
-    p = replace(p, xi=np.full(2, 5e-7), beta=5e-7)
+    p = replace(p, xi=np.full(2, 5e-4), beta=5e-4)
     bound = collapse_bound(model, problem.data, ClosedForm())
     _, before = bound(p)
     _, after = bound(settle_variances(model, p, before))
     for name in ("xi", "beta"):
         ratio = np.abs(getattr(after, name)) / np.abs(getattr(before, name))
-        assert np.all(ratio < 0.01), name
+        assert np.all(ratio < 5e-4), name  # without the rows' part of the curvature, 3e-3 and more
 
 
 @pytest.mark.parametrize("kind", KINDS)
