@@ -1,0 +1,117 @@
+"""A stream through partial_fit: time and memory of chunks, first and last; accuracy at the end.
+
+Rows are made chunk by chunk and never held together. Beside the stream: a fit, by the same
+settings, on its last rows. Each estimator has a process of its own.
+"""
+
+import gc
+import multiprocessing
+import os
+import resource
+import time
+
+import numpy as np
+from common import Report, parser, scores, smooth_data
+
+import skvbgp
+
+D = 4
+N_TEST = 2_000
+#: Settings besides the defaults: small models, as it is the number of rows that is looked at.
+SETTINGS = {
+    "VBDTC": ("VBDTCRegressor", {"n_inducing": 50}),
+    "VBFITC": ("VBFITCRegressor", {"n_inducing": 50}),
+    "VBPITC": ("VBPITCRegressor", {"n_inducing": 50}),
+    "VBPIC": ("VBPICRegressor", {"n_inducing": 50}),
+    "DecoupledGP": ("DecoupledGPRegressor", {"n_mean_basis": 200, "n_cov_basis": 50}),
+    "SVBSSGP": ("SVBSSGPRegressor", {"n_frequencies": 20}),
+}
+
+
+def make_model(name):
+    cls, settings = SETTINGS[name]
+    return getattr(skvbgp, cls)(random_state=0, **settings)
+
+
+def make_chunk(number, size):
+    """The rows of a chunk, the same whenever they are asked for."""
+    return smooth_data(size, D, np.random.default_rng([1, number]))
+
+
+def memory_now():
+    """MB of this process that are in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def memory_peak():
+    """The most MB of this process that were in memory until now."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def stream(model, n_chunks, size):
+    """CPU seconds, memory afterwards and peak until then (MB) of each call, (n_chunks, 3)."""
+    figures = np.empty((n_chunks, 3))
+    for number in range(n_chunks):
+        X, y = make_chunk(number, size)
+        start = time.process_time()
+        model.partial_fit(X, y)
+        seconds = time.process_time() - start
+        gc.collect()
+        figures[number] = seconds, memory_now(), memory_peak()
+    return figures
+
+
+def fit_to_the_last(model, n_chunks, size, n_rows):
+    """A fit to the rows that the stream ended with."""
+    first = max(0, n_chunks - -(-n_rows // size))
+    chunks = [make_chunk(number, size) for number in range(first, n_chunks)]
+    return model.fit(*(np.concatenate(parts)[-n_rows:] for parts in zip(*chunks, strict=True)))
+
+
+def measure(name, n_chunks, size, n_last):
+    """A row of the table. Tenths leave out the first chunk, which is a fit."""
+    model = make_model(name)
+    figures = stream(model, n_chunks, size)
+    tenth = max(1, (n_chunks - 1) // 10)
+    early, late = figures[1 : 1 + tenth], figures[-tenth:]
+    (early_s, early_mb, _), (late_s, late_mb, _) = np.median(early, 0), np.median(late, 0)
+    X, y = smooth_data(N_TEST, D, np.random.default_rng(0))
+    streamed = scores(y, *model.predict(X, return_std=True))
+    fitted = fit_to_the_last(make_model(name), n_chunks, size, min(n_last, n_chunks * size))
+    beside = scores(y, *fitted.predict(X, return_std=True))
+    return {
+        "first tenth s": float(early_s),
+        "last tenth s": float(late_s),
+        "time ratio": float(late_s / early_s),
+        "first tenth MB": float(early_mb),
+        "last tenth MB": float(late_mb),
+        "growth of peak MB": float(late[-1, 2] - early[-1, 2]),
+        "RMSE": streamed["RMSE"],
+        "RMSE of fit": beside["RMSE"],
+        "NLPD": streamed["NLPD"],
+        "NLPD of fit": beside["NLPD"],
+        "CPU s": float(figures[:, 0].sum()),
+    }
+
+
+def main():
+    arguments = parser(__doc__)
+    arguments.add_argument("--rows", type=int, default=10_000_000)
+    arguments.add_argument("--chunk", type=int, default=10_000, help="rows of a call")
+    arguments.add_argument("--last", type=int, default=1_000_000, help="rows of the fit beside")
+    arguments.add_argument("--estimators", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    options = arguments.parse_args()
+    n_chunks = options.rows // options.chunk
+    if n_chunks < 3:
+        arguments.error("a stream has at least three chunks")
+    report = Report(options.json)
+    context = multiprocessing.get_context("spawn")
+    for name in options.estimators:
+        with context.Pool(1) as pool:
+            row = pool.apply(measure, (name, n_chunks, options.chunk, options.last))
+        report.add(estimator=name, rows=n_chunks * options.chunk, chunk=options.chunk, **row)
+
+
+if __name__ == "__main__":
+    main()
