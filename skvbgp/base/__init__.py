@@ -26,7 +26,7 @@ from skvbgp.base._learner import (
     RegressionLearner,
     predict_distribution,
 )
-from skvbgp.base._regressor import VariationalRegressor
+from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
@@ -57,6 +57,7 @@ __all__ = [
     "class_codes",
     "class_probabilities",
     "declared_classes",
+    "draw_normal",
     "fit_method",
     "in_tiles",
     "is_outgrown",

@@ -27,8 +27,7 @@ class Posterior(Protocol):
 
     It owns whatever is worth keeping between two calls, and does not pickle it. Where it knows
     more of a row than two moments, it also has ``distribution(X, include_noise)``, a
-    `Distribution` with these moments. Where several outputs depend on one another, it has
-    ``joint_outputs(X, include_noise)``, the mean (n t,) and covariance of all of them, row by row.
+    `Distribution` with these moments.
     """
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:

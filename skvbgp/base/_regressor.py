@@ -298,22 +298,15 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         samples : ndarray of shape (n_samples_X, n_samples)
             On the scale of y.
         """
-        rng = check_random_state(random_state)
-        check_is_fitted(self)
-        joint_outputs = getattr(self._learner().posterior(self._state), "joint_outputs", None)
-        if joint_outputs is not None:
-            X = self._check_inputs(X)
-            with single_blas_thread:
-                mean, cov = joint_outputs(X, include_noise)
-            return _draw_normal(mean, cov, n_samples, rng).reshape(len(X), -1, n_samples)
         mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
+        rng = check_random_state(random_state)
         if mean.ndim == 1:
-            return _draw_normal(mean, cov, n_samples, rng)
-        draws = [_draw_normal(m, C.T, n_samples, rng) for m, C in zip(mean.T, cov.T, strict=True)]
+            return draw_normal(mean, cov, n_samples, rng)
+        draws = [draw_normal(m, C.T, n_samples, rng) for m, C in zip(mean.T, cov.T, strict=True)]
         return np.stack(draws, axis=1)
 
 
-def _draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:
+def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:
     """Vectors n of a normal distribution, as columns."""
     variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
     root = vectors * np.sqrt(np.maximum(variances, 0.0))

@@ -8,15 +8,23 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, as_row_values, fit_method
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base import (
+    Interval,
+    StrOptions,
+    VariationalRegressor,
+    as_row_values,
+    draw_normal,
+    fit_method,
+)
 from skvbgp.gp._categories import Categories
 from skvbgp.gp._function import LearnedFunction
-from skvbgp.gp._joint_outputs import JointLearner, lengthen
+from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import OutputsLearner, observe
@@ -418,6 +426,16 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             every = np.arange(len(mean))
             result[1][every, every] += variance
         return result
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
+    ) -> Array:
+        if not isinstance(getattr(self, "_state", None), JointState):
+            return super().sample_y(X, n_samples, random_state, include_noise=include_noise)
+        X, rng = self._check_inputs(X), check_random_state(random_state)
+        with single_blas_thread:
+            mean, cov = self._state.posterior.joint_outputs(X, include_noise)
+        return draw_normal(mean, cov, n_samples, rng).reshape(len(X), -1, n_samples)
 
     def _learner(self) -> GPLearner | JointLearner | OutputsLearner:
         single = self._single_learner()
