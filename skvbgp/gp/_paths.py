@@ -21,7 +21,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._neighbours import Index
-from skvbgp.gp._posterior import NeighbourPosterior, visit_places
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, carry_over
 from skvbgp.kernels._features import Features, draw_features
 
@@ -201,16 +201,7 @@ class FunctionDraws:
         posterior, mixture = self.posterior, self.posterior.mixture
         scaled = posterior.coordinates.scaled(X)
         priors = [prior.features(scaled) @ prior.weights for prior in self.priors]
-        places = visit_places(
-            mixture.processes,
-            posterior.coordinates,
-            posterior.target,
-            posterior.rows.X,
-            posterior.rows.y,
-            posterior.noise,
-            X,
-            near,
-        )
+        places = posterior.known.visit(mixture.processes, X, near)
         values = np.empty((len(X), len(self.level)))
         for i, (index, K, y, noise) in enumerate(places):
             lines, deviations = [], []

@@ -92,6 +92,35 @@ class LocalMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
+class KnownRows:
+    """Rows in the user's units, and the frames of the processes that know them."""
+
+    coordinates: Coordinates
+    target: Target
+    X: Array  # (n, d)
+    y: Array  # (n,)
+    noise: RowNoise | None  # of the scaled targets
+
+    def visit(
+        self, processes: tuple[Process, ...], X: Array, near: Index
+    ) -> Iterator[tuple[Index, dict[Covariance, Array], Array, RowNoise | None]]:
+        """What is needed to predict each of other rows X from its neighbours (n, k), nearest first.
+
+        Indices of these, the nearest last, by kernel the matrix (k + 1, k + 1) of them and the row,
+        their scaled targets and what is known of their noise.
+        """
+        near = near[:, ::-1]
+        step = count_sets(near.shape[1] + 1)
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            both = np.concatenate([self.X[near[rows]], X[rows, None]], axis=1)
+            matrices = measure_matrices(processes, self.coordinates.scaled(both))
+            for index, K in zip(near[rows], matrices, strict=True):
+                y = self.target.scaled(self.y[index])
+                yield index, K, y, None if self.noise is None else self.noise[index]
+
+
+@dataclass(frozen=True)
 class NeighbourPosterior(NearRows):
     """A mixture given the rows; every place is predicted from the k nearest of them.
 
@@ -131,6 +160,12 @@ class NeighbourPosterior(NearRows):
         """What is known of the noise of the scaled targets."""
         known = None if self.rows.noise is None else self.rows.noise.scaled(self.target.unit)
         return self.mixture.processes[0].tell_outputs(self.rows.X, known)
+
+    @property
+    def known(self) -> KnownRows:
+        """The rows as those see them who predict others from them."""
+        rows = self.rows
+        return KnownRows(self.coordinates, self.target, rows.X, rows.y, self.noise)
 
     # -- the contract of base.Posterior ------------------------------------------------------------
 
@@ -261,8 +296,7 @@ class NeighbourPosterior(NearRows):
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
-        known = self.rows.X, self.rows.y, self.noise
-        shared = (self.mixture.processes, self.coordinates, self.target, *known)
+        shared = (self.mixture.processes, self.known)
         parts = self.predict_near(_predict_rows, shared, X, near)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
 
@@ -314,44 +348,9 @@ def _predict_known(
     return result
 
 
-def _predict_rows(
-    processes: tuple[Process, ...],
-    coordinates: Coordinates,
-    target: Target,
-    X_known: Array,
-    y_known: Array,
-    noise: RowNoise | None,
-    X: Array,
-    near: Index,
-) -> Array:
+def _predict_rows(processes: tuple[Process, ...], known: KnownRows, X: Array, near: Index) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     result = np.empty((len(X), len(processes), 4))
-    places = visit_places(processes, coordinates, target, X_known, y_known, noise, X, near)
-    for i, (_, K, y, near_noise) in enumerate(places):
-        result[i] = predict_from_matrices(processes, K, y, near_noise)
+    for i, (_, K, y, noise) in enumerate(known.visit(processes, X, near)):
+        result[i] = predict_from_matrices(processes, K, y, noise)
     return result
-
-
-def visit_places(
-    processes: tuple[Process, ...],
-    coordinates: Coordinates,
-    target: Target,
-    X_known: Array,
-    y_known: Array,
-    noise: RowNoise | None,
-    X: Array,
-    near: Index,
-) -> Iterator[tuple[Index, dict[Covariance, Array], Array, RowNoise | None]]:
-    """What is needed to predict each of rows X from its neighbours (n, k), nearest first.
-
-    Indices of these, the nearest last, by kernel the matrix (k + 1, k + 1) of them and the row,
-    their scaled targets and what is known of their noise.
-    """
-    near = near[:, ::-1]
-    step = count_sets(near.shape[1] + 1)
-    for start in range(0, len(X), step):
-        rows = slice(start, start + step)
-        both = np.concatenate([X_known[near[rows]], X[rows, None]], axis=1)
-        matrices = measure_matrices(processes, coordinates.scaled(both))
-        for index, K in zip(near[rows], matrices, strict=True):
-            yield index, K, target.scaled(y_known[index]), None if noise is None else noise[index]
