@@ -11,6 +11,7 @@ of the outputs. The noise of output j has the variance r_j sigma_n^2. See :doc:`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -152,13 +153,19 @@ class JointCovariance:
         inputs, outputs = self.coregion.split(X)
         return self.kernel.diag(inputs) * (outputs @ np.diagonal(self.coregion.B))
 
-    def vjp(self, X: Array, dK: Array) -> tuple[Array, Array]:
-        """Gradients in the kernel's theta and in `Coregion.entries`, of a cotangent (n, n)."""
+    def evaluate(self, X: Array) -> tuple[Array, Callable[[Array], tuple[Array, Array]]]:
+        """The matrix (n, n), and what gives the gradients of its cotangent (n, n).
+
+        In the kernel's theta and in `Coregion.entries`.
+        """
         inputs, outputs = self.coregion.split(X)
-        K = self.kernel(inputs)
-        d_entries = self.coregion.vjp(outputs.T @ (dK * K) @ outputs)
-        d_kernel = dK * (outputs @ self.coregion.B @ outputs.T)
-        return self.kernel.vjp(inputs, None, K, d_kernel)[0], d_entries
+        K, between = self.kernel(inputs), outputs @ self.coregion.B @ outputs.T
+
+        def pull_back(dK: Array) -> tuple[Array, Array]:
+            d_entries = self.coregion.vjp(outputs.T @ (dK * K) @ outputs)
+            return self.kernel.vjp(inputs, None, K, dK * between)[0], d_entries
+
+        return K * between, pull_back
 
     def gradient(self, x: Array, Z: Array) -> Array:
         """Derivatives (m, d + t) in one row x, zero in its indicator."""

@@ -15,7 +15,7 @@ for the scale there. See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -238,7 +238,7 @@ class Process:
 
     def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
-        K = self.covariance(X)
+        K, pull_back = self._evaluate(X)
         conditional = self.factorise(X, y, known, K)
         known = conditional.known
         n, q, _ = conditional.summary
@@ -247,15 +247,13 @@ class Process:
         dC *= -0.5
         dC += np.outer(0.5 / self.estimate_scale(n, q) * weights, weights)
         d_noises: float | Array = float(np.trace(dC))
-        d_slopes, d_outputs = np.zeros(len(self.slopes)), np.empty(0)
+        d_slopes = np.zeros(len(self.slopes))
         if known is not None:
             d_noises, d_slopes = known.vjp(self.noises, self.slopes, np.diagonal(dC))
         d_log_noises = self.noises * d_noises
-        if isinstance(self.covariance, JointCovariance):
-            d_kernel, d_entries = self.covariance.vjp(X, dC)
-            d_outputs = np.append(d_entries, d_log_noises)
-        else:
-            d_kernel = self.kernel.vjp(X, None, K, dC)[0]
+        d_kernel, d_outputs = pull_back(dC)
+        if self.coregion is not None:
+            d_outputs = np.append(d_outputs, d_log_noises)
         d_theta = np.bincount(self._shared, d_kernel, len(self._first))
         gradient = np.append(d_theta, np.sum(d_log_noises))
         if not self.is_gaussian:
@@ -270,6 +268,16 @@ class Process:
             gradient = np.append(gradient, dof * float(slope))
         gradient = np.concatenate([gradient, d_slopes * self.slopes, d_outputs])
         return conditional.log_evidence, gradient
+
+    def _evaluate(self, X: Array) -> tuple[Array, Callable[[Array], tuple[Array, Array]]]:
+        """The matrix of rows, and what gives the gradients of its cotangent.
+
+        In the kernel's theta, and in how outputs go together.
+        """
+        if isinstance(self.covariance, JointCovariance):
+            return self.covariance.evaluate(X)
+        K = self.kernel(X)
+        return K, lambda dK: (self.kernel.vjp(X, None, K, dK)[0], np.empty(0))
 
 
 class Summary(NamedTuple):
