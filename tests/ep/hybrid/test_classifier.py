@@ -9,7 +9,7 @@ import pytest
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss, silhouette_score
 from sklearn.pipeline import make_pipeline
@@ -20,15 +20,6 @@ from skvbgp.kernels import Matern
 
 def quick(**parameters):
     return HybridGPLVM(**({"n_inducing": 10, "max_iter": 60, "random_state": 0} | parameters))
-
-
-@pytest.fixture(scope="module")
-def iris():
-    """With missing entries."""
-    X, y = load_iris(return_X_y=True)
-    holes = X.copy()
-    holes[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
-    return X, holes, y
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris
 from sklearn.metrics import log_loss
 
 from skvbgp import HybridGPLVM
@@ -108,14 +107,6 @@ def test_a_row_without_entries_has_the_prior():
 def quick(**parameters):
     given = {"latents": "free", "prior_weight": 1.0, "n_inducing": 10, "max_iter": 60}
     return HybridGPLVM(**(given | {"random_state": 0} | parameters))
-
-
-@pytest.fixture(scope="module")
-def iris():
-    X, y = load_iris(return_X_y=True)
-    holes = X.copy()
-    holes[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
-    return X, holes, y
 
 
 @pytest.fixture(scope="module")
