@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 from common import Report, parser
-from dask_scaling import make_collections, start_cluster
+from dask_scaling import StepTimes, make_collections, start_cluster
 from distributed import Client, wait
 
 from skvbgp import VBDTCRegressor
@@ -70,28 +70,19 @@ class Parts:
 # -- measurements --------------------------------------------------------------------------------
 
 
-class Clock:
-    """A callback that notes wall time and CPU seconds of client and workers when passes end."""
+class Clock(StepTimes):
+    """It notes wall time and CPU seconds of client and workers when passes end."""
 
     def __init__(self, client):
+        super().__init__()
         self._client = client
-        self.ends = []
 
     def read(self):
         workers = self._client.run(time.process_time)
         return np.array([time.perf_counter(), time.process_time(), np.mean(list(workers.values()))])
 
-    def setup(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
     def on_fit_task_end(self, estimator, context):
         self.ends.append(self.read())
-
-    def teardown(self, estimator, context):
-        pass
 
 
 class CountedMessages:
