@@ -21,7 +21,7 @@ from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.sgpr import _training
 from skvbgp.sgpr._bound import Evaluation, Prior
-from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._data import Data, Targets
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
 
 MODELS = {"VBDTC": VBDTCRegressor, "VBFITC": VBFITCRegressor, "VBPIC": VBPICRegressor}
@@ -58,7 +58,7 @@ def divergences(name, X, y, seed, n_passes):
     if name == "VBPIC":
         regressor.set_params(n_blocks=N_BLOCKS)
     learner = regressor._learner()
-    start = learner.start(X, y, np.random.RandomState(seed), None)
+    start = learner.start(X, Targets(y), np.random.RandomState(seed), None)
     model, parameters = start.model, start.parameters
     data = Data(X, y, model.coordinates, start.target)
     data, _ = learner._divide(data, parameters.nu)

@@ -82,9 +82,9 @@ class Coordinates:
     scale: Array  # (d,)
 
     @classmethod
-    def of(cls, X: Array) -> Coordinates:
-        """Origin and units of the rows of X."""
-        summary = RunningScale.of(X)
+    def of(cls, X: Array, weight: Array | None = None) -> Coordinates:
+        """Origin and units of the rows of X, which may have positive weights (n,)."""
+        summary = RunningScale.of(X, weight)
         return cls(summary.mean, summary.unit)
 
     @classmethod

@@ -20,6 +20,8 @@ from skvbgp.base._learner import Learner
 
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
 _TILE_ROWS = 1024
+#: Largest weight of a row; its inverse is the least.
+_LARGEST_WEIGHT = 1e9
 
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
 fit_method = _fit_context(prefer_skip_nested_validation=True)
@@ -143,6 +145,16 @@ def as_row_values(value: Any, n: int, name: str, default: float) -> Array:
     if np.any(values < 0.0):
         raise ValueError(f"{name} must not be negative; got {value!r}.")
     return values
+
+
+def check_weights(weight: Array) -> Array:
+    """The same weights (n,), some of which may be zero."""
+    if np.any(weight < 0.0) or not np.any(weight > 0.0):
+        raise ValueError("sample_weight must not be negative, and not be zero for all rows.")
+    positive = weight[weight > 0.0]
+    if positive.max() > _LARGEST_WEIGHT or positive.min() < 1.0 / _LARGEST_WEIGHT:
+        raise ValueError(f"sample_weight must be between 1 / {_LARGEST_WEIGHT:g} and its inverse.")
+    return weight
 
 
 def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:

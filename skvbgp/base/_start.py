@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import draw_distinct
+from skvbgp._core.order import Index, draw_distinct
 from skvbgp._core.shards import ShardedColumns
 
 #: Rows that starting values are computed from.
@@ -20,9 +20,12 @@ _TILE_ROWS = 2**16
 
 def subsample(X: Array | ShardedColumns, rng: np.random.RandomState) -> Array:
     """At most SUBSAMPLE random rows, as an array in memory."""
-    if len(X) <= SUBSAMPLE:
-        return np.asarray(X)
-    return np.asarray(X[draw_distinct(len(X), SUBSAMPLE, rng)])
+    return np.asarray(X[choose_rows(len(X), rng)])
+
+
+def choose_rows(n: int, rng: np.random.RandomState) -> slice | Index:
+    """Indices of at most SUBSAMPLE random rows of n, a slice if that is all of them."""
+    return slice(None) if n <= SUBSAMPLE else draw_distinct(n, SUBSAMPLE, rng)
 
 
 def at_one_place(X: Array | ShardedColumns) -> bool:
@@ -67,9 +70,12 @@ def brings_variation(known: Array, X: Array) -> bool:
     return bool(np.any(~np.isnan(X[:, constant]) & (X[:, constant] != low[constant])))
 
 
-def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Array:
+def choose_inducing_inputs(
+    X: Array, m: int, rng: np.random.RandomState, weight: Array | None = None
+) -> Array:
     """m distinct inputs that cover the rows of X (scaled), or fewer if X has fewer.
 
+    Rows may have positive weights (n,).
     All distinct rows if there are at most m of them, otherwise centres of a short k-means. It
     runs on one thread: its sums are rounded differently by every number of them.
     """
@@ -80,4 +86,4 @@ def choose_inducing_inputs(X: Array, m: int, rng: np.random.RandomState) -> Arra
         return distinct
     kmeans = KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng)
     with threadpool_limits(1, user_api="openmp"):
-        return kmeans.fit(X).cluster_centers_
+        return kmeans.fit(X, sample_weight=weight).cluster_centers_

@@ -19,6 +19,7 @@ from skvbgp.base import (
     StrOptions,
     VariationalRegressor,
     as_row_values,
+    check_weights,
     draw_normal,
     fit_method,
 )
@@ -28,7 +29,7 @@ from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import OutputsLearner, observe
-from skvbgp.gp._row_noise import RowNoise, check_weights
+from skvbgp.gp._row_noise import RowNoise
 
 #: Most entries of a sparse X, which is made dense: 2 GB.
 _MOST_ENTRIES = 2**28

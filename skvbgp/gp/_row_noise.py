@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
-#: Largest weight, and known variance relative to that of y.
-_LARGEST_WEIGHT, _LARGEST_VARIANCE = 1e9, 1e20
+#: Largest known variance relative to that of y.
+_LARGEST_VARIANCE = 1e20
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,6 @@ class RowNoise:
         dt = d_spread / self.weight - 0.5 * (self.weight - 1.0) / self.add_up(noise, slopes)
         d_noise = float(dt.sum()) if self.outputs is None else dt @ self.outputs
         return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
-
-
-def check_weights(weight: Array) -> Array:
-    """The same weights (n,), some of which may be zero."""
-    if np.any(weight < 0.0) or not np.any(weight > 0.0):
-        raise ValueError("sample_weight must not be negative, and not be zero for all rows.")
-    positive = weight[weight > 0.0]
-    if positive.max() > _LARGEST_WEIGHT or positive.min() < 1.0 / _LARGEST_WEIGHT:
-        raise ValueError(f"sample_weight must be between 1 / {_LARGEST_WEIGHT:g} and its inverse.")
-    return weight
 
 
 def merge_equal(

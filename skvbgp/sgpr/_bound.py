@@ -103,8 +103,8 @@ class Model:
         C = noise.covariance(self.coordinates.original(rows.X))
         nu, xi = parameters.nu, parameters.xi
         if draws is None:
-            return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi)
-        return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws)
+            return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, rows.weight)
+        return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, rows.weight)
 
     def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
         """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
@@ -181,7 +181,7 @@ class Groups:
     @property
     def ceiling(self) -> float:
         """A bound on the value: the data terms if f fitted y without any error."""
-        n = sum(len(rows.y) for rows in self._batch)
+        n = sum(g.precision.count for g in self._groups)
         log_det = sum(g.precision.log_det for g in self._groups)
         return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
 

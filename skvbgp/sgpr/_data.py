@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
-from skvbgp._core.scaling import Coordinates, Target
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp._core.shards import measure_scale
 
 #: Which rows belong to a group.
 RowIndex = slice | Index
@@ -25,11 +27,39 @@ def split_tiles(index: Index) -> list[Index]:
 
 
 @dataclass(frozen=True)
+class Targets:
+    """y of some rows, in memory or on Dask's workers, and how often each row counts."""
+
+    y: Any  # (n,), the user's own
+    weight: Array | None = None  # (n,), positive; None is 1
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def scale(self) -> RunningScale:
+        """Number, mean and spread."""
+        if self.weight is None:
+            return measure_scale(self.y)
+        return RunningScale.of(self.y[:, None], self.weight)
+
+    def plus(self, other: Targets) -> Targets:
+        """Both sets of rows, in memory."""
+        parts = (self, other)
+        weight = None
+        if any(part.weight is not None for part in parts):
+            each = [np.ones(len(p)) if p.weight is None else p.weight for p in parts]
+            weight = np.concatenate(each)
+        return Targets(np.concatenate([part.y for part in parts]), weight)
+
+
+@dataclass(frozen=True)
 class Rows:
     """One group of data: rows with independent noise, or one block."""
 
     X: Array  # (n, d) scaled coordinates
     y: Array  # (n,) scaled
+    weight: Array | None = None  # (n,) how often each counts
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,6 +75,8 @@ class Data:
     blocks : list of ndarray or None
         Row indices of each block; None where the noise is independent, so that any
         set of rows is a group.
+    weight : ndarray of shape (n,) or None
+        How often each row counts; None is 1.
     """
 
     X: Array  # (n, d), the user's own, maybe memory-mapped
@@ -52,9 +84,15 @@ class Data:
     coordinates: Coordinates
     target: Target
     blocks: list[NDArray[np.intp]] | None = None
+    weight: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def count(self) -> float:
+        """Number of rows, or of those that they stand for if these are more."""
+        return len(self) if self.weight is None else max(len(self), float(np.sum(self.weight)))
 
     @property
     def n_pairs(self) -> int:
@@ -68,7 +106,8 @@ class Data:
         return replace(self, blocks=blocks)
 
     def rows(self, index: RowIndex) -> Rows:
-        return Rows(self.coordinates.scaled(self.X[index]), self.target.scaled(self.y[index]))
+        X, y = self.coordinates.scaled(self.X[index]), self.target.scaled(self.y[index])
+        return Rows(X, y, None if self.weight is None else self.weight[index])
 
     def groups(self) -> list[RowIndex]:
         """Every row once, in groups of bounded size."""
@@ -83,11 +122,16 @@ class Data:
         lists = [groups[a:b] for a, b in zip(np.append(0, ends[:-1]), ends, strict=True)]
         return [part for part in lists if part]
 
-    def stacked(self, groups: list[RowIndex]) -> tuple[Array, Array, NDArray[np.intp]]:
-        """X and y of some groups, one after the other in memory, and the rows of each."""
+    def stacked(
+        self, groups: list[RowIndex]
+    ) -> tuple[Array, Array, Array | None, NDArray[np.intp]]:
+        """X, y and weights of some groups, one after the other in memory, and the rows of each."""
         parts = [(np.asarray(self.X[index]), np.asarray(self.y[index])) for index in groups]
         X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return X, y, np.array([len(part) for _, part in parts])
+        weight = None
+        if self.weight is not None:
+            weight = np.concatenate([self.weight[index] for index in groups])
+        return X, y, weight, np.array([len(part) for _, part in parts])
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""

@@ -125,11 +125,25 @@ class Mixture:
             block = np.arange(n)[index]
             C = self.noise.covariance(X[block])
             total[np.ix_(block, block)] = np.diag(C) if C.ndim == 1 else C
+        if self.rows.weight is not None:
+            total.flat[:: n + 1] /= self.rows.weight
         return total
+
+    @property
+    def _repetition(self) -> float:
+        """What the log density of all equal rows has more than that of these."""
+        w = self.rows.weight
+        if w is None:
+            return 0.0
+        c = self.noise.covariance(self.X)
+        return -0.5 * float(np.sum((w - 1.0) * np.log(2.0 * np.pi * c) + np.log(w)))
 
     def _noise_gradients(self, dC: Array) -> NoiseGradients:
         """Gradients in the noise's parameters, from that in C."""
-        X, parts = self.X, []
+        X, w, parts = self.X, self.rows.weight, []
+        if w is not None:  # noise is independent, and C has its variances over the weights
+            dc = np.diagonal(dC) / w - 0.5 * (w - 1.0) / self.noise.covariance(X)
+            dC = np.diag(dc)
         for index in self.groups:
             block = np.arange(len(dC))[index]
             own = dC[np.ix_(block, block)]
@@ -141,7 +155,8 @@ class Mixture:
     def lower_bound(self) -> float:
         """L, of the scaled target."""
         kl, _, _ = self.model.kl_theta(self.parameters)
-        return float(np.mean([process.outputs.log_density for process in self._processes])) - kl
+        log_density = float(np.mean([process.outputs.log_density for process in self._processes]))
+        return log_density + self._repetition - kl
 
     def gradient(self) -> Parameters:
         """Gradient of L; the inducing inputs of the noise are held."""

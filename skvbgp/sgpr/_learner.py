@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.partition import partition_rows
-from skvbgp._core.scaling import RunningScale, Target, check_unit
-from skvbgp._core.shards import measure_scale
+from skvbgp._core.scaling import Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import (
     Posterior,
@@ -19,11 +18,10 @@ from skvbgp.base import (
     as_vector,
     choose_inducing_inputs,
     says_too_little,
-    subsample,
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._data import Data, Targets
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Structure
@@ -32,8 +30,10 @@ from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
 from skvbgp.sgpr._sharded import ShardedData, gather_data
 from skvbgp.sgpr._start import (
+    Sample,
     check_range,
     choose_inputs,
+    choose_target,
     go_on_from,
     shorten,
     start_from_blocks,
@@ -112,7 +112,7 @@ class SparseLearner(RegressionLearner):
 
     # -- which solver, and which expectations ------------------------------------------
 
-    def max_passes(self, y: Array) -> int:
+    def max_passes(self, y: Sized) -> int:
         n = len(y)
         if not self.learn_hyperparameters:
             return 1
@@ -169,11 +169,13 @@ class SparseLearner(RegressionLearner):
 
     # -- fit ---------------------------------------------------------------------------
 
-    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
+    def start(
+        self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
+    ) -> State:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        sample = subsample(X, rng)
-        summary = measure_scale(y)
-        target = self._target(summary)
+        sample = Sample.of(X, y.weight, rng)
+        summary = y.scale
+        target = choose_target(summary, centred=self.normalize_y)
         if before is None:
             model, parameters = self._start_cold(sample, target, rng)
         else:
@@ -186,17 +188,18 @@ class SparseLearner(RegressionLearner):
             reference=target,
             target=target,
             summary=summary,
+            n_seen=len(y),
             draw_rule=ClosedForm(),
             seed=seed,
             is_warm=before is not None,
         )
 
     def _start_cold(
-        self, sample: Array, target: Target, rng: np.random.RandomState
+        self, sample: Sample, target: Target, rng: np.random.RandomState
     ) -> tuple[Model, Parameters]:
         """Model and parameters from the data, or as the user gives them."""
         coordinates, U = choose_inputs(sample, self.n_inducing, self.inducing_inputs, rng)
-        d = sample.shape[1]
+        d = sample.X.shape[1]
         nu = np.full(d, 2.0 / np.sqrt(d))
         if self.length_scale is not None:
             length_scale = as_vector(self.length_scale, d, "length_scale", positive=True)
@@ -220,14 +223,7 @@ class SparseLearner(RegressionLearner):
         check_range(parameters)
         return Model(coordinates, hyperprior, structure), parameters
 
-    def _target(self, summary: RunningScale) -> Target:
-        """The frame of y: its unit is the spread, its origin the mean or zero."""
-        unit = float(summary.unit[0])
-        mean = float(summary.mean[0]) if self.normalize_y else 0.0
-        check_unit(unit, "y")
-        return Target(mean, unit)
-
-    def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+    def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         data = gather_data(X, y, state.model.coordinates, state.target)
         if self._is_exact(len(data)):
             return self._train_exact(state, data, end_pass)
@@ -284,12 +280,14 @@ class SparseLearner(RegressionLearner):
         U = np.unique(rows.X, axis=0)
         if self.structure.explained:
             rng = np.random.RandomState(state.seed)
-            U = choose_inducing_inputs(rows.X, max(1, round(_EXPLAINING_SHARE * len(U))), rng)
+            m = max(1, round(_EXPLAINING_SHARE * len(U)))
+            U = choose_inducing_inputs(rows.X, m, rng, rows.weight)
         start = replace(state.parameters, U=U)
         draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
         groups = [slice(None)] if data.blocks is None else data.blocks
         mixture = Mixture(state.model, start, rows, draws, tuple(groups))
-        state = replace(state, parameters=start, blocks=blocks, kept_rows=(data.X, data.y))
+        kept = data.X, Targets(data.y, data.weight)
+        state = replace(state, parameters=start, blocks=blocks, kept_rows=kept)
 
         def conclude(parameters: Parameters) -> State:
             return replace(state, parameters=parameters, memory=mixture.at(parameters))
@@ -304,7 +302,7 @@ class SparseLearner(RegressionLearner):
                 state.model,
                 start,
                 free=start.spread({"U": 0.0}) > 0.0,
-                max_iter=self.max_passes(data.y),
+                max_iter=self.max_passes(data),
                 tol=self.tol,
                 end_pass=end_pass,
             )
@@ -333,9 +331,9 @@ class SparseLearner(RegressionLearner):
     def _solve(
         self, state: State, data: Data, rng: np.random.RandomState, follows: bool, end_pass: EndPass
     ) -> Trained:
-        parameters, max_iter = state.parameters, self.max_passes(data.y)
+        parameters, max_iter = state.parameters, self.max_passes(data)
         if self._is_collapsed(len(data)):
-            every_row = len(parameters.U) >= len(data)  # is an inducing input
+            every_row = len(parameters.U) >= data.count  # is an inducing input
             options: dict[str, Any] = {
                 "free": parameters.spread({"U": 0.0} if every_row else {}) > 0.0,
                 "max_iter": max_iter,
@@ -392,17 +390,18 @@ class SparseLearner(RegressionLearner):
 
     # -- partial_fit -------------------------------------------------------------------
 
-    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+    def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         if state.kept_rows is None:
             return None
-        X_known, y_known = state.kept_rows
-        return np.concatenate([X_known, X]), np.concatenate([y_known, y])
+        X_known, known = state.kept_rows
+        return np.concatenate([X_known, X]), known.plus(y)
 
-    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
-        rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
-        summary = state.summary.merged(measure_scale(y))
-        state = self._change_frame(replace(state, summary=summary), self._target(summary))
-        state = self._grow(state, X, rng)
+    def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
+        rng = np.random.RandomState((state.seed + state.n_seen) % 2**32)
+        summary = state.summary.merged(y.scale)
+        state = replace(state, summary=summary, n_seen=state.n_seen + len(y))
+        state = self._change_frame(state, choose_target(summary, centred=self.normalize_y))
+        state = self._grow(state, X, y, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
         data = gather_data(X, y, state.model.coordinates, state.target)
         unit = state.parameters.nu if state.blocks is None else state.blocks.unit
@@ -452,14 +451,15 @@ class SparseLearner(RegressionLearner):
             model = replace(model, structure=model.structure.rescale(ratio**2))
         return replace(state, target=target, parameters=p, memory=memory, model=model)
 
-    def _grow(self, state: State, X: Array, rng: np.random.RandomState) -> State:
+    def _grow(self, state: State, X: Array, y: Targets, rng: np.random.RandomState) -> State:
         """The state with inducing inputs at new places, while there is room for them."""
         U = state.parameters.U
         room = self.n_inducing - len(U)
         if self.inducing_inputs is not None or room <= 0:
             return state
         assert isinstance(state.memory, Memory)
-        new = choose_inducing_inputs(state.model.coordinates.scaled(subsample(X, rng)), room, rng)
+        sample = Sample.of(X, y.weight, rng).within(state.model.coordinates)
+        new = choose_inducing_inputs(sample.X, room, rng, sample.weight)
         new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
         parameters = replace(state.parameters, U=np.concatenate([U, new]))
         return replace(
@@ -480,7 +480,7 @@ class SparseLearner(RegressionLearner):
             "lower_bound_": state.lower_bound,
             "lower_bounds_": list(state.lower_bounds) or [state.lower_bound],
             "n_iter_": state.n_iter,
-            "n_samples_seen_": state.summary.n,
+            "n_samples_seen_": state.n_seen,
             **state.model.structure.attributes(p.noise_theta, unit),
         }
 

@@ -54,9 +54,18 @@ class Group(Protocol):
 class ClosedFormGroup:
     """Expectations in closed form (Appendices C and E)."""
 
-    def __init__(self, X: Array, y: Array, C: Array, Z: Array, nu: Array, xi: Array) -> None:
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        C: Array,
+        Z: Array,
+        nu: Array,
+        xi: Array,
+        weight: Array | None = None,
+    ) -> None:
         self._X, self._y, self._Z, self._nu, self._xi = X, y, Z, nu, xi
-        self.precision = as_precision(C)
+        self.precision = as_precision(C, weight)
         self._omega = omega(X, Z, nu, xi, 1.0)  # (n, m)
         self._statistic = psi_statistic(X, Z, nu, xi, self.precision.matrix)
         self._prior = upsilon(X, nu, xi, 1.0, 0.0) if C.ndim == 2 else np.ones(len(y))
@@ -80,7 +89,7 @@ class ClosedFormGroup:
             d_prior_nu, d_prior_xi = d_upsilon.nu, d_upsilon.xi
         fit = float(weighted_y @ f)
         penalty = float(np.sum(V * self.psi)) + self.prior_trace
-        constant = len(y) * np.log(2.0 * np.pi) + precision.log_det
+        constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
         value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
         G = (
             precision.outer(y, y)
@@ -109,10 +118,18 @@ class SampledGroup:
     """
 
     def __init__(
-        self, X: Array, y: Array, C: Array, Z: Array, nu: Array, xi: Array, draws: Array
+        self,
+        X: Array,
+        y: Array,
+        C: Array,
+        Z: Array,
+        nu: Array,
+        xi: Array,
+        draws: Array,
+        weight: Array | None = None,
     ) -> None:
         self._X, self._y, self._Z, self._nu, self._xi, self._draws = X, y, Z, nu, xi, draws
-        self.precision = as_precision(C)
+        self.precision = as_precision(C, weight)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
         self.psi = np.asarray(sum(self._gram(K) for K in self._K) / len(draws))
@@ -165,7 +182,7 @@ class SampledGroup:
             d_xi += 0.5 * np.sum(dx * e, axis=0) / np.sqrt(self._xi)
         fit = float(weighted_y @ f)
         penalty = float(np.sum(precision.matrix * moment))
-        constant = len(y) * np.log(2.0 * np.pi) + precision.log_det
+        constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
         value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
         G = precision.outer(y, y) - 2.0 * alpha * precision.outer(f, y) + second * moment
         return GroupGradients(

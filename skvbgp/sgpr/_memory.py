@@ -43,7 +43,7 @@ class Statistics(NamedTuple):
     targets_gram: Array  # (2, 2) (y, 1)' C^-1 (y, 1)
     log_det: float  # log |C|
     trace: float  # tr(C^-1 E[K~])
-    n: int
+    n: float  # rows, each as often as it counts
 
     @classmethod
     def none(cls, m: int) -> Statistics:
@@ -66,7 +66,7 @@ class Memory:
     targets_gram: Array  # (2, 2) (y, 1)' C^-1 (y, 1)
     log_det: float  # log |C|
     trace: float  # tr(C^-1 E[K~])
-    n: int
+    n: float
 
     @classmethod
     def of(cls, prior: Prior, sums: Statistics) -> Memory:
@@ -223,11 +223,13 @@ def sum_groups(
     draw_rule: DrawRule,
     X: Array,
     y: Array,
+    weight: Array | None,
     sizes: Array,
     seed: int,
 ) -> Statistics:
-    """Sums over some groups of rows, one after the other in X and y."""
-    data, rng = Data(X, y, coordinates, target), np.random.RandomState(seed)
+    """Sums over some groups of rows, one after the other in X, y and weight."""
+    data = Data(X, y, coordinates, target, weight=weight)
+    rng = np.random.RandomState(seed)
     total, start = Statistics.none(len(prior.L)), 0
     for size in sizes:
         rows = data.rows(slice(start, start + size))
@@ -240,7 +242,7 @@ def sum_groups(
                 targets.T @ group.precision.solve(targets),
                 group.precision.log_det,
                 group.prior_trace,
-                int(size),
+                group.precision.count,
             )
         )
         start += size

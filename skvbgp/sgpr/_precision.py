@@ -12,6 +12,7 @@ class Precision(Protocol):
 
     matrix: Array  # C^-1, (n,) or (n, n)
     log_det: float  # log |C|
+    count: float  # rows, each as often as it counts
 
     def solve(self, A: Array) -> Array:
         """C^-1 A for A of shape (n,) or (n, k)."""
@@ -27,11 +28,17 @@ class Precision(Protocol):
 
 
 class DiagonalPrecision:
-    """Rows with independent noise of variances c, (n,)."""
+    """Rows with independent noise of variances c, (n,), each as often as its weight says.
 
-    def __init__(self, c: Array) -> None:
-        self.matrix = 1.0 / c
-        self.log_det = float(np.sum(np.log(c)))
+    Terms of F are multiplied by the weights (n,), see :ref:`sgpr-weights`: `matrix` and `log_det`
+    are those of all equal rows, and a moment is that of one of them.
+    """
+
+    def __init__(self, c: Array, weight: Array | None = None) -> None:
+        self._inverse, log_c = 1.0 / c, np.log(c)
+        self.matrix = self._inverse if weight is None else weight * self._inverse
+        self.log_det = float(np.sum(log_c if weight is None else weight * log_c))
+        self.count: float = len(c) if weight is None else float(np.sum(weight))
 
     def solve(self, A: Array) -> Array:
         return A * self.matrix if A.ndim == 1 else A * self.matrix[:, None]
@@ -43,7 +50,7 @@ class DiagonalPrecision:
         return np.einsum("nk,nk->n", A, B)
 
     def covariance_vjp(self, G: Array) -> Array:
-        return 0.5 * (G * self.matrix - 1.0) * self.matrix
+        return 0.5 * (G * self._inverse - 1.0) * self.matrix
 
 
 class DensePrecision:
@@ -53,6 +60,7 @@ class DensePrecision:
         L = cholesky(C, "noise covariance of a block")
         self.matrix = inverse_from_cholesky(L)
         self.log_det = log_determinant(L)
+        self.count: float = len(C)
 
     def solve(self, A: Array) -> Array:
         return self.matrix @ A
@@ -68,6 +76,9 @@ class DensePrecision:
         return 0.5 * (self.matrix @ G @ self.matrix - self.matrix)
 
 
-def as_precision(C: Array) -> Precision:
+def as_precision(C: Array, weight: Array | None = None) -> Precision:
     """The inverse of a covariance given as a vector (diagonal) or a matrix."""
-    return DiagonalPrecision(C) if C.ndim == 1 else DensePrecision(C)
+    if C.ndim == 1:
+        return DiagonalPrecision(C, weight)
+    assert weight is None  # rows of a block are not independent
+    return DensePrecision(C)

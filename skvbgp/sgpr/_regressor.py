@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
-from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp._core.collections import refuse_collection
+from skvbgp.base import (
+    Interval,
+    StrOptions,
+    VariationalRegressor,
+    as_row_values,
+    check_weights,
+    fit_method,
+)
+from skvbgp.sgpr._data import Targets
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -55,10 +64,96 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SumOverRows(VariationalRegressor):
-    """A regressor whose noise is independent, so that mini-batches are sums over rows."""
+class _SparseRegressor(VariationalRegressor):
+    """A regressor whose learner takes `Targets`."""
+
+    def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        return super()._fit(X, y, **{"sample_weight": None, **metadata})
+
+    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        return super()._partial_fit(X, y, **{"sample_weight": None, **metadata})
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        """X and y, or for training X and `Targets`, without rows of weight zero."""
+        X, y = super()._validate(X, y, reset=reset)
+        if not metadata:
+            return X, y
+        weight = metadata["sample_weight"]
+        if weight is None:
+            return X, Targets(y)
+        weight = check_weights(as_row_values(weight, len(y), "sample_weight", 1.0))
+        kept = weight > 0.0
+        if kept.all():
+            return X, Targets(y, weight)
+        return X[kept], Targets(y[kept], weight[kept])
+
+
+class _SumOverRows(_SparseRegressor):
+    """A regressor whose noise is independent, so that the data terms are sums over rows."""
 
     solver: str
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Training inputs. A memory-mapped array is read in batches. The rows of a Dask array or
+            DataFrame are never gathered.
+        y : array-like or Dask collection of shape (n_samples,)
+            Training targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If weights are given with a Dask collection.
+        ValueError
+            If a weight is negative or not finite, or if all are zero.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like or Dask collection of shape (n_samples,)
+            New targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, sample_weight=sample_weight)
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        if metadata.get("sample_weight") is not None:
+            for values in (X, y, metadata["sample_weight"]):
+                refuse_collection(values, "fit with sample_weight")
+        return super()._validate(X, y, reset=reset, **metadata)
 
     def _check_collections(self) -> None:
         if self.solver in ("exact", "collapsed"):
@@ -160,7 +255,7 @@ class VBFITCRegressor(_SumOverRows):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPITCRegressor(VariationalRegressor):
+class VBPITCRegressor(_SparseRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
 
     def __init__(

@@ -21,7 +21,7 @@ from skvbgp._core.order import Index, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shards import Block, Shard, ShardedColumns, ShardedRows
 from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Model, Prior
-from skvbgp.sgpr._data import Data, Rows, split_tiles
+from skvbgp.sgpr._data import Data, Rows, Targets, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
@@ -45,6 +45,7 @@ class ShardedData(Data):
 
     X: Any
     y: Any
+    weight: None
 
     def minibatches(
         self, batch_size: int, rng: np.random.RandomState
@@ -61,11 +62,11 @@ class ShardedData(Data):
 
 
 def gather_data(
-    X: Array | ShardedColumns, y: Array | ShardedColumns, coordinates: Coordinates, target: Target
+    X: Array | ShardedColumns, targets: Targets, coordinates: Coordinates, target: Target
 ) -> Data:
     """The rows with their frames, wherever they are."""
     kind: Any = ShardedData if isinstance(X, ShardedColumns) else Data
-    return kind(X, y, coordinates, target)
+    return kind(X, targets.y, coordinates, target, weight=targets.weight)
 
 
 class ShardedEvaluation(Evaluation):
@@ -175,11 +176,8 @@ def _sum_shard(
     """Sums over all rows of a shard, some at a time."""
     prior, noise = Prior(parameters), model.noise(parameters)
     total = Statistics.none(len(parameters.U))
+    shared = coordinates, target, model, parameters, prior, noise, draw_rule
     for block in shard.blocks:
         sizes = np.array([len(tile) for tile in split_tiles(np.arange(len(block.y)))])
-        total = total.plus(
-            sum_groups(
-                coordinates, target, model, parameters, prior, noise, draw_rule, *block, sizes, 0
-            )
-        )
+        total = total.plus(sum_groups(*shared, *block, None, sizes, 0))
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
-from skvbgp._core.scaling import Coordinates, check_unit
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.base import choose_inducing_inputs
+from skvbgp.base import choose_inducing_inputs, choose_rows
 from skvbgp.sgpr._bound import Evaluation, Model
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
@@ -49,8 +50,26 @@ _NARROW = 1e-5
 _WIDEST = 100.0
 
 
+class Sample(NamedTuple):
+    """Random rows that starting values are computed from, all of them if they are few."""
+
+    X: Array  # (n, d)
+    weight: Array | None  # (n,)
+
+    @classmethod
+    def of(
+        cls, X: Array | ShardedColumns, weight: Array | None, rng: np.random.RandomState
+    ) -> Sample:
+        rows = choose_rows(len(X), rng)
+        return cls(np.asarray(X[rows]), None if weight is None else weight[rows])
+
+    def within(self, coordinates: Coordinates) -> Sample:
+        """The same in scaled coordinates."""
+        return self._replace(X=coordinates.scaled(self.X))
+
+
 def choose_inputs(
-    sample: Array, n_inducing: int, inducing_inputs: Any, rng: np.random.RandomState
+    sample: Sample, n_inducing: int, inducing_inputs: Any, rng: np.random.RandomState
 ) -> tuple[Coordinates, Array]:
     """Coordinates, and inducing inputs in them.
 
@@ -58,17 +77,25 @@ def choose_inputs(
     depend on which rows come first in a stream.
     """
     if inducing_inputs is None:
-        coordinates = Coordinates.of(sample)
+        coordinates = Coordinates.of(*sample)
         check_unit(coordinates.scale, "X")
-        return coordinates, choose_inducing_inputs(coordinates.scaled(sample), n_inducing, rng)
+        scaled = sample.within(coordinates)
+        return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
     given = check_array(inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
-    if given.shape[1] != sample.shape[1]:
+    if given.shape[1] != sample.X.shape[1]:
         raise ValueError(
-            f"inducing_inputs has {given.shape[1]} columns, but X has {sample.shape[1]}."
+            f"inducing_inputs has {given.shape[1]} columns, but X has {sample.X.shape[1]}."
         )
     coordinates = Coordinates.of(given)
     check_unit(coordinates.scale, "inducing_inputs")
     return coordinates, coordinates.scaled(given)
+
+
+def choose_target(summary: RunningScale, *, centred: bool) -> Target:
+    """The frame of y: its unit is the spread, its origin the mean or zero."""
+    unit = float(summary.unit[0])
+    check_unit(unit, "y")
+    return Target(float(summary.mean[0]) if centred else 0.0, unit)
 
 
 def check_range(parameters: Parameters) -> None:
@@ -108,7 +135,7 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
     it first learns to call the function noise, and stays there. The factors are coarse, since
     one that is four times too long is no harm.
     """
-    rows = data.rows(_sample(len(data), np.random.RandomState(seed)))
+    rows = data.rows(_sample(data, np.random.RandomState(seed)))
     nu, d = parameters.nu, len(parameters.nu)
     mean, variance = model.hyperprior.mean[:d], model.hyperprior.variance[:d]
     signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
@@ -122,9 +149,17 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
     return replace(parameters, nu=factor * nu, xi=factor**2 * parameters.xi)
 
 
-def _sample(n: int, rng: np.random.RandomState) -> RowIndex:
-    """A random row of each of some equal parts of the data: always as many, in O(1) memory."""
-    ends = np.arange(min(n, _SAMPLE_ROWS) + 1) * n // min(n, _SAMPLE_ROWS)
+def _sample(data: Data, rng: np.random.RandomState) -> RowIndex:
+    """A random row of each of some equal parts of the data: always as many, in O(1) memory.
+
+    Those of rows with weights have equal sums of weights.
+    """
+    n, k = len(data), min(len(data), _SAMPLE_ROWS)
+    if data.weight is not None:
+        total = np.cumsum(data.weight)
+        points = (np.arange(k) + rng.random_sample(k)) / k * total[-1]
+        return np.minimum(np.searchsorted(total, points, side="right"), n - 1)
+    ends = np.arange(k + 1) * n // k
     return rng.randint(ends[:-1], ends[1:])
 
 

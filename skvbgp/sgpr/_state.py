@@ -13,6 +13,7 @@ from skvbgp._core.partition import Partition
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._data import Targets
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise
@@ -46,16 +47,18 @@ class State:
     reference : Target
         Frame of the memory's targets; that of the first fit.
     summary : RunningScale
-        Number, mean and spread of all y seen, in the reference frame.
+        Number (the sum of their weights), mean and spread of all y seen, in the reference frame.
     draw_rule : DrawRule
         Expectations of the memory's rows and of new ones.
     seed : int
         Root of every later random choice.
+    n_seen : int
+        Rows seen, whatever their weights.
     is_warm : bool
         Whether training has started from the parameters of another fit.
     lower_bounds : tuple of float
         One per pass, on y's own scale.
-    kept_rows : tuple of two ndarrays or None
+    kept_rows : tuple of an ndarray and Targets, or None
         All rows as the user gave them, if a stream begins again with them.
     """
 
@@ -67,12 +70,13 @@ class State:
     summary: RunningScale
     draw_rule: DrawRule
     seed: int
+    n_seen: int
     is_warm: bool = False
     blocks: BlockRows | None = None
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1
-    kept_rows: tuple[Array, Array] | None = None
+    kept_rows: tuple[Array, Targets] | None = None
 
     @cached_property
     def prior(self) -> Prior:

@@ -201,6 +201,17 @@ def expected_log_likelihood(X, y, Z, m, S, nu, xi, alpha, beta, C, jitter=0.0):
     )
 
 
+def weighted_log_likelihood(X, y, weight, Z, m, S, nu, xi, alpha, beta, C, jitter=0.0):
+    """Sum of weights times the expected log likelihood of each row; C is diagonal."""
+    total = 0.0
+    for i, w in enumerate(weight):
+        row = slice(i, i + 1)
+        total += w * expected_log_likelihood(
+            X[row], y[row], Z, m, S, nu, xi, alpha, beta, C[row, row], jitter
+        )
+    return total
+
+
 def bound_without_kl_theta(X, y, Z, m, S, nu, xi, alpha, beta, C, jitter=0.0):
     """bound(...) + kl_theta(...), the last long formula of App. B; finite at xi = beta = 0."""
     C_inv = np.linalg.inv(C)
@@ -512,6 +523,18 @@ def exact_gp(X, y, Xs, kernel, C):
         - 0.5 * y @ K_inv @ y
     )
     return mean, var, log_evidence
+
+
+def weighted_evidence(y, K, c, weight):
+    """log of the integral of N(f | 0, K) prod_i N(y_i | f_i, c_i)^w_i over f, by its exponent."""
+    precision = np.linalg.inv(K) + np.diag(weight / c)
+    shift = weight * y / c
+    return (
+        -0.5 * weight @ (np.log(2.0 * math.pi * c) + y**2 / c)
+        - 0.5 * np.linalg.slogdet(K)[1]
+        - 0.5 * np.linalg.slogdet(precision)[1]
+        + 0.5 * shift @ np.linalg.solve(precision, shift)
+    )
 
 
 def exact_inducing_posterior(X, y, Z, lam, sigma_f, C, jitter=0.0):

@@ -9,7 +9,7 @@ from scipy import stats
 
 from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp.sgpr import _learner
-from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._data import Data, Targets
 from skvbgp.sgpr._start import (
     _block_evidence,
     fit_noise_to_blocks,
@@ -132,7 +132,7 @@ def test_training_that_loses_its_start_returns_it(monkeypatch):
 
 def problem_of_blocks(y, X):
     learner = VBPITCRegressor(30, n_blocks=3, random_state=0)._learner()
-    state = learner.start(X, y, np.random.RandomState(0), None)
+    state = learner.start(X, Targets(y), np.random.RandomState(0), None)
     data, _ = learner._divide(
         Data(X, y, state.model.coordinates, state.target), state.parameters.nu
     )

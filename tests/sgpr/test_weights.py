@@ -1,0 +1,313 @@
+"""Weights of rows: a weight is a repetition, zero leaves out, and fractions count as such."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
+
+from skvbgp import VBDTCRegressor, VBFITCRegressor
+from skvbgp._core.linalg import JITTER
+from skvbgp.base import _start as base_start
+from skvbgp.base import choose_inducing_inputs
+from skvbgp.sgpr import _start
+from skvbgp.sgpr._bound import Evaluation
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._memory import Statistics
+from skvbgp.sgpr._quadrature import quasi_normal
+from skvbgp.sgpr._start import Sample
+from tests.derivatives import numerical_gradient
+from tests.oracles import sgpr as oracles
+from tests.sgpr.cases import BLOCKED, INDEPENDENT, SOLVERS, SPARSE_SOLVERS, make_data, small
+from tests.sgpr.problems import common_draws, random_q, row_draws, row_problem, small_problem
+
+independent = pytest.mark.parametrize("cls", INDEPENDENT)
+kinds = pytest.mark.parametrize("kind", ["dtc", "fitc"])
+
+FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7])
+
+
+def weighted_problem(kind, weight=FRACTIONS):
+    problem = small_problem(kind)
+    return replace(problem, data=replace(problem.data, weight=weight))
+
+
+def draws_of(problem, expectation):
+    if expectation == "closed":
+        return None
+    return common_draws(problem) if expectation == "common" else row_draws(problem)
+
+
+# -- the bound ---------------------------------------------------------------------------------
+
+
+@kinds
+def test_a_weight_multiplies_a_rows_term(kind):
+    problem, q = weighted_problem(kind), random_q(4)
+    plain, n = small_problem(kind), len(FRACTIONS)
+    arguments = problem.Z, *problem.moments_of_s(q), *problem.theta, problem.C, JITTER
+    terms = [
+        oracles.weighted_log_likelihood(*problem.scaled, weight, *arguments)
+        for weight in (FRACTIONS, np.ones(n))
+    ]
+    values = [p.evaluation().gradient(q)[0] for p in (problem, plain)]
+    assert_allclose(values[0] - values[1], terms[0] - terms[1], rtol=1e-9)
+
+
+@kinds
+@pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
+def test_gradient(kind, expectation):
+    problem, q = weighted_problem(kind), random_q(4)
+    start, draws = problem.parameters, draws_of(problem, expectation)
+
+    def value(x):
+        return problem.at(start.unpack(x)).evaluation(draws).gradient(q)[0]
+
+    analytic = start.pack_gradient(problem.evaluation(draws).gradient(q)[1])
+    numerical = numerical_gradient(value, start.pack())
+    assert_allclose(analytic, numerical, rtol=1e-7, atol=1e-7 * np.abs(numerical).max())
+
+
+@kinds
+def test_the_memory_is_that_of_the_repeated_rows(kind):
+    weight = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
+    problem = weighted_problem(kind, weight.astype(float))
+    data = small_problem(kind).data
+    index = np.repeat(np.arange(11), weight)
+    memory = problem.memory()
+    repeated = problem.memory(replace(data, X=data.X[index], y=data.y[index]))
+    for name in Statistics._fields[1:]:
+        assert_allclose(getattr(memory, name), getattr(repeated, name), rtol=1e-11, err_msg=name)
+    assert_allclose(memory.information, repeated.information, rtol=1e-11, atol=1e-12)
+    assert memory.n == 19
+
+
+def test_minibatches_of_weighted_rows_are_unbiased():
+    problem, q = row_problem(12, 2, 4), random_q(4)
+    weight = np.tile(FRACTIONS[:4], 3)
+    data = replace(problem.data, weight=weight)
+    problem = replace(problem, data=data)
+    parts = []
+    for batch, factor in data.minibatches(4, np.random.RandomState(0)):
+        evaluation = Evaluation(problem.model, problem.parameters, batch, [None] * len(batch))
+        parts.append((factor * evaluation.information, evaluation.gradient(q, factor)[0]))
+    assert len(parts) == 3
+    whole = problem.evaluation()
+    assert_allclose(np.mean([p for p, _ in parts], axis=0), whole.information, rtol=1e-11)
+    assert_allclose(np.mean([v for _, v in parts]), whole.gradient(q)[0], rtol=1e-11)
+
+
+# -- the exact posterior -----------------------------------------------------------------------
+
+
+def make_mixture(kind):
+    problem = weighted_problem(kind)
+    rows = problem.data.rows(slice(None))
+    return problem, Mixture(
+        problem.model, problem.parameters, rows, quasi_normal(6, 3, seed=1), (slice(None),)
+    )
+
+
+@kinds
+def test_exact_bound(kind):
+    problem, mixture = make_mixture(kind)
+    p, prior, (X, y) = problem.parameters, problem.model.hyperprior, problem.scaled
+    evidences = []
+    for e in mixture.draws:
+        sigma_f = p.alpha + np.sqrt(p.beta) * e[-1]
+        K = oracles.k_xx(X, X, p.nu + np.sqrt(p.xi) * e[:-1], sigma_f)
+        evidences.append(oracles.weighted_evidence(y, K, np.diag(problem.C), FRACTIONS))
+    kl = oracles.kl_theta(p.nu, p.xi, p.alpha, p.beta, prior.mean, prior.variance)
+    assert_allclose(mixture.lower_bound, np.mean(evidences) - kl, rtol=1e-8)
+
+
+@kinds
+def test_exact_gradient(kind):
+    _, mixture = make_mixture(kind)
+    p = mixture.parameters
+    learned = p.spread({"U": 0.0}) > 0.0
+    analytic = p.pack_gradient(mixture.gradient())[learned]
+    numerical = numerical_gradient(lambda x: mixture.at(p.unpack(x)).lower_bound, p.pack())
+    assert_allclose(analytic, numerical[learned], rtol=1e-6, atol=1e-6)
+
+
+# -- the estimators ----------------------------------------------------------------------------
+
+
+def fixed(cls, solver, X, **options):
+    """Hyperparameters and inducing inputs stay."""
+    if solver != "exact":
+        options["inducing_inputs"] = X[::5] + 0.1
+    return small(cls, solver, learn_hyperparameters=False, **options)
+
+
+def assert_same(a, b, X, rtol=1e-8):
+    for one, other in zip(a.predict(X, True), b.predict(X, True), strict=True):
+        assert_allclose(one, other, rtol=rtol)
+    assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
+
+
+@pytest.mark.parametrize(
+    ("cls", "solver"),
+    [(VBDTCRegressor, solver) for solver in SOLVERS]
+    + [(VBFITCRegressor, solver) for solver in SPARSE_SOLVERS],
+)
+@pytest.mark.parametrize("normalize_y", [True, False])
+def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, normalize_y, rng):
+    X, y = make_data(40)
+    weight = rng.integers(0, 4, 40)
+    repeated = rng.permutation(np.repeat(np.arange(40), weight))
+    model = fixed(cls, solver, X, normalize_y=normalize_y)
+    expected = clone(model).fit(X[repeated], y[repeated])
+    assert_same(model.fit(X, y, sample_weight=weight), expected, X + 0.1)
+    assert model.n_samples_seen_ == np.sum(weight > 0)
+
+
+@independent
+def test_a_weight_is_a_repetition_in_a_stream(cls):
+    X, y = make_data(120)
+    weight = np.repeat([1, 2, 3, 0, 2, 1], 20)
+    options = {"noise_variance": 0.3}
+    model, stream = (fixed(cls, "collapsed", X, **options) for _ in range(2))
+    model.fit(X[:50], y[:50], sample_weight=weight[:50])
+    model.partial_fit(X[50:100], y[50:100], sample_weight=weight[50:100])
+    model.partial_fit(X[100:], y[100:])  # of weight 1
+    for times in (1, 2, 3):
+        stream.partial_fit(X[weight >= times], y[weight >= times])
+    assert_same(model, stream, X + 0.1)
+
+
+def test_a_stream_of_few_rows_keeps_their_weights():
+    X, y = make_data(40)
+    weight = np.repeat([1.0, 0.5, 3.0, 1.0], 10)
+    model = small(VBDTCRegressor, "exact").fit(X[:15], y[:15], sample_weight=weight[:15])
+    model.partial_fit(X[15:30], y[15:30], sample_weight=weight[15:30])
+    model.partial_fit(X[30:], y[30:])
+    expected = small(VBDTCRegressor, "exact").fit(X, y, sample_weight=weight)
+    assert_same(model, expected, X + 0.1)
+    assert model.n_samples_seen_ == 40
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        VBDTCRegressor(),
+        *(small(cls, "collapsed", n_inducing=15) for cls in INDEPENDENT),
+    ],
+    ids=repr,
+)
+def test_scikit_learns_check(model):
+    check_sample_weight_equivalence_on_dense_data(type(model).__name__, model)
+
+
+@independent
+def test_hyperparameters_are_learned_from_halves_as_from_wholes(cls):
+    X, y = make_data(30)
+    model = small(cls, "collapsed", inducing_inputs=X[::4])
+    half = clone(model).fit(np.tile(X, (2, 1)), np.tile(y, 2), sample_weight=0.5)
+    model.fit(X, y)
+    assert_same(half, model, X, rtol=1e-6)
+    assert_allclose(half.noise_variance_, model.noise_variance_, rtol=1e-6)
+
+
+@independent
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_rows_of_almost_no_weight_do_not_matter(cls, solver):
+    """Wrong rows, which would otherwise spoil the noise."""
+    X, y = make_data(80)
+    wrong = np.arange(80) % 4 == 0
+    weight = np.where(wrong, 1e-6, 1.0)
+    model = small(cls, solver, max_iter=8, n_inducing=20 if solver != "exact" else 500)
+    spoiled = np.where(wrong, y + 50.0, y)
+    model.fit(X, spoiled, sample_weight=weight)
+    right = np.mean((model.predict(X[~wrong]) - y[~wrong]) ** 2)
+    model.fit(X, spoiled)
+    assert right < 0.2 * np.mean((model.predict(X[~wrong]) - y[~wrong]) ** 2)
+
+
+# -- what picks rows ---------------------------------------------------------------------------
+
+
+def test_starting_rows_are_drawn_by_weight(monkeypatch):
+    monkeypatch.setattr(_start, "_SAMPLE_ROWS", 100)
+    data = row_problem(1000, 1, 2).data
+    weight = np.where(np.arange(1000) < 500, 3.0, 1.0)
+    chosen = _start._sample(replace(data, weight=weight), np.random.RandomState(0))
+    assert np.sum(chosen < 500) == 75
+    assert chosen.max() < 1000
+
+
+def test_a_sample_has_the_weights_of_its_rows(monkeypatch):
+    monkeypatch.setattr(base_start, "SUBSAMPLE", 10)
+    X, rng = np.arange(50.0)[:, None], np.random.RandomState(0)
+    sample = Sample.of(X, np.arange(50.0), rng)
+    assert_array_equal(sample.X[:, 0], sample.weight)
+    assert len(sample.weight) == 10
+    assert Sample.of(X, None, rng).weight is None
+
+
+def test_inducing_inputs_are_weighted_means():
+    X, weight = np.array([[0.0], [1.0], [4.0]]), np.array([1.0, 2.0, 5.0])
+    U = choose_inducing_inputs(X, 1, np.random.RandomState(0), weight)
+    assert_allclose(U, [[22.0 / 8.0]])
+
+
+# -- bad input, and the way of the weights -----------------------------------------------------
+
+
+@independent
+@pytest.mark.parametrize(
+    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
+)
+def test_bad_weights_are_refused_and_change_nothing(cls, bad):
+    X, y = make_data(30)
+    model = small(cls).fit(X, y)
+    before = model.predict(X)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="sample_weight"):
+            method(X, y, sample_weight=bad)
+    assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("cls", BLOCKED)
+def test_blocks_have_no_weights(cls):
+    X, y = make_data(30)
+    with pytest.raises(TypeError, match="sample_weight"):
+        small(cls).fit(X, y, sample_weight=np.ones(30))
+
+
+@independent
+def test_rows_of_dask_have_no_weights(cls):
+    da = pytest.importorskip("dask.array")
+    X, y = make_data(30)
+    lazy = da.from_array(X), da.from_array(y), da.ones(30)
+    for collections in (lazy, (*lazy[:2], 2.0), (X, y, lazy[2])):
+        with pytest.raises(TypeError, match="sample_weight"):
+            small(cls, "stochastic").fit(*collections)
+
+
+def test_weights_are_routed_to_searches_and_scorers():
+    X, y = make_data(40)
+    weight = np.arange(40.0)
+    with config_context(enable_metadata_routing=True):
+        model = fixed(VBDTCRegressor, "collapsed", X).set_params(inducing_inputs=None)
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        grid = {"vbdtcregressor__noise_variance": [0.1, 1.0]}
+        search = GridSearchCV(pipeline, grid, cv=2).fit(X, y, sample_weight=weight)
+        best = clone(search.best_estimator_)
+        for k, held in enumerate((np.arange(20), np.arange(20, 40))):
+            known = np.setdiff1d(np.arange(40), held)
+            best.fit(X[known], y[known], sample_weight=weight[known])
+            score = best.score(X[held], y[held], sample_weight=weight[held])
+            found = search.cv_results_[f"split{k}_test_score"][search.best_index_]
+            assert_allclose(found, score, rtol=1e-10)
+        Z = StandardScaler().fit_transform(X)
+        expected = clone(best[-1]).fit(Z, y, sample_weight=weight)
+    assert_array_equal(search.best_estimator_[-1].predict(Z), expected.predict(Z))
