@@ -134,7 +134,7 @@ _ATTRIBUTES = """
         Number of passes.
 
     n_samples_seen_ : int
-        Rows of `fit` and of every later `partial_fit`.
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
 
     n_features_in_ : int
         Number of inputs.

@@ -105,7 +105,8 @@ class _SumOverRows(_SparseRegressor):
         y : array-like or Dask collection of shape (n_samples,)
             Training targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
+            other rows copied). None is 1.
 
         Returns
         -------
