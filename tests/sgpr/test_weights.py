@@ -32,6 +32,8 @@ kinds = pytest.mark.parametrize("kind", ["dtc", "fitc"])
 
 FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7])
 
+REPETITIONS = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
+
 
 def weighted_problem(kind, weight=FRACTIONS):
     problem = small_problem(kind)
@@ -62,6 +64,27 @@ def test_a_weight_multiplies_a_rows_term(kind):
 
 @kinds
 @pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
+def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
+    problem, q = weighted_problem(kind, REPETITIONS.astype(float)), random_q(4)
+    draws = draws_of(problem, expectation)
+    evaluation = problem.evaluation(draws)
+    value, gradient = evaluation.gradient(q)
+    groups = [np.repeat(group, REPETITIONS[group]) for group in problem.groups]
+    if expectation == "by row":
+        draws = [
+            np.repeat(e, REPETITIONS[group], axis=1)
+            for e, group in zip(draws, problem.groups, strict=True)
+        ]
+    repeated = replace(small_problem(kind), groups=groups).evaluation(draws)
+    expected, expected_gradient = repeated.gradient(q)
+    assert_allclose(value, expected, rtol=1e-11)
+    pack = problem.parameters.pack_gradient
+    assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-9, atol=1e-10)
+    assert_allclose(evaluation.ceiling, repeated.ceiling)
+
+
+@kinds
+@pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
 def test_gradient(kind, expectation):
     problem, q = weighted_problem(kind), random_q(4)
     start, draws = problem.parameters, draws_of(problem, expectation)
@@ -76,10 +99,9 @@ def test_gradient(kind, expectation):
 
 @kinds
 def test_the_memory_is_that_of_the_repeated_rows(kind):
-    weight = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
-    problem = weighted_problem(kind, weight.astype(float))
+    problem = weighted_problem(kind, REPETITIONS.astype(float))
     data = small_problem(kind).data
-    index = np.repeat(np.arange(11), weight)
+    index = np.repeat(np.arange(11), REPETITIONS)
     memory = problem.memory()
     repeated = problem.memory(replace(data, X=data.X[index], y=data.y[index]))
     for name in Statistics._fields[1:]:
@@ -256,6 +278,25 @@ def test_inducing_inputs_are_weighted_means():
     X, weight = np.array([[0.0], [1.0], [4.0]]), np.array([1.0, 2.0, 5.0])
     U = choose_inducing_inputs(X, 1, np.random.RandomState(0), weight)
     assert_allclose(U, [[22.0 / 8.0]])
+
+
+def test_inducing_inputs_of_a_fit_and_of_later_rows_are_weighted_means(rng):
+    X, y = make_data(20)
+    weight = rng.uniform(0.1, 5.0, 20)
+    model = VBDTCRegressor(1, learn_hyperparameters=False, solver="collapsed")
+    model.fit(X, y, sample_weight=weight)
+    assert_allclose(model.inducing_inputs_[0], np.average(X, axis=0, weights=weight))
+    model = model.set_params(n_inducing=3).fit(X[:2], y[:2])
+    model.partial_fit(X, y, sample_weight=weight)
+    assert_allclose(model.inducing_inputs_[2], np.average(X, axis=0, weights=weight))
+
+
+def test_inducing_inputs_of_the_noise_of_few_rows_are_weighted_means():
+    X, y = make_data(4)
+    weight = np.array([1.0, 2.0, 5.0, 0.5])
+    model = VBFITCRegressor(learn_hyperparameters=False, solver="exact")
+    model.fit(X, y, sample_weight=weight)
+    assert_allclose(model.inducing_inputs_[0], np.average(X, axis=0, weights=weight))
 
 
 # -- bad input, and the way of the weights -----------------------------------------------------
