@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.copies import extra_log_dets, make_keys, merge_copies, own_gradient
 from skvbgp._core.linalg import Array
 
 #: Largest known variance relative to that of y.
@@ -88,8 +89,7 @@ class RowNoise:
 
     def half_log_dets(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
         """What half the log determinant of all equal rows has more than that of these, by row."""
-        log_t = np.log(self.add_up(noise, slopes))
-        return np.asarray(0.5 * ((self.weight - 1.0) * log_t + np.log(self.weight)))
+        return 0.5 * extra_log_dets(self.add_up(noise, slopes), self.weight)
 
     def vjp(
         self, noise: float | Array, slopes: Sequence[float], d_spread: Array
@@ -98,7 +98,7 @@ class RowNoise:
 
         Of a value whose gradient in `spread` is given, minus the sum of `half_log_dets`.
         """
-        dt = d_spread / self.weight - 0.5 * (self.weight - 1.0) / self.add_up(noise, slopes)
+        dt = own_gradient(self.add_up(noise, slopes), self.weight, d_spread)
         d_noise = float(dt.sum()) if self.outputs is None else dt @ self.outputs
         return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
 
@@ -117,13 +117,10 @@ def merge_equal(
     is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
     if is_plain and not _may_repeat(X, y):
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
-    keys = _make_keys(X, y, variance)
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    first, owner, total = merge_copies(X, y, weight, variance)
     if len(first) == len(y) and is_plain:
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
-    total = np.bincount(inverse.ravel(), weight).astype(np.float64)
-    noise = RowNoise(total, variance[first])
-    return X[first], y[first], noise, _number(kept, inverse.ravel())
+    return X[first], y[first], RowNoise(total, variance[first]), _number(kept, owner)
 
 
 def discount_copies(X: Array, noise: RowNoise | None) -> RowNoise | None:
@@ -132,16 +129,9 @@ def discount_copies(X: Array, noise: RowNoise | None) -> RowNoise | None:
     Rows that agree to the last digit wherever there are several at one place are copies, not
     measurements: noise that was learned from their agreement would be zero. They count once.
     """
-    if noise is None or noise.weight.max() <= 1.0 or len(np.unique(_make_keys(X))) < len(X):
+    if noise is None or noise.weight.max() <= 1.0 or len(np.unique(make_keys(X))) < len(X):
         return noise
     return replace(noise, weight=np.minimum(noise.weight, 1.0))
-
-
-def _make_keys(*columns: Array) -> NDArray[Any]:
-    """One value for each row (n,) of arrays (n,) and (n, d), the same for equal ones."""
-    table = np.column_stack(columns)
-    table += 0.0  # no negative zeros
-    return table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
 
 
 def _may_repeat(X: Array, y: Array) -> bool:

@@ -25,7 +25,7 @@ from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
-from skvbgp.sgpr._noise import Noise, NoiseGradients, Structure
+from skvbgp.sgpr._noise import Noise, NoiseGradients, Structure, weighted_covariance, weighted_vjp
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
 #: ``(prior, q, alpha, second) -> (L' dL, d_alpha, d_second)``
@@ -100,11 +100,11 @@ class Model:
         draws: Array | None,
     ) -> Group:
         """The data terms of one group, in closed form or (with draws) sampled."""
-        C = noise.covariance(self.coordinates.original(rows.X))
+        C, copies = weighted_covariance(noise, self.coordinates.original(rows.X), rows.weight)
         nu, xi = parameters.nu, parameters.xi
         if draws is None:
-            return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, rows.weight)
-        return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, rows.weight)
+            return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
+        return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, copies)
 
     def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
         """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
@@ -191,7 +191,8 @@ class Groups:
 
         def backward(group: Group, rows: Rows) -> tuple[GroupGradients, NoiseGradients]:
             g = group.backward(v, V, p.alpha, p.second_moment)
-            return g, self._noise.vjp(self._model.coordinates.original(rows.X), g.C)
+            X = self._model.coordinates.original(rows.X)
+            return g, weighted_vjp(self._noise, X, rows.weight, g.C)
 
         parts = thread_map(backward, zip(self._groups, self._batch, strict=True))
         return reduce(

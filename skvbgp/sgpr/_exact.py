@@ -28,7 +28,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise, NoiseGradients
+from skvbgp.sgpr._noise import Noise, NoiseGradients, weighted_covariance, weighted_vjp
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import quasi_normal
 
@@ -101,7 +101,7 @@ class Mixture:
         sigma_f = float(p.alpha + np.sqrt(p.beta) * e[-1])
         x = self.rows.X * Lambda
         K = unit_se(x, x)
-        C = sigma_f**2 * K + self._noise_covariance
+        C = sigma_f**2 * K + self._weighted_noise[0]
         outputs = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), self.rows.y)
         return _Process(Lambda, sigma_f, x, K, outputs)
 
@@ -118,37 +118,29 @@ class Mixture:
         return self.model.coordinates.original(self.rows.X)
 
     @cached_property
-    def _noise_covariance(self) -> Array:
+    def _weighted_noise(self) -> tuple[Array, float]:
+        """Covariance of the rows' noise, and what the log density of all copies has more."""
         X, n = self.X, len(self.rows.y)
-        total = np.zeros((n, n))
+        total, log_density = np.zeros((n, n)), 0.0
         for index in self.groups:
             block = np.arange(n)[index]
-            C = self.noise.covariance(X[block])
+            C, copies = weighted_covariance(self.noise, X[block], self._weight(block))
             total[np.ix_(block, block)] = np.diag(C) if C.ndim == 1 else C
-        if self.rows.weight is not None:
-            total.flat[:: n + 1] /= self.rows.weight
-        return total
+            log_density += copies.log_density
+        return total, log_density
 
-    @property
-    def _repetition(self) -> float:
-        """What the log density of all equal rows has more than that of these."""
-        w = self.rows.weight
-        if w is None:
-            return 0.0
-        c = self.noise.covariance(self.X)
-        return -0.5 * float(np.sum((w - 1.0) * np.log(2.0 * np.pi * c) + np.log(w)))
+    def _weight(self, block: RowIndex) -> Array | None:
+        return None if self.rows.weight is None else self.rows.weight[block]
 
     def _noise_gradients(self, dC: Array) -> NoiseGradients:
         """Gradients in the noise's parameters, from that in C."""
-        X, w, parts = self.X, self.rows.weight, []
-        if w is not None:  # noise is independent, and C has its variances over the weights
-            dc = np.diagonal(dC) / w - 0.5 * (w - 1.0) / self.noise.covariance(X)
-            dC = np.diag(dc)
+        X, parts = self.X, []
         for index in self.groups:
             block = np.arange(len(dC))[index]
             own = dC[np.ix_(block, block)]
-            correlated = self.model.structure.correlated
-            parts.append(self.noise.vjp(X[block], own if correlated else np.diagonal(own)))
+            if not self.model.structure.correlated:
+                own = np.diagonal(own)
+            parts.append(weighted_vjp(self.noise, X[block], self._weight(block), own))
         return self.noise.complete(reduce(NoiseGradients.plus, parts))
 
     @cached_property
@@ -156,7 +148,7 @@ class Mixture:
         """L, of the scaled target."""
         kl, _, _ = self.model.kl_theta(self.parameters)
         log_density = float(np.mean([process.outputs.log_density for process in self._processes]))
-        return log_density + self._repetition - kl
+        return log_density + self._weighted_noise[1] - kl
 
     def gradient(self) -> Parameters:
         """Gradient of L; the inducing inputs of the noise are held."""

@@ -18,9 +18,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._precision import Precision, as_precision
+from skvbgp.sgpr._precision import Copies, Precision, as_precision
 from skvbgp.sgpr._psi import psi_statistic
 from skvbgp.sgpr.expectations import omega, omega_vjp, upsilon, upsilon_vjp
+
+#: Rows without copies.
+_NONE = Copies()
 
 
 class GroupGradients(NamedTuple):
@@ -62,10 +65,10 @@ class ClosedFormGroup:
         Z: Array,
         nu: Array,
         xi: Array,
-        weight: Array | None = None,
+        copies: Copies = _NONE,
     ) -> None:
         self._X, self._y, self._Z, self._nu, self._xi = X, y, Z, nu, xi
-        self.precision = as_precision(C, weight)
+        self.precision = as_precision(C, copies)
         self._omega = omega(X, Z, nu, xi, 1.0)  # (n, m)
         self._statistic = psi_statistic(X, Z, nu, xi, self.precision.matrix)
         self._prior = upsilon(X, nu, xi, 1.0, 0.0) if C.ndim == 2 else np.ones(len(y))
@@ -126,10 +129,10 @@ class SampledGroup:
         nu: Array,
         xi: Array,
         draws: Array,
-        weight: Array | None = None,
+        copies: Copies = _NONE,
     ) -> None:
         self._X, self._y, self._Z, self._nu, self._xi, self._draws = X, y, Z, nu, xi, draws
-        self.precision = as_precision(C, weight)
+        self.precision = as_precision(C, copies)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
         self.psi = np.asarray(sum(self._gram(K) for K in self._K) / len(draws))

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from skvbgp._core.copies import own_gradient
 from skvbgp._core.linalg import Array
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._inducing import InducingPrior
+from skvbgp.sgpr._precision import Copies
 
 
 class NoiseGradients(NamedTuple):
@@ -38,6 +40,8 @@ class NoiseGradients(NamedTuple):
 
 class Noise(Protocol):
     """Noise at given parameters; X is in the user's units, variances are of the scaled target."""
+
+    noise_variance: float  # sigma_n^2; of correlated noise, what copies of a row do not share
 
     def covariance(self, X: Array) -> Array:
         """Noise covariance of one group of rows, (n,) if they are independent or (n, n)."""
@@ -166,6 +170,34 @@ class Blocks(Diagonal):
     """Noise that is correlated within blocks of rows by the residual (PITC, PIC)."""
 
     correlated = True
+
+
+def weighted_covariance(noise: Noise, X: Array, weight: Array | None) -> tuple[Array, Copies]:
+    """Noise covariance of one group of rows that have weights (n,), and their `Copies`.
+
+    What copies have of their own is divided by the weights: all noise that is independent.
+    """
+    C = noise.covariance(X)
+    if weight is None:
+        return C, Copies()
+    if C.ndim == 1:
+        return C / weight, Copies.of(C, weight)
+    own = noise.noise_variance
+    return C + np.diag(own / weight - own), Copies.of(own, weight)
+
+
+def weighted_vjp(noise: Noise, X: Array, weight: Array | None, dC: Array) -> NoiseGradients:
+    """Gradients of a value, given that in the covariance of rows with weights.
+
+    They include those of -1/2 times the log determinant of the `Copies`.
+    """
+    if weight is None:
+        return noise.vjp(X, dC)
+    if dC.ndim == 1:
+        return noise.vjp(X, own_gradient(noise.covariance(X), weight, dC))
+    gradients, diagonal = noise.vjp(X, dC), np.diagonal(dC)
+    more = np.sum(own_gradient(noise.noise_variance, weight, diagonal) - diagonal)
+    return gradients._replace(noise_variance=gradients.noise_variance + float(more))
 
 
 class WhiteNoise:

@@ -1,18 +1,40 @@
 """Inverse noise covariance of a group of rows: a diagonal or one dense block."""
 
-from typing import Protocol
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from skvbgp._core.copies import extra_log_dets
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
+
+
+class Copies(NamedTuple):
+    """What all copies of rows have more than these, see :ref:`sgpr-weights`."""
+
+    number: float = 0.0
+    log_det: float = 0.0
+
+    @classmethod
+    def of(cls, own: Array | float, weight: Array | None) -> Copies:
+        """Of rows with weights (n,), whose copies have noise of variances ``own`` of their own."""
+        if weight is None:
+            return cls()
+        return cls(float(np.sum(weight - 1.0)), float(extra_log_dets(own, weight).sum()))
+
+    @property
+    def log_density(self) -> float:
+        """What their log density has more."""
+        return -0.5 * (self.number * float(np.log(2.0 * np.pi)) + self.log_det)
 
 
 class Precision(Protocol):
     """C^-1 of n rows. A "moment" is an (n,) or (n, n) array, of the same form as C."""
 
     matrix: Array  # C^-1, (n,) or (n, n)
-    log_det: float  # log |C|
-    count: float  # rows, each as often as it counts
+    log_det: float  # log |C|, of all copies
+    count: float  # rows, with all copies
 
     def solve(self, A: Array) -> Array:
         """C^-1 A for A of shape (n,) or (n, k)."""
@@ -28,17 +50,12 @@ class Precision(Protocol):
 
 
 class DiagonalPrecision:
-    """Rows with independent noise of variances c, (n,), each as often as its weight says.
+    """Rows with independent noise of variances c, (n,)."""
 
-    Terms of F are multiplied by the weights (n,), see :ref:`sgpr-weights`: `matrix` and `log_det`
-    are those of all equal rows, and a moment is that of one of them.
-    """
-
-    def __init__(self, c: Array, weight: Array | None = None) -> None:
-        self._inverse, log_c = 1.0 / c, np.log(c)
-        self.matrix = self._inverse if weight is None else weight * self._inverse
-        self.log_det = float(np.sum(log_c if weight is None else weight * log_c))
-        self.count: float = len(c) if weight is None else float(np.sum(weight))
+    def __init__(self, c: Array, copies: Copies) -> None:
+        self.matrix = 1.0 / c
+        self.log_det = float(np.sum(np.log(c))) + copies.log_det
+        self.count = len(c) + copies.number
 
     def solve(self, A: Array) -> Array:
         return A * self.matrix if A.ndim == 1 else A * self.matrix[:, None]
@@ -50,17 +67,17 @@ class DiagonalPrecision:
         return np.einsum("nk,nk->n", A, B)
 
     def covariance_vjp(self, G: Array) -> Array:
-        return 0.5 * (G * self._inverse - 1.0) * self.matrix
+        return 0.5 * (G * self.matrix - 1.0) * self.matrix
 
 
 class DensePrecision:
     """A block of rows with noise covariance C, (n, n)."""
 
-    def __init__(self, C: Array) -> None:
+    def __init__(self, C: Array, copies: Copies) -> None:
         L = cholesky(C, "noise covariance of a block")
         self.matrix = inverse_from_cholesky(L)
-        self.log_det = log_determinant(L)
-        self.count: float = len(C)
+        self.log_det = log_determinant(L) + copies.log_det
+        self.count = len(C) + copies.number
 
     def solve(self, A: Array) -> Array:
         return self.matrix @ A
@@ -76,9 +93,6 @@ class DensePrecision:
         return 0.5 * (self.matrix @ G @ self.matrix - self.matrix)
 
 
-def as_precision(C: Array, weight: Array | None = None) -> Precision:
+def as_precision(C: Array, copies: Copies) -> Precision:
     """The inverse of a covariance given as a vector (diagonal) or a matrix."""
-    if C.ndim == 1:
-        return DiagonalPrecision(C, weight)
-    assert weight is None  # rows of a block are not independent
-    return DensePrecision(C)
+    return DiagonalPrecision(C, copies) if C.ndim == 1 else DensePrecision(C, copies)
