@@ -1,7 +1,4 @@
-"""scikit-learn's contract, for every public estimator.
-
-No failure is expected but of weights where training picks rows at random (`expected_failures`).
-"""
+"""scikit-learn's contract, for every public estimator and with no expected failure."""
 
 import ast
 import copy
@@ -28,7 +25,7 @@ from tests.gp.cases import INSTANCES as GP
 from tests.kernel_selection.cases import INSTANCES as KERNEL_SELECTION
 from tests.sgpr.cases import INSTANCES as SGPR
 from tests.sgpr.cases import REGRESSORS as SPARSE_REGRESSORS
-from tests.sgpr.cases import expected_failures, make_data
+from tests.sgpr.cases import make_data
 from tests.spectrum.cases import INSTANCES as SPECTRUM
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -79,9 +76,7 @@ def test_contract(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks(
-    [*SIBLINGS, *OTHER_SETTINGS], expected_failed_checks=expected_failures, xfail_strict=True
-)
+@parametrize_with_checks([*SIBLINGS, *OTHER_SETTINGS], xfail_strict=True)
 def test_contract_of_siblings_and_with_other_settings(estimator, check):
     check(estimator)
 

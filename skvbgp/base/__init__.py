@@ -15,7 +15,7 @@ from skvbgp.base._estimator import (
     VariationalEstimator,
     as_row_values,
     as_vector,
-    check_weights,
+    as_weights,
     fit_method,
     in_tiles,
 )
@@ -30,6 +30,7 @@ from skvbgp.base._learner import (
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._start import (
     START_ROWS,
+    SUBSAMPLE,
     at_one_place,
     choose_inducing_inputs,
     choose_rows,
@@ -41,6 +42,7 @@ from skvbgp.base._start import (
 __all__ = [
     "COLUMNS",
     "START_ROWS",
+    "SUBSAMPLE",
     "Distribution",
     "DocumentedEstimator",
     "Interval",
@@ -54,8 +56,8 @@ __all__ = [
     "VariationalRegressor",
     "as_row_values",
     "as_vector",
+    "as_weights",
     "at_one_place",
-    "check_weights",
     "choose_inducing_inputs",
     "choose_rows",
     "class_codes",

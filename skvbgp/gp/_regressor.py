@@ -19,7 +19,7 @@ from skvbgp.base import (
     StrOptions,
     VariationalRegressor,
     as_row_values,
-    check_weights,
+    as_weights,
     draw_normal,
     fit_method,
 )
@@ -315,7 +315,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         self.n_outputs_ = t
         if not noise:
             return X, y
-        weight = check_weights(as_row_values(noise["sample_weight"], len(y), "sample_weight", 1.0))
+        weight = as_weights(noise["sample_weight"], len(y))
         variance = _as_noise(noise["y_var"], y.shape)
         learner = self._single_learner()
         if "streams" in noise and learner.forgetting != 1.0:

@@ -34,7 +34,7 @@ from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise, ResidualNoise
+from skvbgp.sgpr._noise import Noise, ResidualNoise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import quasi_normal
 from skvbgp.sgpr._state import BlockRows, State
@@ -115,7 +115,8 @@ class BlockConditional:
 
     def factors(self, block: Rows) -> BlockFactors:
         """Factors of a block of scaled data."""
-        C = self._noise.covariance(self._model.coordinates.original(block.X))
+        X = self._model.coordinates.original(block.X)
+        C, _ = weighted_covariance(self._noise, X, block.weight)
         rotated = [block.X * lam for lam in self._Lambda]
         A = [unit_se(x, self._prior.Z) @ self._prior.L_inv.T for x in rotated]
         inverse = []
@@ -252,8 +253,8 @@ class BlockPosterior:
         return self._blocks.partition.lookup(X * self._blocks.unit)
 
     def _rows(self, k: int) -> Rows:
-        X, y = self._blocks.X[k], self._blocks.y[k]
-        return Rows(self._coordinates.scaled(X), self._target.scaled(y))
+        X, targets = self._coordinates.scaled(self._blocks.X[k]), self._blocks.targets[k]
+        return Rows(X, self._target.scaled(targets.y), targets.weight)
 
 
 class ExactBlockPosterior:

@@ -21,7 +21,7 @@ from skvbgp.base import (
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Data, Targets
+from skvbgp.sgpr._data import Data, Targets, merge_equal
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Structure
@@ -188,7 +188,7 @@ class SparseLearner(RegressionLearner):
             reference=target,
             target=target,
             summary=summary,
-            n_seen=len(y),
+            n_seen=y.n_seen,
             draw_rule=ClosedForm(),
             seed=seed,
             is_warm=before is not None,
@@ -226,7 +226,7 @@ class SparseLearner(RegressionLearner):
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         data = gather_data(X, y, state.model.coordinates, state.target)
         if self._is_exact(len(data)):
-            return self._train_exact(state, data, end_pass)
+            return self._train_exact(replace(state, kept_rows=(X, y)), data, end_pass)
         data, blocks = self._divide(data, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
         state = replace(
@@ -286,8 +286,7 @@ class SparseLearner(RegressionLearner):
         draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
         groups = [slice(None)] if data.blocks is None else data.blocks
         mixture = Mixture(state.model, start, rows, draws, tuple(groups))
-        kept = data.X, Targets(data.y, data.weight)
-        state = replace(state, parameters=start, blocks=blocks, kept_rows=kept)
+        state = replace(state, parameters=start, blocks=blocks)
 
         def conclude(parameters: Parameters) -> State:
             return replace(state, parameters=parameters, memory=mixture.at(parameters))
@@ -333,7 +332,7 @@ class SparseLearner(RegressionLearner):
     ) -> Trained:
         parameters, max_iter = state.parameters, self.max_passes(data)
         if self._is_collapsed(len(data)):
-            every_row = len(parameters.U) >= data.count  # is an inducing input
+            every_row = len(parameters.U) >= len(data)  # is an inducing input
             options: dict[str, Any] = {
                 "free": parameters.spread({"U": 0.0} if every_row else {}) > 0.0,
                 "max_iter": max_iter,
@@ -384,8 +383,9 @@ class SparseLearner(RegressionLearner):
         )
         kept = None
         if self.local:
-            X, y = (tuple(values[rows] for rows in index) for values in (data.X, data.y))
-            kept = BlockRows(partition, unit, X, y)
+            X, targets = data.X, Targets(data.y, data.weight)
+            parts = zip(*((X[rows], targets[rows]) for rows in index), strict=True)
+            kept = BlockRows(partition, unit, *parts)
         return data.divide(index), kept
 
     # -- partial_fit -------------------------------------------------------------------
@@ -394,12 +394,12 @@ class SparseLearner(RegressionLearner):
         if state.kept_rows is None:
             return None
         X_known, known = state.kept_rows
-        return np.concatenate([X_known, X]), known.plus(y)
+        return merge_equal(np.concatenate([X_known, X]), known.plus(y))
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
-        rng = np.random.RandomState((state.seed + state.n_seen) % 2**32)
+        rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
         summary = state.summary.merged(y.scale)
-        state = replace(state, summary=summary, n_seen=state.n_seen + len(y))
+        state = replace(state, summary=summary, n_seen=state.n_seen + y.n_seen)
         state = self._change_frame(state, choose_target(summary, centred=self.normalize_y))
         state = self._grow(state, X, y, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))

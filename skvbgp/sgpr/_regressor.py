@@ -7,15 +7,15 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 from skvbgp._core.collections import refuse_collection
+from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     Interval,
     StrOptions,
     VariationalRegressor,
-    as_row_values,
-    check_weights,
+    as_weights,
     fit_method,
 )
-from skvbgp.sgpr._data import Targets
+from skvbgp.sgpr._data import Targets, merge_equal
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -67,42 +67,16 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
 class _SparseRegressor(VariationalRegressor):
     """A regressor whose learner takes `Targets`."""
 
-    def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        return super()._fit(X, y, **{"sample_weight": None, **metadata})
-
-    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        return super()._partial_fit(X, y, **{"sample_weight": None, **metadata})
-
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """X and y, or for training X and `Targets`, without rows of weight zero."""
-        X, y = super()._validate(X, y, reset=reset)
-        if not metadata:
-            return X, y
-        weight = metadata["sample_weight"]
-        if weight is None:
-            return X, Targets(y)
-        weight = check_weights(as_row_values(weight, len(y), "sample_weight", 1.0))
-        kept = weight > 0.0
-        if kept.all():
-            return X, Targets(y, weight)
-        return X[kept], Targets(y[kept], weight[kept])
-
-
-class _SumOverRows(_SparseRegressor):
-    """A regressor whose noise is independent, so that the data terms are sums over rows."""
-
-    solver: str
-
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
         ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches. The rows of a Dask array or
-            DataFrame are never gathered.
-        y : array-like or Dask collection of shape (n_samples,)
+        X : array-like of shape (n_samples, n_features)
+            Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
+            arrays and DataFrames, as the user guide's table says, never gathers their rows.
+        y : array-like of shape (n_samples,)
             Training targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
@@ -131,9 +105,9 @@ class _SumOverRows(_SparseRegressor):
 
         Parameters
         ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features)
             New inputs; a single row is enough.
-        y : array-like or Dask collection of shape (n_samples,)
+        y : array-like of shape (n_samples,)
             New targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts, as in :meth:`fit`.
@@ -151,10 +125,29 @@ class _SumOverRows(_SparseRegressor):
         return self._partial_fit(X, y, sample_weight=sample_weight)
 
     def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        if metadata.get("sample_weight") is not None:
-            for values in (X, y, metadata["sample_weight"]):
+        """X and y, or for training X and `Targets`, without copies and rows of weight zero."""
+        weight = metadata.get("sample_weight")
+        if weight is not None:
+            for values in (X, y, weight):
                 refuse_collection(values, "fit with sample_weight")
-        return super()._validate(X, y, reset=reset, **metadata)
+        X, y = super()._validate(X, y, reset=reset)
+        if not metadata:
+            return X, y
+        if isinstance(X, ShardedColumns):
+            return X, Targets(y)
+        if weight is None:
+            return merge_equal(X, Targets(y))
+        weight = as_weights(weight, len(y))
+        kept = weight > 0.0
+        if not kept.all():
+            X, y, weight = X[kept], y[kept], weight[kept]
+        return merge_equal(X, Targets(y, weight))
+
+
+class _SumOverRows(_SparseRegressor):
+    """A regressor whose noise is independent, so that the data terms are sums over rows."""
+
+    solver: str
 
     def _check_collections(self) -> None:
         if self.solver in ("exact", "collapsed"):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+from skvbgp._core.copies import own_gradient
 from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
@@ -24,6 +25,7 @@ from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
+from skvbgp.sgpr._precision import Copies
 from skvbgp.sgpr._quadrature import sign_draws
 
 #: Rows that the starting length scales are judged by, and what these are divided by.
@@ -288,15 +290,20 @@ def fit_noise_to_blocks(
 
 
 def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
-    """log N(y | 0, k(X, X) + sigma_n^2 I) and its gradient in x = (theta, log sigma_n^2)."""
+    """log N(y | 0, k(X, X) + sigma_n^2 I) and its gradient in x = (theta, log sigma_n^2).
+
+    Of all copies, if the rows have weights.
+    """
     assert isinstance(model.structure, Blocks)
     kernel, scale = model.structure.kernel.with_theta(x[:-1]), model.structure.scale
     noise_variance = float(np.exp(x[-1]))
     X = model.coordinates.original(rows.X)
     K = kernel(X)
-    C = scale * K
-    C.flat[:: len(C) + 1] += noise_variance
+    C, w = scale * K, rows.weight
+    C.flat[:: len(C) + 1] += noise_variance / (1.0 if w is None else w)
     normal = ZeroMeanNormal.of(cholesky(C, "noise covariance of a block"), rows.y)
+    log_density = normal.log_density + Copies.of(noise_variance, w).log_density
     dC = normal.gradient()
     d_theta, _, _ = kernel.vjp(X, None, K, scale * dC)
-    return normal.log_density, np.append(d_theta, np.trace(dC) * noise_variance)
+    d_variance = own_gradient(noise_variance, w, np.diagonal(dC)).sum()
+    return log_density, np.append(d_theta, d_variance * noise_variance)

@@ -28,11 +28,14 @@ class BlockRows:
     partition: Partition
     unit: Array  # (d,) the partition lives in scaled coordinates times this
     X: tuple[Array, ...]  # by block, user's coordinates
-    y: tuple[Array, ...]  # by block, user's scale
+    targets: tuple[Targets, ...]  # by block
 
     def plus(self, other: BlockRows) -> BlockRows:
         return BlockRows(
-            self.partition.append(other.partition), self.unit, self.X + other.X, self.y + other.y
+            self.partition.append(other.partition),
+            self.unit,
+            self.X + other.X,
+            self.targets + other.targets,
         )
 
 

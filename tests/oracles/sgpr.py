@@ -212,6 +212,23 @@ def weighted_log_likelihood(X, y, weight, Z, m, S, nu, xi, alpha, beta, C, jitte
     return total
 
 
+def weighted_block_log_likelihood(
+    X, y, weight, Z, m, S, nu, xi, alpha, beta, C, noise_variance, jitter=0.0
+):
+    """The same with residuals e ~ N(0, R), R = C - sigma_n^2 I, that the copies of a row share.
+
+    The integral of prod_i N(y_i | f_i + e_i, sigma_n^2)^w_i N(e | 0, R) over e is
+    N(y | f, R + diag(sigma_n^2 / w)) times a constant, which the exponent gives at y = f.
+    """
+    n = len(y)
+    residual = C - noise_variance * np.eye(n)
+    spread = residual + np.diag(noise_variance / weight)
+    own = np.full(n, noise_variance)
+    constant = weighted_evidence(np.zeros(n), residual, own, weight)
+    constant += 0.5 * np.linalg.slogdet(2.0 * math.pi * spread)[1]
+    return constant + expected_log_likelihood(X, y, Z, m, S, nu, xi, alpha, beta, spread, jitter)
+
+
 def bound_without_kl_theta(X, y, Z, m, S, nu, xi, alpha, beta, C, jitter=0.0):
     """bound(...) + kl_theta(...), the last long formula of App. B; finite at xi = beta = 0."""
     C_inv = np.linalg.inv(C)

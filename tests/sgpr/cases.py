@@ -52,21 +52,6 @@ INSTANCES = [
     for i, cls in enumerate(REGRESSORS)
     for j in range(3)
 ]
-for instance in INSTANCES:
-    if instance.solver == "collapsed":  # k-means picks rows: a weight would be no repetition
-        instance.set_params(n_inducing=15)
-
-
-def expected_failures(estimator):
-    """Checks that a weight is a repetition, where rows are picked at random in training.
-
-    Copies of a row are picked one by one: for mini-batches, and by the k-means of the inputs at
-    which an exact fit explains a noise kernel.
-    """
-    picking = [(cls, "stochastic") for cls in INDEPENDENT] + [(VBFITCRegressor, "exact")]
-    if (type(estimator), estimator.get_params().get("solver")) not in picking:
-        return {}
-    return {"check_sample_weight_equivalence_on_dense_data": "training picks rows at random"}
 
 
 GIVEN = {

@@ -1,6 +1,7 @@
 """Weights of rows: a weight is a repetition, zero leaves out, and fractions count as such."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import _start as base_start
 from skvbgp.base import choose_inducing_inputs
-from skvbgp.sgpr import _start
+from skvbgp.sgpr import _data, _start
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
@@ -24,13 +25,30 @@ from skvbgp.sgpr._quadrature import quasi_normal
 from skvbgp.sgpr._start import Sample
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
-from tests.sgpr.cases import BLOCKED, INDEPENDENT, SOLVERS, SPARSE_SOLVERS, make_data, small
-from tests.sgpr.problems import common_draws, random_q, row_draws, row_problem, small_problem
+from tests.sgpr.cases import (
+    BLOCKED,
+    INDEPENDENT,
+    REGRESSORS,
+    SOLVERS,
+    SPARSE_SOLVERS,
+    make_data,
+    small,
+)
+from tests.sgpr.problems import (
+    KINDS,
+    common_draws,
+    random_q,
+    row_draws,
+    row_problem,
+    small_problem,
+)
 
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
-kinds = pytest.mark.parametrize("kind", ["dtc", "fitc"])
+kinds = pytest.mark.parametrize("kind", KINDS)
 
 FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7])
+
+EXPECTATIONS = ["closed", "common", "by row"]
 
 REPETITIONS = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
 
@@ -49,7 +67,7 @@ def draws_of(problem, expectation):
 # -- the bound ---------------------------------------------------------------------------------
 
 
-@kinds
+@pytest.mark.parametrize("kind", ["dtc", "fitc"])
 def test_a_weight_multiplies_a_rows_term(kind):
     problem, q = weighted_problem(kind), random_q(4)
     plain, n = small_problem(kind), len(FRACTIONS)
@@ -62,8 +80,30 @@ def test_a_weight_multiplies_a_rows_term(kind):
     assert_allclose(values[0] - values[1], terms[0] - terms[1], rtol=1e-9)
 
 
-@kinds
-@pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
+def test_copies_share_the_residual_of_their_block():
+    problem, q = weighted_problem("pitc"), random_q(4)
+    twins = []
+    for weight in (FRACTIONS, np.ones(11)):
+        twins.append(
+            oracles.weighted_block_log_likelihood(
+                *problem.scaled,
+                weight,
+                problem.Z,
+                *problem.moments_of_s(q),
+                *problem.theta,
+                problem.C,
+                problem.parameters.noise_variance,
+                JITTER,
+            )
+        )
+    values = [p.evaluation().gradient(q)[0] for p in (problem, small_problem("pitc"))]
+    assert_allclose(values[0] - values[1], twins[0] - twins[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expectation"),
+    [case for case in product(KINDS, EXPECTATIONS) if case != ("pitc", "by row")],
+)
 def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
     problem, q = weighted_problem(kind, REPETITIONS.astype(float)), random_q(4)
     draws = draws_of(problem, expectation)
@@ -83,8 +123,10 @@ def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
     assert_allclose(evaluation.ceiling, repeated.ceiling)
 
 
-@kinds
-@pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
+@pytest.mark.parametrize(
+    ("kind", "expectation"),
+    [case for case in product(KINDS, EXPECTATIONS) if case != ("pitc", "by row")],
+)
 def test_gradient(kind, expectation):
     problem, q = weighted_problem(kind), random_q(4)
     start, draws = problem.parameters, draws_of(problem, expectation)
@@ -102,8 +144,11 @@ def test_the_memory_is_that_of_the_repeated_rows(kind):
     problem = weighted_problem(kind, REPETITIONS.astype(float))
     data = small_problem(kind).data
     index = np.repeat(np.arange(11), REPETITIONS)
+    blocks = None
+    if data.blocks is not None:
+        blocks = [np.flatnonzero(np.isin(index, block)) for block in data.blocks]
     memory = problem.memory()
-    repeated = problem.memory(replace(data, X=data.X[index], y=data.y[index]))
+    repeated = problem.memory(replace(data, X=data.X[index], y=data.y[index], blocks=blocks))
     for name in Statistics._fields[1:]:
         assert_allclose(getattr(memory, name), getattr(repeated, name), rtol=1e-11, err_msg=name)
     assert_allclose(memory.information, repeated.information, rtol=1e-11, atol=1e-12)
@@ -131,20 +176,21 @@ def test_minibatches_of_weighted_rows_are_unbiased():
 def make_mixture(kind):
     problem = weighted_problem(kind)
     rows = problem.data.rows(slice(None))
-    return problem, Mixture(
-        problem.model, problem.parameters, rows, quasi_normal(6, 3, seed=1), (slice(None),)
-    )
+    draws, groups = quasi_normal(6, 3, seed=1), tuple(problem.groups)
+    return problem, Mixture(problem.model, problem.parameters, rows, draws, groups)
 
 
 @kinds
 def test_exact_bound(kind):
     problem, mixture = make_mixture(kind)
     p, prior, (X, y) = problem.parameters, problem.model.hyperprior, problem.scaled
+    own = np.full(11, p.noise_variance) if kind == "pitc" else np.diag(problem.C)
+    shared = problem.C - np.diag(own)  # by copies
     evidences = []
     for e in mixture.draws:
         sigma_f = p.alpha + np.sqrt(p.beta) * e[-1]
         K = oracles.k_xx(X, X, p.nu + np.sqrt(p.xi) * e[:-1], sigma_f)
-        evidences.append(oracles.weighted_evidence(y, K, np.diag(problem.C), FRACTIONS))
+        evidences.append(oracles.weighted_evidence(y, K + shared, own, FRACTIONS))
     kl = oracles.kl_theta(p.nu, p.xi, p.alpha, p.beta, prior.mean, prior.variance)
     assert_allclose(mixture.lower_bound, np.mean(evidences) - kl, rtol=1e-8)
 
@@ -175,20 +221,62 @@ def assert_same(a, b, X, rtol=1e-8):
     assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
 
 
-@pytest.mark.parametrize(
-    ("cls", "solver"),
-    [(VBDTCRegressor, solver) for solver in SOLVERS]
-    + [(VBFITCRegressor, solver) for solver in SPARSE_SOLVERS],
-)
+@pytest.fixture
+def unmerged(monkeypatch):
+    """Copies stay rows of their own."""
+    monkeypatch.setattr(_data, "SUBSAMPLE", 0)
+
+
+@pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+@pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("normalize_y", [True, False])
-def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, normalize_y, rng):
+@pytest.mark.in_turn("solver")
+def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, normalize_y, rng, unmerged):
     X, y = make_data(40)
     weight = rng.integers(0, 4, 40)
     repeated = rng.permutation(np.repeat(np.arange(40), weight))
-    model = fixed(cls, solver, X, normalize_y=normalize_y)
+    options = {"n_blocks": 1} if cls in BLOCKED else {}  # copies are not parted
+    model = fixed(cls, solver, X, normalize_y=normalize_y, **options)
     expected = clone(model).fit(X[repeated], y[repeated])
     assert_same(model.fit(X, y, sample_weight=weight), expected, X + 0.1)
     assert model.n_samples_seen_ == np.sum(weight > 0)
+    assert expected.n_samples_seen_ == weight.sum()
+
+
+@pytest.mark.parametrize("normalize_y", [True, False])
+def test_a_weight_is_a_repetition_to_the_exact_solver(normalize_y, rng, unmerged):
+    X, y = make_data(40)
+    weight = rng.integers(0, 4, 40)
+    repeated = rng.permutation(np.repeat(np.arange(40), weight))
+    model = fixed(VBDTCRegressor, "exact", X, normalize_y=normalize_y)
+    expected = clone(model).fit(X[repeated], y[repeated])
+    assert_same(model.fit(X, y, sample_weight=weight), expected, X + 0.1)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.in_turn("solver")
+def test_training_cannot_tell_a_weight_from_a_repetition(cls, solver, rng):
+    """Wherever rows are picked at random: k-means, mini-batches, draws and blocks."""
+    X, y = make_data(60)
+    weight = rng.integers(0, 4, 60)
+    repeated = rng.permutation(np.repeat(np.arange(60), weight))
+    shuffled = rng.permutation(60)
+    model = small(cls, solver)
+    expected = clone(model)
+    for X_new in (X, X + 0.2):
+        expected.partial_fit(X_new[repeated], y[repeated])
+        model.partial_fit(X_new[shuffled], y[shuffled], sample_weight=weight[shuffled])
+        for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
+            assert_array_equal(one, other)
+        assert_array_equal(model.lower_bounds_, expected.lower_bounds_)
+
+
+def test_equal_weights_of_one_are_none(rng):
+    X, y = make_data(40)
+    model = small(VBDTCRegressor, "stochastic")
+    expected = clone(model).fit(X, y).predict(X)
+    assert_array_equal(model.fit(X, y, sample_weight=np.ones(40)).predict(X), expected)
 
 
 @independent
@@ -216,16 +304,21 @@ def test_a_stream_of_few_rows_keeps_their_weights():
     assert model.n_samples_seen_ == 40
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        VBDTCRegressor(),
-        *(small(cls, "collapsed", n_inducing=15) for cls in INDEPENDENT),
-    ],
-    ids=repr,
-)
-def test_scikit_learns_check(model):
-    check_sample_weight_equivalence_on_dense_data(type(model).__name__, model)
+@pytest.mark.parametrize("cls", REGRESSORS)
+def test_scikit_learns_check(cls):
+    """Of the default settings; `test_common` has others."""
+    check_sample_weight_equivalence_on_dense_data(cls.__name__, cls())
+
+
+def test_evidence_of_a_block_is_that_of_the_repeated_rows():
+    problem = small_problem("pitc")
+    x = np.append(problem.parameters.noise_theta, np.log(problem.parameters.noise_variance)) + 0.1
+    index = np.repeat(np.arange(11), REPETITIONS)
+    weighted = replace(problem.data.rows(slice(None)), weight=REPETITIONS.astype(float))
+    value, gradient = _start._block_evidence(problem.model, x, weighted)
+    expected, expected_gradient = _start._block_evidence(problem.model, x, problem.data.rows(index))
+    assert_allclose(value, expected, rtol=1e-10)
+    assert_allclose(gradient, expected_gradient, rtol=1e-8, atol=1e-9)
 
 
 @independent
@@ -238,8 +331,9 @@ def test_hyperparameters_are_learned_from_halves_as_from_wholes(cls):
     assert_allclose(half.noise_variance_, model.noise_variance_, rtol=1e-6)
 
 
-@independent
+@pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.in_turn("solver")
 def test_rows_of_almost_no_weight_do_not_matter(cls, solver):
     """Wrong rows, which would otherwise spoil the noise."""
     X, y = make_data(80)
@@ -302,7 +396,7 @@ def test_inducing_inputs_of_the_noise_of_few_rows_are_weighted_means():
 # -- bad input, and the way of the weights -----------------------------------------------------
 
 
-@independent
+@pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
 @pytest.mark.parametrize(
     "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
 )
@@ -316,31 +410,27 @@ def test_bad_weights_are_refused_and_change_nothing(cls, bad):
     assert_array_equal(model.predict(X), before)
 
 
-@pytest.mark.parametrize("cls", BLOCKED)
-def test_blocks_have_no_weights(cls):
-    X, y = make_data(30)
-    with pytest.raises(TypeError, match="sample_weight"):
-        small(cls).fit(X, y, sample_weight=np.ones(30))
-
-
-@independent
+@pytest.mark.parametrize("cls", REGRESSORS)
 def test_rows_of_dask_have_no_weights(cls):
+    """Those of blocks cannot be trained on at all."""
     da = pytest.importorskip("dask.array")
     X, y = make_data(30)
     lazy = da.from_array(X), da.from_array(y), da.ones(30)
     for collections in (lazy, (*lazy[:2], 2.0), (X, y, lazy[2])):
-        with pytest.raises(TypeError, match="sample_weight"):
+        message = "Dask collections" if cls in BLOCKED else "sample_weight"
+        with pytest.raises(TypeError, match=message):
             small(cls, "stochastic").fit(*collections)
 
 
-def test_weights_are_routed_to_searches_and_scorers():
+@pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
+def test_weights_are_routed_to_searches_and_scorers(cls):
     X, y = make_data(40)
     weight = np.arange(40.0)
     with config_context(enable_metadata_routing=True):
-        model = fixed(VBDTCRegressor, "collapsed", X).set_params(inducing_inputs=None)
+        model = fixed(cls, "collapsed", X).set_params(inducing_inputs=None)
         model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
-        grid = {"vbdtcregressor__noise_variance": [0.1, 1.0]}
+        grid = {f"{cls.__name__.lower()}__noise_variance": [0.1, 1.0]}
         search = GridSearchCV(pipeline, grid, cv=2).fit(X, y, sample_weight=weight)
         best = clone(search.best_estimator_)
         for k, held in enumerate((np.arange(20), np.arange(20, 40))):
