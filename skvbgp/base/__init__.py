@@ -27,6 +27,7 @@ from skvbgp.base._learner import (
     RegressionLearner,
     predict_distribution,
 )
+from skvbgp.base._neighbours import Index, Neighbourhoods, Places
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._start import (
     START_ROWS,
@@ -45,9 +46,12 @@ __all__ = [
     "SUBSAMPLE",
     "Distribution",
     "DocumentedEstimator",
+    "Index",
     "Interval",
     "Labels",
     "Learner",
+    "Neighbourhoods",
+    "Places",
     "Posterior",
     "RegressionLearner",
     "StrOptions",

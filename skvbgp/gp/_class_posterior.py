@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import in_tiles
+from skvbgp.base import Index, in_tiles
 from skvbgp.gp._class_process import (
     ClassConditional,
     ClassProcess,
@@ -18,7 +18,7 @@ from skvbgp.gp._class_process import (
 )
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
-from skvbgp.gp._neighbours import Index, Rows
+from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._training import draw_normal
 from skvbgp.gp._votes import Votes
 

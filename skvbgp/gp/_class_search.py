@@ -20,11 +20,12 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
+from skvbgp.base import Index
 from skvbgp.gp._candidates import make_leaves, start_process
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
-from skvbgp.gp._neighbours import Index, Rows, average_weights, draw_groups, size_groups
+from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._training import Trained, draw_normal, draw_processes, train
 from skvbgp.gp._votes import Votes

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
-from skvbgp.gp._neighbours import Index
+from skvbgp.base import Index
 
 if TYPE_CHECKING:
     from skvbgp.gp._posterior import NeighbourPosterior

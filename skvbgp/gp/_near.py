@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates
+from skvbgp.base import Index, Neighbourhoods
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._neighbours import Index, Neighbourhoods, Rows
+from skvbgp.gp._neighbours import Rows
 
 #: Rows of one task.
 _TASK_ROWS = 64

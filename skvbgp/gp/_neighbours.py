@@ -8,26 +8,19 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
+from skvbgp.base import Index, Places
 from skvbgp.gp._coregion import Covariance, JointCovariance
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_equal
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._compose import Composite
 
-Index = NDArray[np.intp]
 Chunk = tuple[Array, Array, RowNoise | None]
 
 #: Rows are forgotten that count less than this share of the one that counts most.
 _FORGOTTEN = 0.01
-#: Most features that a tree of places serves better than all distances do.
-_TREE_FEATURES = 12
-#: Rows of one task of a search.
-_TILE_ROWS = 256
 #: Rows by which a stream judges whether the known ones are at one place.
 LOOKED_AT = 1_000
 #: Rows of a group: in neighbourhoods, at least, at most.
@@ -61,32 +54,6 @@ def average_weights(kernels: Sequence[Covariance], d: int) -> Array:
     weights = np.array([weigh_inputs(kernel, d) for kernel in kernels])
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     return np.sqrt(np.mean(weights**2, axis=0))
-
-
-class Places:
-    """Rows in the coordinates of one distance, ready to be searched.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    """
-
-    def __init__(self, X: Array) -> None:
-        self._X = X
-        self._tree: Any = cKDTree(X) if X.shape[1] <= _TREE_FEATURES else None
-        self._brute: Any = None
-        if self._tree is None:
-            from sklearn.neighbors import NearestNeighbors  # a tenth of a second to import
-
-            self._brute = NearestNeighbors(algorithm="brute").fit(X)
-
-    def nearest(self, X: Array, k: int) -> tuple[Array, Index]:
-        """Distances and indices (n*, k) of the k nearest rows of each of X."""
-        if self._tree is not None:
-            distance, index = self._tree.query(X, np.arange(1, k + 1))
-        else:
-            distance, index = self._brute.kneighbors(X, k)
-        return distance, np.asarray(index, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -252,44 +219,6 @@ def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     sizes = [len(part) for part in y]
     joined = RowNoise.join(list(zip(noise, sizes, strict=True)))
     return np.concatenate(X), np.concatenate(y), joined
-
-
-class Neighbourhoods:
-    """The nearest rows of any place, in one distance.
-
-    Parameters
-    ----------
-    chunks : list of ndarray (n, d)
-        Rows in the coordinates of the distance, by chunk.
-    """
-
-    def __init__(self, chunks: list[Array]) -> None:
-        self._places = [Places(X) for X in chunks]
-        self._sizes = [len(X) for X in chunks]
-
-    def find(self, X: Array, k: int) -> Index:
-        """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
-        tiles = [(X[i : i + _TILE_ROWS], k) for i in range(0, len(X), _TILE_ROWS)]
-        return np.concatenate(thread_map(self._find, tiles))
-
-    def find_others(self, X: Array, index: Index, k: int) -> Index:
-        """The same for known rows X of these indices, each without itself."""
-        found = self.find(X, k + 1)
-        own = found == index[:, None]
-        own[~own.any(axis=1), -1] = True  # its equals have taken its place
-        return found[~own].reshape(len(index), k)
-
-    def _find(self, X: Array, k: int) -> Index:
-        found, first = [], 0
-        for places, size in zip(self._places, self._sizes, strict=True):
-            distance, index = places.nearest(X, min(k, size))
-            found.append((distance, index + first))
-            first += size
-        if len(found) == 1:
-            return found[0][1]
-        distance, index = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
-        nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(index, nearest, axis=1)
 
 
 def size_groups(k: int) -> int:

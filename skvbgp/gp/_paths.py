@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp.base import Index
 from skvbgp.gp._coregion import Coregion
-from skvbgp.gp._neighbours import Index
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, carry_over
 from skvbgp.kernels._features import Features, draw_features

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.gp._neighbours import Neighbourhoods, Rows, draw_groups, weigh_inputs
+from skvbgp.gp._neighbours import Rows, draw_groups, weigh_inputs
 from skvbgp.kernels import RBF, Constant, Linear, Matern
 from tests.gp.cases import make_classes, small, small_classifier
 
@@ -12,15 +12,6 @@ from tests.gp.cases import make_classes, small, small_classifier
 def find_by_brute_force(X, places, k):
     distance = np.linalg.norm(places[:, None, :] - X, axis=2)
     return np.sort(np.argsort(distance, axis=1)[:, :k])
-
-
-@pytest.mark.parametrize("d", [2, 20])
-@pytest.mark.parametrize("sizes", [[50], [40, 9, 1]])
-def test_neighbours_are_the_nearest_rows(rng, d, sizes):
-    """With a tree and without, in one chunk and in several."""
-    X, places = rng.standard_normal((50, d)), rng.standard_normal((30, d))
-    found = Neighbourhoods(np.split(X, np.cumsum(sizes)[:-1])).find(places, 7)
-    assert_array_equal(np.sort(found), find_by_brute_force(X, places, 7))
 
 
 def test_rows_come_in_few_chunks_and_none_is_lost(rng):

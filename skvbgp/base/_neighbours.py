@@ -1,0 +1,83 @@
+"""Search for the nearest rows, in the coordinates of one distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+
+Index = NDArray[np.intp]
+
+#: Most features that a tree of places serves better than all distances do.
+_TREE_FEATURES = 12
+#: Rows of one task of a search.
+_TILE_ROWS = 256
+
+
+class Places:
+    """Rows in the coordinates of one distance, ready to be searched.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    """
+
+    def __init__(self, X: Array) -> None:
+        self._X = X
+        self._tree: Any = cKDTree(X) if X.shape[1] <= _TREE_FEATURES else None
+        self._brute: Any = None
+        if self._tree is None:
+            from sklearn.neighbors import NearestNeighbors  # a tenth of a second to import
+
+            self._brute = NearestNeighbors(algorithm="brute").fit(X)
+
+    def nearest(self, X: Array, k: int) -> tuple[Array, Index]:
+        """Distances and indices (n*, k) of the k nearest rows of each of X."""
+        if self._tree is not None:
+            distance, index = self._tree.query(X, np.arange(1, k + 1))
+        else:
+            distance, index = self._brute.kneighbors(X, k)
+        return distance, np.asarray(index, dtype=np.intp)
+
+
+class Neighbourhoods:
+    """The nearest rows of any place, in one distance.
+
+    Parameters
+    ----------
+    chunks : list of ndarray (n, d)
+        Rows in the coordinates of the distance, by chunk.
+    """
+
+    def __init__(self, chunks: list[Array]) -> None:
+        self._places = [Places(X) for X in chunks]
+        self._sizes = [len(X) for X in chunks]
+
+    def find(self, X: Array, k: int) -> Index:
+        """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
+        tiles = [(X[i : i + _TILE_ROWS], k) for i in range(0, len(X), _TILE_ROWS)]
+        return np.concatenate(thread_map(self._find, tiles))
+
+    def find_others(self, X: Array, index: Index, k: int) -> Index:
+        """The same for known rows X of these indices, each without itself."""
+        found = self.find(X, k + 1)
+        own = found == index[:, None]
+        own[~own.any(axis=1), -1] = True  # its equals have taken its place
+        return found[~own].reshape(len(index), k)
+
+    def _find(self, X: Array, k: int) -> Index:
+        found, first = [], 0
+        for places, size in zip(self._places, self._sizes, strict=True):
+            distance, index = places.nearest(X, min(k, size))
+            found.append((distance, index + first))
+            first += size
+        if len(found) == 1:
+            return found[0][1]
+        distance, index = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+        nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(index, nearest, axis=1)
