@@ -77,6 +77,19 @@ def cholesky(K: Array, name: str = "covariance matrix") -> Array:
         return jittered_cholesky(K, name)
 
 
+def solve_stack(K: Array, B: Array, name: str = "covariance matrix") -> Array:
+    """Solutions (b, m, p) of ``K[i] x = B[i]``, for b small matrices well conditioned by making.
+
+    One call for all of them: what is small takes longer to be called than to be computed. Falls
+    back on :func:`jittered_cholesky` where rounding has made one of them singular.
+    """
+    try:
+        return np.asarray(np.linalg.solve(K, B))
+    except np.linalg.LinAlgError:
+        factors = [jittered_cholesky(matrix, name) for matrix in K]
+        return np.stack([inverse_from_cholesky(L) @ b for L, b in zip(factors, B, strict=True)])
+
+
 def tril_inverse(L: Array) -> Array:
     """Inverse of a lower triangular matrix, by halves: all but the leaves are products."""
     m = len(L)

@@ -54,6 +54,7 @@ class SpectrumLearner(RegressionLearner):
     q_form: str
     objective: str
     n_blocks: int | str
+    n_neighbors: int | None
     n_samples: int
     length_scale: Any
     signal_variance: float | None
@@ -208,7 +209,7 @@ class SpectrumLearner(RegressionLearner):
         rows = state.rows
         if rows.n >= _RETRAINED_ROWS or rows.n + len(y) < 2 * rows.n_first:
             return None
-        X_old, y_old = rows.all_rows()
+        X_old, y_old = rows.all_rows
         return (
             np.concatenate([state.coordinates.original(X_old), X]),
             np.concatenate([state.target.original(y_old), y]),
@@ -279,4 +280,4 @@ class SpectrumLearner(RegressionLearner):
         }
 
     def posterior(self, state: State) -> SpectrumPosterior:
-        return SpectrumPosterior(state, self.gamma, self.n_samples, self.n_jobs)
+        return SpectrumPosterior(state, self.gamma, self.n_samples, self.n_neighbors, self.n_jobs)

@@ -3,8 +3,8 @@ r"""Proposition 1 of [Hoang2017]_, averaged over draws of alpha (Sec. 4.2).
     mu(alpha) = gamma phi' s + (1 - gamma) phi' Gamma_k^-1 Phi_k y_k,
     sigma^2(alpha) = (1 - gamma^2) noise phi' Gamma_k^-1 phi,
 
-with the noise of the local conditional in Gamma_k. The mean is the average of mu, the variance
-that of sigma^2 plus the variance of mu.
+with the noise of the local conditional in Gamma_k. A row's nearest rows may take the place of its
+block k. The mean is the average of mu, the variance that of sigma^2 plus the variance of mu.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ import numpy as np
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp._core.partition import rows_by_block
-from skvbgp.spectrum._block_model import BlockModel
+from skvbgp._core.partition import group_rows, rows_by_block
+from skvbgp.base import Index
 from skvbgp.spectrum._features import features
+from skvbgp.spectrum._local import Block, Local, Neighbours
 from skvbgp.spectrum._state import Hyperparameters, State
+
+#: Rows of one task that have neighbours of their own.
+_TILE_ROWS = 64
 
 
 class SpectrumPosterior:
@@ -33,12 +37,21 @@ class SpectrumPosterior:
         Share of the global model.
     n_samples : int
         Draws of alpha.
+    n_neighbors : int or None
+        Rows that each new one is conditioned on; None are those of its block.
     n_jobs : int or None
-        Workers, which take blocks.
+        Workers, which take blocks, or new rows with their neighbours.
     """
 
-    def __init__(self, state: State, gamma: float, n_samples: int, n_jobs: int | None) -> None:
-        self._state, self._n_jobs = state, n_jobs
+    def __init__(
+        self,
+        state: State,
+        gamma: float,
+        n_samples: int,
+        n_neighbors: int | None,
+        n_jobs: int | None,
+    ) -> None:
+        self._state, self._n_neighbors, self._n_jobs = state, n_neighbors, n_jobs
         structure = state.q.structure
         z = np.random.RandomState(state.seed).standard_normal((n_samples, structure.size))
         draws = [
@@ -47,22 +60,23 @@ class SpectrumPosterior:
         self._mixture = _Mixture(draws, gamma, state.hyper)
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and variance of each row, block by block."""
-        return self._by_block(_marginal_moments, X, include_noise)
+        """Mean and variance of each row."""
+        return self._by_group(_marginal_moments, X, include_noise)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw of alpha."""
-        return NormalMixture.of_moments(*self._by_block(_components, X, include_noise))
+        return NormalMixture.of_moments(*self._by_group(_components, X, include_noise))
 
-    def _by_block(
+    def _by_group(
         self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
     ) -> tuple[Array, Array]:
-        X, rows = self._state.coordinates.scaled(X), self._state.rows
+        X = self._state.coordinates.scaled(X)
+        labels, local = self._group(X, _TILE_ROWS)
         mean, variance = moments_by_block(
             function,
             X,
-            rows.lookup(X),
-            rows.block,
+            labels,
+            lambda group: (local(group),),
             shared=(self._mixture,),
             n_jobs=self._n_jobs,
         )
@@ -71,11 +85,15 @@ class SpectrumPosterior:
         return self._state.target.original(mean), variance * self._state.target.unit**2
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and covariance of all rows; given alpha, blocks are independent."""
-        X, data = self._state.coordinates.scaled(X), self._state.rows
+        """Mean and covariance of all rows.
+
+        Given alpha, blocks are independent, but not rows with neighbours of their own.
+        """
+        X = self._state.coordinates.scaled(X)
         means, covariance = np.empty((len(self._mixture.draws), len(X))), np.zeros((len(X),) * 2)
-        for k, rows in rows_by_block(data.lookup(X), len(X)):
-            means[:, rows], within = self._mixture.moments(X[rows], *data.block(k), full=True)
+        labels, local = self._group(X, len(X))
+        for group, rows in rows_by_block(labels, len(X)):
+            means[:, rows], within = self._mixture.moments(X[rows], local(group), full=True)
             covariance[np.ix_(rows, rows)] = within
         mean = means.mean(axis=0)
         deviation = means - mean
@@ -83,6 +101,22 @@ class SpectrumPosterior:
         if include_noise:
             covariance.flat[:: len(X) + 1] += self._noise_variance
         return self._state.target.original(mean), covariance * self._state.target.unit**2
+
+    def _group(self, X: Array, size: int) -> tuple[Index, Callable[[int], Local]]:
+        """Groups of rows X to predict at a time: one of each, and what a group is conditioned on.
+
+        Those with neighbours of their own come in groups of ``size`` rows, near ones together,
+        which share neighbours.
+        """
+        rows, k = self._state.rows, self._n_neighbors
+        if k is None or self._mixture.is_global:
+            return rows.lookup(X), lambda group: Block(*rows.block(group))
+        if k >= rows.n:
+            return np.zeros(len(X), dtype=np.intp), lambda group: Block(*rows.all_rows)
+        near, labels = rows.find_nearest(X, k), np.empty(len(X), dtype=np.intp)
+        labels[np.argsort(rows.lookup(X), kind="stable")] = np.arange(len(X)) // size
+        members = group_rows(labels, -(-len(X) // size))
+        return labels, lambda group: Neighbours.of(*rows.all_rows, near[members[group]])
 
     @property
     def _noise_variance(self) -> float:
@@ -98,39 +132,38 @@ class _Mixture(NamedTuple):
     gamma: float
     hyper: Hyperparameters
 
-    def moments(
-        self, X: Array, X_block: Array, y_block: Array, *, full: bool
-    ) -> tuple[Array, Array]:
-        """Rows X of a block, given each draw: means (S, n) and variances (S, n).
+    @property
+    def is_global(self) -> bool:
+        """Whether known rows do not matter."""
+        return self.gamma == 1.0
+
+    def moments(self, X: Array, local: Local, *, full: bool) -> tuple[Array, Array]:
+        """Rows X given each draw: means (S, n) and variances (S, n).
 
         With ``full``, the average over draws of the covariance, (n, n), in their place.
         """
-        hyper, gamma = self.hyper, self.gamma
+        gamma = self.gamma
         means = np.empty((len(self.draws), len(X)))
         within = np.zeros((len(X), len(X)) if full else means.shape)
         for k, (R, s) in enumerate(self.draws):
             Phi = features(X, R)
             means[k] = gamma * (Phi @ s)
-            if gamma**2 == 1.0 and gamma > 0.0:
+            if self.is_global:
                 continue
-            block = BlockModel(
-                features(X_block, R), y_block, hyper.signal_variance, hyper.local_noise_variance
-            )
-            means[k] += (1.0 - gamma) * block.mean(Phi)
-            given = (1.0 - gamma**2) * block.covariance(Phi, full=full)
+            mean, given = local.condition(Phi, R, self.hyper, full=full)
+            means[k] += (1.0 - gamma) * mean
+            given = (1.0 - gamma**2) * given
             within[slice(None) if full else k] += given / (len(self.draws) if full else 1)
         return means, within
 
 
-def _marginal_moments(
-    mixture: _Mixture, X: Array, X_block: Array, y_block: Array
-) -> tuple[Array, Array]:
-    """Mean and variance of the scaled function at rows of one block, each (n,)."""
-    means, variances = mixture.moments(X, X_block, y_block, full=False)
+def _marginal_moments(mixture: _Mixture, X: Array, local: Local) -> tuple[Array, Array]:
+    """Mean and variance of the scaled function at rows of one group, each (n,)."""
+    means, variances = mixture.moments(X, local, full=False)
     return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
 
 
-def _components(mixture: _Mixture, X: Array, X_block: Array, y_block: Array) -> tuple[Array, Array]:
+def _components(mixture: _Mixture, X: Array, local: Local) -> tuple[Array, Array]:
     """The same given each draw of alpha, (n, S)."""
-    means, variances = mixture.moments(X, X_block, y_block, full=False)
+    means, variances = mixture.moments(X, local, full=False)
     return means.T, variances.T

@@ -16,7 +16,7 @@ class SVBSSGPRegressor(VariationalRegressor):
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).
     The m frequencies r_i and the weights s of their cosines and sines have a joint Gaussian
     posterior. Predictions combine the global function, phi(x)' s, with the Gaussian process of
-    the rows in the new row's own block of the training data [Hoang2017]_.
+    the rows in the new row's own block of the training data [Hoang2017]_, or of its neighbours.
 
     Parameters
     ----------
@@ -24,8 +24,9 @@ class SVBSSGPRegressor(VariationalRegressor):
         Number m of frequencies; there are twice as many features.
 
     gamma : float, default=0.0
-        Between -1 and 1: 0 predicts from the rows of the new row's block, 1 from the global
-        function alone, values between from both. May be changed after `fit`.
+        Between -1 and 1: 0 predicts from the rows of the new row's block (or from its
+        neighbours, see `n_neighbors`), 1 from the global function alone, values between from
+        both. May be changed after `fit`.
 
     posterior : {"joint", "factorised", "point"}, default="joint"
         One Gaussian of all frequencies and weights (sVBSSGP); independent r_1, ..., r_m and
@@ -40,6 +41,11 @@ class SVBSSGPRegressor(VariationalRegressor):
     n_blocks : "auto" or int, default="auto"
         Number of blocks that the rows are divided into, by location. "auto" makes blocks of
         about 60 rows.
+
+    n_neighbors : int, default=None
+        Number of training rows that each new row is predicted from: the nearest ones of all,
+        by the distance of standardised inputs. None takes the rows of its block. Training is
+        by block in either case. May be changed after `fit`.
 
     n_samples : int, default=20
         Draws of frequencies and weights in prediction. May be changed after `fit`.
@@ -85,9 +91,9 @@ class SVBSSGPRegressor(VariationalRegressor):
         Determines starting frequencies, mini-batches and draws.
 
     n_jobs : int, default=None
-        Number of jobs of `predict`, block by block, the same result for any number. None is
-        what ``joblib.parallel_config`` says, or else the threads of BLAS. Training steps
-        depend on each other and run in one. May be changed after `fit`.
+        Number of jobs of `predict`, each for some blocks or rows, with the same result for any
+        number. None is what ``joblib.parallel_config`` says, or else the threads of BLAS.
+        Training steps depend on each other and run in one. May be changed after `fit`.
 
     Attributes
     ----------
@@ -154,6 +160,7 @@ class SVBSSGPRegressor(VariationalRegressor):
         "posterior": [StrOptions({"joint", "factorised", "point"})],
         "objective": [StrOptions({"blocks", "bound"})],
         "n_blocks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
         "n_samples": [Interval(Integral, 1, None, closed="left")],
         "length_scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
         "signal_variance": [Interval(Real, 0, None, closed="neither"), None],
@@ -177,6 +184,7 @@ class SVBSSGPRegressor(VariationalRegressor):
         posterior: str = "joint",
         objective: str = "blocks",
         n_blocks: int | str = "auto",
+        n_neighbors: int | None = None,
         n_samples: int = 20,
         length_scale: Any = None,
         signal_variance: float | None = None,
@@ -196,6 +204,7 @@ class SVBSSGPRegressor(VariationalRegressor):
         self.posterior = posterior
         self.objective = objective
         self.n_blocks = n_blocks
+        self.n_neighbors = n_neighbors
         self.n_samples = n_samples
         self.length_scale = length_scale
         self.signal_variance = signal_variance
@@ -217,6 +226,7 @@ class SVBSSGPRegressor(VariationalRegressor):
             q_form=self.posterior,
             objective=self.objective,
             n_blocks=self.n_blocks,
+            n_neighbors=self.n_neighbors,
             n_samples=self.n_samples,
             length_scale=self.length_scale,
             signal_variance=self.signal_variance,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from skvbgp._core.partition import (
     partition_rows,
 )
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import Index, Neighbourhoods
 
 Data = tuple[Array, Array]  # X (n, d) and y (n,), scaled
 #: The blocks of a mini-batch, and the weight that makes it unbiased.
@@ -84,10 +87,24 @@ class BlockedRows:
         rows = slice(self.ends[k], self.ends[k + 1])
         return self.X[rows], self.y[rows]
 
+    @cached_property
     def all_rows(self) -> Data:
         """X and y of all blocks."""
+        if not self.changed:
+            return self.X, self.y
         X, y = zip(*(self.block(k) for k in range(self.n_blocks)), strict=True)
         return np.concatenate(X), np.concatenate(y)
+
+    @cached_property
+    def _neighbourhoods(self) -> Neighbourhoods:
+        return Neighbourhoods([self.all_rows[0]])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
+
+    def find_nearest(self, X: Array, k: int) -> Index:
+        """Which of `all_rows` are the k nearest ones of each of X, (n*, k)."""
+        return self._neighbourhoods.find(X, k)
 
     def lookup(self, X: Array) -> NDArray[np.intp]:
         """Block of each row."""

@@ -12,6 +12,7 @@ from skvbgp._core.linalg import (
     inverse_from_cholesky,
     jittered_cholesky,
     log_determinant,
+    solve_stack,
     tril_inverse,
 )
 from tests.derivatives import symmetric_gradient
@@ -117,3 +118,24 @@ def test_cholesky_vjp(rng):
     # the upper triangle of L' dL does not matter
     above = np.triu(rng.normal(size=(m, m)), 1)
     assert_array_equal(cholesky_vjp(np.tril(L.T @ dL) + above, tril_inverse(L)), dK)
+
+
+def test_a_stack_is_solved_matrix_by_matrix(rng):
+    K = np.stack([well_conditioned(5, rng) for _ in range(3)])
+    B = rng.normal(size=(3, 5, 2))
+    for matrix, b, x in zip(K, B, solve_stack(K, B), strict=True):
+        assert_allclose(matrix @ x, b, atol=1e-12)
+
+
+def test_a_singular_matrix_of_a_stack_has_jitter(rng):
+    K, B = np.stack([well_conditioned(4, rng), np.ones((4, 4))]), np.ones((2, 4, 1))
+    assert_allclose(K @ solve_stack(K, B), B, rtol=1e-6)
+
+
+def test_a_stack_that_is_not_finite_has_a_clear_error():
+    with pytest.raises(NotPositiveDefiniteError, match="of neighbours"):
+        solve_stack(
+            np.stack([np.zeros((2, 2)), np.full((2, 2), np.nan)]),
+            np.ones((2, 2, 1)),
+            "of neighbours",
+        )

@@ -107,3 +107,25 @@ def test_conditional(x, X_k, y_k, R, s, gamma, signal_variance, noise_variance):
 
 
 test_conditional.__test__ = False
+
+
+def nearest(x, X, k):
+    """Indices of the k rows of X that are nearest to x."""
+    return np.argsort([np.sum((x - row) ** 2) for row in X], kind="stable")[:k]
+
+
+def neighbour_errors(X_new, X, near, R, signal_variance, noise_variance):
+    """Covariance of f(x*) - E[f(x*) | y of its neighbours], for each pair of new rows.
+
+    By the covariance of all functions and targets: an error is one linear function of them.
+    """
+    n_new, n = len(X_new), len(X)
+    Phi = design(np.concatenate([X_new, X]), R)
+    C = signal_variance / len(R) * Phi.T @ Phi
+    C[n_new:, n_new:] += noise_variance * np.eye(n)
+    E = np.zeros((n_new, n_new + n))
+    for i, index in enumerate(near):
+        own = n_new + np.asarray(index)
+        E[i, i] = 1.0
+        E[i, own] = -np.linalg.solve(C[np.ix_(own, own)], C[own, i])
+    return E @ C @ E.T

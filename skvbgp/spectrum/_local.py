@@ -1,0 +1,109 @@
+r"""The rows that new ones are conditioned on: those of a block, or the nearest ones of each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from skvbgp._core.linalg import Array, solve_stack
+from skvbgp.base import Index
+from skvbgp.spectrum._block_model import BlockModel
+from skvbgp.spectrum._features import features
+from skvbgp.spectrum._state import Hyperparameters
+
+#: Entries of the features of several sets of neighbours, which stay in the cache of a core.
+_STACK_SIZE = 2**17
+
+
+class Block(NamedTuple):
+    """Rows that all of some new ones are conditioned on.
+
+    Attributes
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+    """
+
+    X: Array
+    y: Array
+
+    def condition(
+        self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
+    ) -> tuple[Array, Array]:
+        """Mean (n*,), and variances (n*,) or (``full``) covariance, of rows with features Phi."""
+        model = BlockModel(
+            features(self.X, R), self.y, hyper.signal_variance, hyper.local_noise_variance
+        )
+        return model.mean(Phi), model.covariance(Phi, full=full)
+
+
+class Neighbours(NamedTuple):
+    """Rows of which each new one is conditioned on some of its own.
+
+    Attributes
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+    near : ndarray of shape (n*, k)
+        Indices of those that each new row is conditioned on.
+    """
+
+    X: Array
+    y: Array
+    near: Index
+
+    @classmethod
+    def of(cls, X: Array, y: Array, near: Index) -> Neighbours:
+        """The same without rows that no new one is conditioned on."""
+        used, position = np.unique(near, return_inverse=True)
+        return cls(X[used], y[used], position.reshape(near.shape))
+
+    def condition(
+        self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
+    ) -> tuple[Array, Array]:
+        """The same; the covariance is that of the errors of the means."""
+        scale = 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
+        ratio = hyper.local_noise_variance / scale
+        W, A = self._weigh(Phi, features(self.X, R), ratio)
+        mean = np.einsum("ij,ij->i", W, self.y[self.near])
+        if full:
+            ends = np.arange(0, self.near.size + 1, self.near.shape[1])
+            sparse = csr_array((W.ravel(), self.near.ravel(), ends), (len(W), len(self.y)))
+            return mean, scale * (A @ A.T + ratio * (sparse @ sparse.T).toarray())
+        squares = np.einsum("ij,ij->i", A, A) + ratio * np.einsum("ij,ij->i", W, W)
+        return mean, scale * squares
+
+    def _weigh(self, Phi: Array, Phi_known: Array, ratio: float) -> tuple[Array, Array]:
+        """Weights W (n*, k) of the targets in each mean, and A (n*, 2 m).
+
+        An error of the mean is A' s - W' noise. Where W is not exact the two still belong
+        together: the variance is that of the mean that is returned.
+        """
+        (n, k), n_features = self.near.shape, Phi.shape[1]
+        W, A = np.empty((n, k)), np.empty(Phi.shape)
+        step = max(1, _STACK_SIZE // (k * n_features))
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            Phi_near, phi = Phi_known[self.near[rows]], Phi[rows, :, None]  # (b, k, 2 m)
+            transposed = np.swapaxes(Phi_near, 1, 2)
+            if k <= n_features:
+                matrix = Phi_near @ transposed
+                _add_to_diagonals(matrix, ratio)
+                w = solve_stack(matrix, Phi_near @ phi, "covariance of neighbours")
+                a = phi - transposed @ w
+            else:
+                matrix = transposed @ Phi_near
+                _add_to_diagonals(matrix, ratio)
+                a = solve_stack(matrix, phi, "precision of the weights given neighbours")
+                w, a = Phi_near @ a, ratio * a
+            W[rows], A[rows] = w[:, :, 0], a[:, :, 0]
+        return W, A
+
+
+Local = Block | Neighbours
+
+
+def _add_to_diagonals(stack: Array, value: float) -> None:
+    """Add a number to the diagonals of (b, p, p) in place."""
+    diagonal = np.arange(stack.shape[1])
+    stack[:, diagonal, diagonal] += value

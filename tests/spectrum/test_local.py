@@ -1,0 +1,193 @@
+"""What new rows are conditioned on: neighbours in the place of a block."""
+
+import pickle
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+
+from skvbgp.spectrum import _local
+from skvbgp.spectrum._features import features
+from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._state import Hyperparameters
+from tests.oracles import spectrum as oracle
+from tests.spectrum.cases import make_data, small
+from tests.spectrum.test_regressor import KNOWN, parts
+
+M, D = 3, 2
+HYPER = Hyperparameters(np.ones(D), 1.3, 0.5, 0.2)
+
+
+@pytest.fixture
+def rows(rng):
+    return rng.standard_normal((12, D)), rng.standard_normal(12)
+
+
+@pytest.fixture
+def R(rng):
+    return 0.3 * rng.standard_normal((M, D))
+
+
+# -- the conditional -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])  # fewer and more rows than features
+@pytest.mark.parametrize("stack_size", [1, 100, 10**6])
+def test_each_row_has_the_conditional_of_its_neighbours(rng, rows, R, k, stack_size, monkeypatch):
+    monkeypatch.setattr(_local, "_STACK_SIZE", stack_size)
+    (X, y), X_new = rows, rng.standard_normal((5, D))
+    near = np.array([oracle.nearest(x, X, k) for x in X_new])
+    local, Phi = Neighbours.of(X, y, near), features(X_new, R)
+    expected = [
+        oracle.test_conditional(x, X[index], y[index], R, np.zeros(2 * M), 0.0, 1.3, 0.2)
+        for x, index in zip(X_new, near, strict=True)
+    ]
+    for full in (False, True):
+        mean, spread = local.condition(Phi, R, HYPER, full=full)
+        variance = np.diag(spread) if full else spread
+        np.testing.assert_allclose(np.column_stack([mean, variance]), expected, rtol=1e-8)
+    covariance = oracle.neighbour_errors(X_new, X, near, R, 1.3, 0.2)
+    np.testing.assert_allclose(spread, covariance, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [4, 12])
+@pytest.mark.parametrize("full", [False, True])
+def test_all_rows_as_neighbours_are_a_block(rng, rows, R, n, full):
+    X, y = rows[0][:n], rows[1][:n]
+    Phi, near = features(rng.standard_normal((5, D)), R), np.tile(np.arange(n), (5, 1))
+    found = Neighbours.of(X, y, near).condition(Phi, R, HYPER, full=full)
+    for one, other in zip(found, Block(X, y).condition(Phi, R, HYPER, full=full), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_only_rows_that_are_near_to_some_are_passed_on(rows):
+    X, y = rows
+    near = np.array([[7, 2], [2, 9]])
+    local = Neighbours.of(X, y, near)
+    np.testing.assert_array_equal(local.y, y[[2, 7, 9]])
+    np.testing.assert_array_equal(local.X[local.near], X[near])
+
+
+# -- predictions -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [-0.3, 0.0, 0.4])
+@pytest.mark.parametrize("k", [5, 30])
+def test_predictions_are_the_literal_conditional_of_the_nearest_rows(gamma, k, monkeypatch):
+    """In several groups; near means that of standardised inputs."""
+    monkeypatch.setattr("skvbgp.spectrum._posterior._TILE_ROWS", 4)
+    X, y = make_data()
+    X_new, _ = make_data(10, seed=1)
+    options = {"posterior": "point", "n_samples": 1, "gamma": gamma, "n_neighbors": k}
+    model = small(**options).fit(X, y)
+    R, _, signal, noise = parts(model)
+    state = model._state
+    z = np.random.RandomState(state.seed).standard_normal((1, state.q.structure.size))
+    s = state.q.sample(z)[0, state.q.structure.weights] * state.target.unit
+    mean, std = model.predict(X_new, return_std=True, include_noise=False)
+    offset, spread = X.mean(axis=0), X.std(axis=0)
+    for i, x in enumerate(X_new):
+        near = oracle.nearest(x / spread, X / spread, k)
+        given = X[near] - offset, y[near] - y.mean()
+        expected = oracle.test_conditional(x - offset, *given, R, s, gamma, signal, noise)
+        assert mean[i] == pytest.approx(expected[0] + y.mean(), rel=1e-7)
+        assert std[i] ** 2 == pytest.approx(expected[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("n_neighbors", [60, 1000])
+def test_neighbours_that_are_all_rows_equal_a_single_block(n_neighbors):
+    X, y = make_data()
+    near = small(n_neighbors=n_neighbors, **KNOWN).fit(X, y)
+    single = small(**{**KNOWN, "n_blocks": 1}).fit(X, y)
+    for options in ({"return_std": True}, {"return_cov": True}):
+        for one, other in zip(
+            near.predict(X, **options), single.predict(X, **options), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+def test_the_covariance_tends_to_that_of_all_rows():
+    """Rows that are predicted from others of their own are not independent."""
+    X, y = make_data()
+    model, covariances = small(**KNOWN).fit(X, y), []
+    for k in (10, 30, 59, 60):
+        _, covariance = model.set_params(n_neighbors=k).predict(X[:20] + 0.1, return_cov=True)
+        covariances.append(covariance)
+    *near, exact = covariances
+    errors = [np.abs(covariance - exact).max() for covariance in near]
+    assert errors[0] > 1.5 * errors[1] > 15.0 * errors[2]
+    assert np.abs(exact - np.diag(np.diag(exact))).max() > 5.0 * errors[2]
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_joint_covariance_has_the_variances_and_is_positive_semidefinite(gamma):
+    X, y = make_data()
+    model = small(gamma=gamma, n_neighbors=9).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    mean_joint, cov = model.predict(X, return_cov=True)
+    np.testing.assert_allclose(mean_joint, mean)
+    np.testing.assert_allclose(np.diag(cov), std**2, rtol=1e-8)
+    assert np.linalg.eigvalsh(cov).min() > 0.0
+
+
+def test_rows_are_predicted_alone_as_in_a_batch_and_by_workers():
+    X, y = make_data()
+    model = small(n_neighbors=9).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    alone = np.array([model.predict(x[None], return_std=True) for x in X[:7]])[:, :, 0]
+    np.testing.assert_allclose(alone, np.column_stack([mean, std])[:7], rtol=1e-7)
+    with parallel_config("threading", n_jobs=2):
+        np.testing.assert_array_equal(model.predict(X), mean)
+
+
+def test_neighbours_are_read_at_prediction_and_do_not_matter_to_the_global_function():
+    X, y = make_data()
+    model = small().fit(X, y)
+    by_block = model.predict(X)
+    assert not np.allclose(model.set_params(n_neighbors=9).predict(X), by_block)
+    np.testing.assert_array_equal(model.set_params(n_neighbors=None).predict(X), by_block)
+    whole = model.set_params(gamma=1.0).predict(X)
+    np.testing.assert_array_equal(model.set_params(n_neighbors=9).predict(X), whole)
+
+
+# -- streams ---------------------------------------------------------------------------------
+
+
+def test_new_rows_are_known_to_the_next_prediction():
+    X, y = make_data(100)
+    model = small(n_neighbors=1, learn_hyperparameters=False).fit(X[:60], y[:60])
+    model.predict(X)
+    for rows in (slice(60, 61), slice(61, 100)):
+        model.partial_fit(X[rows], y[rows])
+        scaled = model._state.coordinates.scaled(X[rows])
+        near = model._state.rows.find_nearest(scaled, 1)[:, 0]
+        X_known, y_known = model._state.rows.all_rows
+        np.testing.assert_array_equal(X_known[near], scaled)
+        np.testing.assert_allclose(model._state.target.original(y_known[near]), y[rows])
+    before = model.predict(X[:1] + 1e-3)
+    assert abs(model.partial_fit(X[:1] + 1e-3, y[:1] + 9.0).predict(X[:1] + 1e-3) - before) > 1.0
+
+
+def test_what_is_searched_is_not_pickled():
+    X, y = make_data()
+    model = small(n_neighbors=9).fit(X, y)
+    before = pickle.dumps(model)
+    mean = model.predict(X)
+    assert "_neighbourhoods" in vars(model._state.rows)
+    after = pickle.dumps(model)
+    assert len(after) == len(before)
+    np.testing.assert_allclose(pickle.loads(after).predict(X), mean, atol=1e-12 * y.std())
+
+
+def test_equal_rows_have_finite_answers():
+    X, y = make_data()
+    X = np.repeat(X[:6], 10, axis=0)
+    for options in ({}, {**KNOWN, "noise_variance": 4e-13}):
+        mean, std = small(n_neighbors=15, **options).fit(X, y).predict(X, return_std=True)
+        assert np.isfinite(mean).all() and np.isfinite(std).all()
+
+
+@pytest.mark.parametrize("n_neighbors", [0, 2.5, "auto"])
+def test_wrong_numbers_of_neighbours_have_a_clear_error(n_neighbors):
+    with pytest.raises(ValueError, match="n_neighbors"):
+        small(n_neighbors=n_neighbors).fit(*make_data())
