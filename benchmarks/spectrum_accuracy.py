@@ -20,6 +20,7 @@ def main():
     cli.add_argument("--gamma", type=float, nargs="+", default=[0.0, 1.0])
     cli.add_argument("--objective", choices=["blocks", "bound"], default="blocks")
     cli.add_argument("--posterior", choices=["joint", "factorised", "point"], default="joint")
+    cli.add_argument("--n-neighbors", type=int, help="predict from near rows instead of blocks")
     cli.add_argument("--split", type=int, default=0)
     cli.add_argument("--seed", type=int, default=0)
     cli.add_argument("--chunk", type=int, help="rows of a chunk of a stream")
@@ -28,7 +29,10 @@ def main():
     for name in args.datasets:
         X, y, X_test, y_test = load_split(args.data, name, args.split)
         model = SVBSSGPRegressor(
-            objective=args.objective, posterior=args.posterior, random_state=args.seed
+            objective=args.objective,
+            posterior=args.posterior,
+            n_neighbors=args.n_neighbors,
+            random_state=args.seed,
         )
         start = perf_counter()
         if args.chunk:

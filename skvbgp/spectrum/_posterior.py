@@ -113,10 +113,14 @@ class SpectrumPosterior:
             return rows.lookup(X), lambda group: Block(*rows.block(group))
         if k >= rows.n:
             return np.zeros(len(X), dtype=np.intp), lambda group: Block(*rows.all_rows)
-        near, labels = rows.find_nearest(X, k), np.empty(len(X), dtype=np.intp)
+        labels, neighbourhoods = np.empty(len(X), dtype=np.intp), rows.neighbourhoods
         labels[np.argsort(rows.lookup(X), kind="stable")] = np.arange(len(X)) // size
         members = group_rows(labels, -(-len(X) // size))
-        return labels, lambda group: Neighbours.of(*rows.all_rows, near[members[group]])
+
+        def local(group: int) -> Neighbours:
+            return Neighbours.of(*rows.all_rows, neighbourhoods.find(X[members[group]], k))
+
+        return labels, local
 
     @property
     def _noise_variance(self) -> float:

@@ -18,7 +18,7 @@ from skvbgp._core.partition import (
     partition_rows,
 )
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Index, Neighbourhoods
+from skvbgp.base import Neighbourhoods
 
 Data = tuple[Array, Array]  # X (n, d) and y (n,), scaled
 #: The blocks of a mini-batch, and the weight that makes it unbiased.
@@ -96,15 +96,12 @@ class BlockedRows:
         return np.concatenate(X), np.concatenate(y)
 
     @cached_property
-    def _neighbourhoods(self) -> Neighbourhoods:
+    def neighbourhoods(self) -> Neighbourhoods:
+        """Those of `all_rows`."""
         return Neighbourhoods([self.all_rows[0]])
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
-
-    def find_nearest(self, X: Array, k: int) -> Index:
-        """Which of `all_rows` are the k nearest ones of each of X, (n*, k)."""
-        return self._neighbourhoods.find(X, k)
 
     def lookup(self, X: Array) -> NDArray[np.intp]:
         """Block of each row."""

@@ -160,7 +160,7 @@ def test_new_rows_are_known_to_the_next_prediction():
     for rows in (slice(60, 61), slice(61, 100)):
         model.partial_fit(X[rows], y[rows])
         scaled = model._state.coordinates.scaled(X[rows])
-        near = model._state.rows.find_nearest(scaled, 1)[:, 0]
+        near = model._state.rows.neighbourhoods.find(scaled, 1)[:, 0]
         X_known, y_known = model._state.rows.all_rows
         np.testing.assert_array_equal(X_known[near], scaled)
         np.testing.assert_allclose(model._state.target.original(y_known[near]), y[rows])
@@ -173,7 +173,7 @@ def test_what_is_searched_is_not_pickled():
     model = small(n_neighbors=9).fit(X, y)
     before = pickle.dumps(model)
     mean = model.predict(X)
-    assert "_neighbourhoods" in vars(model._state.rows)
+    assert "neighbourhoods" in vars(model._state.rows)
     after = pickle.dumps(model)
     assert len(after) == len(before)
     np.testing.assert_allclose(pickle.loads(after).predict(X), mean, atol=1e-12 * y.std())
