@@ -32,9 +32,14 @@ def shuffled_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator
 
 def draw_distinct(n: int, size: int, rng: np.random.RandomState) -> Index:
     """Distinct random members of ``range(n)``, sorted."""
+    return np.sort(draw_first(n, size, rng))
+
+
+def draw_first(n: int, size: int, rng: np.random.RandomState) -> Index:
+    """The same in random order: the first ones of ``rng.permutation(n)``, or of one like it."""
     if n <= _STORED_ROWS:
-        return np.sort(rng.choice(n, size, replace=False))
-    return np.sort(_Cipher(n, rng)[:size])
+        return np.asarray(rng.choice(n, size, replace=False))
+    return _Cipher(n, rng)[:size]
 
 
 def draw_order(n: int, rng: np.random.RandomState) -> Index | _Cipher:

@@ -21,6 +21,12 @@ from skvbgp._core.scaling import RunningScale
 
 #: How often a step is started again whose workers have died.
 _MAX_LOSSES = 3
+#: What a copy of `ShardedRows` in another process says.
+_LOST_ELSEWHERE = (
+    "Rows that the model knows are not on the workers any more: a worker was lost, or this is a "
+    "copy from another process. Call the method again of the estimator that was fitted, where it "
+    "was fitted: it makes them again from the collections."
+)
 
 
 class Block(NamedTuple):
@@ -28,6 +34,10 @@ class Block(NamedTuple):
 
     X: Array  # (n, d)
     y: Array  # (n,)
+
+
+#: A row that is none, and its number.
+_NOTHING: tuple[Index, Block] = (np.array([-1]), Block(np.empty(0), np.empty(0)))
 
 
 class Shard:
@@ -38,6 +48,13 @@ class Shard:
         self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[int, Any] = (-1, None)
+        self._kept: tuple[Any, Any] = (None, None)
+
+    def keep(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make()`` has made for this key, or makes now; of the latest key alone."""
+        if self._kept[0] != key:
+            self._kept = key, make()
+        return self._kept[1]
 
     def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
         """The result of ``function(*shared, self)``."""
@@ -79,6 +96,15 @@ class Shard:
         return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
+class _Gone(NamedTuple):
+    """A call that cannot be made."""
+
+    reason: RuntimeError
+
+    def result(self) -> None:
+        raise OSError("The worker is gone.") from self.reason
+
+
 class Begun(NamedTuple):
     """What a function has made of rows of several shards."""
 
@@ -91,14 +117,15 @@ class ShardedRows:
     """Rows on the workers of a Dask cluster.
 
     Rows are numbered as in the collections. What a worker loses when it dies is made again from
-    the collections.
+    the collections. A pickle of this object knows where the rows are, as long as the object itself
+    keeps them there, and cannot make them again.
 
     Attributes
     ----------
     n, d : int
         Number of rows and of columns.
-    scale : RunningScale
-        Of y.
+    inputs, scale : RunningScale
+        Of X and of y.
     at_one_place : bool
         Whether all rows of X are equal.
     """
@@ -106,7 +133,7 @@ class ShardedRows:
     def __init__(self, X: Any, y: Any) -> None:
         self._client = _find_client()
         self._numbers = count()
-        self._fetched: tuple[Index, Block] = (np.array([-1]), Block(np.empty(0), np.empty(0)))
+        self._fetched = _NOTHING
         blocks = self._client.compute(_split(X, y))
         summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
@@ -116,6 +143,7 @@ class ShardedRows:
         sizes = np.array([summary.scale.n for summary in summaries], dtype=np.int64)
         self._ends = np.cumsum(sizes)  # of the blocks
         self.n, self.d = int(self._ends[-1]), len(summaries[0].first)
+        self.inputs = reduce(RunningScale.merged, (summary.inputs for summary in summaries))
         self.scale = reduce(RunningScale.merged, (summary.scale for summary in summaries))
         first = summaries[0].first
         self.at_one_place = all(
@@ -139,6 +167,8 @@ class ShardedRows:
 
     def _make_shard(self, k: int, workers: list[str] | None = None) -> Any:
         """The actor of a shard, where its blocks are; those that are lost are made again."""
+        if self._client is None:
+            raise RuntimeError(_LOST_ELSEWHERE)
         return self._gather(
             self._client.submit(
                 Shard,
@@ -153,7 +183,7 @@ class ShardedRows:
     def call(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> list[Any]:
         """Results of ``function(*shared, shard)`` of all shards, on their workers."""
         every = range(len(self._shards))
-        return self._collect(every, lambda k: self._shards[k].run(function, shared))
+        return self._collect(every, lambda k: self._ask(k, "run", function, shared))
 
     def begin(
         self,
@@ -176,23 +206,15 @@ class ShardedRows:
         own : callable
             Arguments that belong to some rows, given where these are in ``index``.
         """
-        block = np.searchsorted(self._ends, index, side="right")
-        starts = np.append(0, self._ends[:-1])
-        local = index - starts[block] + self._offsets[block]
-        shard_of = self._shard_of[block]
-        number = next(self._numbers)
-        tasks, places = {}, []
-        for k in range(len(self._shards)):
-            rows = np.flatnonzero(shard_of == k)
-            if len(rows):
-                tasks[k] = (number, function, shared, local[rows], own(rows))
-                places.append(rows)
-        first = self._collect(list(tasks), lambda k: self._shards[k].begin(*tasks[k]))
-        second = {k: self._shards[k].resume(number) for k in tasks}
+        number, parts = next(self._numbers), self._find(index)
+        places = [rows for rows, _ in parts.values()]
+        tasks = {k: (number, function, shared, at, own(rows)) for k, (rows, at) in parts.items()}
+        first = self._collect(list(tasks), lambda k: self._ask(k, "begin", *tasks[k]))
+        second = {k: self._ask(k, "resume", number) for k in tasks}
 
         def begin_again(k: int) -> Any:
-            self._shards[k].begin(*tasks[k]).result()
-            return self._shards[k].resume(number)
+            self._ask(k, "begin", *tasks[k]).result()
+            return self._ask(k, "resume", number)
 
         def resume() -> list[Any]:
             return self._collect(list(tasks), begin_again, second)
@@ -201,14 +223,55 @@ class ShardedRows:
 
     def fetch(self, index: Index) -> Block:
         """Rows in the client's memory; those of the last call are still there."""
-        if not np.array_equal(index, self._fetched[0]):
+        known, rows = self._fetched
+        if not np.array_equal(index, known):
             order = np.argsort(index, kind="stable")
-            X, y = np.empty((len(index), self.d)), np.empty(len(index))
-            begun = self.begin(_copy, (), index[order])
-            for places, rows in zip(begun.places, begun.first, strict=True):
-                X[order[places]], y[order[places]] = rows
-            self._fetched = index.copy(), Block(X, y)
-        return self._fetched[1]
+            parts = self._find(index[order])
+            found = self._collect(list(parts), lambda k: self._ask(k, "run", _copy, (parts[k][1],)))
+            rows = Block(np.empty((len(index), self.d)), np.empty(len(index)))
+            for (places, _), block in zip(parts.values(), found, strict=True):
+                rows.X[order[places]], rows.y[order[places]] = block
+            self._fetched = index.copy(), rows
+        return rows
+
+    def _find(self, index: Index) -> dict[int, tuple[NDArray[np.intp], Index]]:
+        """Where rows of a sorted index are: by shard, their places in it and in the shard."""
+        block = np.searchsorted(self._ends, index, side="right")
+        local = index - np.append(0, self._ends[:-1])[block] + self._offsets[block]
+        shard_of = self._shard_of[block]
+        places = {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
+        return {k: (rows, local[rows]) for k, rows in places.items()}
+
+    def number(self, k: int, local: Index) -> Index:
+        """Numbers of rows that are given by their places in a shard."""
+        own = np.flatnonzero(self._shard_of == k)
+        block = own[np.searchsorted(self._offsets[own], local, side="right") - 1]
+        return local - self._offsets[block] + np.append(0, self._ends[:-1])[block]
+
+    def joined(self, others: ShardedRows) -> ShardedRows:
+        """These rows followed by others."""
+        rows = ShardedRows.__new__(ShardedRows)
+        vars(rows).update(vars(self))
+        rows._ends = np.append(self._ends, self.n + others._ends)
+        rows._shard_of = np.append(self._shard_of, len(self._shards) + others._shard_of)
+        rows._offsets = np.append(self._offsets, others._offsets)
+        rows._blocks = self._blocks + others._blocks
+        rows._shards = self._shards + others._shards
+        rows.n = self.n + others.n
+        rows.inputs = self.inputs.merged(others.inputs)
+        rows.scale = self.scale.merged(others.scale)
+        rows.at_one_place = False
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_client": None, "_blocks": [], "_fetched": _NOTHING}
+
+    def _ask(self, k: int, method: str, *arguments: Any) -> Any:
+        """The call of a shard's method; it has failed if Dask knows that the worker is gone."""
+        try:
+            return getattr(self._shards[k], method)(*arguments)
+        except RuntimeError as error:
+            return _Gone(error)
 
     def _collect(
         self,
@@ -281,6 +344,7 @@ def measure_scale(y: Array | ShardedColumns) -> RunningScale:
 
 
 class _Summary(NamedTuple):
+    inputs: RunningScale
     scale: RunningScale  # of y
     first: Array  # (d,) row
     at_one_place: bool
@@ -296,7 +360,8 @@ def _summarise(block: Block) -> _Summary | None:
     X, y = block
     if not len(y):
         return None
-    return _Summary(RunningScale.of(y[:, None]), X[0].copy(), bool(np.all(X == X[0])))
+    at_one_place = bool(np.all(X == X[0]))
+    return _Summary(RunningScale.of(X), RunningScale.of(y[:, None]), X[0].copy(), at_one_place)
 
 
 def _advance(results: Iterator[Any]) -> Any:
@@ -304,8 +369,8 @@ def _advance(results: Iterator[Any]) -> Any:
         return next(results, None)
 
 
-def _copy(rows: Block) -> Iterator[Block]:
-    yield rows
+def _copy(index: Index, shard: Shard) -> Block:
+    return shard.rows(index)
 
 
 # -- collections ---------------------------------------------------------------------------------

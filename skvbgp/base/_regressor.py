@@ -78,13 +78,17 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
     def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """Rows of Dask collections on their workers, or here if they are few."""
-        validate_data(self, make_example(X, 0.0), reset=reset)
-        rows = ShardedRows(X, y)
+        rows = self._place_rows(X, y, reset=reset)
         if rows.n <= SUBSAMPLE:
             return rows.fetch(np.arange(rows.n))
         if rows.at_one_place:
             raise ValueError("All rows of X are equal: they say nothing of a function.")
         return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
+
+    def _place_rows(self, X: Any, y: Any, *, reset: bool) -> ShardedRows:
+        """Rows of Dask collections on their workers."""
+        validate_data(self, make_example(X, 0.0), reset=reset)
+        return ShardedRows(X, y)
 
     @lazily(lambda estimator, options: ["mean", "std"])
     def predict(

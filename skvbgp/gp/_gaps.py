@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from skvbgp._core.column_gaussian import ColumnGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates, check_unit
+from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp._core.shards import ShardedColumns
 
 #: Most rows that the joint Gaussian of the columns is learned from.
 _LEARNED_FROM = 10_000
@@ -45,11 +46,21 @@ class Gaps:
         empty = missing.all(axis=0)
         if empty.any():
             X = np.where(empty, 0.0, X)
-        coordinates = Coordinates.of_seen(X)
+        return cls._learn(Coordinates.of_seen(X), X, np.asarray(missing.any(axis=0)))
+
+    @classmethod
+    def of_whole(cls, inputs: RunningScale, X: ShardedColumns) -> Self:
+        """Learn from rows without gaps, whose moments are known and of which few are looked at."""
+        coordinates = Coordinates(inputs.mean, inputs.unit)
+        return cls._learn(coordinates, X, np.zeros(X.shape[1], dtype=bool))
+
+    @classmethod
+    def _learn(
+        cls, coordinates: Coordinates, X: Array | ShardedColumns, columns: NDArray[np.bool_]
+    ) -> Self:
         check_unit(coordinates.scale, "X")
         sample = X[:: -(-len(X) // _LEARNED_FROM)]
-        gaussian = ColumnGaussian.fit(coordinates.scaled(sample))
-        return cls(coordinates, gaussian, np.asarray(missing.any(axis=0)))
+        return cls(coordinates, ColumnGaussian.fit(coordinates.scaled(sample)), columns)
 
     def precede(self, X: Array) -> bool:
         """Whether rows have a gap in a column that had none."""

@@ -40,6 +40,8 @@ def _measure_tile(
     posterior: NeighbourPosterior, X: Array, near: Index | None
 ) -> tuple[Array, Array]:
     """The same in scaled units, of rows whose neighbours are given."""
+    if near is not None:
+        posterior, near = posterior.bring(near)
     scaled, mixture = posterior.coordinates.scaled(X), posterior.mixture
     means, variances = np.empty(X.shape), np.empty(X.shape)
     for i, x in enumerate(scaled):

@@ -27,6 +27,7 @@ from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._search import Found, Search
+from skvbgp.gp._spread import SpreadRows, SpreadSearch
 from skvbgp.gp._state import Frames, State
 from skvbgp.kernels import Kernel, White
 
@@ -99,9 +100,9 @@ class GPLearner(RegressionLearner):
 
     def start(self, X: Rows, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        gaps = Gaps.of(hide_outputs(X.X, self.n_outputs))
+        gaps = X.learn_gaps(self.n_outputs)
         rows = X.filled(gaps)
-        frames = self._frame(*_summarise(rows), gaps)
+        frames = self._frame(*rows.summarise(), gaps)
         d = X.X.shape[1] - self.n_outputs
         gaussian = len(y) <= self.few or not self.learn_hyperparameters
         if before is not None:
@@ -178,9 +179,9 @@ class GPLearner(RegressionLearner):
             return end_pass(lambda: reach(make()))
 
         noise = discount_copies(rows.X, rows.noise)
-        search = Search(
-            frames.coordinates.scaled(rows.X),
-            frames.target.scaled(rows.y),
+        kind = SpreadSearch if isinstance(rows, SpreadRows) else Search
+        search = kind(
+            *rows.scaled(frames.coordinates, frames.target),
             self.counts,
             np.random.RandomState(state.seed),
             self.max_iter,
@@ -221,7 +222,7 @@ class GPLearner(RegressionLearner):
         as long as they are fewer than those that were learned from.
         """
         gaps = state.frames.gaps
-        first_gap = gaps.precede(X.X)
+        first_gap = X.bring_gaps(gaps)
         if not self.learn_hyperparameters and not (first_gap or gaps.columns.any()):
             return None
         n_known, n = len(state.rows), len(state.rows) + len(y)
@@ -260,17 +261,16 @@ class GPLearner(RegressionLearner):
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
         X = X.filled(gaps)
-        new_inputs, new_targets = _summarise(X)
+        new_inputs, new_targets = X.summarise()
         inputs = state.frames.inputs.merged(new_inputs)
         targets = state.frames.targets.merged(new_targets)
         frames = replace(state.frames, inputs=inputs, targets=targets)
         rows = self._remember(state.rows, X, X.n_seen if n is None else n)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             if self.forgetting != 1.0:
-                inputs, targets = _summarise(rows)
+                inputs, targets = rows.summarise()
             frames = self._frame(inputs, targets, gaps)
-        frames.coordinates.scaled(X.X)  # refuses what is too far away
-        frames.target.scaled(y)
+        X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
         state = replace(state, frames=frames, rows=rows)
@@ -304,9 +304,3 @@ class GPLearner(RegressionLearner):
 
     def posterior(self, state: State) -> NeighbourPosterior:
         return state.posterior
-
-
-def _summarise(rows: Rows) -> tuple[RunningScale, RunningScale]:
-    """Location and scale of X and of y."""
-    weight = rows.weight
-    return RunningScale.of(rows.X, weight), RunningScale.of(rows.y[:, None], weight)

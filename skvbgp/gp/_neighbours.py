@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Index, Places
-from skvbgp.gp._coregion import Covariance, JointCovariance
+from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_equal
 from skvbgp.kernels import Kernel
@@ -136,6 +137,23 @@ class Rows:
         X[:, gaps.columns] = np.where(self.inputs > 0.0, np.nan, X[:, gaps.columns])
         noise = replace(self.noise, inputs=None)
         return replace(self, chunks=((X, self.y, noise),))
+
+    def learn_gaps(self, n_outputs: int) -> Gaps:
+        """What missing entries may be; the last columns, indicators of outputs, say nothing."""
+        return Gaps.of(hide_outputs(self.X, n_outputs))
+
+    def bring_gaps(self, gaps: Gaps) -> bool:
+        """Whether a column that had no gaps has one here."""
+        return gaps.precede(self.X)
+
+    def summarise(self) -> tuple[RunningScale, RunningScale]:
+        """Location and scale of X and of y."""
+        weight = self.weight
+        return RunningScale.of(self.X, weight), RunningScale.of(self.y[:, None], weight)
+
+    def scaled(self, coordinates: Coordinates, target: Target) -> tuple[Any, Any]:
+        """X and y in a frame, in which none of them is too far away."""
+        return coordinates.scaled(self.X), target.scaled(self.y)
 
     def plus(self, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
         """The rows followed by others."""

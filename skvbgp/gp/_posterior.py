@@ -301,6 +301,10 @@ class NeighbourPosterior(NearRows):
         parts = self.predict_near(_predict_rows, shared, X, near)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
 
+    def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
+        """A posterior that has these neighbours in memory, and their indices there."""
+        return self, near
+
     def _correlate(self, X: Array, belief: Array) -> Array:
         """Correlations (n, n) of the latent function at rows X."""
         conditionals = self.conditionals if self.is_exact else self._condition_on_any(X)

@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import is_collection, refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
@@ -30,6 +30,7 @@ from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import OutputsLearner, observe
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._spread import SpreadRows
 
 #: Most entries of a sparse X, which is made dense: 2 GB.
 _MOST_ENTRIES = 2**28
@@ -293,6 +294,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
         Of several outputs, what has been observed of each.
         """
+        if any(is_collection(values) for values in (X, y, *noise.values())):
+            return self._spread_rows(X, y, noise, reset=reset)
+        if not reset and noise and isinstance(getattr(self._state, "rows", None), SpreadRows):
+            raise TypeError("The model knows a Dask collection: partial_fit needs one, too.")
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
         if t == 1 and self.categorical_features is None and not issparse(X):
@@ -340,6 +345,36 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
         observed = observe(y, weight, make_rows)
         return observed, [np.empty(0) if rows is None else rows.y for rows in observed.rows]
+
+    def _check_collections(self) -> None:
+        for name, is_used in [
+            ("categorical_features", self.categorical_features is not None),
+            ("output_covariance", self.output_covariance is not None),
+            ("forgetting", self.forgetting != 1.0),
+        ]:
+            if is_used:
+                raise TypeError(f"{name} needs rows in memory, not Dask collections.")
+
+    def _spread_rows(self, X: Any, y: Any, noise: dict[str, Any], *, reset: bool) -> Any:
+        """Rows of Dask collections on their workers, or here if they are few; and their targets."""
+        for name in ("sample_weight", "y_var"):
+            if noise[name] is not None:
+                raise TypeError(f"{name} needs rows in memory, not Dask collections.")
+        if (not reset or self.warm_start) and getattr(self, "n_outputs_", 1) != 1:
+            raise ValueError(f"A Dask collection has one output, but there were {self.n_outputs_}.")
+        knows_spread = not reset and isinstance(self._state.rows, SpreadRows)
+        placed = self._place_rows(X, y, reset=reset)
+        self._categories, self._is_joint, self.n_outputs_ = None, False, 1
+        rows: Rows = SpreadRows.at(placed)
+        if not knows_spread and placed.n <= self._single_learner().few:
+            X, y = placed.fetch(np.arange(placed.n))
+            rows = self._make_rows(X, y, np.ones(len(y)), np.zeros(len(y)), False)
+        elif not (reset or knows_spread):
+            raise TypeError(
+                f"The model knows rows in memory, and a Dask collection of {placed.n} rows is too "
+                "large to join them: fit a model to a collection of all."
+            )
+        return rows, rows.y
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         if self.categorical_features is None and not issparse(X):

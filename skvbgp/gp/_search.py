@@ -159,9 +159,16 @@ class Search:
             return [(self.X, self.y, self.noise)]
         size = size_groups(self.counts[-1])
         n_groups = math.ceil(min(most, cover * len(self.y)) / size)
+        return [self._take(index) for index in self._find_groups(n_groups, size)]
+
+    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
+        """The rows of groups around random ones."""
         inputs = self.X[:, : self.X.shape[1] - self.n_outputs]  # all outputs meet in a group
-        groups = draw_groups(inputs, n_groups, size, self.rng)
-        return [self._take(index) for index in groups]
+        return draw_groups(inputs, n_groups, size, self.rng)
+
+    def _draw_order(self, size: int) -> Index:
+        """Distinct random rows."""
+        return self.rng.permutation(len(self.y))[:size]
 
     def _take(self, index: Index) -> Group:
         """Some of the rows."""
@@ -171,8 +178,7 @@ class Search:
     @cached_property
     def _judged(self) -> Rows:
         """Rows in random order, of which the first ones are left out in turn."""
-        known = self.rng.permutation(len(self.y))[:_JUDGED_ROWS]
-        return Rows().plus(*self._take(known))
+        return Rows().plus(*self._take(self._draw_order(_JUDGED_ROWS)))
 
     def _leave_out(
         self, mixture: Mixture, weights: Array, k: int, n: int = _HELD_OUT

@@ -15,6 +15,7 @@ from skvbgp.gp._gradient import measure_gradient, measure_relevance
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+from skvbgp.gp._spread import SpreadPosterior, SpreadRows, refuse_spread
 
 #: Most rows that the prior covariance is averaged over.
 _AVERAGED_ROWS = 1_000
@@ -77,7 +78,8 @@ class State:
     @cached_property
     def posterior(self) -> NeighbourPosterior:
         """Predictions, with the search structures that they keep."""
-        return NeighbourPosterior(
+        kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
+        return kind(
             self.mixture,
             self.rows,
             self.frames.coordinates,
@@ -106,10 +108,12 @@ class State:
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions from the posterior."""
+        refuse_spread(self.rows, "sample_function")
         return FunctionDraws.draw(self.posterior, n, rng)
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the observations in the order given, NaN for those left out."""
+        refuse_spread(self.rows, "loo_predict")
         moments, origin = self.posterior.leave_out_all(), self.rows.origin
         if origin is None:
             return moments

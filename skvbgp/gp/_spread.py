@@ -1,0 +1,189 @@
+"""Rows that stay on the workers of a Dask cluster, and what is near to a place among them.
+
+Every shard finds its own nearest rows of a place; the nearest of all are among them. So groups of
+near rows, from which hyperparameters are learned, and neighbours, from which places are predicted,
+are those of rows in memory, however the rows are divided. They alone are fetched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_first
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp._core.shards import Shard, ShardedColumns, ShardedRows
+from skvbgp.base import Index, Places
+from skvbgp.gp._gaps import Gaps
+from skvbgp.gp._near import NearRows
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
+from skvbgp.gp._search import Search
+
+#: Places whose neighbours are in memory at a time.
+_TILE_ROWS = 512
+
+
+@dataclass(frozen=True)
+class SpreadRows(Rows):
+    """All rows of a model, of which only the workers have X and y.
+
+    None has gaps, a weight or a known variance, and equal ones are not merged.
+    """
+
+    sharded: ShardedRows | None = None
+
+    @classmethod
+    def at(cls, sharded: ShardedRows) -> Self:
+        return cls(n_seen=sharded.n, sharded=sharded)
+
+    @property
+    def workers(self) -> ShardedRows:
+        """Those who have them."""
+        assert self.sharded is not None
+        return self.sharded
+
+    @cached_property
+    def _joined(self) -> Any:
+        return ShardedColumns(self.workers, "X"), ShardedColumns(self.workers, "y"), None
+
+    def __len__(self) -> int:
+        return self.workers.n
+
+    def head(self, n: int) -> Array:
+        return self.X[:n]
+
+    def learn_gaps(self, n_outputs: int) -> Gaps:
+        return Gaps.of_whole(self.workers.inputs, self._joined[0])
+
+    def bring_gaps(self, gaps: Gaps) -> bool:
+        return False
+
+    def filled(self, gaps: Gaps) -> Self:
+        return self
+
+    def merged(self) -> Self:
+        return self
+
+    def summarise(self) -> tuple[RunningScale, RunningScale]:
+        return self.workers.inputs, self.workers.scale
+
+    def scaled(self, coordinates: Coordinates, target: Target) -> tuple[Any, Any]:
+        self.workers.call(_check_near, (coordinates, target))
+        return _ScaledColumns(self._joined[0], coordinates), _ScaledColumns(self._joined[1], target)
+
+    def joined(self, others: Rows) -> Self:
+        assert isinstance(others, SpreadRows)
+        return self.at(self.workers.joined(others.workers))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "sharded": self.sharded}
+
+
+def refuse_spread(rows: Rows, purpose: str) -> None:
+    """Raise TypeError if rows are on workers."""
+    if isinstance(rows, SpreadRows):
+        raise TypeError(f"{purpose} needs a model of rows in memory, not of a Dask collection.")
+
+
+class _ScaledColumns:
+    """X or y in a frame, of which some rows may be asked for."""
+
+    def __init__(self, columns: ShardedColumns, frame: Coordinates | Target) -> None:
+        self.columns, self.frame = columns, frame
+        self.shape = columns.shape
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: Index) -> Array:
+        return self.frame.scaled(self.columns[index])
+
+
+@dataclass
+class SpreadSearch(Search):
+    """A search whose groups, and whose rows that are left out, come from the workers."""
+
+    X: Any
+    y: Any
+
+    def _draw_order(self, size: int) -> Index:
+        n = len(self.y)
+        return draw_first(n, min(size, n), self.rng).astype(np.intp)
+
+    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
+        columns, n = self.X.columns, len(self.y)
+        centres = columns[self._draw_order(n_groups)]
+        equal = np.ones(columns.shape[1])
+        return list(find_near(columns.rows, self.X.frame, equal, centres, min(size, n)))
+
+
+class SpreadPosterior(NeighbourPosterior):
+    """A posterior of `SpreadRows`: neighbours come when a place is predicted."""
+
+    rows: SpreadRows
+
+    def find(self, X: Array, k: int | None = None) -> Index:
+        return find_near(self.rows.workers, self.coordinates, self.weights, X, k or self.k)
+
+    def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
+        index, places = np.unique(near, return_inverse=True)
+        rows = Rows().plus(*self.rows.workers.fetch(index))
+        here = NeighbourPosterior(**{**NearRows.__getstate__(self), "rows": rows})
+        return here, places.reshape(near.shape)
+
+    def _measure_near(self, X: Array, near: Index) -> LocalMoments:
+        def measure(rows: slice) -> LocalMoments:
+            here, places = self.bring(near[rows])
+            return here._measure_near(X[rows], places)
+
+        tiles = [measure(slice(i, i + _TILE_ROWS)) for i in range(0, len(X), _TILE_ROWS)]
+        return LocalMoments(*(np.concatenate(parts) for parts in zip(*tiles, strict=True)))
+
+
+def find_near(
+    rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
+) -> Index:
+    """Numbers (n, k) of the rows that are nearest to each of X, nearest first.
+
+    Distances are those of scaled coordinates times weights; of equally near rows, the first.
+    """
+
+    def find(X: Array) -> Index:
+        parts = rows.call(_find_in_shard, (coordinates, weights, X, k))
+        distance = np.concatenate([part for part, _ in parts], axis=1)
+        index = np.concatenate([rows.number(i, part) for i, (_, part) in enumerate(parts)], axis=1)
+        nearest = np.lexsort((index, distance), axis=1)[:, :k]
+        return np.take_along_axis(index, nearest, axis=1)
+
+    tiles = [X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS)]
+    return np.concatenate([find(tile) for tile in tiles])
+
+
+# -- what runs on the workers --------------------------------------------------------------------
+
+
+def _check_near(coordinates: Coordinates, target: Target, shard: Shard) -> None:
+    for block in shard.blocks:
+        coordinates.scaled(block.X)
+        target.scaled(block.y)
+
+
+def _find_in_shard(
+    coordinates: Coordinates, weights: Array, X: Array, k: int, shard: Shard
+) -> tuple[Array, Index]:
+    """Distances and places in the shard (n, k), or less of them, of its rows nearest to X."""
+
+    def locate(X: Array) -> Array:
+        return coordinates.scaled(X) * weights
+
+    def index_places() -> Places:
+        return Places(np.concatenate([locate(block.X) for block in shard.blocks]))
+
+    key = tuple(part.tobytes() for part in (coordinates.offset, coordinates.scale, weights))
+    size = sum(len(block.y) for block in shard.blocks)
+    return shard.keep(key, index_places).nearest(locate(X), min(k, size))
