@@ -21,6 +21,8 @@ from skvbgp._core.scaling import RunningScale
 
 #: How often a step is started again whose workers have died.
 _MAX_LOSSES = 3
+#: Seconds after which a copy of `ShardedRows` in another process asks whether a shard is there.
+_PATIENCE = 2.0
 #: What a copy of `ShardedRows` in another process says.
 _LOST_ELSEWHERE = (
     "Rows that the model knows are not on the workers any more: a worker was lost, or this is a "
@@ -101,7 +103,7 @@ class _Gone(NamedTuple):
 
     reason: RuntimeError
 
-    def result(self) -> None:
+    def result(self, timeout: float | None = None) -> None:
         raise OSError("The worker is gone.") from self.reason
 
 
@@ -213,7 +215,7 @@ class ShardedRows:
         second = {k: self._ask(k, "resume", number) for k in tasks}
 
         def begin_again(k: int) -> Any:
-            self._ask(k, "begin", *tasks[k]).result()
+            self._wait(k, self._ask(k, "begin", *tasks[k]))
             return self._ask(k, "resume", number)
 
         def resume() -> list[Any]:
@@ -268,10 +270,26 @@ class ShardedRows:
 
     def _ask(self, k: int, method: str, *arguments: Any) -> Any:
         """The call of a shard's method; it has failed if Dask knows that the worker is gone."""
+        if self._client is None:
+            _find_elsewhere()
         try:
             return getattr(self._shards[k], method)(*arguments)
         except RuntimeError as error:
             return _Gone(error)
+
+    def _wait(self, k: int, call: Any) -> Any:
+        """The result of a call.
+
+        In other processes Dask waits for ever for an actor that was gone before it was asked.
+        """
+        if self._client is not None:
+            return call.result()
+        while True:
+            try:
+                return call.result(timeout=_PATIENCE)
+            except TimeoutError:
+                if not _is_there(self._shards[k].key):
+                    raise OSError("The worker is gone.") from None
 
     def _collect(
         self,
@@ -286,7 +304,7 @@ class ShardedRows:
             lost = {}
             for k, call in calls.items():
                 try:
-                    results[k] = (start(k) if call is None else call).result()
+                    results[k] = self._wait(k, start(k) if call is None else call)
                 except OSError as error:  # the worker cannot be reached
                     lost[k] = error
             if not lost:
@@ -386,6 +404,24 @@ def _find_client() -> Any:
         raise RuntimeError(
             "Training on a Dask collection needs a cluster: start a dask.distributed.Client."
         ) from None
+
+
+def _find_elsewhere() -> Any:
+    """The client of a process that has a copy of the rows' handle, such as a worker."""
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        raise RuntimeError(_LOST_ELSEWHERE) from None
+
+
+def _is_there(key: str) -> bool:
+    """Whether a worker has the result of a task."""
+    from distributed import Future
+
+    client = _find_elsewhere()
+    return bool(client.who_has([Future(key, client)]).get(key))
 
 
 def _split(X: Any, y: Any) -> list[Any]:

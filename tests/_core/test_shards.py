@@ -1,5 +1,7 @@
 """Rows on Dask's workers."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -47,6 +49,54 @@ def test_rows_are_those_of_the_collections(rows, rng):
 def test_both_workers_have_some(client, rows):
     assert sum(count > 0 for count in rows.call(count_all, (1,))) == 2
     assert sum(rows.call(count_all, (2,))) == 2 * N
+
+
+def number_rows(shard):
+    return np.concatenate([block.y for block in shard.blocks])
+
+
+def test_rows_have_the_numbers_of_the_collections(client):
+    rows = ShardedRows(da.ones((N, 2), chunks=130), da.arange(N, chunks=99))
+    for k, numbers in enumerate(rows.call(number_rows, ())):
+        assert_array_equal(rows.number(k, np.arange(len(numbers))), numbers)
+
+
+def test_rows_are_followed_by_others(client, rows):
+    X, y = make_rows(np.random.default_rng(0))
+    others = ShardedRows(da.from_array(X[:70] + 1.0, chunks=30), da.from_array(y[:70], chunks=30))
+    both = rows.joined(others)
+    X, y = np.concatenate([X, X[:70] + 1.0]), np.append(y, y[:70])
+    assert (both.n, both.d, rows.n) == (N + 70, 3, N)
+    assert_allclose(both.inputs.std, X.std(axis=0), rtol=1e-13)
+    assert_allclose(both.scale.mean, [y.mean()], rtol=1e-13)
+    index = np.array([1069, 5, 1000, 999])
+    assert_array_equal(both.fetch(index).X, X[index])
+    assert_array_equal(rows.fetch(index[1:2]).X, X[5:6])
+
+
+def test_a_copy_knows_where_the_rows_are(rows, monkeypatch):
+    X, _ = make_rows(np.random.default_rng(0))
+    copy = pickle.loads(pickle.dumps(rows))
+    assert_array_equal(copy.fetch(np.array([3, 700])).X, X[[3, 700]])
+    rows._shards[0]._future.cancel(force=True)
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        copy.call(count_all, (1,))
+    assert sum(rows.call(count_all, (1,))) == N  # made again
+    copy = pickle.loads(pickle.dumps(rows))
+
+    def none():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr("distributed.get_client", none)
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        copy.call(count_all, (1,))
+
+
+def test_shards_keep_what_was_made_last():
+    shard, made = Shard(Block(np.ones((3, 2)), np.arange(3.0))), []
+    for key in (1, 1, 2, 1):
+        assert shard.keep(key, lambda key=key: made.append(key) or 10 * key) == 10 * key
+    assert made == [1, 2, 1]
 
 
 def test_functions_get_the_rows_and_what_belongs_to_them(rows):

@@ -1,0 +1,291 @@
+"""Rows that stay on the workers of a Dask cluster: fits and predictions are those of memory."""
+
+import os
+import pickle
+import signal
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from skvbgp import VBGPRegressor
+from skvbgp._core import order
+from skvbgp._core.scaling import Coordinates
+from skvbgp._core.shards import ShardedRows
+from skvbgp.gp._neighbours import Neighbourhoods
+from skvbgp.gp._spread import SpreadRows, find_near
+from skvbgp.kernels import RBF, Matern, White
+
+da = pytest.importorskip("dask.array")
+pytest.importorskip("distributed")
+
+N, LATER = 700, 200
+PLACES = np.random.default_rng(1).uniform(-1.2, 1.2, (40, 2))
+#: Rows are in the order of an input: most shards have no neighbour of a place.
+CHUNKS = {"even": 170, "uneven": (3, 500, 1, 196), "one": N}
+
+pytestmark = pytest.mark.usefixtures("client")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr("skvbgp.gp._search._HELD_OUT", 30)
+    monkeypatch.setattr("skvbgp.gp._search._TRIAL_ROWS", 150)
+    monkeypatch.setattr("skvbgp.gp._search._FINAL_ROWS", 150)
+
+
+def make_data(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    X = X[np.argsort(X[:, 0])]
+    return X, np.sin(4.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(n) + 3.0
+
+
+def spread(X, y, chunks=170):
+    return da.from_array(X, chunks=(chunks, 1)), da.from_array(y, chunks=N // 3)
+
+
+LEARNED = VBGPRegressor([Matern(nu=1.5), RBF()], n_neighbors=15, max_iter=2, random_state=0)
+FIXED = VBGPRegressor(RBF(0.5), n_neighbors=15, learn_hyperparameters=False, random_state=0)
+
+
+def say(model):
+    moments = model.predict(PLACES, return_std=True)
+    return np.concatenate([*moments, [model.noise_variance_], model.kernel_posterior_])
+
+
+@pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
+def test_a_fit_is_that_of_rows_in_memory(chunks):
+    X, y = make_data(N)
+    model, local = clone(LEARNED).fit(*spread(X, y, chunks)), clone(LEARNED).fit(X, y)
+    assert isinstance(model._state.rows, SpreadRows)
+    assert_allclose(say(model), say(local), rtol=1e-8)
+    assert_allclose(model.log_predictive_density_, local.log_predictive_density_, rtol=1e-8)
+    assert (model.n_samples_seen_, model.n_neighbors_) == (N, 15)
+
+
+@pytest.mark.slow
+def test_a_search_is_that_of_rows_in_memory():
+    X, y = make_data(N)
+    model = VBGPRegressor(n_neighbors=30, max_iter=3, random_state=0)
+    local = clone(model).fit(X, y)
+    assert_allclose(say(model.fit(*spread(X, y))), say(local), rtol=1e-6)
+    assert model.summary() == local.summary()
+
+
+def test_more_rows_than_an_order_is_stored_of(monkeypatch):
+    monkeypatch.setattr(order, "_STORED_ROWS", 100)
+    X, y = make_data(N)
+    model, other = (clone(LEARNED).fit(*spread(X, y, chunks)) for chunks in (170, N))
+    assert_allclose(say(model), say(other), rtol=1e-8)
+    assert np.mean((model.predict(X) - y) ** 2) < 0.02
+
+
+@pytest.fixture(scope="module")
+def models(client):
+    """Of the same rows, on the workers and in memory."""
+    X, y = make_data(N)
+    return clone(FIXED).fit(*spread(X, y)), clone(FIXED).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("predict", {"return_std": True, "include_noise": False}),
+        ("predict", {"return_cov": True}),
+        ("predict", {"return_std": True, "y_var": 0.5}),
+        ("predict_interval", {}),
+        ("predict_gradient", {}),
+    ],
+)
+def test_methods_say_what_they_say_in_memory(models, method, options):
+    of_spread, of_local = (getattr(model, method)(PLACES, **options) for model in models)
+    for part, expected in zip(of_spread, of_local, strict=True):
+        assert_allclose(part, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_gaps_in_new_rows(models):
+    rows = PLACES.copy()
+    rows[3, 1] = rows[7, 0] = np.nan
+    of_spread, of_local = (model.predict(rows, return_std=True) for model in models)
+    assert_allclose(of_spread, of_local, rtol=1e-8)
+
+
+def test_what_describes_the_model(models, monkeypatch):
+    monkeypatch.setattr("skvbgp.gp._gradient._RELEVANCE_ROWS", 30)
+    model, local = models
+    assert_allclose(model.feature_importances_, local.feature_importances_, rtol=1e-8)
+    assert_allclose(model.output_covariance_, local.output_covariance_, rtol=1e-8)
+    assert model.summary() == local.summary()
+
+
+def test_predictions_of_a_collection_are_lazy(models):
+    model, local = models
+    mean, std = model.predict(da.from_array(PLACES, chunks=(17, 2)), return_std=True)
+    assert mean.chunks == std.chunks == ((17, 17, 6),)
+    assert mean.dtype == np.float64
+    expected = local.predict(PLACES, return_std=True)
+    assert_allclose(da.compute(mean, std), expected, rtol=1e-8)
+
+
+def test_frames_give_their_names():
+    pandas = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe", exc_type=ImportError)
+    X, y = make_data(N)
+    table = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+    rows = frames.from_pandas(table, npartitions=3)
+    model = clone(FIXED).fit(rows[["a", "b"]], rows["y"])
+    assert list(model.feature_names_in_) == ["a", "b"]
+    result = model.predict(rows[["a", "b"]])
+    assert result.npartitions == 3
+    assert_allclose(result.compute(), clone(FIXED).fit(X, y).predict(X), rtol=1e-8)
+
+
+def test_few_rows_are_all_neighbours():
+    X, y = make_data(15)
+    model, local = clone(LEARNED).fit(*spread(X, y)), clone(LEARNED).fit(X, y)
+    assert_array_equal(say(model), say(local))
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [LEARNED, FIXED], ids=["learned", "fixed"])
+def test_more_rows_join(model):
+    known, local = clone(model), clone(model)
+    for n, seed in [(N, 0), (LATER, 1), (N, 2)]:  # known, known at once, learned from again
+        X, y = make_data(n, seed)
+        known.partial_fit(*spread(X, y))
+        local.partial_fit(X, y)
+        assert_allclose(say(known), say(local), rtol=1e-8)
+    assert known.n_samples_seen_ == 2 * N + LATER
+
+
+def test_a_fit_goes_on_from_the_one_before():
+    X, y = make_data(N)
+    model, local = (clone(LEARNED).set_params(warm_start=True) for _ in range(2))
+    for _ in range(2):
+        model.fit(*spread(X, y))
+        local.fit(X, y)
+    assert_allclose(say(model), say(local), rtol=1e-8)
+
+
+def test_rows_are_in_one_place_all_of_them(models):
+    X, y = make_data(LATER)
+    model, local = (pickle.loads(pickle.dumps(one)) for one in models)
+    before = say(model)
+    with pytest.raises(TypeError, match="knows a Dask collection"):
+        model.partial_fit(X, y)
+    assert_array_equal(say(model), before)
+    with pytest.raises(TypeError, match="knows rows in memory"):
+        local.partial_fit(*spread(X, y))
+
+
+# -- what cannot be done ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({"categorical_features": [0]}, {}),
+        ({"output_covariance": "learned"}, {}),
+        ({"forgetting": 0.9}, {}),
+        ({}, {"sample_weight": 2.0}),
+        ({}, {"y_var": 1.0}),
+        ({}, {"y_var": da.ones(N)}),
+    ],
+)
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_what_cannot_be_done_is_refused_before_any_work(method, options, arguments):
+    def fail(block):
+        raise AssertionError("the collection was computed")
+
+    X, y = (values.map_blocks(fail, dtype=float) for values in (da.ones((N, 2)), da.ones(N)))
+    model = clone(FIXED).set_params(**options)
+    (name,) = options or arguments
+    with pytest.raises(TypeError, match=f"{name} needs rows in memory"):
+        getattr(model, method)(X, y, **arguments)
+    assert not hasattr(model, "_state")
+
+
+def test_one_output():
+    X, y = make_data(N)
+    with pytest.raises(ValueError, match="y one"):
+        clone(FIXED).fit(da.from_array(X), da.from_array(np.column_stack([y, y])))
+    both = clone(FIXED).fit(X[:20], np.column_stack([y, y])[:20])
+    with pytest.raises(ValueError, match="one output, but there were 2"):
+        both.partial_fit(*spread(X, y))
+
+
+def test_gaps_in_known_rows_leave_the_estimator_as_it_was(models):
+    model = pickle.loads(pickle.dumps(models[0]))
+    before = say(model)
+    X, y = make_data(N)
+    X[300, 0] = np.nan
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="NaN"):
+            method(*spread(X, y))
+        assert_array_equal(say(model), before)
+
+
+def test_methods_that_need_all_rows_say_so(models):
+    with pytest.raises(TypeError, match="loo_predict needs a model of rows in memory"):
+        models[0].loo_predict()
+    with pytest.raises(TypeError, match="sample_function needs a model of rows in memory"):
+        models[0].sample_function()
+
+
+# -- where the rows are ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [2, 14], ids=["tree", "all distances"])
+def test_near_rows_are_those_of_all(rng, d):
+    X, places = rng.standard_normal((300, d)), rng.standard_normal((30, d))
+    rows = ShardedRows(da.from_array(X, chunks=(70, d)), da.ones(300, chunks=70))
+    weights = rng.uniform(0.5, 2.0, d)
+    frame = Coordinates(rows.inputs.mean, rows.inputs.unit)
+    expected = Neighbourhoods([frame.scaled(X) * weights]).find(frame.scaled(places) * weights, 40)
+    assert_array_equal(find_near(rows, frame, weights, places, 40), expected)
+    twice = rows.joined(rows)
+    found = find_near(twice, frame, weights, places, 10)
+    assert_array_equal(found[:, ::2], expected[:, :5])
+    assert_array_equal(found[:, 1::2], 300 + expected[:, :5])
+
+
+def test_only_what_is_near_comes_to_the_client(models):
+    """The largest part are the rows that judge kernels, of which there are at most so many."""
+    model = models[0]
+    model.predict(PLACES)
+    tracemalloc.start()
+    model.predict(PLACES)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(pickle.dumps(model)) < 20_000
+    assert peak < 3_000_000
+
+
+@pytest.mark.slow
+def test_workers_that_die_change_nothing(client):
+    client.wait_for_workers(2)
+    X, y = make_data(N)
+    model = clone(FIXED).fit(*spread(X, y))
+    expected, copy = say(model), pickle.loads(pickle.dumps(model))
+    lazy = model.predict(da.from_array(PLACES, chunks=(17, 2)))
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        lazy.compute()
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        say(copy)
+    assert_allclose(say(model), expected, rtol=1e-8)
+    assert_allclose(lazy.compute(), expected[: len(PLACES)], rtol=1e-8)
+    client.wait_for_workers(2)
+
+
+def test_kernels_with_white_noise():
+    X, y = make_data(N)
+    model = clone(FIXED).set_params(kernel=RBF(0.5) + White(0.1))
+    local = clone(model).fit(X, y)
+    assert_allclose(say(model.fit(*spread(X, y))), say(local), rtol=1e-8)
