@@ -1,4 +1,4 @@
-"""Dask: steps and predictions with one worker and with two, and the client's memory as n grows."""
+"""Dask: steps and predictions with one worker and with two, and memory of the client as n grows."""
 
 import os
 import resource
@@ -11,7 +11,7 @@ import numpy as np
 from common import Report, parser
 from distributed import Client, LocalCluster, wait
 
-from skvbgp import VBDTCRegressor
+from skvbgp import VBDTCRegressor, VBGPRegressor
 
 D = 8
 CHUNK = 50_000
@@ -83,6 +83,33 @@ def measure_memory(n, m, batch_size):
     }
 
 
+def measure_neighbours(n, n_places):
+    """VBGPRegressor: seconds of a fit and of predictions, in CPU time of the client, too."""
+    before = peak_memory()
+    X, y = make_collections(n)
+    places, truth = (values.persist() for values in make_collections(n_places, seed=1))
+    wait([places, truth])
+    seconds, cpu = time.perf_counter(), time.process_time()
+    model = VBGPRegressor(random_state=0).fit(X, y)
+    row = {
+        "before MB": before,
+        "fit s": time.perf_counter() - seconds,
+        "client's s": time.process_time() - cpu,
+        "fit peak MB": peak_memory(),
+    }
+    lazy = model.predict(places.rechunk((n_places // 20, D)))  # tasks for both workers
+    seconds = time.perf_counter()
+    mean = lazy.compute()
+    row["lazy predictions s"] = time.perf_counter() - seconds
+    rows = places.compute()
+    seconds = time.perf_counter()
+    difference = np.abs(model.predict(rows) - mean).max()
+    row["predictions s"] = time.perf_counter() - seconds
+    error = np.sqrt(np.mean((mean - truth.compute()) ** 2))
+    k = model.n_neighbors_
+    return {**row, "peak MB": peak_memory(), "k": k, "RMSE": error, "difference": difference}
+
+
 def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
@@ -102,6 +129,11 @@ def measure_memory_of_client(address, n, m, batch_size):
         return measure_memory(n, m, batch_size)
 
 
+def measure_neighbours_of_client(address, n, n_places):
+    with Client(address):
+        return measure_neighbours(n, n_places)
+
+
 def main():
     arguments = parser(__doc__)
     arguments.add_argument("--workers", type=int, nargs="*", default=[1, 2])
@@ -109,6 +141,8 @@ def main():
     arguments.add_argument("--n-inducing", type=int, default=500)
     arguments.add_argument("--batch-size", type=int, nargs="+", default=[8192])
     arguments.add_argument("--memory-rows", type=int, nargs="*", default=[2_000_000, 20_000_000])
+    arguments.add_argument("--neighbour-rows", type=int, nargs="*", default=[1_000_000, 5_000_000])
+    arguments.add_argument("--places", type=int, default=10_000)
     options = arguments.parse_args()
     report = Report(options.json)
     m = options.n_inducing
@@ -122,6 +156,12 @@ def main():
                 "measure_memory_of_client", cluster.scheduler_address, n, 50, 8192
             )
         report.add(case="memory", n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
+    for n in options.neighbour_rows:
+        with start_cluster(2) as cluster:
+            row = in_another_process(
+                "measure_neighbours_of_client", cluster.scheduler_address, n, options.places
+            )
+        report.add(case="neighbours", n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
     print("load", os.getloadavg())
 
 

@@ -128,6 +128,8 @@ class ShardedRows:
         Number of rows and of columns.
     inputs, scale : RunningScale
         Of X and of y.
+    boxes : ndarray of shape (n_shards, 2, d)
+        Least and largest entries of X.
     at_one_place : bool
         Whether all rows of X are equal.
     """
@@ -152,6 +154,13 @@ class ShardedRows:
             summary.at_one_place and np.array_equal(summary.first, first) for summary in summaries
         )
         self._place(blocks, sizes)
+        low, high = np.stack([summary.box for summary in summaries], axis=1)
+        self.boxes = np.array(
+            [
+                [low[own].min(axis=0), high[own].max(axis=0)]
+                for own in (self._shard_of == k for k in range(len(self._shards)))
+            ]
+        )
 
     def _place(self, blocks: list[Any], sizes: NDArray[np.int64]) -> None:
         """Make a shard of the blocks that each worker has."""
@@ -184,8 +193,13 @@ class ShardedRows:
 
     def call(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> list[Any]:
         """Results of ``function(*shared, shard)`` of all shards, on their workers."""
-        every = range(len(self._shards))
-        return self._collect(every, lambda k: self._ask(k, "run", function, shared))
+        return self.call_some(function, dict.fromkeys(range(len(self._shards)), shared))
+
+    def call_some(
+        self, function: Callable[..., Any], shared: dict[int, tuple[Any, ...]]
+    ) -> list[Any]:
+        """The same of some shards, each of which has its own arguments."""
+        return self._collect(list(shared), lambda k: self._ask(k, "run", function, shared[k]))
 
     def begin(
         self,
@@ -229,7 +243,7 @@ class ShardedRows:
         if not np.array_equal(index, known):
             order = np.argsort(index, kind="stable")
             parts = self._find(index[order])
-            found = self._collect(list(parts), lambda k: self._ask(k, "run", _copy, (parts[k][1],)))
+            found = self.call_some(_copy, {k: (at,) for k, (_, at) in parts.items()})
             rows = Block(np.empty((len(index), self.d)), np.empty(len(index)))
             for (places, _), block in zip(parts.values(), found, strict=True):
                 rows.X[order[places]], rows.y[order[places]] = block
@@ -262,6 +276,7 @@ class ShardedRows:
         rows.n = self.n + others.n
         rows.inputs = self.inputs.merged(others.inputs)
         rows.scale = self.scale.merged(others.scale)
+        rows.boxes = np.concatenate([self.boxes, others.boxes])
         rows.at_one_place = False
         return rows
 
@@ -363,6 +378,7 @@ def measure_scale(y: Array | ShardedColumns) -> RunningScale:
 
 class _Summary(NamedTuple):
     inputs: RunningScale
+    box: Array  # (2, d), least and largest entries of X
     scale: RunningScale  # of y
     first: Array  # (d,) row
     at_one_place: bool
@@ -379,7 +395,9 @@ def _summarise(block: Block) -> _Summary | None:
     if not len(y):
         return None
     at_one_place = bool(np.all(X == X[0]))
-    return _Summary(RunningScale.of(X), RunningScale.of(y[:, None]), X[0].copy(), at_one_place)
+    box = np.array([X.min(axis=0), X.max(axis=0)])
+    scale = RunningScale.of(y[:, None])
+    return _Summary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
 
 
 def _advance(results: Iterator[Any]) -> Any:

@@ -234,9 +234,11 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Training inputs. NaN is a missing entry: an uncertain input, given the row's others.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The rows of a Dask array or DataFrame stay on the workers, and have no gaps; the user
+            guide's page about scaling says what else they cannot have.
+        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
             Training targets. Each of several outputs has a model of its own, or all have one
             (`output_covariance`); where it is NaN, it was not observed.
         sample_weight : float or array-like of shape (n_samples,), default=None
@@ -256,6 +258,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             If a weight or variance is negative or not finite, if all weights are zero, if weights
             are given and the kernel has a :class:`~skvbgp.kernels.White` part, or if an output
             was never observed, or, with a warm start, if `output_covariance` has changed.
+        TypeError
+            If a Dask collection is given with what needs rows in memory.
         """
         return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
@@ -268,9 +272,9 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            New inputs; a single row is enough. Rows on workers join rows on workers only.
+        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
             New targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts, as in :meth:`fit`.
@@ -419,9 +423,9 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs to predict at, NaN where an entry is missing. A row's prediction does not depend
-            on the other rows.
+            on the other rows. Those of a Dask array or DataFrame are lazy arrays or series.
         return_std : bool, default=False
             Whether to return the standard deviation, too.
         return_cov : bool, default=False

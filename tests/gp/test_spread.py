@@ -240,6 +240,28 @@ def test_methods_that_need_all_rows_say_so(models):
 # -- where the rows are ----------------------------------------------------------------------------
 
 
+def test_shards_that_have_no_near_row_are_not_asked(client, monkeypatch):
+    X = make_data(N)[0]  # in the order of the first input
+    halves = [ShardedRows(*spread(part, part[:, 0], N)) for part in (X[:350], X[350:])]
+    rows, frame, asked = halves[0].joined(halves[1]), Coordinates(np.zeros(2), np.ones(2)), []
+    call = rows.call_some
+    monkeypatch.setattr(
+        rows,
+        "call_some",
+        lambda function, tasks: (
+            asked.append({s: len(task[2]) for s, task in tasks.items()}) or call(function, tasks)
+        ),
+    )
+    edge = X[349, 0]
+    places = np.array([[-0.9, 0.0], [-0.5, 0.5], [edge, 0.1], [0.8, 0.0]])
+    near = find_near(rows, frame, np.ones(2), places, 10)
+    assert asked == [{0: 3, 1: 1}, {1: 1}]  # both halves for the place at the edge
+    assert_array_equal(near, Neighbourhoods([X]).find(places, 10))
+    asked.clear()
+    assert find_near(rows, frame, np.ones(2), places[:1], 400).max() >= 350  # more than one has
+    assert asked == [{0: 1}, {1: 1}]
+
+
 @pytest.mark.parametrize("d", [2, 14], ids=["tree", "all distances"])
 def test_near_rows_are_those_of_all(rng, d):
     X, places = rng.standard_normal((300, d)), rng.standard_normal((30, d))
