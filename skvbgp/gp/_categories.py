@@ -15,6 +15,8 @@ from skvbgp.base import Index
 
 #: Most categories of an input.
 _MOST_CATEGORIES = 255
+#: Most entries of a sparse X, which is made dense: 2 GB.
+_MOST_ENTRIES = 2**28
 #: Any two categories are at a distance of one.
 _UNIT = float(np.sqrt(0.5))
 
@@ -154,3 +156,15 @@ def _take(X: Any, columns: Sequence[int]) -> NDArray[Any]:
         return np.asarray(X.iloc[:, list(columns)], dtype=object)
     rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     return rows[:, list(columns)]
+
+
+def make_dense(X: Any) -> Array:
+    """A sparse matrix with all its entries."""
+    n_entries = X.shape[0] * X.shape[1]
+    if n_entries > _MOST_ENTRIES:
+        raise ValueError(
+            f"X is sparse and of shape {X.shape}: with all its entries it would take "
+            f"{8e-9 * n_entries:.1f} GB. Give fewer rows, fewer columns, or categories in one "
+            "column (categorical_features)."
+        )
+    return np.asarray(X.toarray(), dtype=np.float64)

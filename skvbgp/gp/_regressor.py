@@ -18,22 +18,18 @@ from skvbgp.base import (
     Interval,
     StrOptions,
     VariationalRegressor,
-    as_row_values,
     as_weights,
     draw_normal,
     fit_method,
 )
-from skvbgp.gp._categories import Categories
+from skvbgp.gp._categories import Categories, make_dense
 from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import OutputsLearner, observe
-from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._row_noise import RowNoise, as_noise
 from skvbgp.gp._spread import SpreadRows
-
-#: Most entries of a sparse X, which is made dense: 2 GB.
-_MOST_ENTRIES = 2**28
 
 
 class VBGPRegressor(LearnedFunction, VariationalRegressor):
@@ -325,7 +321,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         if not noise:
             return X, y
         weight = as_weights(noise["sample_weight"], len(y))
-        variance = _as_noise(noise["y_var"], y.shape)
+        variance = as_noise(noise["y_var"], y.shape)
         learner = self._single_learner()
         if "streams" in noise and learner.forgetting != 1.0:
             weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
@@ -387,7 +383,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             return super()._read(X, reset=reset)
         validate_data(self, X, reset=reset, skip_check_array=True)
         if issparse(X):
-            X = _make_dense(X)
+            X = make_dense(X)
         if reset:
             self._categories = Categories.of(X, self.categorical_features)
         if self._categories is not None:
@@ -459,7 +455,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         if not include_noise:
             raise ValueError("y_var is a variance of noise, which include_noise=False leaves out.")
         mean = result[0] if return_std or return_cov else result
-        variance = _as_noise(y_var, mean.shape)
+        variance = as_noise(y_var, mean.shape)
         if return_std:
             return mean, np.sqrt(result[1] ** 2 + variance)
         if return_cov:
@@ -495,25 +491,3 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             forgetting=float(self.forgetting),
             owners=() if self._categories is None else tuple(self._categories.owners.tolist()),
         )
-
-
-def _make_dense(X: Any) -> Array:
-    """A sparse matrix with all its entries."""
-    n_entries = X.shape[0] * X.shape[1]
-    if n_entries > _MOST_ENTRIES:
-        raise ValueError(
-            f"X is sparse and of shape {X.shape}: with all its entries it would take "
-            f"{8e-9 * n_entries:.1f} GB. Give fewer rows, fewer columns, or categories in one "
-            "column (categorical_features)."
-        )
-    return np.asarray(X.toarray(), dtype=np.float64)
-
-
-def _as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
-    """Known variances of observations (n,) or (n, t); a vector is that of all outputs."""
-    if len(shape) == 1:
-        return as_row_values(y_var, shape[0], "y_var", 0.0)
-    columns = np.asarray(y_var).T if np.ndim(y_var) == 2 else [y_var] * shape[1]
-    if len(columns) != shape[1]:
-        raise ValueError(f"y_var has {len(columns)} columns, but y has {shape[1]}.")
-    return np.column_stack([as_row_values(one, shape[0], "y_var", 0.0) for one in columns])

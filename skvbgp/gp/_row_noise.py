@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.copies import extra_log_dets, make_keys, merge_copies, own_gradient
 from skvbgp._core.linalg import Array
+from skvbgp.base import as_row_values
 
 #: Largest known variance relative to that of y.
 _LARGEST_VARIANCE = 1e20
@@ -101,6 +102,16 @@ class RowNoise:
         dt = own_gradient(self.add_up(noise, slopes), self.weight, d_spread)
         d_noise = float(dt.sum()) if self.outputs is None else dt @ self.outputs
         return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
+
+
+def as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
+    """Known variances of observations (n,) or (n, t); a vector is that of all outputs."""
+    if len(shape) == 1:
+        return as_row_values(y_var, shape[0], "y_var", 0.0)
+    columns = np.asarray(y_var).T if np.ndim(y_var) == 2 else [y_var] * shape[1]
+    if len(columns) != shape[1]:
+        raise ValueError(f"y_var has {len(columns)} columns, but y has {shape[1]}.")
+    return np.column_stack([as_row_values(one, shape[0], "y_var", 0.0) for one in columns])
 
 
 def merge_equal(

@@ -43,6 +43,7 @@ class SpreadRows(Rows):
 
     @classmethod
     def at(cls, sharded: ShardedRows) -> Self:
+        """Rows that are there."""
         return cls(n_seen=sharded.n, sharded=sharded)
 
     @property

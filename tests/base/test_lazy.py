@@ -30,7 +30,7 @@ pytestmark = [
 
 REGRESSORS = [cls for cls in CLASSES if not is_classifier(cls())]
 CLASSIFIERS = [cls for cls in CLASSES if is_classifier(cls())]
-TRAINED = [DecoupledGPRegressor, VBDTCRegressor, VBFITCRegressor]
+TRAINED = [DecoupledGPRegressor, VBDTCRegressor, VBFITCRegressor, VBGPRegressor]
 ROWS = 7
 
 

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skvbgp import VBGPRegressor
-from skvbgp.gp import _regressor
+from skvbgp.gp import _categories
 from skvbgp.gp._categories import Categories, find_columns
 from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Matern
@@ -178,6 +178,6 @@ def test_sparse_inputs_are_those_of_the_dense_ones(rng, monkeypatch):
     dense = make_model(categorical_features=None).fit(X, y)
     sparse = make_model(categorical_features=None).fit(csr_array(X), y)
     assert_array_equal(sparse.predict(csr_array(X)), dense.predict(X))
-    monkeypatch.setattr(_regressor, "_MOST_ENTRIES", 100)
+    monkeypatch.setattr(_categories, "_MOST_ENTRIES", 100)
     with pytest.raises(ValueError, match=r"X is sparse and of shape \(40, 3\)"):
         sparse.predict(csr_array(X))
