@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skvbgp._core import order
-from skvbgp._core.order import draw_distinct, shuffled_parts
+from skvbgp._core.order import draw_distinct, draw_first, shuffled_parts
 
 
 @pytest.fixture(params=[True, False], ids=["stored", "computed"])
@@ -33,6 +33,15 @@ def test_orders_are_uniform():
         if counts[0] == 0:  # a distance
             counts, expected = counts[1:], np.full(n - 1, 1000 / (n - 1))
         assert np.sum((counts - expected) ** 2 / expected) < 35.0  # 1 in 10,000
+
+
+def test_first_ones_are_those_of_a_permutation(monkeypatch):
+    first = draw_first(50, 10, np.random.RandomState(0))
+    assert_array_equal(first, np.random.RandomState(0).permutation(50)[:10])
+    monkeypatch.setattr(order, "_STORED_ROWS", 0)
+    computed = [draw_first(50, size, np.random.RandomState(0)) for size in (10, 50)]
+    assert_array_equal(computed[0], computed[1][:10])
+    assert_array_equal(np.sort(computed[1]), np.arange(50))
 
 
 def test_a_seed_gives_an_order():

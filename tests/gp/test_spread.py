@@ -3,7 +3,6 @@
 import os
 import pickle
 import signal
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -152,7 +151,11 @@ def test_few_rows_are_all_neighbours():
 # -- streams ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [LEARNED, FIXED], ids=["learned", "fixed"])
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(LEARNED, marks=pytest.mark.slow), FIXED],
+    ids=["learned", "fixed"],
+)
 def test_more_rows_join(model):
     known, local = clone(model), clone(model)
     for n, seed in [(N, 0), (LATER, 1), (N, 2)]:  # known, known at once, learned from again
@@ -163,6 +166,7 @@ def test_more_rows_join(model):
     assert known.n_samples_seen_ == 2 * N + LATER
 
 
+@pytest.mark.slow
 def test_a_fit_goes_on_from_the_one_before():
     X, y = make_data(N)
     model, local = (clone(LEARNED).set_params(warm_start=True) for _ in range(2))
@@ -276,16 +280,28 @@ def test_near_rows_are_those_of_all(rng, d):
     assert_array_equal(found[:, 1::2], 300 + expected[:, :5])
 
 
-def test_only_what_is_near_comes_to_the_client(models):
-    """The largest part are the rows that judge kernels, of which there are at most so many."""
-    model = models[0]
-    model.predict(PLACES)
-    tracemalloc.start()
-    model.predict(PLACES)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(pickle.dumps(model)) < 20_000
-    assert peak < 3_000_000
+def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
+    """Groups, some rows that judge kernels, and the neighbours of a tile of places."""
+    for module, name, value in [
+        ("_search", "_JUDGED_ROWS", 100),
+        ("_gaps", "_LEARNED_FROM", 100),
+        ("_spread", "_TILE_ROWS", 8),
+    ]:
+        monkeypatch.setattr(f"skvbgp.gp.{module}.{name}", value)
+    fetched, fetch = [], ShardedRows.fetch
+
+    def fetch_and_note(rows, index):
+        fetched.append(len(index))
+        return fetch(rows, index)
+
+    monkeypatch.setattr(ShardedRows, "fetch", fetch_and_note)
+    sizes = []
+    for n in (N, 4 * N):
+        model = clone(LEARNED).fit(*spread(*make_data(n)))
+        model.predict(PLACES)
+        assert max(fetched) <= 8 * 15  # places and their neighbours, or a hundred rows
+        sizes.append(len(pickle.dumps(model)))
+    assert abs(sizes[1] - sizes[0]) < 1_000
 
 
 @pytest.mark.slow
