@@ -13,7 +13,7 @@ from skvbgp import VBGPRegressor
 from skvbgp._core import order
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shards import ShardedRows
-from skvbgp.gp._neighbours import Neighbourhoods
+from skvbgp.base import Neighbourhoods
 from skvbgp.gp._spread import SpreadRows, find_near
 from skvbgp.kernels import RBF, Matern, White
 
