@@ -4,9 +4,9 @@ Local or global: gamma
 
 :class:`~skvbgp.spectrum.SVBSSGPRegressor` learns the frequencies of its
 kernel. With ``gamma=1`` a new row is predicted from one global function made
-of them, with ``gamma=0`` (the default) from the training rows of its own
-block, and in between from both. Which one is better depends on the data, and
-as ``gamma`` may be changed after ``fit``, it costs nothing to try.
+of them, with ``gamma=0`` (the default) from the training rows nearest to it,
+and in between from both. Which one is better depends on the data, and as
+``gamma`` may be changed after ``fit``, it costs nothing to try.
 
 Two curves, each with 1,500 rows: two waves under much noise, which twenty
 frequencies hold easily, and a random walk, which they do not.

@@ -23,7 +23,11 @@ def run(options: Options) -> Result:
     tables = {}
     for objective, (left, right) in zip(["bound", "blocks"], axes, strict=True):
         regressor = SVBSSGPRegressor(
-            N_FREQUENCIES, objective=objective, n_blocks=N_BLOCKS, random_state=options.seed
+            N_FREQUENCIES,
+            objective=objective,
+            n_blocks=N_BLOCKS,
+            n_neighbors=None,
+            random_state=options.seed,
         )
         by_gamma, by_draws = [], []
         for n_passes, _, model in fits(regressor, X, y, passes):

@@ -59,7 +59,9 @@ def run(options: Options) -> Result:
 
 def models(n_blocks, seed):
     """The paper's models, by the names of its figure."""
-    spectrum = SVBSSGPRegressor(N_FREQUENCIES, n_blocks=n_blocks, random_state=seed)
+    spectrum = SVBSSGPRegressor(
+        N_FREQUENCIES, n_blocks=n_blocks, n_neighbors=None, random_state=seed
+    )
     return {
         "sVBSSGP": spectrum,
         "VSSGP": SVBSSGPRegressor(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import Ascended, EndPass, go_on
 from skvbgp._optim.schedule import no_annealing
@@ -16,7 +17,12 @@ from skvbgp.base import RegressionLearner
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._posterior import SpectrumPosterior
 from skvbgp.spectrum._rows import BlockedRows
-from skvbgp.spectrum._start import choose_hyperparameters, draw_frequencies, go_on_from
+from skvbgp.spectrum._start import (
+    choose_hyperparameters,
+    draw_frequencies,
+    go_on_from,
+    start_from_evidence,
+)
 from skvbgp.spectrum._state import Start, State
 from skvbgp.spectrum._training import (
     BlockFit,
@@ -33,6 +39,10 @@ _BLOCK_ROWS = 60
 #: moves the frequencies, fewer if it holds them.
 _VISITED_ROWS = {"blocks": 1_500_000, "bound": 120_000}
 _MOST_PASSES, _MOST_PASSES_HELD = 300, 30
+#: The first phase of few rows takes a pass for so many of them, but so many at least.
+_ROWS_OF_A_PASS, _LEAST_PASSES = 3, 10
+#: Most rows whose evidence decides where training starts.
+_EVIDENCE_ROWS = 512
 #: Rows that each phase visits for a new row of a stream, and its step size of Adam, as a share.
 _STREAM_VISITS = {"blocks": 36, "bound": 10}
 _STREAM_STEP = 0.3
@@ -88,7 +98,12 @@ class SpectrumLearner(RegressionLearner):
                 scale, target.unit, self.length_scale, self.signal_variance, self.noise_variance
             )
             rng = np.random.RandomState(seed)
-            R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
+            if self._starts_from_evidence:
+                rows = draw_distinct(len(y), min(len(y), _EVIDENCE_ROWS), rng)
+                sample = coordinates.scaled(X[rows]), target.scaled(y[rows])
+                R, hyper = start_from_evidence(*sample, self.n_frequencies, hyper, rng)
+            else:
+                R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
         return Start(coordinates, target, hyper, R, seed)
 
     def train(self, state: Start, X: Array, y: Array, end_pass: EndPass) -> State:
@@ -171,6 +186,12 @@ class SpectrumLearner(RegressionLearner):
         return self.learn_hyperparameters and self.objective == "blocks"
 
     @property
+    def _starts_from_evidence(self) -> bool:
+        """Whether the start may come from the data alone."""
+        given = (self.length_scale, self.signal_variance, self.noise_variance)
+        return self._trains_blocks and all(value is None for value in given)
+
+    @property
     def _moves_by_bound(self) -> bool:
         """Whether the second phase moves the frequencies."""
         uncertain = self.learn_hyperparameters or self.q_form != "point"
@@ -189,6 +210,8 @@ class SpectrumLearner(RegressionLearner):
     def _max_passes(self, phase: str, n: int) -> int:
         held = phase == "bound" and not self._moves_by_bound
         most = _MOST_PASSES_HELD if held else _MOST_PASSES
+        if self._trains_blocks:
+            most = min(most, max(_LEAST_PASSES, n // _ROWS_OF_A_PASS))
         return self.max_iter or int(np.clip(round(_VISITED_ROWS[phase] / n), 2, most))
 
     def _structure(self, d: int) -> Structure:

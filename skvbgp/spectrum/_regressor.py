@@ -24,8 +24,8 @@ class SVBSSGPRegressor(VariationalRegressor):
         Number m of frequencies; there are twice as many features.
 
     gamma : float, default=0.0
-        Between -1 and 1: 0 predicts from the rows of the new row's block (or from its
-        neighbours, see `n_neighbors`), 1 from the global function alone, values between from
+        Between -1 and 1: 0 predicts from the rows nearest to the new row (or from those of
+        its block, see `n_neighbors`), 1 from the global function alone, values between from
         both. May be changed after `fit`.
 
     posterior : {"joint", "factorised", "point"}, default="joint"
@@ -42,17 +42,19 @@ class SVBSSGPRegressor(VariationalRegressor):
         Number of blocks that the rows are divided into, by location. "auto" makes blocks of
         about 60 rows.
 
-    n_neighbors : int, default=None
+    n_neighbors : int or None, default=40
         Number of training rows that each new row is predicted from: the nearest ones of all,
-        by the distance of standardised inputs. None takes the rows of its block. Training is
-        by block in either case. May be changed after `fit`.
+        by the distance of standardised inputs. None takes the rows of its block, as in
+        [Hoang2017]_. Training is by block in either case. May be changed after `fit`.
 
     n_samples : int, default=20
         Draws of frequencies and weights in prediction. May be changed after `fit`.
 
     length_scale : float or array-like of shape (n_features,), default=None
         Starting length scales, in the units of X. None is the spread of each input times
-        the square root of their number.
+        the square root of their number or, with objective="blocks", if no variance is given
+        either and a sample of the rows speaks for a smooth function, what the evidence of an
+        exact Gaussian process with a squared exponential says, which sets all of the start.
 
     signal_variance : float, default=None
         Starting sigma_s^2, on the squared scale of y. None is the variance of y.
@@ -67,7 +69,8 @@ class SVBSSGPRegressor(VariationalRegressor):
 
     max_iter : int, default=None
         Largest number of passes over the data in each phase of training. None is as many as
-        visit 1,500,000 rows (120,000 when the bound is maximised), from 2 to 300.
+        visit 1,500,000 rows (120,000 when the bound is maximised), from 2 to 300, and with
+        fewer than 900 rows one for every three of them, but at least ten.
 
     batch_size : int, default=512
         Rows in a mini-batch of blocks.
@@ -184,7 +187,7 @@ class SVBSSGPRegressor(VariationalRegressor):
         posterior: str = "joint",
         objective: str = "blocks",
         n_blocks: int | str = "auto",
-        n_neighbors: int | None = None,
+        n_neighbors: int | None = 40,
         n_samples: int = 20,
         length_scale: Any = None,
         signal_variance: float | None = None,

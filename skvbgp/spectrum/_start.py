@@ -6,13 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
+from skvbgp._core.linalg import Array, cholesky
+from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector
+from skvbgp.kernels import RBF, Constant, Matern
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
 #: standard deviations of the normal one.
 _SMALLEST_SCALE = 0.02
+#: What length scales are tried divided by, with noise variances of these logarithms.
+_FACTORS = (1.0, 2.0, 4.0)
+_LOG_NOISES = np.arange(-8.0, 0.1)
+#: Variance of the prior of their logarithms; limits of a logarithm from its start.
+_PRIOR_VARIANCE, _MOST_CHANGE = 0.5, 6.0
+#: Iterations of the search, and the relative rise at which it stops.
+_MAX_ITER, _TOL = 40, 1e-4
 
 
 def draw_frequencies(m: int, length_scale: Array, rng: np.random.RandomState) -> Array:
@@ -51,6 +61,64 @@ def choose_hyperparameters(
             "the signal. Rescale X or y, or leave it to the data."
         )
     return Hyperparameters(lengths, signal, noise, noise)
+
+
+def start_from_evidence(
+    X: Array, y: Array, m: int, before: Hyperparameters, rng: np.random.RandomState
+) -> tuple[Array, Hyperparameters]:
+    """Frequencies (m, d) and hyperparameters for the smoothness that some rows speak for.
+
+    X (n, d) and y (n,) are scaled. Where an exact process is more probable with a squared
+    exponential than with an exponential, they are those of the squared exponential; where it is
+    not, frequencies are heavy-tailed, and hyperparameters those of ``before``.
+    """
+    smooth, x = find_hyperparameters(RBF(before.length_scale), X, y)
+    rough, _ = find_hyperparameters(Matern(before.length_scale, nu=0.5), X, y)
+    if rough > smooth:
+        return draw_frequencies(m, before.length_scale, rng), before
+    signal, noise = float(np.exp(x[0])), float(np.exp(x[-1]))
+    length_scale = np.exp(x[1:-1])
+    R = rng.standard_normal((m, len(length_scale))) / (2.0 * np.pi * length_scale)
+    return R, Hyperparameters(length_scale, signal, noise, noise)
+
+
+def find_hyperparameters(kernel: RBF | Matern, X: Array, y: Array) -> tuple[float, Array]:
+    """Largest log density of an exact process, and where it is, see `log_density`."""
+    log_l = kernel.theta
+
+    def start_from(factor: float) -> tuple[float, Array]:
+        theta = log_l - np.log(factor)
+        noises = np.exp(_LOG_NOISES)
+        K = kernel.with_theta(theta)(X)
+        values = scan_log_normal_density(K, y, np.ones_like(noises), noises)
+        best = int(np.argmax(values))
+        return float(values[best]), np.array([0.0, *theta, _LOG_NOISES[best]])
+
+    _, x = max((start_from(factor) for factor in _FACTORS), key=lambda scan: scan[0])
+    found = lbfgs_ascent(
+        lambda x: log_density(x, kernel, X, y),
+        x,
+        max_iter=_MAX_ITER,
+        tol=_TOL,
+        bounds=np.column_stack([x - _MOST_CHANGE, x + _MOST_CHANGE]),
+    )
+    return found.value, found.x
+
+
+def log_density(x: Array, start: RBF | Matern, X: Array, y: Array) -> tuple[float, Array]:
+    """log p(y, x) and its gradient in x, the logarithms of signal, length scales and noise.
+
+    The length scales of the kernel, at their start, are the middle of their prior.
+    """
+    kernel, noise = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), float(np.exp(x[-1]))
+    K = kernel(X)
+    C = K.copy()
+    C.flat[:: len(y) + 1] += noise
+    normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), y)
+    dC, away = normal.gradient(), x[1:-1] - start.theta
+    gradient = np.append(kernel.vjp(X, None, K, dC)[0], noise * np.trace(dC))
+    gradient[1:-1] -= away / _PRIOR_VARIANCE
+    return normal.log_density - 0.5 * float(away @ away) / _PRIOR_VARIANCE, gradient
 
 
 def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array, Hyperparameters]:

@@ -27,6 +27,6 @@ INSTANCES = [
     for options in (
         {},
         {"posterior": "factorised", "objective": "bound"},
-        {"posterior": "point", "n_neighbors": 20},
+        {"posterior": "point", "n_neighbors": None},
     )
 ]

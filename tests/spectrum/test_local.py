@@ -98,7 +98,7 @@ def test_predictions_are_the_literal_conditional_of_the_nearest_rows(gamma, k, m
 def test_neighbours_that_are_all_rows_equal_a_single_block(n_neighbors):
     X, y = make_data()
     near = small(n_neighbors=n_neighbors, **KNOWN).fit(X, y)
-    single = small(**{**KNOWN, "n_blocks": 1}).fit(X, y)
+    single = small(**{**KNOWN, "n_blocks": 1, "n_neighbors": None}).fit(X, y)
     for options in ({"return_std": True}, {"return_cov": True}):
         for one, other in zip(
             near.predict(X, **options), single.predict(X, **options), strict=True
@@ -142,7 +142,7 @@ def test_rows_are_predicted_alone_as_in_a_batch_and_by_workers():
 
 def test_neighbours_are_read_at_prediction_and_do_not_matter_to_the_global_function():
     X, y = make_data()
-    model = small().fit(X, y)
+    model = small(n_neighbors=None).fit(X, y)
     by_block = model.predict(X)
     assert not np.allclose(model.set_params(n_neighbors=9).predict(X), by_block)
     np.testing.assert_array_equal(model.set_params(n_neighbors=None).predict(X), by_block)
