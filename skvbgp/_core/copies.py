@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
+#: Rows that are compared at a time, to find equal ones.
+_TILE_ROWS = 2**14
+
 
 def extra_log_dets(t: float | Array, weight: Array) -> Array:
     """What the log determinant of all copies has more than log(t / w), by row (n,)."""
@@ -31,19 +34,34 @@ def own_gradient(t: float | Array, weight: Array | None, d_spread: Array) -> Arr
     return np.asarray(d_spread / weight - 0.5 * (weight - 1.0) / t)
 
 
-def make_keys(*columns: Array) -> NDArray[Any]:
-    """One value for each row (n,) of arrays (n,) and (n, d), the same for equal ones."""
-    table = np.column_stack(columns)
+def make_keys(*columns: NDArray[Any]) -> NDArray[Any]:
+    """One value for each row (n,) of arrays (n,) and (n, k), the same for equal ones.
+
+    Missing entries (NaN) are equal to each other.
+    """
+    table = np.column_stack(columns).astype(np.float64, copy=False)
     table += 0.0  # no negative zeros
+    np.copyto(table, np.nan, where=np.isnan(table))  # nor those of NaN
     return table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
 
 
-def merge_copies(
-    X: Array, y: Array, weight: Array, *others: Array
-) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """The first (m,) of equal rows, which of these each row is (n,), and their weights (m,).
+def find_equal(
+    *columns: NDArray[Any], limit: float = np.inf
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first (m,) of equal rows of arrays (n,) and (n, k), and which of these each row is (n,).
 
-    Their order does not depend on that of the rows.
+    Their order does not depend on that of the rows. Where more than ``limit`` rows are distinct,
+    all are taken as such, in their own order. No more is read than it takes to know.
     """
-    _, first, owner = np.unique(make_keys(X, y, *others), return_index=True, return_inverse=True)
-    return first, owner.ravel(), np.bincount(owner.ravel(), weight).astype(np.float64)
+    n = len(columns[0])
+    keys = make_keys(*(values[:0] for values in columns))
+    first, owner = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    for start in range(0, n, _TILE_ROWS):
+        rows = np.arange(start, min(start + _TILE_ROWS, n))
+        new = make_keys(*(values[start : start + _TILE_ROWS] for values in columns))
+        keys, index, kind = np.unique(np.append(keys, new), return_index=True, return_inverse=True)
+        if len(keys) > limit:
+            return np.arange(n), np.arange(n)
+        known, kind = np.split(kind, [len(first)])
+        first, owner = np.append(first, rows)[index], np.append(known[owner], kind)
+    return first, owner

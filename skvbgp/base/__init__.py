@@ -31,7 +31,6 @@ from skvbgp.base._neighbours import Index, Neighbourhoods, Places
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._start import (
     START_ROWS,
-    SUBSAMPLE,
     at_one_place,
     choose_inducing_inputs,
     choose_rows,
@@ -39,11 +38,18 @@ from skvbgp.base._start import (
     says_too_little,
     subsample,
 )
+from skvbgp.base._weights import (
+    Targets,
+    count_rows,
+    count_targets,
+    merge_equal,
+    merge_targets,
+    weigh_classes,
+)
 
 __all__ = [
     "COLUMNS",
     "START_ROWS",
-    "SUBSAMPLE",
     "Distribution",
     "DocumentedEstimator",
     "Index",
@@ -55,6 +61,7 @@ __all__ = [
     "Posterior",
     "RegressionLearner",
     "StrOptions",
+    "Targets",
     "VariationalClassifier",
     "VariationalEstimator",
     "VariationalRegressor",
@@ -66,13 +73,18 @@ __all__ = [
     "choose_rows",
     "class_codes",
     "class_probabilities",
+    "count_rows",
+    "count_targets",
     "declared_classes",
     "draw_normal",
     "fit_method",
     "in_tiles",
     "is_outgrown",
     "lazily",
+    "merge_equal",
+    "merge_targets",
     "predict_distribution",
     "says_too_little",
     "subsample",
+    "weigh_classes",
 ]

@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import Names, lazily
+from skvbgp.base._weights import Counted, join_weights
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class Labels:
 
     classes: NDArray[Any]  # (k,)
     codes: NDArray[np.intp]  # (n,)
+    weight: Array | None = None  # (n,), how often each row counts, positive; None is once
+    n_copies: int = 0  # rows besides these that are equal to one of them
+    origin: NDArray[np.intp] | None = None  # as that of `Counted`
 
     @classmethod
     def of(cls, y: Any, classes: NDArray[Any] | None = None) -> Labels:
@@ -56,6 +60,40 @@ class Labels:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def counted(self, counted: Counted) -> Labels:
+        """The rows that training works with, of the same classes."""
+        rows, weight, n_copies, origin = counted
+        if self.origin is not None and origin is not None:
+            origin = np.where(self.origin < 0, -1, origin[self.origin])
+        elif origin is None:
+            origin = self.origin
+        return Labels(self.classes, self.codes[rows], weight, self.n_copies + n_copies, origin)
+
+    def joined(self, other: Labels) -> Labels:
+        """These rows, and then others of the same classes."""
+        parts, n, origin = (self, other), len(self), None
+        if any(part.origin is not None for part in parts):
+            own, new = (np.arange(len(p)) if p.origin is None else p.origin for p in parts)
+            origin = np.append(own, np.where(new < 0, -1, new + n))
+        codes, n_copies = np.append(self.codes, other.codes), self.n_copies + other.n_copies
+        return Labels(self.classes, codes, join_weights(self, other), n_copies, origin)
+
+    @property
+    def counts(self) -> Array:
+        """How often each row counts, (n,)."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    def weigh(self, class_weights: Array) -> Array | None:
+        """Weights of the rows times those (k,) of their classes, or None if all are 1."""
+        if np.all(class_weights == 1.0):
+            return self.weight
+        weight = self.counts * class_weights[self.codes]
+        return as_weights(weight, len(self), "sample_weight times class_weight")
+
+    def count_classes(self) -> Array:
+        """How often every class is there, (k,)."""
+        return np.bincount(self.codes, self.weight, len(self.classes)).astype(np.float64)
 
     def problems(self) -> list[Array]:
         """Targets t (n,) of the second class, or of each one versus the rest if there are more.

@@ -147,14 +147,14 @@ def as_row_values(value: Any, n: int, name: str, default: float) -> Array:
     return values
 
 
-def as_weights(value: Any, n: int) -> Array:
+def as_weights(value: Any, n: int, name: str = "sample_weight") -> Array:
     """Weights (n,) of rows, 1 where None is given; some of them may be zero."""
-    weight = as_row_values(value, n, "sample_weight", 1.0)
+    weight = as_row_values(value, n, name, 1.0)
     positive = weight[weight > 0.0]
     if len(positive) == 0:
-        raise ValueError("sample_weight must not be zero for all rows.")
+        raise ValueError(f"{name} must not be zero for all rows.")
     if positive.max() > _LARGEST_WEIGHT or positive.min() < 1.0 / _LARGEST_WEIGHT:
-        raise ValueError(f"sample_weight must be between 1 / {_LARGEST_WEIGHT:g} and its inverse.")
+        raise ValueError(f"{name} must be between 1 / {_LARGEST_WEIGHT:g} and its inverse.")
     return weight
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Learner, is_outgrown
+from skvbgp.base import Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
 from skvbgp.gp._class_posterior import ClassPosterior
 from skvbgp.gp._class_process import ClassProcess
@@ -26,7 +26,6 @@ from skvbgp.gp._votes import (
     check_weights,
     find_log_frequencies,
     merge_equal,
-    weigh_classes,
 )
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.

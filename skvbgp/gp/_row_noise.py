@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.copies import extra_log_dets, make_keys, merge_copies, own_gradient
+from skvbgp._core.copies import extra_log_dets, find_equal, make_keys, own_gradient
 from skvbgp._core.linalg import Array
 from skvbgp.base import as_row_values
 
@@ -128,9 +128,10 @@ def merge_equal(
     is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
     if is_plain and not _may_repeat(X, y):
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
-    first, owner, total = merge_copies(X, y, weight, variance)
+    first, owner = find_equal(X, y, variance)
     if len(first) == len(y) and is_plain:
         return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
+    total = np.bincount(owner, weight).astype(np.float64)
     return X[first], y[first], RowNoise(total, variance[first]), _number(kept, owner)
 
 

@@ -119,22 +119,6 @@ def count_votes(codes: NDArray[np.intp], K: int, weights: Array) -> Array:
     return counts
 
 
-def weigh_classes(class_weight: Any, classes: NDArray[Any], totals: Array) -> Array:
-    """The weights (K,) of the classes that the user asks for, given their numbers of votes (K,)."""
-    K = len(classes)
-    if class_weight is None:
-        return np.ones(K)
-    if isinstance(class_weight, str):  # "balanced"
-        return np.where(totals > 0.0, totals.sum() / (K * np.where(totals > 0.0, totals, 1.0)), 1.0)
-    unknown = sorted(set(class_weight) - set(classes.tolist()), key=str)
-    if unknown:
-        raise ValueError(f"class_weight has labels {unknown}, which are not among the classes.")
-    weights = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-    if not np.all(np.isfinite(weights) & (weights > 0.0)):
-        raise ValueError(f"class_weight must be finite and positive; got {class_weight!r}.")
-    return weights
-
-
 def check_weights(counts: Array) -> None:
     """Refuse votes (n, K) that are too different from one for double precision."""
     sizes = counts.sum(axis=1)

@@ -4,92 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.copies import merge_copies
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
-from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp._core.shards import measure_scale
-from skvbgp.base import SUBSAMPLE
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import Targets
 
 #: Which rows belong to a group.
 RowIndex = slice | Index
 
 #: Rows of a group with independent noise: what one thread works on at a time.
 _TILE_ROWS = 512
-#: Rows that are compared at a time, to find equal ones.
-_MERGED_ROWS = 2**14
 
 
 def split_tiles(index: Index) -> list[Index]:
     """Rows with independent noise, some at a time."""
     return np.array_split(index, -(-len(index) // _TILE_ROWS))
-
-
-@dataclass(frozen=True)
-class Targets:
-    """y of some rows, in memory or on Dask's workers, and how often each row counts."""
-
-    y: Any  # (n,), the user's own
-    weight: Array | None = None  # (n,), positive; None is 1
-    n_merged: int = 0  # further rows of the user's, which have become one with some of these
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def scale(self) -> RunningScale:
-        """Number, mean and spread."""
-        if self.weight is None:
-            return measure_scale(self.y)
-        return RunningScale.of(self.y[:, None], self.weight)
-
-    @property
-    def n_seen(self) -> int:
-        """Rows of the user's."""
-        return len(self) + self.n_merged
-
-    def __getitem__(self, rows: Any) -> Targets:
-        return Targets(self.y[rows], None if self.weight is None else self.weight[rows])
-
-    def plus(self, other: Targets) -> Targets:
-        """Both sets of rows, in memory."""
-        y, weight = np.concatenate([self.y, other.y]), None
-        if self.weight is not None or other.weight is not None:
-            weight = np.concatenate([part.weights for part in (self, other)])
-        return Targets(y, weight, self.n_merged + other.n_merged)
-
-    @property
-    def weights(self) -> Array:
-        return np.ones(len(self)) if self.weight is None else self.weight
-
-
-def merge_equal(X: Array, targets: Targets) -> tuple[Array, Targets]:
-    """The same rows in memory, of which equal ones are one with the sum of their weights.
-
-    What has been merged, or has weights, is in an order of its own, so that a weight and as many
-    copies give the same data. Rows of which more than SUBSAMPLE are distinct stay as they are.
-    """
-    if targets.weight is not None and np.all(targets.weight == 1.0):
-        targets = replace(targets, weight=None)
-    n_targets = len(np.unique(targets.y[:_MERGED_ROWS]))  # often enough, and X need not be read
-    if n_targets > SUBSAMPLE or (targets.weight is None and n_targets == len(X)):
-        return X, targets
-    distinct, merged = X[:0], targets[:0]
-    for start in range(0, len(X), _MERGED_ROWS):
-        tile = slice(start, start + _MERGED_ROWS)
-        distinct, merged = np.concatenate([distinct, X[tile]]), merged.plus(targets[tile])
-        first, _, weight = merge_copies(distinct, merged.y, merged.weights)
-        if len(first) > SUBSAMPLE:
-            return X, targets
-        distinct, merged = distinct[first], Targets(merged.y[first], weight)
-    if targets.weight is None and len(merged) == len(targets):
-        return X, targets
-    return distinct, replace(merged, n_merged=targets.n_seen - len(merged))
 
 
 @dataclass(frozen=True)
@@ -127,6 +60,10 @@ class Data:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def targets(self) -> Targets:
+        return Targets(self.y, self.weight)
 
     @property
     def n_pairs(self) -> int:

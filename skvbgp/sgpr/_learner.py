@@ -15,13 +15,15 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import (
     Posterior,
     RegressionLearner,
+    Targets,
     as_vector,
     choose_inducing_inputs,
+    merge_targets,
     says_too_little,
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Data, Targets, merge_equal
+from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Structure
@@ -188,7 +190,7 @@ class SparseLearner(RegressionLearner):
             reference=target,
             target=target,
             summary=summary,
-            n_seen=y.n_seen,
+            n_seen=y.n_rows,
             draw_rule=ClosedForm(),
             seed=seed,
             is_warm=before is not None,
@@ -381,12 +383,10 @@ class SparseLearner(RegressionLearner):
         partition, index = partition_rows(
             data.X, min(n_blocks, n), lambda X: data.coordinates.scaled(X) * unit
         )
-        kept = None
-        if self.local:
-            X, targets = data.X, Targets(data.y, data.weight)
-            parts = zip(*((X[rows], targets[rows]) for rows in index), strict=True)
-            kept = BlockRows(partition, unit, *parts)
-        return data.divide(index), kept
+        if not self.local:
+            return data.divide(index), None
+        parts = zip(*((data.X[rows], data.targets[rows]) for rows in index), strict=True)
+        return data.divide(index), BlockRows(partition, unit, *parts)
 
     # -- partial_fit -------------------------------------------------------------------
 
@@ -394,12 +394,12 @@ class SparseLearner(RegressionLearner):
         if state.kept_rows is None:
             return None
         X_known, known = state.kept_rows
-        return merge_equal(np.concatenate([X_known, X]), known.plus(y))
+        return merge_targets(np.concatenate([X_known, X]), known.joined(y))
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
         summary = state.summary.merged(y.scale)
-        state = replace(state, summary=summary, n_seen=state.n_seen + y.n_seen)
+        state = replace(state, summary=summary, n_seen=state.n_seen + y.n_rows)
         state = self._change_frame(state, choose_target(summary, centred=self.normalize_y))
         state = self._grow(state, X, y, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))

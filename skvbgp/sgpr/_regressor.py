@@ -7,15 +7,13 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 from skvbgp._core.collections import refuse_collection
-from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     Interval,
     StrOptions,
     VariationalRegressor,
-    as_weights,
+    count_targets,
     fit_method,
 )
-from skvbgp.sgpr._data import Targets, merge_equal
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -131,17 +129,7 @@ class _SparseRegressor(VariationalRegressor):
             for values in (X, y, weight):
                 refuse_collection(values, "fit with sample_weight")
         X, y = super()._validate(X, y, reset=reset)
-        if not metadata:
-            return X, y
-        if isinstance(X, ShardedColumns):
-            return X, Targets(y)
-        if weight is None:
-            return merge_equal(X, Targets(y))
-        weight = as_weights(weight, len(y))
-        kept = weight > 0.0
-        if not kept.all():
-            X, y, weight = X[kept], y[kept], weight[kept]
-        return merge_equal(X, Targets(y, weight))
+        return count_targets(X, y, weight) if metadata else (X, y)
 
 
 class _SumOverRows(_SparseRegressor):

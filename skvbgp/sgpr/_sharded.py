@@ -20,8 +20,9 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shards import Block, Shard, ShardedColumns, ShardedRows
+from skvbgp.base import Targets
 from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Model, Prior
-from skvbgp.sgpr._data import Data, Rows, Targets, split_tiles
+from skvbgp.sgpr._data import Data, Rows, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule

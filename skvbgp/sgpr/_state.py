@@ -12,8 +12,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.partition import Partition
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
+from skvbgp.base import Targets
 from skvbgp.sgpr._bound import Model, Prior
-from skvbgp.sgpr._data import Targets
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise

@@ -1,10 +1,12 @@
 """Equal rows: found whatever their order, and their density by that of one row."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skvbgp._core.copies import extra_log_dets, make_keys, merge_copies, own_gradient
+from skvbgp._core import copies
+from skvbgp._core.copies import extra_log_dets, find_equal, make_keys, own_gradient
 from tests.derivatives import numerical_gradient
 
 
@@ -27,19 +29,38 @@ def test_gradient():
     assert own_gradient(t, None, slope) is slope
 
 
-def test_equal_rows_are_found_in_any_order(rng):
-    X, y = rng.integers(0, 2, (20, 2)).astype(float), rng.integers(0, 2, 20).astype(float)
-    weight, order = rng.uniform(size=20), rng.permutation(20)
-    first, owner, total = merge_copies(X, y, weight)
+@pytest.mark.parametrize("tile", [2**14, 7])  # rows that are compared at a time
+def test_equal_rows_are_found_in_any_order(monkeypatch, rng, tile):
+    monkeypatch.setattr(copies, "_TILE_ROWS", tile)
+    X, y = rng.integers(0, 2, (40, 2)).astype(float), rng.integers(0, 3, (40, 2))
+    order = rng.permutation(40)
+    first, owner = find_equal(X, y)
+    assert len(first) == len(np.unique(np.column_stack([X, y]), axis=0)) < 40
     assert_array_equal(X[first][owner], X)
     assert_array_equal(y[first][owner], y)
-    assert_allclose(total.sum(), weight.sum())
-    again, _, total_again = merge_copies(X[order], y[order], weight[order])
+    assert_array_equal(first[owner] <= np.arange(40), True)
+    again, _ = find_equal(X[order], y[order])
     assert_array_equal(X[order][again], X[first])
-    assert_allclose(total_again, total)
-    other, _, _ = merge_copies(X, y, weight, np.arange(20.0))  # another column tells them apart
-    assert len(other) == 20 > len(first)
+    assert_array_equal(y[order][again], y[first])
+    other, _ = find_equal(X, y, np.arange(40.0))  # another column tells them apart
+    assert len(other) == 40
 
 
-def test_zeros_of_both_signs_are_equal():
-    assert len(set(make_keys(np.array([0.0, -0.0, 1.0])).tolist())) == 2
+def test_more_rows_than_the_limit_are_taken_as_distinct_and_not_read(monkeypatch, rng):
+    monkeypatch.setattr(copies, "_TILE_ROWS", 8)
+
+    class Unread(np.ndarray):
+        def __getitem__(self, rows):
+            assert rows.stop <= 8
+            return np.asarray(self)[rows]
+
+    X = rng.normal(size=(100, 2))
+    X[5:] = X[0]
+    for found in find_equal(X.view(Unread), limit=4):
+        assert_array_equal(found, np.arange(100))
+    assert len(find_equal(X, limit=5)[0]) == 5
+
+
+def test_zeros_of_both_signs_are_equal_and_so_are_missing_entries():
+    values = np.array([0.0, -0.0, 1.0, np.nan, -np.nan])
+    assert len(set(make_keys(values).tolist())) == 3

@@ -1,10 +1,9 @@
 """Labels as votes of places."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.gp._votes import Votes, count_votes, merge_equal, weigh_classes
+from skvbgp.gp._votes import Votes, count_votes, merge_equal
 from tests.oracles import gp_classes as oracle
 
 
@@ -30,13 +29,3 @@ def test_targets_are_centred_shares(rng):
     shares = votes.counts / votes.counts.sum(axis=1, keepdims=True)
     assert_allclose(votes.targets, shares - frequencies)
     assert_allclose(votes.part([1, 3]).targets, votes.targets[[1, 3]])
-
-
-def test_weights_of_classes():
-    classes, counts = np.array(["a", "b", "c"]), np.array([[3.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    assert_array_equal(weigh_classes(None, classes, counts.sum(axis=0)), 1.0)
-    assert_allclose(weigh_classes({"b": 2.0}, classes, counts.sum(axis=0)), [1.0, 2.0, 1.0])
-    assert_allclose(weigh_classes("balanced", classes, counts.sum(axis=0)), [4 / 9, 4 / 3, 1.0])
-    for bad in ({"d": 1.0}, {"a": 0.0}, {"a": np.nan}, {"a": -1.0}):
-        with pytest.raises(ValueError, match="class_weight"):
-            weigh_classes(bad, classes, counts.sum(axis=0))

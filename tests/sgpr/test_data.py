@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._data import Coordinates, Data, Target, Targets, merge_equal
+from skvbgp.sgpr._data import Coordinates, Data, Target
 
 OFFSET, SCALE, MEAN, UNIT = np.array([3.0, -1.0]), np.array([2.0, 0.5]), 10.0, 2.5
 
@@ -124,64 +124,3 @@ def test_order_of_minibatches_is_random(blocks):
     first, second = order(rng), order(rng)
     assert first != second
     assert first == order(np.random.RandomState(0))
-
-
-# -- equal rows --------------------------------------------------------------------------------
-
-
-def assert_equal_rows(found, expected):
-    (X, targets), (X_expected, expected) = found, expected
-    assert_array_equal(X, X_expected)
-    assert_array_equal(targets.y, expected.y)
-    assert_array_equal(targets.weights, expected.weights)
-
-
-@pytest.mark.parametrize("tile", [2**14, 7])  # rows that are compared at a time
-def test_copies_in_any_order_and_weights_are_the_same_rows(monkeypatch, rng, tile):
-    monkeypatch.setattr(_data, "_MERGED_ROWS", tile)
-    X, y = rng.integers(0, 3, (30, 2)).astype(float), rng.integers(0, 2, 30).astype(float)
-    weight = rng.integers(1, 4, 30)
-    index = rng.permutation(np.repeat(np.arange(30), weight))
-    found = merge_equal(X, Targets(y, weight.astype(float)))
-    assert_equal_rows(merge_equal(X[index], Targets(y[index])), found)
-    X_found, targets = found
-    assert len(np.unique(np.column_stack([X_found, targets.y]), axis=0)) == len(targets) < 30
-    assert targets.weight.sum() == weight.sum()
-    assert targets.n_seen == 30
-    for x, value, w in zip(X_found, targets.y, targets.weight, strict=True):
-        assert w == weight[np.all(X == x, axis=1) & (y == value)].sum()
-
-
-def test_negative_zeros_are_zeros():
-    _, targets = merge_equal(np.array([[0.0], [-0.0]]), Targets(np.array([-0.0, 0.0])))
-    assert_array_equal(targets.weight, [2.0])
-
-
-@pytest.mark.parametrize("weight", [None, np.ones(20)])
-def test_distinct_rows_without_weights_stay_in_their_order(rng, weight):
-    X, y = rng.normal(size=(20, 2)), np.repeat(rng.normal(size=10), 2)
-    X[2] = X[0]  # of another target
-    found_X, targets = merge_equal(X, Targets(y, weight))
-    assert found_X is X
-    assert targets.y is y
-    assert targets.weight is None
-
-
-@pytest.mark.parametrize("factor", [0.0, 1.0])  # where X alone tells rows apart, or y as well
-def test_many_distinct_rows_are_not_compared_further(monkeypatch, rng, factor):
-    """Not even read, which may take long."""
-    monkeypatch.setattr(_data, "SUBSAMPLE", 5)
-    monkeypatch.setattr(_data, "_MERGED_ROWS", 8)
-
-    class Unread(np.ndarray):
-        def __getitem__(self, rows):
-            assert rows.stop <= 8
-            return np.asarray(self)[rows]
-
-    X = rng.normal(size=(100, 2))
-    X[8:] = X[0]
-    weight = rng.uniform(size=100)
-    unread, targets = X.view(Unread), Targets(factor * X[:, 0], weight)
-    found = merge_equal(unread, targets)
-    assert found[0] is unread
-    assert found[1] is targets

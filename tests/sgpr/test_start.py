@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp.base import Targets
 from skvbgp.sgpr import _learner
-from skvbgp.sgpr._data import Data, Targets
+from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._start import (
     _block_evidence,
     fit_noise_to_blocks,

@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_de
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import _start as base_start
-from skvbgp.base import choose_inducing_inputs
-from skvbgp.sgpr import _data, _start
+from skvbgp.base import _weights, choose_inducing_inputs
+from skvbgp.sgpr import _start
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
@@ -224,7 +224,7 @@ def assert_same(a, b, X, rtol=1e-8):
 @pytest.fixture
 def unmerged(monkeypatch):
     """Copies stay rows of their own."""
-    monkeypatch.setattr(_data, "SUBSAMPLE", 0)
+    monkeypatch.setattr(_weights, "SUBSAMPLE", 0)
 
 
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)

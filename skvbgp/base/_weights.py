@@ -1,0 +1,150 @@
+"""How often rows count, and classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.copies import find_equal
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.scaling import RunningScale
+from skvbgp._core.shards import ShardedColumns, measure_scale
+from skvbgp.base._estimator import as_weights
+from skvbgp.base._start import SUBSAMPLE
+
+
+class Counted(NamedTuple):
+    """Which rows training works with, and what they stand for."""
+
+    rows: slice | Index
+    weight: Array | None  # how often each one counts, positive; None is once
+    n_copies: int = 0  # rows besides these that are equal to one of them
+    origin: NDArray[np.intp] | None = None  # which of them each given row is, -1 for none
+
+
+def count_rows(X: Array, y: NDArray[Any], sample_weight: Any = None) -> Counted:
+    """Rows of positive weight, of which equal ones are one, see `merge_equal`."""
+    if sample_weight is None:
+        return merge_equal(X, y)
+    weight = as_weights(sample_weight, len(y))
+    kept = np.flatnonzero(weight)
+    if len(kept) == len(weight):
+        return merge_equal(X, y, weight)
+    merged = merge_equal(X[kept], y[kept], weight[kept])
+    origin = np.full(len(weight), -1)
+    origin[kept] = np.arange(len(kept)) if merged.origin is None else merged.origin
+    return merged._replace(rows=kept[merged.rows], origin=origin)
+
+
+def merge_equal(X: Array, y: NDArray[Any], weight: Array | None = None) -> Counted:
+    """Rows (n, d) and (n,) or (n, k), of which equal ones are one with the sum of their weights.
+
+    So a weight and as many copies are the same to everything that picks rows. What has been merged,
+    or has weights, is in an order that does not depend on the given one. Rows of which more than
+    SUBSAMPLE are distinct stay as they are.
+    """
+    if weight is not None and np.all(weight == 1.0):
+        weight = None
+    n = len(y)
+    as_given = Counted(slice(None), weight)
+    some = y[: SUBSAMPLE + 1]
+    n_targets = len(np.unique(some.reshape(len(some), -1)[:, 0]))  # X need not be read
+    if n_targets > SUBSAMPLE or (weight is None and n_targets == n):
+        return as_given
+    first, owner = find_equal(X, y, limit=SUBSAMPLE)
+    if len(first) > SUBSAMPLE or (weight is None and len(first) == n):
+        return as_given
+    return Counted(first, np.bincount(owner, weight).astype(np.float64), n - len(first), owner)
+
+
+@dataclass(frozen=True)
+class Targets:
+    """y of some rows, in memory or on Dask's workers, and how often each row counts.
+
+    Attributes
+    ----------
+    y : ndarray or ShardedColumns of shape (n,) or (n, k)
+        In the user's units, of each function.
+    weight : ndarray of shape (n,), or None
+        How often each row counts, positive; None is once.
+    n_copies : int
+        Rows of the user's besides these n, that are equal to one of them.
+    """
+
+    y: Any
+    weight: Array | None = None
+    n_copies: int = 0
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the user's."""
+        return len(self) + self.n_copies
+
+    @property
+    def counts(self) -> Array:
+        """How often each row counts, (n,)."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    @property
+    def scale(self) -> RunningScale:
+        """How often all rows count, mean and spread."""
+        if self.weight is None:
+            return measure_scale(self.y)
+        return RunningScale.of(self.y.reshape(len(self), -1), self.weight)
+
+    def __getitem__(self, rows: Any) -> Targets:
+        """Those of some rows, in memory."""
+        return Targets(self.y[rows], None if self.weight is None else self.weight[rows])
+
+    def joined(self, other: Targets) -> Targets:
+        """Those of both sets of rows, in memory."""
+        y = np.concatenate([self.y, other.y])
+        return Targets(y, join_weights(self, other), self.n_copies + other.n_copies)
+
+    def counted(self, counted: Counted) -> Targets:
+        """The rows that training works with."""
+        return Targets(self.y[counted.rows], counted.weight, self.n_copies + counted.n_copies)
+
+
+def join_weights(*parts: Any) -> Array | None:
+    """How often the rows of several `Targets` or `Labels` count, one after the other."""
+    if all(part.weight is None for part in parts):
+        return None
+    return np.concatenate([part.counts for part in parts])
+
+
+def count_targets(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Targets]:
+    """The rows that training works with, see `count_rows`; those on Dask's workers as given."""
+    if isinstance(X, ShardedColumns):
+        return X, Targets(y)
+    counted = count_rows(X, y, sample_weight)
+    return X[counted.rows], Targets(y).counted(counted)
+
+
+def merge_targets(X: Array, targets: Targets) -> tuple[Array, Targets]:
+    """The same rows in memory, of which equal ones are one, see `merge_equal`."""
+    counted = merge_equal(X, targets.y, targets.weight)
+    return X[counted.rows], targets.counted(counted)
+
+
+def weigh_classes(class_weight: Any, classes: NDArray[Any], totals: Array) -> Array:
+    """The weights (K,) of the classes that the user asks for, given their numbers of votes (K,)."""
+    K = len(classes)
+    if class_weight is None:
+        return np.ones(K)
+    if isinstance(class_weight, str):  # "balanced"
+        return np.where(totals > 0.0, totals.sum() / (K * np.where(totals > 0.0, totals, 1.0)), 1.0)
+    unknown = sorted(set(class_weight) - set(classes.tolist()), key=str)
+    if unknown:
+        raise ValueError(f"class_weight has labels {unknown}, which are not among the classes.")
+    weights = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all(np.isfinite(weights) & (weights > 0.0)):
+        raise ValueError(f"class_weight must be finite and positive; got {class_weight!r}.")
+    return weights
