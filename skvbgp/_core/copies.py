@@ -5,7 +5,10 @@ row with noise of variance t / w, but for a factor of their density:
 
     prod_w N(y | f, t) = (2 pi t)^-((w - 1) / 2) w^-(1 / 2) N(y | f, t / w).
 
-This is what a row of any weight w > 0 counts as.
+This is what a row of any weight w > 0 counts as. Where all noise is to stay the same, a rotation of
+the targets makes sqrt(w) y of one and zero of the others, which are noise alone:
+
+    prod_w N(y | f, t) = N(sqrt(w) y | sqrt(w) f, t) N(0 | 0, t)^(w - 1).
 """
 
 from typing import Any
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
+_LOG_2PI = float(np.log(2.0 * np.pi))
 #: Rows that are compared at a time, to find equal ones.
 _TILE_ROWS = 2**14
 
@@ -32,6 +36,21 @@ def own_gradient(t: float | Array, weight: Array | None, d_spread: Array) -> Arr
     if weight is None:
         return d_spread
     return np.asarray(d_spread / weight - 0.5 * (weight - 1.0) / t)
+
+
+def rotate_copies(y: Array, weight: Array) -> tuple[Array, Array, float]:
+    """Rotated targets (n,) or (n, k), and factors (n, n) of the covariance of f at the rows.
+
+    The last result is the number of the other targets, which are noise alone.
+    """
+    root = np.sqrt(weight)
+    n_others = y.size // len(y) * float(np.sum(weight - 1.0))
+    return (y.T * root).T, np.outer(root, root), n_others
+
+
+def noise_log_density(n: float, log_t: float | Array) -> Array:
+    """log N(0 | 0, t I) of n targets, whose slope in log t is -n / 2."""
+    return np.asarray(-0.5 * n * (_LOG_2PI + log_t))
 
 
 def make_keys(*columns: NDArray[Any]) -> NDArray[Any]:

@@ -90,13 +90,18 @@ class Evaluation:
         """A_alpha' a of a covariance that is not parametrised directly, (m_b, k)."""
         return self._covariance.v
 
-    def as_past(self, n_rows: int) -> Past:
+    def as_past(self, n_rows: float) -> Past:
         """What has been learned from some rows, as the past of others in the same bases."""
         precision = n_rows * np.array(self._model.likelihood.noise_information, dtype=float)
         return Past(self._covariance.as_past(), self._parameters.noise, precision)
 
     def evaluate(
-        self, X: Array, y: Array, weight: float, sample: Indices
+        self,
+        X: Array,
+        y: Array,
+        weight: float,
+        sample: Indices,
+        counts: Array | None = None,
     ) -> tuple[float, Parameters, Cotangents]:
         """The bound, its gradient and what a natural-gradient step needs.
 
@@ -108,13 +113,16 @@ class Evaluation:
             Number of rows in all over n.
         sample : ndarray of int
             Points of the mean basis that stand for all of them in a' K~ a.
+        counts : ndarray of shape (n,) or None
+            How often each row counts; None is once.
         """
+        counts = np.ones(len(X)) if counts is None else counts
         zeros, process = self._parameters.zeros(), self.process
         m = len(process.alpha)
         tasks: list[tuple[Any, ...]] = [
             (
                 partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
-                (X[tile], y[tile], weight),
+                (X[tile], y[tile], counts[tile], weight),
             )
             for tile in _tiles(len(X), _TILE_ROWS)
         ]

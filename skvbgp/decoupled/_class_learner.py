@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,18 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Labels, Learner, class_codes, in_tiles
+from skvbgp.base import Labels, Learner, Targets, class_codes, in_tiles, weigh_classes
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._state import State
 
 
 @dataclass(frozen=True)
 class ClassState:
-    """Classes, and the state of all their functions."""
+    """Classes, how often they are there and count, and the state of all their functions."""
 
     classes: NDArray[Any]  # (k,)
+    totals: Array  # (k,) rows of each class, each as often as it counts
+    class_weights: Array  # (k,)
     functions: State
 
 
@@ -28,6 +30,7 @@ class ClassLearner(Learner):
     """Learns one function for two classes, and else one for each class, from signs (n, k)."""
 
     learner: DecoupledLearner
+    class_weight: Any
 
     def max_passes(self, y: Labels) -> int:
         return self.learner.max_passes(_signs(y))
@@ -38,25 +41,33 @@ class ClassLearner(Learner):
         if before is not None and not np.array_equal(y.classes, before.classes):
             raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
         known = None if before is None else before.functions
-        return ClassState(y.classes, self.learner.start(X, _signs(y), rng, known))
+        totals = y.count_classes()
+        class_weights = weigh_classes(self.class_weight, y.classes, totals)
+        functions = self.learner.start(X, _signs(y, class_weights), rng, known)
+        return ClassState(y.classes, totals, class_weights, functions)
 
     def train(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
-        wrapped = _wrap(end_pass, state.classes)
-        return ClassState(state.classes, self.learner.train(state.functions, X, _signs(y), wrapped))
+        signs, wrapped = _signs(y, state.class_weights), _wrap(end_pass, state)
+        return replace(state, functions=self.learner.train(state.functions, X, signs, wrapped))
 
     def update(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
-        wrapped = _wrap(end_pass, state.classes)
-        return ClassState(
-            state.classes, self.learner.update(state.functions, X, _signs(y), wrapped)
-        )
+        totals = state.totals + y.count_classes()
+        class_weights = weigh_classes(self.class_weight, state.classes, totals)
+        functions = _reweigh(state.functions, class_weights / state.class_weights)
+        state = ClassState(state.classes, totals, class_weights, functions)
+        signs, wrapped = _signs(y, class_weights), _wrap(end_pass, state)
+        return replace(state, functions=self.learner.update(functions, X, signs, wrapped))
 
     def rows_to_restart(
         self, state: ClassState, X: Array, y: Labels
     ) -> tuple[Array, Labels] | None:
-        everything = self.learner.rows_to_restart(state.functions, X, _signs(y))
+        known = _reweigh(state.functions, 1.0 / state.class_weights)
+        everything = self.learner.rows_to_restart(known, X, _signs(y))
         if everything is None:
             return None
-        return everything[0], Labels(state.classes, class_codes(everything[1]))
+        X, targets = everything
+        codes = class_codes(targets.y)
+        return X, Labels(state.classes, codes, targets.weight, targets.n_copies)
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
         return {"classes_": state.classes, **self.learner.attributes(state.functions)}
@@ -69,9 +80,21 @@ class ClassLearner(Learner):
         return np.asarray(mean / np.sqrt(1.0 + variance))
 
 
-def _signs(y: Labels) -> Array:
-    return np.column_stack(y.problems())
+def _signs(y: Labels, class_weights: Array | None = None) -> Targets:
+    """Signs (n, k), of rows that count as often as their weights and those of their classes say."""
+    weight = y.weight if class_weights is None else y.weigh(class_weights)
+    return Targets(np.column_stack(y.problems()), weight, y.n_copies)
 
 
-def _wrap(end_pass: EndPass, classes: NDArray[Any]) -> EndPass:
-    return lambda make: end_pass(lambda: ClassState(classes, make()))
+def _reweigh(functions: State, factors: Array) -> State:
+    """The state whose rows count more often by the factors (k,) of their classes."""
+    if np.all(factors == 1.0):
+        return functions
+    targets = functions.replay.targets
+    weight = targets.counts * factors[class_codes(targets.y)]
+    replay = replace(functions.replay, targets=replace(targets, weight=weight))
+    return replace(functions, replay=replay)
+
+
+def _wrap(end_pass: EndPass, state: ClassState) -> EndPass:
+    return lambda make: end_pass(lambda: replace(state, functions=make()))

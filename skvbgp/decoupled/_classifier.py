@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from skvbgp.base import VariationalClassifier
+from skvbgp.base import Labels, StrOptions, VariationalClassifier, count_rows, fit_method
 from skvbgp.decoupled._class_learner import ClassLearner
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS
@@ -67,6 +67,12 @@ class DecoupledGPClassifier(VariationalClassifier):
         Stop when the lower bound rises by less than this share of itself from one average
         over 100 steps to the next.
 
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their rows; 1 for a class that is not
+        named. "balanced" gives all classes the same sum, that of all rows over the number of
+        classes. In a stream these are all rows so far; without rows (``replay=0``), what has been
+        learned before stays as it is.
+
     replay : int, default=50000
         Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:
         at least 32, or 0. Without rows, the posterior of a call is the prior of the next one, and
@@ -107,7 +113,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         Number of passes of the last fit.
 
     n_samples_seen_ : int
-        Rows of `fit` and of every later `partial_fit`.
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
 
     n_features_in_ : int
         Number of inputs.
@@ -132,7 +138,10 @@ class DecoupledGPClassifier(VariationalClassifier):
     True
     """
 
-    _parameter_constraints: dict = CONSTRAINTS
+    _parameter_constraints: dict = {
+        **CONSTRAINTS,
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+    }
 
     def __init__(
         self,
@@ -148,6 +157,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         batch_size: int = 1024,
         learning_rate: float = 0.05,
         tol: float = 1e-5,
+        class_weight: Any = None,
         replay: int = 50_000,
         warm_start: bool = False,
         random_state: Any = None,
@@ -163,9 +173,74 @@ class DecoupledGPClassifier(VariationalClassifier):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.tol = tol
+        self.class_weight = class_weight
         self.replay = replay
         self.warm_start = warm_start
         self.random_state = random_state
 
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs.
+        y : array-like of shape (n_samples,)
+            Class labels, of at least two classes.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
+            label is still one of the classes. None is 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative or not finite, or if all are zero.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            Class labels, maybe of a single class.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
     def _learner(self) -> ClassLearner:
-        return ClassLearner(DecoupledLearner.of(self))
+        return ClassLearner(DecoupledLearner.of(self), self.class_weight)
+
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Any, Labels]:
+        """Inputs and labels, without rows of weight zero."""
+        X, labels = super()._validate(X, y, reset=reset, **metadata)
+        counted = count_rows(X, labels.codes, sample_weight)
+        return X[counted.rows], labels.counted(counted)

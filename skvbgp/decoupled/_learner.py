@@ -14,10 +14,10 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_order, shuffled_parts
 from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
-from skvbgp._core.shards import ShardedColumns, measure_scale
+from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend
-from skvbgp.base import START_ROWS, RegressionLearner, says_too_little
+from skvbgp.base import START_ROWS, RegressionLearner, Targets, merge_targets, says_too_little
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._inputwise import InputwiseSE
@@ -65,14 +65,16 @@ class DecoupledLearner(RegressionLearner):
         given = estimator.get_params(deep=False)
         return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
 
-    def max_passes(self, y: Array) -> int:
+    def max_passes(self, y: Targets) -> int:
         if self.max_iter is not None:
             return self.max_iter
-        return int(np.clip(round(_VISITED_ROWS / y.size), 2, _MAX_PASSES))
+        return int(np.clip(round(_VISITED_ROWS / y.y.size), 2, _MAX_PASSES))
 
     # -- the start -------------------------------------------------------------------------------
 
-    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
+    def start(
+        self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
+    ) -> State:
         if self.parametrization == "decoupled" and self.n_mean_basis == 0:
             raise ValueError('parametrization="decoupled" needs n_mean_basis >= 1.')
         inputwise = self.generalized_length_scales == "per_input"
@@ -80,8 +82,8 @@ class DecoupledLearner(RegressionLearner):
             raise ValueError('generalized_length_scales="per_input" needs the default kernel.')
         seed = int(spawn_seeds(rng, 1)[0])
         rng = np.random.RandomState(seed)
-        d, k = X.shape[1], y.size // len(y)
-        summary = measure_scale(y)
+        d, k = X.shape[1], y.y.size // len(y)
+        summary = y.scale
         sample = Replay.of(X, y, max(self.replay, SAMPLE_ROWS), rng)
         likelihood = self._make_likelihood(y)
         target = self._choose_target(likelihood, summary, sample)
@@ -95,14 +97,16 @@ class DecoupledLearner(RegressionLearner):
                 before.move_to(target),
                 adam=AdamState.zeros(len(before.adam.first)),
                 summary=summary,
+                n_rows=y.n_rows,
                 replay=self._keep(sample, rng),
                 seed=seed,
                 settled=False,
                 lower_bounds=(),
             )
         order = draw_order(len(X), rng)
-        first = X[order[: self.batch_size]]
-        coordinates = Coordinates.of(first).filled(first, _in_memory(X, sample.X))
+        some = order[: self.batch_size]
+        first, weight = X[some], None if y.weight is None else y.weight[some]
+        coordinates = Coordinates.of(first, weight).filled(first, _in_memory(X, sample.X))
         kernel = self._choose_kernel(coordinates, coordinates.scaled(first))
         model = Model(
             kernel,
@@ -114,10 +118,11 @@ class DecoupledLearner(RegressionLearner):
         theta, noise, settled = kernel.theta, np.array(likelihood.start, dtype=float), False
         if self.learn_hyperparameters and len(X) >= START_ROWS:
             some = order[:EVIDENCE_ROWS]
-            values = likelihood.latent_values(target.scaled(y[some]))
+            known = y[some]
+            values = likelihood.latent_values(target.scaled(known.y), known.weight)
             if np.ptp(values) > 0.0:
                 scaled = coordinates.scaled(X[some])
-                theta, log_noise = find_hyperparameters(model, scaled, values)
+                theta, log_noise = find_hyperparameters(model, scaled, values, known.counts)
                 settled = self._is_exact(model, len(X))
                 if settled:
                     noise[:] = log_noise
@@ -130,6 +135,7 @@ class DecoupledLearner(RegressionLearner):
             coordinates=coordinates,
             target=target,
             summary=summary,
+            n_rows=y.n_rows,
             replay=self._keep(sample, rng),
             seed=seed,
             settled=settled,
@@ -150,9 +156,10 @@ class DecoupledLearner(RegressionLearner):
         starts_again = self.replay == 0 and says_too_little(sample.X, learns=True)
         return sample if starts_again else sample.limited(self.replay, rng)
 
-    def _make_likelihood(self, y: Array) -> Any:
+    def _make_likelihood(self, y: Targets) -> Any:
         if self.likelihood == "poisson":
-            return Poisson(float(np.log(max(float(np.mean(y)), 0.5 / len(y)))))
+            mean = float(np.average(y.y, weights=y.weight))
+            return Poisson(float(np.log(max(mean, 0.5 / float(np.sum(y.counts))))))
         likelihoods = {"gaussian": Gaussian, "student_t": StudentT, "probit": Probit}
         return likelihoods[self.likelihood]()
 
@@ -161,7 +168,8 @@ class DecoupledLearner(RegressionLearner):
             return Target(0.0, 1.0)
         check_unit(summary.unit, "y")
         if likelihood.resistant:
-            summary = RunningScale.of(likelihood.latent_values(replay.y)[:, None])
+            y, weight = replay.targets.y, replay.targets.weight
+            summary = RunningScale.of(likelihood.latent_values(y, weight)[:, None], weight)
             check_unit(summary.unit, "y")
         return Target(float(summary.mean[0]), float(summary.unit[0]))
 
@@ -178,7 +186,7 @@ class DecoupledLearner(RegressionLearner):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+    def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         n, rng = len(y), np.random.RandomState(state.seed)
         n_batches = -(-n // self.batch_size)
         n_passes = self.max_passes(y)
@@ -190,11 +198,11 @@ class DecoupledLearner(RegressionLearner):
         def draw_batches() -> Iterator[Batch]:
             nonlocal room, used
             for rows in shuffled_parts(n, n_batches, rng):
-                X_batch, y_batch = _scale(state, X[rows], y[rows])
+                batch = _scale(state, X[rows], y[rows])
                 new = np.flatnonzero(~np.isin(rows, used))[: min(room, self.basis_growth)]
                 used = np.append(used, rows[new])
                 room -= len(new)
-                yield Batch(X_batch, y_batch, n, X_batch[new])
+                yield Batch(*batch, n, state.summary.n, batch[0][new])
 
         def conclude(ascended: Ascended) -> State:
             values = ascended.values
@@ -211,14 +219,16 @@ class DecoupledLearner(RegressionLearner):
         )
         return conclude(ascended)
 
-    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+    def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         replay, rng = self._remember(state, X, y)
-        start = replace(state, summary=state.summary.merged(measure_scale(y)), replay=replay)
+        scale = y.scale
+        summary = state.summary.merged(scale)
+        start = replace(state, summary=summary, n_rows=state.n_rows + y.n_rows, replay=replay)
         ascent, before = self._ascent(rng, self.learning_rate), 0.0
         keeps_rows = replay.capacity > 0
-        X_known, y_known, n_rows = X, y, len(y)
+        X_known, y_known, n_rows, total = X, y, len(y), scale.n
         if keeps_rows:
-            X_known, y_known, n_rows = replay.X, replay.y, replay.n_seen
+            X_known, y_known, n_rows, total = replay.X, replay.targets, replay.n_seen, summary.n
             start = self._reframe(start, state.replay.X, X)
         if state.settled:
             start = self._unsettle(start)
@@ -226,7 +236,7 @@ class DecoupledLearner(RegressionLearner):
         new_points = start.coordinates.scaled(X[draw_order(len(X), rng)[:room]])
         if not keeps_rows:
             before = state.lower_bounds[-1]
-            ascent, start = ascent.after(start, new_points, state.replay.n_seen)
+            ascent, start = ascent.after(start, new_points, state.summary.n)
             new_points = new_points[:0]
         size = min(self.batch_size, len(y_known))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
@@ -237,8 +247,8 @@ class DecoupledLearner(RegressionLearner):
             points = new_points
             for _ in range(n_steps):
                 rows = rng.choice(len(y_known), size, replace=False)
-                X_batch, y_batch = _scale(start, X_known[rows], y_known[rows])
-                yield Batch(X_batch, y_batch, n_rows, points)
+                batch = _scale(start, X_known[rows], y_known[rows])
+                yield Batch(*batch, n_rows, total, points)
                 points = points[:0]
 
         def conclude(ascended: Ascended) -> State:
@@ -263,10 +273,11 @@ class DecoupledLearner(RegressionLearner):
         """
         p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
         if self.learn_hyperparameters:
-            rows = slice(None, None, -(-len(state.replay.y) // EVIDENCE_ROWS))
-            X, y = _scale(state, state.replay.X[rows], state.replay.y[rows])
+            rows = slice(None, None, -(-len(state.replay) // EVIDENCE_ROWS))
+            X, y, counts = _scale(state, state.replay.X[rows], state.replay.targets[rows])
             mean, variance = state.posterior.process.moments(X)
-            p = replace(p, noise=np.log([np.mean((y - mean) ** 2 + variance)]))
+            left = np.average(np.ravel((y - mean) ** 2 + variance), weights=counts)
+            p = replace(p, noise=np.log([left]))
         return replace(state, parameters=p, adam=adam, settled=False)
 
     def _reframe(self, state: State, X_before: Array, X: Array) -> State:
@@ -277,18 +288,15 @@ class DecoupledLearner(RegressionLearner):
         target = self._choose_target(state.model.likelihood, state.summary, state.replay)
         return replace(state.move_to(target), coordinates=coordinates)
 
-    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+    def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         # the first rows set units and the median distance even if nothing is learned
         if state.replay.capacity == 0 or not says_too_little(state.replay.X, learns=True):
             return None
-        return self.all_rows(state, X, y)
-
-    def all_rows(self, state: State, X: Array, y: Array) -> tuple[Array, Array]:
-        """The rows that the state keeps, and new ones."""
         replay, _ = self._remember(state, X, y)
-        return replay.X, replay.y
+        X, targets = merge_targets(replay.X, replay.targets)
+        return X, replace(targets, n_copies=state.n_rows + y.n_rows - len(targets))
 
-    def _remember(self, state: State, X: Array, y: Array) -> tuple[Replay, np.random.RandomState]:
+    def _remember(self, state: State, X: Array, y: Targets) -> tuple[Replay, np.random.RandomState]:
         """What is kept after new rows, and the generator of the update's further choices."""
         rng = np.random.RandomState((state.seed + state.replay.n_seen) % 2**32)
         return state.replay.add(X, y, rng), rng
@@ -308,7 +316,7 @@ class DecoupledLearner(RegressionLearner):
             "lower_bound_": state.lower_bounds[-1],
             "lower_bounds_": list(state.lower_bounds),
             "n_iter_": state.n_iter,
-            "n_samples_seen_": state.replay.n_seen,
+            "n_samples_seen_": state.n_rows,
         }
         if len(p.noise):
             attributes["noise_variance_"] = model.likelihood.noise_variance(p.noise) * unit**2
@@ -323,6 +331,7 @@ def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:
     return sample if isinstance(X, ShardedColumns) else X
 
 
-def _scale(state: State, X: Array, y: Array) -> tuple[Array, Array]:
-    """Rows in the state's frames, the targets as (n, number of functions)."""
-    return state.coordinates.scaled(X), state.target.scaled(y).reshape(len(y), -1)
+def _scale(state: State, X: Array, y: Targets) -> tuple[Array, Array, Array]:
+    """Rows in the state's frames, targets (n, number of functions), and how often rows count."""
+    targets = state.target.scaled(y.y).reshape(len(y), -1)
+    return state.coordinates.scaled(X), targets, y.counts

@@ -2,7 +2,8 @@ r"""Likelihoods: their expectations under f ~ N(m, s), and the predictions they 
 
 Every one has a vector ``theta`` of logarithms of free parameters and
 
-- ``latent_values(y)``: values of f with additive noise, or nearly;
+- ``latent_values(y, weight)``: values of f with additive noise, or nearly, of rows that count as
+  often as their weights say, once if that is None;
 - ``expected(theta, y, m, s)``: E[log p(y|f)] of every row and its gradients in m, s and
   theta;
 - ``moments(theta, m, s)``: mean and variance of y;
@@ -13,7 +14,7 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 
 ``noise_information`` is a row's Fisher information about each entry of theta. Those of
 y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
-then those of ``latent_values(y)``.
+then those of ``latent_values(y, weight)``.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class AdditiveNoise(ABC):
     def noise_variance(self, theta: Array) -> float:
         """Variance of the noise."""
 
-    def latent_values(self, y: Array) -> Array:
+    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
         return y
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
@@ -135,12 +136,15 @@ class StudentT(AdditiveNoise):
     noise_information = (dof / (2.0 * (dof + 3.0)),)
     resistant = True
 
-    def latent_values(self, y: Array) -> Array:
+    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
         """y with its outliers cut off."""
-        low, high = np.quantile(y, _TYPICAL)
+        low, high = _quantiles(y, weight, _TYPICAL)
         distance = high - low
         if distance == 0.0 and np.any(y != low):  # most are equal: how far away the others are
-            distance = np.median(np.abs(y[y != low] - low))
+            far = np.abs(y[y != low] - low)
+            distance = (
+                np.median(far) if weight is None else _quantiles(far, weight[y != low], (0.5,))[0]
+            )
         return np.clip(y, low - _REACH * distance, high + _REACH * distance)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
@@ -181,9 +185,9 @@ class Poisson:
     bounds = ()
     noise_information = ()
 
-    def latent_values(self, y: Array) -> Array:
+    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
         log_rate = np.log(y + 0.5)
-        return log_rate - np.mean(log_rate)
+        return log_rate - np.average(log_rate, weights=weight)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         rate = np.exp(np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE))
@@ -220,7 +224,7 @@ class Probit:
     bounds = ()
     noise_information = ()
 
-    def latent_values(self, y: Array) -> Array:
+    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
         return y
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
@@ -231,3 +235,18 @@ class Probit:
             return value, slope, []
 
         return gauss_hermite(log_p, m, s)
+
+
+def _quantiles(y: Array, weight: Array | None, shares: tuple[float, ...]) -> Array:
+    """Quantiles of values that are there as often as their weights say, between neighbours."""
+    if weight is None:
+        return np.asarray(np.quantile(y, shares))
+    order = np.argsort(y)
+    ends = np.cumsum(weight[order])
+    place = np.maximum(np.multiply(shares, ends[-1] - 1.0), 0.0)
+    before = np.floor(place)
+    low, high = (
+        y[order[np.minimum(np.searchsorted(ends, one, side="right"), len(y) - 1)]]
+        for one in (before, before + 1.0)
+    )
+    return np.asarray(low + (place - before) * (high - low))

@@ -88,9 +88,19 @@ class Process:
         return np.maximum(prior + np.einsum("kij,ij->ik", AM, A), _LEAST_VARIANCE * prior)
 
     def data_term(
-        self, zeros: Parameters, likelihood: Any, noise: Array, X: Array, y: Array, weight: float
+        self,
+        zeros: Parameters,
+        likelihood: Any,
+        noise: Array,
+        X: Array,
+        y: Array,
+        counts: Array,
+        weight: float,
     ) -> Cotangents:
-        """``weight`` times the expected log-likelihood of some rows, and its gradients."""
+        """``weight`` times the expected log-likelihood of some rows, and its gradients.
+
+        Each row's is there as often as it counts, (n,).
+        """
         rows = Basis(X)
         Kxa, Kxb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
         A = Kxb @ self.T
@@ -99,7 +109,8 @@ class Process:
         variance = self._variance(prior, A, AM)
         mean = Kxa @ self.a + A @ self.w
         expected = likelihood.expected(noise, *(part.ravel() for part in (y, mean, variance)))
-        dm, ds = (weight * part.reshape(y.shape) for part in (expected.dm, expected.ds))
+        each = np.repeat(counts, y.shape[1])
+        dm, ds = (weight * (each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
         dA = dm @ self.w.T + 2.0 * np.einsum("ik,kij->ij", ds, AM)
         dM = _weigh(A, ds)
         concave = np.minimum(ds, 0.0)
@@ -110,12 +121,12 @@ class Process:
         gradient = fill(
             zeros,
             theta=dtheta_a + dtheta_b + dtheta_diag,
-            noise=weight * expected.dtheta.sum(axis=0),
+            noise=weight * (each[:, None] * expected.dtheta).sum(axis=0),
             alpha=dalpha,
             beta=dbeta,
         )
         return Cotangents(
-            weight * float(expected.value.sum()),
+            weight * float((each * expected.value).sum()),
             gradient,
             Kxa.T @ dm,
             Kxb.T @ dA,

@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
+from skvbgp.base import Targets
 from skvbgp.decoupled._bound import Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
@@ -27,40 +28,45 @@ _TILE_ROWS = 2**20
 class Replay:
     """A uniform sample of all rows seen, in the user's units; all of them as long as they fit."""
 
-    X: Array  # (k, d)
-    y: Array  # (k,) or (k, number of functions)
+    X: Array  # (r, d)
+    targets: Targets  # (r,)
     n_seen: int
-    capacity: int  # largest k
+    capacity: int  # largest r
+
+    def __len__(self) -> int:
+        return len(self.X)
 
     @classmethod
-    def of(cls, X: Array, y: Array, capacity: int, rng: np.random.RandomState) -> Replay:
-        if len(y) <= capacity:
-            return cls(np.array(X[:]), np.array(y[:]), len(y), capacity)
-        kept = draw_distinct(len(y), capacity, rng)
-        return cls(np.array(X[kept]), np.array(y[kept]), len(y), capacity)
+    def of(cls, X: Array, targets: Targets, capacity: int, rng: np.random.RandomState) -> Replay:
+        n = len(targets)
+        kept = slice(None) if n <= capacity else draw_distinct(n, capacity, rng)
+        sample = targets[kept]
+        return cls(np.array(X[kept]), replace(sample, y=np.array(sample.y)), n, capacity)
 
     def limited(self, capacity: int, rng: np.random.RandomState) -> Replay:
         """The sample with another capacity, of fewer rows if there are too many for it."""
-        if len(self.y) <= capacity:
+        if len(self) <= capacity:
             return replace(self, capacity=capacity)
-        kept = draw_distinct(len(self.y), capacity, rng)
-        return Replay(self.X[kept], self.y[kept], self.n_seen, capacity)
+        kept = draw_distinct(len(self), capacity, rng)
+        return Replay(self.X[kept], self.targets[kept], self.n_seen, capacity)
 
-    def add(self, X: Array, y: Array, rng: np.random.RandomState) -> Replay:
+    def add(self, X: Array, targets: Targets, rng: np.random.RandomState) -> Replay:
         """The sample after more rows (Vitter's reservoir sampling)."""
-        n = self.n_seen + len(y)
+        r, n_new = len(self), len(targets)
+        n = self.n_seen + n_new
         if self.capacity == 0:
             return replace(self, n_seen=n)
-        room = max(0, self.capacity - len(self.y))
-        X_kept = np.concatenate([self.X, X[:room]])
-        y_kept = np.concatenate([self.y, y[:room]])
-        for start in range(room, len(y), _TILE_ROWS):
-            later = np.arange(start, min(start + _TILE_ROWS, len(y)))
+        room = max(0, self.capacity - r)
+        row = np.arange(min(r + n_new, self.capacity))  # of the known and then the new ones
+        for start in range(room, n_new, _TILE_ROWS):
+            later = np.arange(start, min(start + _TILE_ROWS, n_new))
             place = (rng.random_sample(len(later)) * (self.n_seen + later + 1)).astype(np.intp)
             enters = place < self.capacity
-            X_kept[place[enters]] = X[later[enters]]
-            y_kept[place[enters]] = y[later[enters]]
-        return Replay(X_kept, y_kept, n, self.capacity)
+            row[place[enters]] = r + later[enters]
+        known, new = row[row < r], row[row >= r] - r
+        order = np.argsort(row >= r, kind="stable").argsort()
+        X_kept = np.concatenate([self.X[known], X[new]])[order]
+        return Replay(X_kept, self.targets[known].joined(targets[new])[order], n, self.capacity)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,9 @@ class State:
     Attributes
     ----------
     summary : RunningScale
-        Number, mean and spread of all y seen.
+        Mean and spread of all y seen, and how often they count.
+    n_rows : int
+        Rows of the user's that have been seen, but for those of weight 0.
     replay : Replay
         Rows for later updates. Without room for any, the state itself is all that they know.
     seed : int
@@ -90,6 +98,7 @@ class State:
     coordinates: Coordinates
     target: Target
     summary: RunningScale
+    n_rows: int
     replay: Replay
     seed: int
     lower_bounds: tuple[float, ...] = ()

@@ -42,7 +42,9 @@ class Batch(NamedTuple):
 
     X: Array  # (n, d)
     y: Array  # (n, k)
+    counts: Array  # (n,) how often each counts
     n_rows: int  # that they stand for
+    total: float  # how often all of those count
     new_points: Array  # (k, d) that join each basis before the step, as far as it has room
 
 
@@ -56,7 +58,7 @@ class Ascent:
     rng: np.random.RandomState
     past: Past | None = None  # what is known from rows that the batches do not stand for
 
-    def after(self, state: State, points: Array, n_rows: int) -> tuple[Ascent, State]:
+    def after(self, state: State, points: Array, n_rows: float) -> tuple[Ascent, State]:
         """The ascent on new rows alone whose prior is what a state says, and where it starts.
 
         Points join both bases, as far as these have room, without a change of q(f). From then on
@@ -67,8 +69,8 @@ class Ascent:
         state : State
         points : ndarray of shape (k, d)
             Scaled rows.
-        n_rows : int
-            Number of rows that the state has learned from.
+        n_rows : float
+            Number of rows that the state has learned from, each as often as it counts.
         """
         m = len(state.parameters.beta)
         state = self._grow(state, points, 0.0)
@@ -94,19 +96,19 @@ class Ascent:
         """One step on everything; the estimate of the bound before it, on y's own scale."""
         if len(batch.new_points):
             state = self._grow(state, batch.new_points, _START_L0)
-        X, y = batch.X, batch.y
+        X, y, counts = batch.X, batch.y, batch.counts
         model, p, m = state.model, state.parameters, len(state.parameters.alpha)
         weight = batch.n_rows / len(y)
         sample = np.arange(m)
         if m > _RESIDUAL_SAMPLE:
             sample = self.rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
         evaluation = Evaluation(model, p, state.q, self.past)
-        value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
+        value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, counts)
         if _is_prior(state.q) and model.likelihood.conjugate:
             # Adam would remember the gradients at the prior's q(u), which are huge
             q = evaluation.natural_step(cotangents, 1.0)
             evaluation = Evaluation(model, p, q, self.past)
-            _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample)
+            _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, counts)
         gradient.theta[:] += model.log_prior(p.theta)[1]
         rate = max(_NATURAL_RATES[0] * clock.annealing, _NATURAL_RATES[1])
         if model.likelihood.conjugate:  # averages the first batches, then one pass
@@ -119,7 +121,7 @@ class Ascent:
             q=evaluation.natural_step(cotangents, rate),
             adam=adam,
         )
-        return after, value - batch.n_rows * float(np.log(state.target.unit))
+        return after, value - batch.total * float(np.log(state.target.unit))
 
     def _gaps(self, p: Parameters) -> list[int]:
         present = len(p.alpha), len(p.beta)

@@ -6,7 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp._core import copies
-from skvbgp._core.copies import extra_log_dets, find_equal, make_keys, own_gradient
+from skvbgp._core.copies import (
+    extra_log_dets,
+    find_equal,
+    make_keys,
+    noise_log_density,
+    own_gradient,
+    rotate_copies,
+)
 from tests.derivatives import numerical_gradient
 
 
@@ -16,6 +23,19 @@ def test_the_density_of_copies_is_that_of_one_and_the_factor():
     one = np.sum(stats.norm.logpdf(y, f, np.sqrt(t / weight)))
     factor = -0.5 * (np.sum(weight - 1.0) * np.log(2.0 * np.pi) + extra_log_dets(t, weight).sum())
     assert_allclose(copies, one + factor, rtol=1e-12)
+
+
+def test_rotated_copies_have_the_density_of_all(rng):
+    """Of two functions, with one noise."""
+    repetitions, t = np.array([1, 3, 2]), 0.4
+    y, root = rng.standard_normal((3, 2)), rng.standard_normal((3, 3))
+    K, index = root @ root.T, np.repeat(np.arange(3), repetitions)
+    normal = stats.multivariate_normal
+    repeated = normal(cov=K[np.ix_(index, index)] + t * np.eye(6)).logpdf(y[index].T).sum()
+    rotated, scales, n_others = rotate_copies(y, repetitions.astype(float))
+    one = normal(cov=scales * K + t * np.eye(3)).logpdf(rotated.T).sum()
+    assert n_others == 6
+    assert_allclose(one + noise_log_density(n_others, np.log(t)), repeated, rtol=1e-12)
 
 
 def test_gradient():

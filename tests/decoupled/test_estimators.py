@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from skvbgp.base import Targets
 from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
 from skvbgp.decoupled._state import Replay
 from skvbgp.kernels import RBF, Matern
@@ -227,14 +228,14 @@ def test_rows_beyond_the_replay_are_a_uniform_sample():
     rng, rows = np.random.RandomState(0), np.arange(400.0)
     counts = np.zeros(400)
     for _ in range(300):
-        replay = Replay.of(rows[:30, None], rows[:30], 50, rng)
+        replay = Replay.of(rows[:30, None], Targets(rows[:30]), 50, rng)
         for start in range(30, 400, 37):
             chunk = rows[start : start + 37]
-            replay = replay.add(chunk[:, None], chunk, rng)
-        assert len(replay.y) == 50
+            replay = replay.add(chunk[:, None], Targets(chunk), rng)
+        assert len(replay) == 50
         assert replay.n_seen == 400
-        assert_array_equal(replay.X[:, 0], replay.y)
-        counts[replay.y.astype(int)] += 1
+        assert_array_equal(replay.X[:, 0], replay.targets.y)
+        counts[replay.targets.y.astype(int)] += 1
     parts = counts.reshape(8, 50).mean(axis=1) * 400 / 50 / 300
     assert_allclose(parts, 1.0, atol=0.15)
 

@@ -204,7 +204,7 @@ def test_classes(n_classes):
     model = small(DecoupledGPClassifier, replay=0, max_iter=10)
     stream(model, X[:200], labels[:200], classes=np.arange(n_classes))
     assert model.score(X[200:], labels[200:]) > 0.7
-    assert len(model._state.functions.replay.y) == 0
+    assert len(model._state.functions.replay.targets.y) == 0
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_the_first_rows_are_kept_until_they_are_enough():
     model, kept = small(DecoupledGPRegressor, replay=0, max_iter=1), []
     for rows in np.split(np.arange(50), [10, 20, 35]):
         model.partial_fit(X[rows], y[rows])
-        kept.append(len(model._state.replay.y))
+        kept.append(len(model._state.replay.targets.y))
     assert kept == [10, 20, 0, 0]
     assert model.n_samples_seen_ == 50
 
@@ -242,7 +242,7 @@ def test_fewer_rows_may_be_kept():
     model = small(DecoupledGPRegressor, replay=50, max_iter=1)
     for start in range(0, 200, 100):
         model.partial_fit(X[start : start + 100], y[start : start + 100])
-        assert len(model._state.replay.y) == 50
+        assert len(model._state.replay.targets.y) == 50
     kept = set(map(tuple, model._state.replay.X))
     assert len(kept) == 50
     assert kept <= set(map(tuple, X))

@@ -52,6 +52,15 @@ def test_training_is_that_of_rows_in_memory(options):
     assert model.n_samples_seen_ == N + LATER
 
 
+def test_weights_are_refused():
+    X, y = as_arrays(*make_data(N, 0))
+    for method in (DecoupledGPRegressor().fit, DecoupledGPRegressor().partial_fit):
+        with pytest.raises(TypeError, match="sample_weight needs rows in memory"):
+            method(X, y, sample_weight=np.ones(N))
+    with pytest.raises(TypeError, match="sample_weight needs rows in memory"):
+        DecoupledGPRegressor().fit(*make_data(N, 0), sample_weight=y)
+
+
 def test_counts_are_refused():
     model = DecoupledGPRegressor(likelihood="poisson")
     with pytest.raises(TypeError, match="poisson.* needs rows in memory"):

@@ -58,3 +58,11 @@ def sparse_gp(Kxx, Kxz, Kzz, mean_z, cov_z):
 def gaussian_expectation(y, mean, variance, noise):
     """Sum of E[log N(y | f, noise)] for f ~ N(mean, variance)."""
     return np.sum(-0.5 * (np.log(2.0 * np.pi * noise) + ((y - mean) ** 2 + variance) / noise))
+
+
+def weighted_log_evidence(y, K, noise, weight):
+    """Of rows that are there as often as their weights say: those of one place are averaged."""
+    C = K + np.diag(noise / weight)
+    normal = -0.5 * (len(y) * np.log(2.0 * np.pi) + np.linalg.slogdet(C)[1])
+    normal -= 0.5 * y @ np.linalg.solve(C, y)
+    return normal - 0.5 * np.sum((weight - 1.0) * np.log(2.0 * np.pi * noise) + np.log(weight))
