@@ -32,23 +32,30 @@ class ColumnGaussian:
     covariance: Array
 
     @classmethod
-    def fit(cls, X: Array, n_imagined: float | None = None) -> ColumnGaussian:
+    def fit(
+        cls, X: Array, n_imagined: float | None = None, weight: Array | None = None
+    ) -> ColumnGaussian:
         """EM from rows (n, d) whose missing entries are NaN, with a little shrinkage.
+
+        Rows may have positive weights (n,).
 
         The covariance is the posterior mode under some imagined rows, by default one for six
         columns and at least one, of independent columns with unit variance, so that it is positive
         definite for any data.
         """
-        n, d = X.shape
+        d = X.shape[1]
+        n = len(X) if weight is None else float(np.sum(weight))
         n_imagined = max(1.0, _IMAGINED * d) if n_imagined is None else n_imagined
         prior = n_imagined * np.eye(d)
         gaussian = cls(np.zeros(d), np.eye(d))
         for _ in range(_MAX_ITER if np.isnan(X).any() else 1):
             filled, spread = X, np.zeros((d, d))
             if np.isnan(X).any():
-                filled, spread = gaussian._complete(X)
-            mean = filled.mean(axis=0)
+                filled, spread = gaussian._complete(X, weight)
+            mean = np.average(filled, axis=0, weights=weight)
             centred = filled - mean
+            if weight is not None:
+                centred *= np.sqrt(weight)[:, None]
             covariance = (centred.T @ centred + spread + prior) / (n + n_imagined)
             change = np.max(np.abs(covariance - gaussian.covariance))
             gaussian = cls(mean, covariance)
@@ -92,11 +99,13 @@ class ColumnGaussian:
             variance[rows] = np.einsum("njj->nj", covariance)
         return mean, np.maximum(variance, 0.0)
 
-    def _complete(self, X: Array) -> tuple[Array, Array]:
-        """Rows with conditional means, and the sum of their conditional covariances."""
+    def _complete(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
+        """Rows with conditional means, and the weighted sum of their conditional covariances."""
         mean, total = X.copy(), np.zeros_like(self.covariance)
         for rows in _incomplete_tiles(X):
             mean[rows], covariance = self.condition(X[rows])
+            if weight is not None:
+                covariance = covariance * weight[rows, None, None]
             total += covariance.sum(axis=0)
         return mean, total
 

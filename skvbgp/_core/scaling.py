@@ -88,9 +88,12 @@ class Coordinates:
         return cls(summary.mean, summary.unit)
 
     @classmethod
-    def of_seen(cls, X: Array) -> Coordinates:
+    def of_seen(cls, X: Array, weight: Array | None = None) -> Coordinates:
         """The same where entries are missing (NaN); every column has one at least."""
-        columns = [cls.of(x[~np.isnan(x), None]) for x in X.T]
+        columns = [
+            cls.of(x[seen, None], None if weight is None else weight[seen])
+            for x, seen in zip(X.T, ~np.isnan(X.T), strict=True)
+        ]
         return cls(
             np.concatenate([column.offset for column in columns]),
             np.concatenate([column.scale for column in columns]),

@@ -8,6 +8,7 @@ of tau, which the rounds of training bring up to date, see :ref:`ep-training`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,12 @@ class Problem:
     approximation: str
     schedule: Schedule
     hyperprior: ScalePrior | None
+    weight: Array | None = None  # (n,) how often each row counts; None is once
+
+    @property
+    def gaps(self) -> NDArray[Any]:
+        """How often every missing entry counts, (n, d)."""
+        return self.missing if self.weight is None else self.missing * self.weight[:, None]
 
     def prior(self, p: Parameters) -> SparsePrior:
         """The sparse prior of f at the rows."""
@@ -81,13 +88,19 @@ class Solution:
     @property
     def log_evidence(self) -> Array:
         """Of each problem (k,), with the trace correction: the corrected (S.21)."""
-        corrections = [-0.5 * float(f.tau @ self.prior.residual) for f in self.latent_sites]
+        corrections = [-0.5 * float(f.tau @ self.prior.residual) for f in self._latent_totals]
         return np.array([f.log_evidence for f in self.fixpoints]) + corrections
 
     @property
     def correction_weights(self) -> Array:
         """Weights (n,) of the residuals in the trace correction of all problems."""
-        return np.sum([sites.tau for sites in self.latent_sites], axis=0)
+        return np.sum([sites.tau for sites in self._latent_totals], axis=0)
+
+    @property
+    def _latent_totals(self) -> list[Sites]:
+        """What equal rows say of f."""
+        pairs = zip(self.latent_sites, self.fixpoints, strict=True)
+        return [sites.times(fixpoint.posterior.weight) for sites, fixpoint in pairs]
 
 
 def make_vague(problem: Problem) -> tuple[Sites, ...]:
@@ -99,7 +112,7 @@ def solve(problem: Problem, p: Parameters, sites: tuple[Sites, ...], tol: float)
     """Run EP from some sites, for each problem on the same prior."""
     prior = problem.prior(p)
     fixpoints = thread_map(
-        lambda t, own: problem.schedule.run(t, prior, own, tol),
+        lambda t, own: problem.schedule.run(t, prior, own, tol, problem.weight),
         zip(problem.T, sites, strict=True),
     )
     return Solution(p, prior, tuple(fixpoints))
@@ -185,8 +198,8 @@ class Objective:
         gradient = [theta]
         if self._learn_inducing:
             gradient.append(np.ravel(g.Z * p.columns.coordinates.scale))
-        value -= p.refinement.kl(problem.missing)
+        value -= p.refinement.kl(problem.gaps)
         gradient.append(
-            p.refinement.gradient(problem.conditional, problem.missing, g.mean, g.variance)
+            p.refinement.gradient(problem.conditional, problem.gaps, g.mean, g.variance)
         )
         return value, np.concatenate(gradient)

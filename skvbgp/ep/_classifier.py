@@ -13,9 +13,11 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import (
     COLUMNS,
     Interval,
+    Labels,
     StrOptions,
     VariationalClassifier,
     class_probabilities,
+    count_rows,
     fit_method,
     lazily,
 )
@@ -96,6 +98,11 @@ class EPDTCClassifier(VariationalClassifier):
         How more than two classes are modelled: each has its own f, against all the others, of
         the same Gaussian process.
 
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their rows; 1 for a class that is not
+        named. "balanced" gives all classes the same sum, that of all rows over the number of
+        classes.
+
     warm_start : bool, default=False
         Whether `fit` starts from the kernel, the inducing inputs and the model of missing
         entries of the fit before.
@@ -124,8 +131,8 @@ class EPDTCClassifier(VariationalClassifier):
         EP's approximation of the log evidence log p(y), with the trace correction for "dtc".
 
     site_precision_, site_mean_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
-        The Gaussian in f that stands for the likelihood of each row. The mean is 0 where the
-        precision has underflown to 0.
+        The Gaussian in f that stands for the likelihood of each row, of one copy of it if it has a
+        weight; no precision where that is 0. The mean is 0 where the precision has underflown to 0.
 
     n_iter_ : int
         Number of L-BFGS iterations from all starts; 1 without learning.
@@ -168,6 +175,7 @@ class EPDTCClassifier(VariationalClassifier):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "multi_class": [StrOptions({"one_vs_rest"})],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -190,6 +198,7 @@ class EPDTCClassifier(VariationalClassifier):
         max_iter: int = 100,
         tol: float = 1e-5,
         multi_class: str = "one_vs_rest",
+        class_weight: Any = None,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -208,6 +217,7 @@ class EPDTCClassifier(VariationalClassifier):
         self.max_iter = max_iter
         self.tol = tol
         self.multi_class = multi_class
+        self.class_weight = class_weight
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -218,7 +228,7 @@ class EPDTCClassifier(VariationalClassifier):
         return tags
 
     @fit_method
-    def fit(self, X: Any, y: Any, X_var: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, X_var: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -230,16 +240,26 @@ class EPDTCClassifier(VariationalClassifier):
         X_var : array-like of shape (n_samples, n_features), default=None
             Variance of each entry of X, which is then the mean of an uncertain input. Those of
             missing entries are ignored. None is zero.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
+            label is still one of the classes. None is 1.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        return self._fit(X, y, X_var=X_var)
+        return self._fit(X, y, X_var=X_var, sample_weight=sample_weight)
 
     @fit_method
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, X_var: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        X_var: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`. Each later one adds rows with sites of their own, and
@@ -259,13 +279,15 @@ class EPDTCClassifier(VariationalClassifier):
             All labels that will ever occur. Needed in the first call.
         X_var : array-like of shape (n_samples, n_features), default=None
             Variance of each entry of X, see :meth:`fit`.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
 
         Returns
         -------
         self : object
             The updated estimator.
         """
-        return self._partial_fit(X, y, classes=classes, X_var=X_var)
+        return self._partial_fit(X, y, classes=classes, X_var=X_var, sample_weight=sample_weight)
 
     @lazily(COLUMNS["predict"], rows=("X_var",))
     def predict(self, X: Any, X_var: Any = None) -> NDArray[Any]:
@@ -350,7 +372,16 @@ class EPDTCClassifier(VariationalClassifier):
             max_iter=self.max_iter,
             tol=self.tol,
             n_jobs=self.n_jobs,
+            class_weight=self.class_weight,
         )
+
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Inputs, Labels]:
+        """Inputs and labels, without rows of weight zero."""
+        inputs, labels = super()._validate(X, y, reset=reset, **metadata)
+        counted = count_rows(inputs.table, labels.codes, sample_weight)
+        return inputs.rows(counted.rows), labels.counted(counted)
 
     def _inputs(self, X: Array, X_var: Any = None) -> Inputs:
         if X_var is None:

@@ -37,6 +37,11 @@ class Inputs:
         """Whether a row has an uncertain entry, (n,)."""
         return np.asarray(np.any(self.variance > 0.0, axis=1))
 
+    @property
+    def table(self) -> Array:
+        """All that is known of every row, (n, d) or, with uncertain entries, (n, 2 d)."""
+        return np.hstack([self.mean, self.variance]) if self.uncertain.any() else self.mean
+
     def rows(self, index: slice | NDArray[Any]) -> Inputs:
         return Inputs(self.mean[index], self.variance[index])
 
@@ -73,14 +78,14 @@ class InputModel:
         return int(self.seen.sum())
 
     @classmethod
-    def of(cls, X: Array) -> InputModel:
-        """Learn from rows (n, n_features) with missing entries."""
+    def of(cls, X: Array, weight: Array | None = None) -> InputModel:
+        """Learn from rows (n, n_features) with missing entries, and maybe with weights (n,)."""
         seen = np.asarray(~np.isnan(X).all(axis=0))
         if not seen.any():
             raise ValueError("All entries of X are missing.")
-        coordinates = Coordinates.of_seen(X[:, seen])
+        coordinates = Coordinates.of_seen(X[:, seen], weight)
         check_unit(coordinates.scale, "X")
-        gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]))
+        gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]), weight=weight)
         return cls(seen, coordinates, gaussian)
 
     def condition(self, inputs: Inputs) -> Inputs:

@@ -14,7 +14,15 @@ from sklearn.exceptions import ConvergenceWarning
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Labels, Learner, choose_inducing_inputs, is_outgrown, subsample
+from skvbgp.base import (
+    Labels,
+    Learner,
+    choose_inducing_inputs,
+    choose_rows,
+    is_outgrown,
+    merge_equal,
+    weigh_classes,
+)
 from skvbgp.ep._bound import Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
@@ -53,6 +61,7 @@ class EPLearner(Learner):
     max_iter: int
     tol: float
     n_jobs: int | None
+    class_weight: Any = None
 
     def max_passes(self, y: Labels) -> int:
         return self.max_iter * (1 + self.n_restarts) if self.learn_hyperparameters else 1
@@ -72,7 +81,8 @@ class EPLearner(Learner):
             p = before.start.parameters
             refinement = Refinement.start(self.refine, _find_missing(X, p.columns), p.refinement)
             return replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
-        columns = InputModel.of(X.mean)
+        weight = self._weigh(y)
+        columns = InputModel.of(X.mean, weight)
         refinement = Refinement.start(self.refine, _find_missing(X, columns))
         hyperprior = None
         if self.kernel is None:
@@ -84,9 +94,14 @@ class EPLearner(Learner):
         if self.inducing_inputs is not None:
             _check_width(self.inducing_inputs.shape[1], n_features, "inducing_inputs")
             Z = self.inducing_inputs[:, columns.seen]
-        return self._grow(Start(Parameters(kernel, Z, columns, refinement), hyperprior, seed), X)
+        start = Start(Parameters(kernel, Z, columns, refinement), hyperprior, seed)
+        return self._grow(start, X, weight)
 
-    def _grow(self, start: Start, X: Inputs) -> Start:
+    def _weigh(self, y: Labels) -> Array | None:
+        """How often the rows count, with the weights of the classes; None is once."""
+        return y.weigh(weigh_classes(self.class_weight, y.classes, y.count_classes()))
+
+    def _grow(self, start: Start, X: Inputs, weight: Array | None) -> Start:
         """Add inducing inputs at new places, while there is room for them."""
         p = start.parameters
         room = self.n_inducing - len(p.Z)
@@ -96,7 +111,10 @@ class EPLearner(Learner):
         frame = p.columns.coordinates
         U = frame.scaled(p.Z)
         rows = frame.scaled(p.columns.condition(X).mean)
-        new = choose_inducing_inputs(subsample(rows, rng), room, rng)
+        some = choose_rows(len(rows), rng)
+        new = choose_inducing_inputs(
+            rows[some], room, rng, None if weight is None else weight[some]
+        )
         new = new[[not np.any(np.all(np.abs(u - U) < _SAME_PLACE, axis=1)) for u in new]]
         Z = np.concatenate([p.Z, frame.original(new)])
         return replace(start, parameters=replace(p, Z=Z))
@@ -157,6 +175,7 @@ class EPLearner(Learner):
             self.approximation,
             self.schedule,
             start.hyperprior,
+            self._weigh(y),
         )
 
     def _solve(
@@ -194,14 +213,20 @@ class EPLearner(Learner):
         outgrown = is_outgrown(
             state.inputs.mean, state.y.codes, X.mean, y.codes, learns=self.learn_hyperparameters
         )
-        return _append_rows(state, X, y) if outgrown else None
+        if not outgrown:
+            return None
+        X, y = state.inputs.append(X), state.y.joined(y)
+        counted = merge_equal(X.table, y.codes, y.weight)
+        return X.rows(counted.rows), y.counted(counted)
 
     def update(self, state: State, X: Inputs, y: Labels, end_pass: EndPass) -> State:
-        start = self._grow(state.start, X)
+        n_new, everything = len(y), state.y.joined(y)
+        weight = self._weigh(everything)
+        start = self._grow(state.start, X, None if weight is None else weight[-n_new:])
         p = start.parameters
-        start = replace(start, parameters=replace(p, refinement=p.refinement.append(len(X))))
-        sites = tuple(known.append(Sites.vague(len(y))) for known in state.sites)
-        X, y = _append_rows(state, X, y)
+        start = replace(start, parameters=replace(p, refinement=p.refinement.append(n_new)))
+        sites = tuple(known.append(Sites.vague(n_new)) for known in state.sites)
+        X, y = state.inputs.append(X), everything
         solved = self._solve(start, self._pose(start, X, y), X, y, sites, state.n_iter)
         end_pass(lambda: solved)
         return solved
@@ -222,8 +247,8 @@ class EPLearner(Learner):
 
     def attributes(self, state: State) -> dict[str, Any]:
         p = state.start.parameters
-        tau = np.array([sites.tau for sites in state.latent_sites])
-        nu = np.array([sites.nu for sites in state.latent_sites])
+        tau = np.array([_spread(sites.tau, state.y) for sites in state.latent_sites])
+        nu = np.array([_spread(sites.nu, state.y) for sites in state.latent_sites])
         mean = np.divide(nu, tau, out=np.zeros_like(nu), where=tau > 0.0)
         evidence: Any = state.log_evidence
         if len(evidence) == 1:
@@ -240,10 +265,9 @@ class EPLearner(Learner):
         }
 
 
-def _append_rows(state: State, X: Inputs, y: Labels) -> tuple[Inputs, Labels]:
-    """All rows, the state's first."""
-    codes = np.concatenate([state.y.codes, y.codes])
-    return state.inputs.append(X), Labels(state.classes, codes)
+def _spread(values: Array, y: Labels) -> Array:
+    """Values of rows at those that the user has given, 0 where these are left out."""
+    return values if y.origin is None else np.append(values, 0.0)[y.origin]
 
 
 def _find_missing(X: Inputs, columns: InputModel) -> NDArray[np.bool_]:

@@ -73,10 +73,10 @@ class Refinement:
         """The same of new rows, without labels: they have no entries of their own to learn."""
         return conditional if self.is_per_entry else self.refine(conditional, missing)
 
-    def kl(self, missing: NDArray[np.bool_]) -> float:
-        """KL of the missing entries to their conditional Gaussians."""
+    def kl(self, gaps: NDArray[Any]) -> float:
+        """KL of the missing entries, as often as they count (n, d), to their Gaussians."""
         terms = np.exp(self.log_spread) + self.shift**2 - 1.0 - self.log_spread
-        return 0.5 * float(np.ravel(self._collect(missing)) @ np.ravel(terms))
+        return 0.5 * float(np.ravel(self._collect(gaps)) @ np.ravel(terms))
 
     def _collect(self, of_entries: NDArray[Any]) -> NDArray[Any]:
         """Sums (d,) over rows, or what is given (n, d)."""
@@ -103,13 +103,13 @@ class Refinement:
     def gradient(
         self,
         conditional: Inputs,
-        missing: NDArray[np.bool_],
+        gaps: NDArray[Any],
         d_mean: Array,
         d_variance: Array,
     ) -> Array:
         """Gradient in x, from those in the refined moments (n, d), less that of the KL."""
-        v = np.where(missing, conditional.variance, 0.0)
-        spread, n_missing = np.exp(self.log_spread), self._collect(missing)
+        v = np.where(gaps > 0, conditional.variance, 0.0)
+        spread, n_missing = np.exp(self.log_spread), self._collect(gaps)
         d_shift = self._collect(d_mean * np.sqrt(v)) - n_missing * self.shift
         d_log_spread = spread * self._collect(d_variance * v) - 0.5 * n_missing * (spread - 1.0)
         return np.concatenate([d_shift[self.learned], d_log_spread[self.learned]])

@@ -50,35 +50,58 @@ class Schedule:
     damping: float
     likelihood: Likelihood = Probit()
 
-    def run(self, t: Array, prior: Prior, sites: Sites, tol: float) -> Fixpoint:
+    def run(
+        self, t: Array, prior: Prior, sites: Sites, tol: float, weight: Array | None = None
+    ) -> Fixpoint:
         """Update the sites until matching moves none of them by more than ``tol``.
 
+        Rows with weights (n,) have as many equal sites, and below 1 a power of the likelihood.
         The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
         the sites oscillate, the damping increases.
         """
         advance = self._sequential if self.name == "sequential" else self._parallel
         step, last = 1.0 - self.damping, np.zeros(2 * len(t))
+        counts = None if weight is None else np.maximum(weight, 1.0)
+        power = None if weight is None else np.minimum(weight, 1.0)
         for n_iter in range(1, self.max_iter + 1):
-            posterior = Posterior(prior.A, sites)
-            matched, moments = match_sites(self.likelihood, t, *posterior.cavity, prior.noise)
+            posterior = Posterior(prior.A, sites, counts)
+            cavity = posterior.cavity
+            matched, moments = match_sites(self.likelihood, t, *cavity, prior.noise, power)
             move = sites.move_to(matched, posterior.marginal_variance)
             distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
                 break
             if move @ last < -_TAKEN_BACK * (last @ last):
                 step *= _BACK_OFF
-            sites, last = advance(t, prior, sites, matched, step), move
+            sites, last = advance(t, prior, posterior, matched, step, power), move
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
-    def _parallel(self, t: Array, prior: Prior, sites: Sites, matched: Sites, step: float) -> Sites:
+    def _parallel(
+        self,
+        t: Array,
+        prior: Prior,
+        posterior: Posterior,
+        matched: Sites,
+        step: float,
+        power: Array | None,
+    ) -> Sites:
         """All sites at once, from the same posterior."""
-        return sites.towards(matched, step)
+        return posterior.sites.towards(matched, step)
 
     def _sequential(
-        self, t: Array, prior: Prior, sites: Sites, matched: Sites, step: float
+        self,
+        t: Array,
+        prior: Prior,
+        posterior: Posterior,
+        matched: Sites,
+        step: float,
+        power: Array | None,
     ) -> Sites:
         """One site after the other, each from the posterior with those before it."""
-        q = FactoredPosterior(prior.A, prior.noise, sites.without_noise(prior.noise))
+        if posterior.weight is not None and power is not None:
+            return self._sequential_of_equal(t, prior, posterior, posterior.weight, step, power)
+        sites = posterior.sites.without_noise(prior.noise)
+        q = FactoredPosterior(prior.A, prior.noise, sites)
         none = np.zeros(1)
         for i in range(len(t)):
             mean, variance = q.marginal(i)
@@ -88,3 +111,27 @@ class Schedule:
             tau, nu = q.tau[i], q.nu[i]
             q.update(i, tau + step * (new.tau[0] - tau), nu + step * (new.nu[0] - nu))
         return q.sites.with_noise(prior.noise)
+
+    def _sequential_of_equal(
+        self,
+        t: Array,
+        prior: Prior,
+        posterior: Posterior,
+        counts: Array,
+        step: float,
+        power: Array,
+    ) -> Sites:
+        """The same of g for rows with weights, all equal sites of a row at a time."""
+        n = len(t)
+        tau, nu = posterior.sites.tau.copy(), posterior.sites.nu.copy()
+        q = FactoredPosterior(prior.A, np.zeros(n), posterior.total)
+        for i in range(n):
+            mean, variance = q.marginal(i)
+            rest = 1.0 - tau[i] * variance
+            cavity = np.array([(mean - variance * nu[i]) / rest]), np.array([variance / rest])
+            own = slice(i, i + 1)
+            new, _ = match_sites(self.likelihood, t[own], *cavity, prior.noise[own], power[own])
+            tau[i] += step * (new.tau[0] - tau[i])
+            nu[i] += step * (new.nu[0] - nu[i])
+            q.update(i, counts[i] * tau[i], counts[i] * nu[i])
+        return Sites(tau, nu)

@@ -20,6 +20,7 @@ from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._features import tiles
 from skvbgp.ep._likelihoods import Likelihood, Moments
+from skvbgp.ep._tempered import tempered_moments
 
 #: The share of a row's information that its own site may hold, below 1 for rounding's sake.
 _MAX_SHARE = 1.0 - 1e-12
@@ -42,6 +43,10 @@ class Sites:
         return Sites(
             self.tau + step * (other.tau - self.tau), self.nu + step * (other.nu - self.nu)
         )
+
+    def times(self, weight: Array | None) -> Sites:
+        """What equal rows say together, with one of these sites each, (n,); None is once."""
+        return self if weight is None else Sites(weight * self.tau, weight * self.nu)
 
     def append(self, other: Sites) -> Sites:
         """Sites of more rows."""
@@ -70,12 +75,16 @@ class Posterior:
     ----------
     A : ndarray of shape (n, m)
     sites : Sites
+        Of one row each.
+    weight : ndarray of shape (n,) or None
+        How often each row counts; None is once.
     """
 
-    def __init__(self, A: Array, sites: Sites) -> None:
-        self.A, self.sites = A, sites
+    def __init__(self, A: Array, sites: Sites, weight: Array | None = None) -> None:
+        self.A, self.sites, self.weight = A, sites, weight
+        self.total = sites.times(weight)
         self._tiles = [(rows,) for rows in tiles(len(A))]
-        self.shift = A.T @ sites.nu  # (m,)
+        self.shift = A.T @ self.total.nu  # (m,)
         P = sum(thread_map(self._information, self._tiles))  # (m, m)
         P.flat[:: len(P) + 1] += 1.0
         self.factor = cholesky(P, "precision of the inducing outputs")
@@ -83,7 +92,7 @@ class Posterior:
         self.mean = self.factor_inv.T @ (self.factor_inv @ self.shift)  # (m,)
 
     def _information(self, rows: slice) -> Array:
-        weighted = np.sqrt(self.sites.tau[rows, None]) * self.A[rows]
+        weighted = np.sqrt(self.total.tau[rows, None]) * self.A[rows]
         return np.asarray(weighted.T @ weighted)
 
     @cached_property
@@ -108,7 +117,7 @@ class Posterior:
 
     @cached_property
     def cavity(self) -> tuple[Array, Array]:
-        """Mean and variance of g_i without its own site, each (n,)."""
+        """Mean and variance of g_i without one site of its own, each (n,)."""
         variance = self.marginal_variance
         rest = 1.0 - np.minimum(self.sites.tau * variance, _MAX_SHARE)
         return (self.marginal_mean - variance * self.sites.nu) / rest, variance / rest
@@ -120,10 +129,22 @@ class Posterior:
 
 
 def match_sites(
-    likelihood: Likelihood, t: Array, mean: Array, variance: Array, noise: Array
+    likelihood: Likelihood,
+    t: Array,
+    mean: Array,
+    variance: Array,
+    noise: Array,
+    power: Array | None = None,
 ) -> tuple[Sites, Moments]:
-    """Sites that give the tilted distributions' first two moments, from cavities (n,)."""
+    """Sites that give the tilted distributions' first two moments, from cavities (n,).
+
+    Likelihoods may have powers (n,), of at most 1.
+    """
     moments = likelihood.moments(t, mean, noise + variance)
+    if power is not None and np.any(low := power < 1.0):
+        given = (values[low] for values in (t, mean, variance, noise, power))
+        for values, tempered in zip(moments, tempered_moments(likelihood, *given), strict=True):
+            values[low] = tempered
     rest = 1.0 - variance * moments.curvature
     tau = moments.curvature / rest
     nu = (moments.slope + mean * moments.curvature) / rest
@@ -145,6 +166,8 @@ def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: Moments
 def log_evidence(posterior: Posterior, moments: Moments) -> float:
     r"""EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
     scales = log_site_scales(*posterior.cavity, posterior.sites, moments)
+    if posterior.weight is not None:
+        scales *= posterior.weight
     return posterior.log_normaliser + float(np.sum(scales))
 
 
@@ -164,7 +187,7 @@ class Fixpoint:
     def d_features(self, rows: slice) -> Array:
         """Gradient of the log evidence in some rows of A; the sites are stationary."""
         p = self.posterior
-        tau, nu, A = p.sites.tau[rows], p.sites.nu[rows], p.A[rows]
+        tau, nu, A = p.total.tau[rows], p.total.nu[rows], p.A[rows]
         d_A = -tau[:, None] * (A @ p.covariance)
         d_A += np.outer(nu - tau * p.marginal_mean[rows], p.mean)
         return d_A
@@ -172,4 +195,5 @@ class Fixpoint:
     @property
     def d_noise(self) -> Array:
         """Gradient of the log evidence in lambda, (n,)."""
-        return self.moments.d_v
+        d_v, weight = self.moments.d_v, self.posterior.weight
+        return d_v if weight is None else weight * d_v

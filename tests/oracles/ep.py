@@ -9,7 +9,7 @@ import functools
 import itertools
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_ndtr
 from scipy.stats import multivariate_normal, norm
 
 hermegauss = functools.cache(np.polynomial.hermite_e.hermegauss)  # takes milliseconds
@@ -158,3 +158,12 @@ def conditional(x, mean, covariance):
     full_mean[u] = mean[u] + gain @ (x[o] - mean[o])
     full_covariance[np.ix_(u, u)] = covariance[np.ix_(u, u)] - gain @ covariance[np.ix_(o, u)]
     return full_mean, full_covariance
+
+
+def tempered_probit(t, c, s, noise, power):
+    """Log normaliser, mean and variance of Phi(t g / sqrt(1 + noise))^power under N(c, s)."""
+    g = np.linspace(c - 12.0 * np.sqrt(s), c + 12.0 * np.sqrt(s), 40_001)
+    log_p = power * log_ndtr(t * g / np.sqrt(1.0 + noise)) - 0.5 * (g - c) ** 2 / s
+    p = np.exp(log_p) / np.sqrt(2.0 * np.pi * s) * (g[1] - g[0])
+    mean = p @ g / p.sum()
+    return np.log(p.sum()), mean, p @ (g - mean) ** 2 / p.sum()

@@ -1,0 +1,53 @@
+"""Powers of likelihoods under a Gaussian."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skvbgp.ep._likelihoods import LIKELIHOODS
+from skvbgp.ep._tempered import tempered_moments
+from tests.derivatives import numerical_gradient
+from tests.oracles import ep as oracles
+
+kinds = pytest.mark.parametrize("name", ["probit", "logistic"])
+
+T = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
+C = np.array([0.3, -0.7, -2.0, 1.5, 0.0])
+NOISE = np.array([0.0, 0.4, 0.0, 0.7, 0.1])
+POWER = np.array([0.1, 0.5, 0.9, 0.02, 0.7])
+
+
+@kinds
+@pytest.mark.parametrize("s", [1e-9, 5e-3, 0.02, 1.0])
+def test_the_first_power_is_the_likelihood(name, s):
+    s = np.full(5, s)
+    expected = LIKELIHOODS[name].moments(T, C, NOISE + s)
+    found = tempered_moments(LIKELIHOODS[name], T, C, s, NOISE, np.ones(5))
+    for one, other in zip(found, expected, strict=True):
+        assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("s", [5e-3, 1.0, 8.0])
+def test_moments_are_those_of_the_dense_tilted_distribution(s):
+    s = np.full(5, s)
+    found = tempered_moments(LIKELIHOODS["probit"], T, C, s, NOISE, POWER)
+    for i in range(5):
+        log_z, mean, variance = oracles.tempered_probit(T[i], C[i], s[i], NOISE[i], POWER[i])
+        assert_allclose(found.log_z[i], log_z, rtol=1e-4)
+        assert_allclose(C[i] + s[i] * found.slope[i], mean, rtol=1e-3, atol=1e-6)
+        assert_allclose(s[i] - s[i] ** 2 * found.curvature[i], variance, rtol=1e-3)
+
+
+@kinds
+@pytest.mark.parametrize("s", [5e-3, 0.02, 1.0])
+def test_slopes(name, s):
+    s = np.full(5, s)
+
+    def total(c, noise):
+        return tempered_moments(LIKELIHOODS[name], T, c, s, noise, POWER).log_z.sum()
+
+    found = tempered_moments(LIKELIHOODS[name], T, C, s, NOISE, POWER)
+    assert_allclose(found.slope, numerical_gradient(lambda c: total(c, NOISE), C), atol=1e-6)
+    noise = NOISE + 0.1
+    found = tempered_moments(LIKELIHOODS[name], T, C, s, noise, POWER)
+    assert_allclose(found.d_v, numerical_gradient(lambda v: total(C, v), noise), atol=1e-6)
