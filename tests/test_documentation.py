@@ -108,6 +108,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.decoupled.DecoupledGPRegressor",
         "skvbgp.decoupled.DecoupledGPClassifier",
         "skvbgp.ep.EPDTCClassifier",
+        "skvbgp.spectrum.SVBSSGPRegressor",
     }
 
 

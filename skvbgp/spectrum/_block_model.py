@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
-from skvbgp.spectrum._features import features, features_vjp
+from skvbgp.spectrum._features import features_vjp
+from skvbgp.spectrum._rows import Rows
 
 
 class EvidenceGradient(NamedTuple):
@@ -30,9 +31,8 @@ class BlockModel:
 
     Parameters
     ----------
-    Phi : ndarray of shape (n, 2 m)
-        Features of the block's rows.
-    y : ndarray of shape (n,)
+    Phi, y : ndarray of shape (n, 2 m) and (n,)
+        Features and targets of the block's rows, see `Rows`.
     signal_variance, noise_variance : float
         sigma_s^2, and the noise of the local conditional.
     """
@@ -101,7 +101,13 @@ class BlockModel:
 
 
 def evidence_gradient(
-    X: Array, y: Array, R: Array, signal_variance: float, noise_variance: float
+    rows: Rows, R: Array, signal_variance: float, noise_variance: float
 ) -> EvidenceGradient:
     """Evidence of a block at frequencies R, and its gradients."""
-    return BlockModel(features(X, R), y, signal_variance, noise_variance).evidence_gradient(X)
+    model = BlockModel(rows.features(R), rows.target, signal_variance, noise_variance)
+    evidence = model.evidence_gradient(rows.X)
+    n_more = rows.total - len(rows)  # copies: a density each, but one residual for all
+    return evidence._replace(
+        value=evidence.value - 0.5 * n_more * np.log(2.0 * np.pi * noise_variance),
+        log_noise_variance=evidence.log_noise_variance - 0.5 * n_more,
+    )

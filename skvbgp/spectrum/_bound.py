@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.spectrum._features import features, function_jacobian
+from skvbgp.spectrum._features import function_jacobian
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
-from skvbgp.spectrum._rows import Data
+from skvbgp.spectrum._rows import Rows
 
 #: Rows of which Jacobians are held at a time.
 _TILE_ROWS = 256
@@ -38,18 +38,18 @@ def draw_antithetic(n_draws: int, size: int, rng: np.random.RandomState) -> Arra
     return np.concatenate([half, -half])
 
 
-def sum_statistics(structure: Structure, alphas: Array, blocks: list[Data]) -> Statistics:
+def sum_statistics(structure: Structure, alphas: Array, blocks: list[Rows]) -> Statistics:
     """Sums over the rows of some blocks, averaged over the draws ``alphas`` (S, D)."""
-    X, y = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    rows = Rows.joined(blocks)
     squared_error, shift = 0.0, np.zeros(structure.size)
     curvatures = [np.zeros((g.stop - g.start,) * 2) for g in structure.groups]
     for alpha in alphas:
         R, s = structure.frequencies(alpha), alpha[structure.weights]
-        for start in range(0, len(y), _TILE_ROWS):
-            tile = slice(start, start + _TILE_ROWS)
-            Phi = features(X[tile], R)
-            v = y[tile] - Phi @ s
-            J = function_jacobian(X[tile], Phi, s)
+        for start in range(0, len(rows), _TILE_ROWS):
+            tile = rows.take(slice(start, start + _TILE_ROWS))
+            Phi = tile.features(R)
+            v = tile.target - Phi @ s
+            J = function_jacobian(tile.X, Phi, s)
             squared_error += float(v @ v)
             shift += J.T @ v
             for total, C in zip(curvatures, structure.curvatures(J), strict=True):
@@ -57,16 +57,16 @@ def sum_statistics(structure: Structure, alphas: Array, blocks: list[Data]) -> S
     return Statistics(squared_error, shift, curvatures).times(1.0 / len(alphas))
 
 
-def expected_squared_error(structure: Structure, alphas: Array, X: Array, y: Array) -> float:
+def expected_squared_error(structure: Structure, alphas: Array, rows: Rows) -> float:
     """Average over draws of |y - Phi' s|^2."""
     total = 0.0
     for alpha in alphas:
-        v = y - features(X, structure.frequencies(alpha)) @ alpha[structure.weights]
+        v = rows.target - rows.features(structure.frequencies(alpha)) @ alpha[structure.weights]
         total += float(v @ v)
     return total / len(alphas)
 
 
-def expected_log_likelihood(n: int, squared_error: float, noise_variance: float) -> float:
+def expected_log_likelihood(n: float, squared_error: float, noise_variance: float) -> float:
     """E_q[log p(y | alpha)] (Lemma 2)."""
     return -0.5 * (n * np.log(2.0 * np.pi * noise_variance) + squared_error / noise_variance)
 

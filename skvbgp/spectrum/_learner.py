@@ -13,10 +13,10 @@ from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import Ascended, EndPass, go_on
 from skvbgp._optim.schedule import no_annealing
-from skvbgp.base import RegressionLearner
+from skvbgp.base import RegressionLearner, Targets
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._posterior import SpectrumPosterior
-from skvbgp.spectrum._rows import BlockedRows
+from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._start import (
     choose_hyperparameters,
     draw_frequencies,
@@ -79,13 +79,16 @@ class SpectrumLearner(RegressionLearner):
 
     # -- fit -----------------------------------------------------------------------------
 
-    def max_passes(self, y: Array) -> int:
+    def max_passes(self, y: Targets) -> int:
         n_passes = self._max_passes("bound", len(y))
         return n_passes + self._max_passes("blocks", len(y)) * self._trains_blocks
 
-    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
+    def start(
+        self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
+    ) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        coordinates, summary = Coordinates.of(X), RunningScale.of(y[:, None])
+        coordinates = Coordinates.of(X, y.weight)
+        summary = RunningScale.of(y.y[:, None], y.weight)
         mean = float(summary.mean[0]) if self.normalize_y else 0.0
         scale, target = coordinates.scale, Target(mean, float(summary.unit[0]))
         check_unit(scale, "X")
@@ -99,17 +102,19 @@ class SpectrumLearner(RegressionLearner):
             )
             rng = np.random.RandomState(seed)
             if self._starts_from_evidence:
-                rows = draw_distinct(len(y), min(len(y), _EVIDENCE_ROWS), rng)
-                sample = coordinates.scaled(X[rows]), target.scaled(y[rows])
-                R, hyper = start_from_evidence(*sample, self.n_frequencies, hyper, rng)
+                sample = self._choose_sample(X, y, rng)
+                sample = Rows(coordinates.scaled(sample.X), target.scaled(sample.y), sample.weight)
+                R, hyper = start_from_evidence(sample, self.n_frequencies, hyper, rng)
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
-        return Start(coordinates, target, hyper, R, seed)
+        return Start(coordinates, target, hyper, R, y.n_rows, seed)
 
-    def train(self, state: Start, X: Array, y: Array, end_pass: EndPass) -> State:
+    def train(self, state: Start, X: Array, y: Targets, end_pass: EndPass) -> State:
         n = len(y)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
-        rows = BlockedRows.of(X, y, state.coordinates, state.target, min(int(n_blocks), n))
+        rows = BlockedRows.of(
+            Rows(X, y.y, y.weight), state.coordinates, state.target, min(int(n_blocks), n)
+        )
         if not self._trains_blocks:
             return self._fit_q(state, rows, end_pass)
 
@@ -137,7 +142,7 @@ class SpectrumLearner(RegressionLearner):
         self, start: Start, rows: BlockedRows, end_pass: EndPass, block_fit: BlockFit | None = None
     ) -> State:
         """The posterior around the frequencies, and with objective="bound" these as well."""
-        offset = rows.n * float(np.log(start.target.unit))
+        offset = rows.total * float(np.log(start.target.unit))
         adam = block_fit.adam if block_fit else None
         n_passes = block_fit.n_passes if block_fit else 0
 
@@ -150,6 +155,7 @@ class SpectrumLearner(RegressionLearner):
                 hyper,
                 q,
                 rows,
+                start.n_seen,
                 start.seed,
                 lower_bounds=bounds,
                 lower_bound=bounds[-1],
@@ -184,6 +190,14 @@ class SpectrumLearner(RegressionLearner):
     @property
     def _trains_blocks(self) -> bool:
         return self.learn_hyperparameters and self.objective == "blocks"
+
+    @staticmethod
+    def _choose_sample(X: Array, y: Targets, rng: np.random.RandomState) -> Rows:
+        """Rows whose evidence decides, in the user's units."""
+        rows = Rows(X, y.y, y.weight)
+        if len(y) <= _EVIDENCE_ROWS:
+            return rows
+        return rows.take(draw_distinct(len(y), _EVIDENCE_ROWS, rng))
 
     @property
     def _starts_from_evidence(self) -> bool:
@@ -228,26 +242,27 @@ class SpectrumLearner(RegressionLearner):
 
     # -- partial_fit -----------------------------------------------------------------------
 
-    def rows_to_restart(self, state: State, X: Array, y: Array) -> tuple[Array, Array] | None:
+    def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         rows = state.rows
         if rows.n >= _RETRAINED_ROWS or rows.n + len(y) < 2 * rows.n_first:
             return None
-        X_old, y_old = rows.all_rows
-        return (
-            np.concatenate([state.coordinates.original(X_old), X]),
-            np.concatenate([state.target.original(y_old), y]),
-        )
+        known = rows.all_rows
+        X_known, y_known = state.coordinates.original(known.X), state.target.original(known.y)
+        everything = Rows.joined([Rows(X_known, y_known, known.weight), Rows(X, y.y, y.weight)])
+        n_copies = state.n_seen + y.n_rows - len(everything)
+        return everything.X, Targets(everything.y, everything.weight, n_copies)
 
-    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
-        X, y = state.coordinates.scaled(X), state.target.scaled(y)
+    def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
+        new = Rows(state.coordinates.scaled(X), state.target.scaled(y.y), y.weight)
         rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
         moves = self._moves_by_bound
-        q = add_rows(state.q, state.hyper.noise_variance, X, y, rng, moves_frequencies=moves)
-        state = replace(state, q=q, rows=state.rows.add(X, y))
+        q = add_rows(state.q, state.hyper.noise_variance, new, rng, moves_frequencies=moves)
+        n_seen = state.n_seen + y.n_rows
+        state = replace(state, q=q, rows=state.rows.add(new), n_seen=n_seen)
         if self.learn_hyperparameters:
             state = self._learn_on(state, len(y), rng)
         bound = estimate_bound(state.q, state.hyper, state.rows, rng, _UPDATE_BOUND_ROWS)
-        bound -= state.rows.n * float(np.log(state.target.unit))
+        bound -= state.rows.total * float(np.log(state.target.unit))
         state = replace(state, lower_bound=bound, lower_bounds=(*state.lower_bounds, bound))
         end_pass(lambda: state)
         return state
@@ -299,7 +314,7 @@ class SpectrumLearner(RegressionLearner):
             "lower_bound_": state.lower_bound,
             "lower_bounds_": list(state.lower_bounds),
             "n_iter_": state.n_iter,
-            "n_samples_seen_": state.rows.n,
+            "n_samples_seen_": state.n_seen,
         }
 
     def posterior(self, state: State) -> SpectrumPosterior:

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from skvbgp._core.linalg import Array, solve_stack
 from skvbgp.base import Index
 from skvbgp.spectrum._block_model import BlockModel
-from skvbgp.spectrum._features import features
+from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters
 
 #: Entries of the features of several sets of neighbours, which stay in the cache of a core.
@@ -18,23 +18,16 @@ _STACK_SIZE = 2**17
 
 
 class Block(NamedTuple):
-    """Rows that all of some new ones are conditioned on.
+    """Rows that all of some new ones are conditioned on."""
 
-    Attributes
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-    """
-
-    X: Array
-    y: Array
+    rows: Rows
 
     def condition(
         self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
     ) -> tuple[Array, Array]:
         """Mean (n*,), and variances (n*,) or (``full``) covariance, of rows with features Phi."""
-        model = BlockModel(
-            features(self.X, R), self.y, hyper.signal_variance, hyper.local_noise_variance
-        )
+        rows, noise_variance = self.rows, hyper.local_noise_variance
+        model = BlockModel(rows.features(R), rows.target, hyper.signal_variance, noise_variance)
         return model.mean(Phi), model.covariance(Phi, full=full)
 
 
@@ -43,20 +36,19 @@ class Neighbours(NamedTuple):
 
     Attributes
     ----------
-    X, y : ndarray of shape (n, d) and (n,)
+    rows : Rows
     near : ndarray of shape (n*, k)
         Indices of those that each new row is conditioned on.
     """
 
-    X: Array
-    y: Array
+    rows: Rows
     near: Index
 
     @classmethod
-    def of(cls, X: Array, y: Array, near: Index) -> Neighbours:
+    def of(cls, rows: Rows, near: Index) -> Neighbours:
         """The same without rows that no new one is conditioned on."""
         used, position = np.unique(near, return_inverse=True)
-        return cls(X[used], y[used], position.reshape(near.shape))
+        return cls(rows.take(used), position.reshape(near.shape))
 
     def condition(
         self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
@@ -64,11 +56,11 @@ class Neighbours(NamedTuple):
         """The same; the covariance is that of the errors of the means."""
         scale = 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
         ratio = hyper.local_noise_variance / scale
-        W, A = self._weigh(Phi, features(self.X, R), ratio)
-        mean = np.einsum("ij,ij->i", W, self.y[self.near])
+        W, A = self._weigh(Phi, self.rows.features(R), ratio)
+        mean = np.einsum("ij,ij->i", W, self.rows.target[self.near])
         if full:
             ends = np.arange(0, self.near.size + 1, self.near.shape[1])
-            sparse = csr_array((W.ravel(), self.near.ravel(), ends), (len(W), len(self.y)))
+            sparse = csr_array((W.ravel(), self.near.ravel(), ends), (len(W), len(self.rows)))
             return mean, scale * (A @ A.T + ratio * (sparse @ sparse.T).toarray())
         squares = np.einsum("ij,ij->i", A, A) + ratio * np.einsum("ij,ij->i", W, W)
         return mean, scale * squares

@@ -110,15 +110,15 @@ class SpectrumPosterior:
         """
         rows, k = self._state.rows, self._n_neighbors
         if k is None or self._mixture.is_global:
-            return rows.lookup(X), lambda group: Block(*rows.block(group))
+            return rows.lookup(X), lambda group: Block(rows.block(group))
         if k >= rows.n:
-            return np.zeros(len(X), dtype=np.intp), lambda group: Block(*rows.all_rows)
+            return np.zeros(len(X), dtype=np.intp), lambda group: Block(rows.all_rows)
         labels, neighbourhoods = np.empty(len(X), dtype=np.intp), rows.neighbourhoods
         labels[np.argsort(rows.lookup(X), kind="stable")] = np.arange(len(X)) // size
         members = group_rows(labels, -(-len(X) // size))
 
         def local(group: int) -> Neighbours:
-            return Neighbours.of(*rows.all_rows, neighbourhoods.find(X[members[group]], k))
+            return Neighbours.of(rows.all_rows, neighbourhoods.find(X[members[group]], k))
 
         return labels, local
 

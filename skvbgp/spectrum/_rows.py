@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,68 @@ from skvbgp._core.partition import (
     partition_rows,
 )
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Neighbourhoods
+from skvbgp.base import Index, Neighbourhoods
+from skvbgp.spectrum._features import features
 
-Data = tuple[Array, Array]  # X (n, d) and y (n,), scaled
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows, and how often each counts.
+
+    A row of weight w is y = f(x) with noise of variance t / w. Times sqrt(w) it is a row with the
+    noise t of all others: a `target` that is linear in the weights of its `features`.
+
+    Attributes
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+    weight : ndarray of shape (n,), or None
+        Positive; None is 1.
+    """
+
+    X: Array
+    y: Array
+    weight: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @classmethod
+    def joined(cls, parts: Iterable[Rows]) -> Self:
+        """One part after the other."""
+        parts = list(parts)
+        X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
+        if all(p.weight is None for p in parts):
+            return cls(X, y)
+        return cls(X, y, np.concatenate([p.counts for p in parts]))
+
+    def take(self, index: slice | Index | NDArray[np.bool_]) -> Rows:
+        """Some of them."""
+        weight = None if self.weight is None else self.weight[index]
+        return Rows(self.X[index], self.y[index], weight)
+
+    @property
+    def counts(self) -> Array:
+        """How often each counts, (n,)."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+    @property
+    def total(self) -> float:
+        """Number of rows, each as often as it counts."""
+        return float(len(self)) if self.weight is None else float(np.sum(self.weight))
+
+    @property
+    def target(self) -> Array:
+        """sqrt(w) y, (n,)."""
+        return self.y if self.weight is None else np.sqrt(self.weight) * self.y
+
+    def features(self, R: Array) -> Array:
+        """sqrt(w) phi(x)' at frequencies R, (n, 2 m)."""
+        Phi = features(self.X, R)
+        return Phi if self.weight is None else np.sqrt(self.weight)[:, None] * Phi
+
+
 #: The blocks of a mini-batch, and the weight that makes it unbiased.
-Batch = tuple[list[Data], float]
+Batch = tuple[list[Rows], float]
 
 
 @dataclass(frozen=True)
@@ -36,8 +93,8 @@ class BlockedRows:
     ----------
     partition : Partition
         The blocks of the first rows.
-    X, y : ndarray of shape (n, d) and (n,)
-        First rows, sorted by block.
+    first : Rows
+        First rows, scaled and sorted by block.
     ends : ndarray of shape (n_blocks + 1,)
         Block k has the rows ``ends[k]`` to ``ends[k + 1]``.
     capacity : int
@@ -49,56 +106,64 @@ class BlockedRows:
         its parts; the first part keeps the name of the block.
     n_blocks, n : int
         Blocks and rows, of now.
+    total : float
+        Rows of now, each as often as it counts.
     """
 
     partition: Partition
-    X: Array
-    y: Array
+    first: Rows
     ends: NDArray[np.intp]
     capacity: int
-    changed: dict[int, Data]
+    changed: dict[int, Rows]
     divided: dict[int, tuple[tuple[Partition, NDArray[np.intp]], ...]]
     n_blocks: int
     n: int
+    total: float
 
     @classmethod
-    def of(
-        cls, X: Array, y: Array, coordinates: Coordinates, target: Target, n_blocks: int
-    ) -> BlockedRows:
-        """Blocks of rows, which are scaled one block after the other."""
-        partition, index = partition_rows(X, n_blocks, coordinates.scaled)
+    def of(cls, rows: Rows, coordinates: Coordinates, target: Target, n_blocks: int) -> BlockedRows:
+        """Blocks of the user's rows, which are scaled one block after the other."""
+        partition, index = partition_rows(rows.X, n_blocks, coordinates.scaled)
         ends = np.append(0, np.cumsum(partition.sizes))
-        X_sorted, y_sorted = np.empty(X.shape), np.empty(len(y))
-        for k, rows in enumerate(index):
-            X_sorted[ends[k] : ends[k + 1]] = coordinates.scaled(X[rows])
-            y_sorted[ends[k] : ends[k + 1]] = target.scaled(y[rows])
-        capacity = 2 * int(partition.sizes.max())
-        return cls(partition, X_sorted, y_sorted, ends, capacity, {}, {}, n_blocks, len(y))
+        X_sorted, y_sorted = np.empty(rows.X.shape), np.empty(len(rows))
+        for k, own in enumerate(index):
+            X_sorted[ends[k] : ends[k + 1]] = coordinates.scaled(rows.X[own])
+            y_sorted[ends[k] : ends[k + 1]] = target.scaled(rows.y[own])
+        weight = None if rows.weight is None else rows.weight[np.concatenate(index)]
+        return cls(
+            partition=partition,
+            first=Rows(X_sorted, y_sorted, weight),
+            ends=ends,
+            capacity=2 * int(partition.sizes.max()),
+            changed={},
+            divided={},
+            n_blocks=n_blocks,
+            n=len(rows),
+            total=rows.total,
+        )
 
     @property
     def n_first(self) -> int:
         """Number of first rows, which training uses."""
-        return len(self.y)
+        return len(self.first)
 
-    def block(self, k: int) -> Data:
-        """X and y of a block."""
+    def block(self, k: int) -> Rows:
+        """The rows of a block."""
         if k in self.changed:
             return self.changed[k]
-        rows = slice(self.ends[k], self.ends[k + 1])
-        return self.X[rows], self.y[rows]
+        return self.first.take(slice(self.ends[k], self.ends[k + 1]))
 
     @cached_property
-    def all_rows(self) -> Data:
-        """X and y of all blocks."""
+    def all_rows(self) -> Rows:
+        """The rows of all blocks."""
         if not self.changed:
-            return self.X, self.y
-        X, y = zip(*(self.block(k) for k in range(self.n_blocks)), strict=True)
-        return np.concatenate(X), np.concatenate(y)
+            return self.first
+        return Rows.joined(self.block(k) for k in range(self.n_blocks))
 
     @cached_property
     def neighbourhoods(self) -> Neighbourhoods:
         """Those of `all_rows`."""
-        return Neighbourhoods([self.all_rows[0]])
+        return Neighbourhoods([self.all_rows.X])
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
@@ -118,27 +183,29 @@ class BlockedRows:
             pending.extend((k, 0) for k in new if k != block and k in self.divided)
         return labels
 
-    def add(self, X: Array, y: Array) -> BlockedRows:
-        """The blocks after more rows."""
+    def add(self, new: Rows) -> BlockedRows:
+        """The blocks after more rows, which are scaled."""
         changed, divided, n_blocks = dict(self.changed), dict(self.divided), self.n_blocks
-        labels = self.lookup(X)
+        labels = self.lookup(new.X)
         for block in np.unique(labels):
-            own, (X_old, y_old) = labels == block, self.block(block)
-            X_all, y_all = np.concatenate([X_old, X[own]]), np.concatenate([y_old, y[own]])
-            n_parts = -(-2 * len(y_all) // self.capacity) if len(y_all) > self.capacity else 1
-            parts = [np.arange(len(y_all))]
+            rows = Rows.joined([self.block(block), new.take(labels == block)])
+            n_parts = -(-2 * len(rows) // self.capacity) if len(rows) > self.capacity else 1
+            parts = [np.arange(len(rows))]
             names = np.append(block, np.arange(n_blocks, n_blocks + n_parts - 1))
             if n_parts > 1:
-                partition, part_labels = balanced_partition(X_all, n_parts)
+                partition, part_labels = balanced_partition(rows.X, n_parts)
                 parts = group_rows(part_labels, n_parts)
                 divided[block] = (*divided.get(block, ()), (partition, names))
                 n_blocks += n_parts - 1
-            changed |= {
-                int(name): (X_all[part], y_all[part])
-                for name, part in zip(names, parts, strict=True)
-            }
-        n = self.n + len(y)
-        return replace(self, changed=changed, divided=divided, n_blocks=n_blocks, n=n)
+            changed |= {int(name): rows.take(part) for name, part in zip(names, parts, strict=True)}
+        return replace(
+            self,
+            changed=changed,
+            divided=divided,
+            n_blocks=n_blocks,
+            n=self.n + len(new),
+            total=self.total + new.total,
+        )
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""

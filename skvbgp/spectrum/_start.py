@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from skvbgp._core.copies import noise_log_density, rotate_copies
 from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector
 from skvbgp.kernels import RBF, Constant, Matern
+from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
@@ -64,16 +66,16 @@ def choose_hyperparameters(
 
 
 def start_from_evidence(
-    X: Array, y: Array, m: int, before: Hyperparameters, rng: np.random.RandomState
+    rows: Rows, m: int, before: Hyperparameters, rng: np.random.RandomState
 ) -> tuple[Array, Hyperparameters]:
     """Frequencies (m, d) and hyperparameters for the smoothness that some rows speak for.
 
-    X (n, d) and y (n,) are scaled. Where an exact process is more probable with a squared
-    exponential than with an exponential, they are those of the squared exponential; where it is
-    not, frequencies are heavy-tailed, and hyperparameters those of ``before``.
+    The rows are scaled. Where an exact process is more probable with a squared exponential than
+    with an exponential, they are those of the squared exponential; where it is not, frequencies
+    are heavy-tailed, and hyperparameters those of ``before``.
     """
-    smooth, x = find_hyperparameters(RBF(before.length_scale), X, y)
-    rough, _ = find_hyperparameters(Matern(before.length_scale, nu=0.5), X, y)
+    smooth, x = find_hyperparameters(RBF(before.length_scale), rows)
+    rough, _ = find_hyperparameters(Matern(before.length_scale, nu=0.5), rows)
     if rough > smooth:
         return draw_frequencies(m, before.length_scale, rng), before
     signal, noise = float(np.exp(x[0])), float(np.exp(x[-1]))
@@ -82,21 +84,23 @@ def start_from_evidence(
     return R, Hyperparameters(length_scale, signal, noise, noise)
 
 
-def find_hyperparameters(kernel: RBF | Matern, X: Array, y: Array) -> tuple[float, Array]:
+def find_hyperparameters(kernel: RBF | Matern, rows: Rows) -> tuple[float, Array]:
     """Largest log density of an exact process, and where it is, see `log_density`."""
     log_l = kernel.theta
+    target, scales, n_others = rotate_copies(rows.y, rows.counts)
 
     def start_from(factor: float) -> tuple[float, Array]:
         theta = log_l - np.log(factor)
         noises = np.exp(_LOG_NOISES)
-        K = kernel.with_theta(theta)(X)
-        values = scan_log_normal_density(K, y, np.ones_like(noises), noises)
+        K = scales * kernel.with_theta(theta)(rows.X)
+        values = scan_log_normal_density(K, target, np.ones_like(noises), noises)
+        values += noise_log_density(n_others, _LOG_NOISES)
         best = int(np.argmax(values))
         return float(values[best]), np.array([0.0, *theta, _LOG_NOISES[best]])
 
     _, x = max((start_from(factor) for factor in _FACTORS), key=lambda scan: scan[0])
     found = lbfgs_ascent(
-        lambda x: log_density(x, kernel, X, y),
+        lambda x: log_density(x, kernel, rows),
         x,
         max_iter=_MAX_ITER,
         tol=_TOL,
@@ -105,20 +109,23 @@ def find_hyperparameters(kernel: RBF | Matern, X: Array, y: Array) -> tuple[floa
     return found.value, found.x
 
 
-def log_density(x: Array, start: RBF | Matern, X: Array, y: Array) -> tuple[float, Array]:
+def log_density(x: Array, start: RBF | Matern, rows: Rows) -> tuple[float, Array]:
     """log p(y, x) and its gradient in x, the logarithms of signal, length scales and noise.
 
     The length scales of the kernel, at their start, are the middle of their prior.
     """
     kernel, noise = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), float(np.exp(x[-1]))
-    K = kernel(X)
-    C = K.copy()
-    C.flat[:: len(y) + 1] += noise
-    normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), y)
+    target, scales, n_others = rotate_copies(rows.y, rows.counts)
+    K = kernel(rows.X)
+    C = scales * K
+    C.flat[:: len(C) + 1] += noise
+    normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), target)
     dC, away = normal.gradient(), x[1:-1] - start.theta
-    gradient = np.append(kernel.vjp(X, None, K, dC)[0], noise * np.trace(dC))
+    d_log_noise = noise * float(np.trace(dC)) - 0.5 * n_others
+    gradient = np.append(kernel.vjp(rows.X, None, K, scales * dC)[0], d_log_noise)
     gradient[1:-1] -= away / _PRIOR_VARIANCE
-    return normal.log_density - 0.5 * float(away @ away) / _PRIOR_VARIANCE, gradient
+    value = normal.log_density + float(noise_log_density(n_others, x[-1]))
+    return value - 0.5 * float(away @ away) / _PRIOR_VARIANCE, gradient
 
 
 def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array, Hyperparameters]:

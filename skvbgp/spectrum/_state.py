@@ -44,6 +44,8 @@ class Start:
     ----------
     R : ndarray of shape (m, d)
         Frequencies.
+    n_seen : int
+        Rows of the user's.
     seed : int
         Root of every later random choice.
     """
@@ -52,6 +54,7 @@ class Start:
     target: Target
     hyper: Hyperparameters
     R: Array
+    n_seen: int
     seed: int
 
 
@@ -61,6 +64,8 @@ class State:
 
     Attributes
     ----------
+    n_seen : int
+        Rows of the user's, of which equal ones are one of `rows`.
     seed : int
         Root of every later random choice.
     lower_bounds : tuple of float
@@ -74,6 +79,7 @@ class State:
     hyper: Hyperparameters
     q: Gaussian
     rows: BlockedRows
+    n_seen: int
     seed: int
     lower_bounds: tuple[float, ...]
     lower_bound: float

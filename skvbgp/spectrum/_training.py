@@ -23,7 +23,7 @@ from skvbgp.spectrum._bound import (
     sum_statistics,
 )
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
-from skvbgp.spectrum._rows import Batch, BlockedRows, Data
+from skvbgp.spectrum._rows import Batch, BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters
 
 #: Limits of the variances of a scaled target.
@@ -120,7 +120,7 @@ def fit_blocks(
     ) -> tuple[tuple[Array, AdamState], float]:
         (x, adam), (blocks, weight) = state, batch
         R, w, variances = unpack(x)
-        parts = [evidence_gradient(*block, R, *variances) for block in blocks]
+        parts = [evidence_gradient(block, R, *variances) for block in blocks]
         dR = sum(part.R for part in parts)
         gradient = np.concatenate(
             [
@@ -175,7 +175,7 @@ def fit_bound(
     Ascended
         Its state is a pair of q and the hyperparameters.
     """
-    n, rng = passes.rows.n, passes.rng
+    n, rng = passes.rows.total, passes.rng
     if learns and q is None:
         hyper = replace(hyper, length_scale=_length_scale(R**2))
     first = 2.0 if q is None else np.inf  # the first step of all forgets half of its start
@@ -209,7 +209,7 @@ def _start_q(
     structure: Structure,
     R: Array,
     prior: Prior,
-    blocks: list[Data],
+    blocks: list[Rows],
     weight: float,
     noise_variance: float,
 ) -> Gaussian:
@@ -226,7 +226,7 @@ def _move_hyperparameters(
     hyper: Hyperparameters,
     q: Gaussian,
     information: Statistics,
-    n: int,
+    n: float,
     rate: float,
     moves_frequencies: bool,
 ) -> Hyperparameters:
@@ -259,17 +259,16 @@ def estimate_bound(
     alphas = q.sample(draw_antithetic(_FINAL_DRAWS, q.structure.size, rng))
     chosen = rng.permutation(rows.n_blocks)
     chosen = chosen[: max(1, rows.n_blocks * n_most // max(rows.n, n_most))]
-    squared_error = sum(expected_squared_error(q.structure, alphas, *rows.block(k)) for k in chosen)
+    squared_error = sum(expected_squared_error(q.structure, alphas, rows.block(k)) for k in chosen)
     squared_error *= rows.n_blocks / len(chosen)
-    likelihood = expected_log_likelihood(rows.n, squared_error, hyper.noise_variance)
+    likelihood = expected_log_likelihood(rows.total, squared_error, hyper.noise_variance)
     return likelihood - q.kl_to(hyper.prior(q.structure))
 
 
 def add_rows(
     q: Gaussian,
     noise_variance: float,
-    X: Array,
-    y: Array,
+    rows: Rows,
     rng: np.random.RandomState,
     *,
     moves_frequencies: bool,
@@ -283,7 +282,7 @@ def add_rows(
     for rate in (1.0,) if certain else _UPDATE_RATES:
         z = draw_antithetic(_UPDATE_DRAWS, structure.size, rng)
         alphas = q.mean[None] if certain else q.sample(z)
-        information = sum_statistics(structure, alphas, [(X, y)])
+        information = sum_statistics(structure, alphas, [rows])
         q = newton_step(
             q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
         )

@@ -97,6 +97,14 @@ def log_evidence(X, y, R, signal_variance, noise_variance):
     return multivariate_normal(np.zeros(len(y)), K).logpdf(y)
 
 
+def weighted_log_evidence(X, y, weight, R, signal_variance, noise_variance):
+    """log of the integral of prod_i N(y_i | f_i, noise)^w_i over f ~ N(0, Phi' Lambda Phi)."""
+    Phi = design(X, R)
+    K = signal_variance / len(R) * Phi.T @ Phi + np.diag(noise_variance / weight)
+    more = (weight - 1.0) * np.log(2.0 * np.pi * noise_variance) + np.log(weight)
+    return multivariate_normal(np.zeros(len(y)), K).logpdf(y) - 0.5 * np.sum(more)
+
+
 def test_conditional(x, X_k, y_k, R, s, gamma, signal_variance, noise_variance):
     """Proposition 1: mean and variance of f(x) given alpha = (R, s) and the block's rows."""
     Phi, p = design(X_k, R), phi(x, R)

@@ -9,6 +9,7 @@ from joblib import parallel_config
 from skvbgp.spectrum import _local
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import make_data, small
@@ -37,7 +38,7 @@ def test_each_row_has_the_conditional_of_its_neighbours(rng, rows, R, k, stack_s
     monkeypatch.setattr(_local, "_STACK_SIZE", stack_size)
     (X, y), X_new = rows, rng.standard_normal((5, D))
     near = np.array([oracle.nearest(x, X, k) for x in X_new])
-    local, Phi = Neighbours.of(X, y, near), features(X_new, R)
+    local, Phi = Neighbours.of(Rows(X, y), near), features(X_new, R)
     expected = [
         oracle.test_conditional(x, X[index], y[index], R, np.zeros(2 * M), 0.0, 1.3, 0.2)
         for x, index in zip(X_new, near, strict=True)
@@ -53,19 +54,19 @@ def test_each_row_has_the_conditional_of_its_neighbours(rng, rows, R, k, stack_s
 @pytest.mark.parametrize("n", [4, 12])
 @pytest.mark.parametrize("full", [False, True])
 def test_all_rows_as_neighbours_are_a_block(rng, rows, R, n, full):
-    X, y = rows[0][:n], rows[1][:n]
+    known = Rows(*rows).take(slice(n))
     Phi, near = features(rng.standard_normal((5, D)), R), np.tile(np.arange(n), (5, 1))
-    found = Neighbours.of(X, y, near).condition(Phi, R, HYPER, full=full)
-    for one, other in zip(found, Block(X, y).condition(Phi, R, HYPER, full=full), strict=True):
+    found = Neighbours.of(known, near).condition(Phi, R, HYPER, full=full)
+    for one, other in zip(found, Block(known).condition(Phi, R, HYPER, full=full), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
 def test_only_rows_that_are_near_to_some_are_passed_on(rows):
     X, y = rows
     near = np.array([[7, 2], [2, 9]])
-    local = Neighbours.of(X, y, near)
-    np.testing.assert_array_equal(local.y, y[[2, 7, 9]])
-    np.testing.assert_array_equal(local.X[local.near], X[near])
+    local = Neighbours.of(Rows(X, y), near)
+    np.testing.assert_array_equal(local.rows.y, y[[2, 7, 9]])
+    np.testing.assert_array_equal(local.rows.X[local.near], X[near])
 
 
 # -- predictions -----------------------------------------------------------------------------
@@ -161,9 +162,9 @@ def test_new_rows_are_known_to_the_next_prediction():
         model.partial_fit(X[rows], y[rows])
         scaled = model._state.coordinates.scaled(X[rows])
         near = model._state.rows.neighbourhoods.find(scaled, 1)[:, 0]
-        X_known, y_known = model._state.rows.all_rows
-        np.testing.assert_array_equal(X_known[near], scaled)
-        np.testing.assert_allclose(model._state.target.original(y_known[near]), y[rows])
+        known = model._state.rows.all_rows.take(near)
+        np.testing.assert_array_equal(known.X, scaled)
+        np.testing.assert_allclose(model._state.target.original(known.y), y[rows])
     before = model.predict(X[:1] + 1e-3)
     assert abs(model.partial_fit(X[:1] + 1e-3, y[:1] + 9.0).predict(X[:1] + 1e-3) - before) > 1.0
 

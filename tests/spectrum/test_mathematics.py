@@ -12,7 +12,7 @@ from skvbgp.spectrum._features import (
     function_jacobian,
 )
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
-from skvbgp.spectrum._rows import BlockedRows
+from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._start import draw_frequencies
 from skvbgp.spectrum._state import Hyperparameters
 from skvbgp.spectrum._training import estimate_bound
@@ -104,7 +104,7 @@ def test_starting_frequencies_are_a_mixture_of_scales():
 @pytest.mark.parametrize("n", [4, 12])  # fewer and more rows than features
 def test_evidence_and_its_gradients(rows, R, n):
     X, y = rows[0][:n], rows[1][:n]
-    result = evidence_gradient(X, y, R, 1.3, 0.2)
+    result = evidence_gradient(Rows(X, y), R, 1.3, 0.2)
     assert result.value == pytest.approx(oracle.log_evidence(X, y, R, 1.3, 0.2), rel=1e-10)
     expected = numerical_gradient(lambda R: oracle.log_evidence(X, y, R, 1.3, 0.2), R)
     np.testing.assert_allclose(result.R, expected, rtol=1e-6, atol=1e-8)
@@ -175,14 +175,18 @@ def test_gradient_of_the_divergence_of_the_mean(rng):
 def test_shift_is_the_gradient_of_the_log_likelihood(rng, rows):
     """App. F, for one draw."""
     alpha = 0.5 * rng.standard_normal(M * (D + 2))
-    result = sum_statistics(Structure(M, D, "joint"), alpha[None], [rows])
+    result = sum_statistics(Structure(M, D, "joint"), alpha[None], [Rows(*rows)])
     expected = numerical_gradient(lambda alpha: oracle.log_likelihood(alpha, *rows, M, 0.2), alpha)
     np.testing.assert_allclose(result.shift / 0.2, expected, rtol=1e-7)
 
 
+def unit_frame(d):
+    """Scaled coordinates and targets that are those of the user."""
+    return Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
+
+
 def unscaled_blocks(X, y, n_blocks):
-    d = X.shape[1]
-    return BlockedRows.of(X, y, Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0), n_blocks)
+    return BlockedRows.of(Rows(X, y), *unit_frame(X.shape[1]), n_blocks)
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
@@ -191,7 +195,7 @@ def test_average_over_blocks_is_the_full_sum(rng, posterior):
     X, y = rng.standard_normal((48, D)), rng.standard_normal(48)
     blocks, structure = unscaled_blocks(X, y, 8), Structure(M, D, posterior)
     alphas = 0.5 * rng.standard_normal((3, structure.size))
-    full = sum_statistics(structure, alphas, [(X, y)])
+    full = sum_statistics(structure, alphas, [Rows(X, y)])
     parts = [
         sum_statistics(structure, alphas, batch).times(weight)
         for batch, weight in blocks.minibatches(12, np.random.RandomState(0))
@@ -213,7 +217,8 @@ def test_bound_converges_to_its_closed_form(rng, rows):
     covariance = M_dense @ M_dense.T
     exact = oracle.expected_squared_error(q.mean, covariance, *rows, M)
     alphas = q.sample(rng.standard_normal((20_000, q.structure.size)))
-    assert expected_squared_error(q.structure, alphas, *rows) == pytest.approx(exact, rel=0.01)
+    estimate = expected_squared_error(q.structure, alphas, Rows(*rows))
+    assert estimate == pytest.approx(exact, rel=0.01)
     hyper = Hyperparameters(LENGTH_SCALE, 1.3, 0.5, 0.2)
     bounds = [
         estimate_bound(q, hyper, unscaled_blocks(*rows, 2), np.random.RandomState(seed), 100)
@@ -228,7 +233,7 @@ def test_newton_step_with_certain_frequencies_is_the_linear_model(rng, rows, R):
     structure = Structure(M, D, "point")
     prior = Prior.of(structure, LENGTH_SCALE, 1.3)
     q = Gaussian(structure, np.append(R, np.zeros(2 * M)), prior.precisions)
-    information = sum_statistics(structure, q.mean[None], [rows])
+    information = sum_statistics(structure, q.mean[None], [Rows(*rows)])
     q = newton_step(q, prior, information, 0.2, 1.0, moves_frequencies=False)
     Phi = oracle.design(rows[0], R)
     Gamma = Phi @ Phi.T + 0.2 * M / 1.3 * np.eye(2 * M)

@@ -12,6 +12,7 @@ from skvbgp._core.linalg import cholesky
 from skvbgp._core.parallel import spread_each
 from skvbgp.spectrum import SVBSSGPRegressor
 from skvbgp.spectrum._block_model import evidence_gradient
+from skvbgp.spectrum._rows import Rows
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import POSTERIORS, make_data, small
 from tests.test_callbacks import Recorder, passes
@@ -49,8 +50,9 @@ def test_point_posterior_at_gamma_is_the_literal_conditional(gamma):
     offset, center = y.mean(), model.input_mean_
     labels = state.rows.lookup(state.coordinates.scaled(X[:6] + 0.1))
     for k, x in enumerate(X[:6] + 0.1 - center):
-        X_k, y_k = state.rows.block(labels[k])
-        X_k, y_k = state.coordinates.original(X_k) - center, y_k * state.target.unit
+        known = state.rows.block(labels[k])
+        X_k = state.coordinates.original(known.X) - center
+        y_k = known.y * state.target.unit
         expected = oracle.test_conditional(x, X_k, y_k, R, s, gamma, signal, noise)
         assert mean[k] == pytest.approx(expected[0] + offset, rel=1e-7)
         assert std[k] ** 2 == pytest.approx(max(expected[1], 0.0), rel=1e-5, abs=1e-9)
@@ -269,9 +271,9 @@ def test_learning_visits_as_many_rows_however_many_are_known(monkeypatch):
     X, y = make_data(1400)
     model, visited = small(4, n_blocks="auto", max_iter=5, batch_size=128).fit(X[:300], y[:300]), []
 
-    def observed(X, *args):
-        visited.append(len(X))
-        return evidence_gradient(X, *args)
+    def observed(block, *args):
+        visited.append(len(block))
+        return evidence_gradient(block, *args)
 
     monkeypatch.setattr("skvbgp.spectrum._learner._RETRAINED_ROWS", 0)
     monkeypatch.setattr("skvbgp.spectrum._training.evidence_gradient", observed)
@@ -289,11 +291,12 @@ def test_crowded_blocks_are_divided():
     data = state.rows
     for start in range(40, 1200, 29):
         rows = slice(start, start + 29)
-        data = data.add(state.coordinates.scaled(X[rows]), state.target.scaled(y[rows]))
-    sizes = [len(data.block(k)[1]) for k in range(data.n_blocks)]
+        new = Rows(state.coordinates.scaled(X[rows]), state.target.scaled(y[rows]))
+        data = data.add(new)
+    sizes = [len(data.block(k)) for k in range(data.n_blocks)]
     assert sum(sizes) == 1200 and max(sizes) <= data.capacity and min(sizes) > 0
     for k in range(0, data.n_blocks, 7):
-        np.testing.assert_array_equal(data.lookup(data.block(k)[0]), k)
+        np.testing.assert_array_equal(data.lookup(data.block(k).X), k)
 
 
 def test_a_stream_from_a_single_row():

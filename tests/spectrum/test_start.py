@@ -9,6 +9,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp.kernels import RBF, Matern
 from skvbgp.spectrum import SVBSSGPRegressor
+from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._start import (
     draw_frequencies,
     find_hyperparameters,
@@ -29,40 +30,43 @@ def make_rows(n=40, seed=0, rough=False):
     X = rng.standard_normal((n, 2))
     steps = np.sign(np.sin(9.0 * X[:, 0])) if rough else np.sin(3.0 * X[:, 0])
     y = steps + 0.3 * X[:, 1] + 0.05 * rng.standard_normal(n)
-    return X, (y - y.mean()) / y.std()
+    return Rows(X, (y - y.mean()) / y.std())
 
 
 @KERNELS
 def test_log_density(kernel):
-    """Literally: the evidence, and the prior of the length scales but for its constant."""
-    X, y = make_rows()
+    """Literally: the evidence of all copies, and the prior but for its constant."""
+    rows = make_rows()
+    counts = 1.0 + np.arange(len(rows)) % 3
+    X, y = (np.repeat(part, counts.astype(int), axis=0) for part in (rows.X, rows.y))
     x = np.array([0.3, 0.1, 0.9, -2.0])
     C = np.exp(x[0]) * kernel.with_theta(x[1:3])(X) + np.exp(x[3]) * np.eye(len(y))
     prior = norm(kernel.theta, np.sqrt(0.5))
     expected = multivariate_normal(cov=C).logpdf(y)
     expected += np.sum(prior.logpdf(x[1:3]) - prior.logpdf(kernel.theta))
-    value, gradient = log_density(x, kernel, X, y)
+    rows = Rows(rows.X, rows.y, counts)
+    value, gradient = log_density(x, kernel, rows)
     assert_allclose(value, expected, rtol=1e-10)
-    numerical = numerical_gradient(lambda x: log_density(x, kernel, X, y)[0], x)
+    numerical = numerical_gradient(lambda x: log_density(x, kernel, rows)[0], x)
     assert_allclose(gradient, numerical, atol=1e-6)
 
 
 @KERNELS
 def test_search_ends_where_the_density_is_largest(kernel):
-    X, y = make_rows()
-    value, x = find_hyperparameters(kernel, X, y)
-    assert value == log_density(x, kernel, X, y)[0]
+    rows = make_rows()
+    value, x = find_hyperparameters(kernel, rows)
+    assert value == log_density(x, kernel, rows)[0]
     for i in range(len(x)):
         for change in (-0.3, 0.3):
             moved = x.copy()
             moved[i] += change
-            assert log_density(moved, kernel, X, y)[0] < value + 0.05  # flat where noise is little
+            assert log_density(moved, kernel, rows)[0] < value + 0.05  # flat where noise is little
 
 
 def test_a_smooth_function_has_the_spectrum_of_the_squared_exponential():
-    X, y = make_rows()
-    R, hyper = start_from_evidence(X, y, 4_000, BEFORE, np.random.RandomState(0))
-    _, x = find_hyperparameters(RBF(BEFORE.length_scale), X, y)
+    rows = make_rows()
+    R, hyper = start_from_evidence(rows, 4_000, BEFORE, np.random.RandomState(0))
+    _, x = find_hyperparameters(RBF(BEFORE.length_scale), rows)
     assert_allclose(hyper.length_scale, np.exp(x[1:3]))
     assert_allclose([hyper.signal_variance, hyper.noise_variance], np.exp(x[[0, 3]]))
     assert hyper.local_noise_variance == hyper.noise_variance
@@ -70,8 +74,8 @@ def test_a_smooth_function_has_the_spectrum_of_the_squared_exponential():
 
 
 def test_a_rough_function_has_heavy_tailed_frequencies():
-    X, y = make_rows(200, rough=True)
-    R, hyper = start_from_evidence(X, y, 20, BEFORE, np.random.RandomState(0))
+    rows = make_rows(200, rough=True)
+    R, hyper = start_from_evidence(rows, 20, BEFORE, np.random.RandomState(0))
     assert hyper is BEFORE
     expected = draw_frequencies(20, BEFORE.length_scale, np.random.RandomState(0))
     assert_allclose(R, expected)
@@ -85,7 +89,8 @@ def test_a_start_that_is_given_is_not_searched_for(given, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr("skvbgp.spectrum._learner.start_from_evidence", refuse)
-    X, y = make_rows(20)
+    rows = make_rows(20)
+    X, y = rows.X, rows.y
     SVBSSGPRegressor(4, **given, max_iter=1, random_state=0).fit(X, y)
     with pytest.raises(AssertionError):
         SVBSSGPRegressor(4, max_iter=1, random_state=0).fit(X, y)
@@ -93,7 +98,8 @@ def test_a_start_that_is_given_is_not_searched_for(given, monkeypatch):
 
 @pytest.mark.parametrize("n", [30, pytest.param(100, marks=pytest.mark.slow)])
 def test_few_rows_are_predicted_as_by_an_exact_process(n):
-    X, y = make_rows(n + 300, seed=1)
+    rows = make_rows(n + 300, seed=1)
+    X, y = rows.X, rows.y
     ours = SVBSSGPRegressor(random_state=0).fit(X[:n], y[:n])
     kernel = sklearn_kernels.RBF([1.0, 1.0]) + sklearn_kernels.WhiteKernel(0.1)
     exact = GaussianProcessRegressor(kernel).fit(X[:n], y[:n])
