@@ -115,13 +115,14 @@ def test_with_metadata_routing(data):
     X, y = data
     weight = np.arange(60.0)
     with config_context(enable_metadata_routing=True):
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
         scoring = {
             "weighted": get_scorer("neg_crps").set_score_request(sample_weight=True),
             "other": get_scorer("neg_crps").set_score_request(sample_weight="other_weight"),
             "plain": get_scorer("neg_crps").set_score_request(sample_weight=False),
         }
         scores = cross_validate(
-            make_pipeline(StandardScaler().set_fit_request(sample_weight=False), quick()),
+            make_pipeline(scaler, quick().set_fit_request(sample_weight=False)),
             X,
             y,
             scoring=scoring,
