@@ -101,7 +101,7 @@ class Shard:
 class _Gone(NamedTuple):
     """A call that cannot be made."""
 
-    reason: RuntimeError
+    reason: Exception
 
     def result(self, timeout: float | None = None) -> None:
         raise OSError("The worker is gone.") from self.reason
@@ -289,7 +289,7 @@ class ShardedRows:
             _find_elsewhere()
         try:
             return getattr(self._shards[k], method)(*arguments)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # which of them depends on Dask's version
             return _Gone(error)
 
     def _wait(self, k: int, call: Any) -> Any:
