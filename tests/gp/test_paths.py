@@ -38,7 +38,7 @@ def test_draws_of_a_mixture_have_the_moments_of_predict(n_neighbors):
     model = small(kernels, n_neighbors=n_neighbors, max_iter=3).fit(X, y)
     places = np.vstack([X[:3] + 0.2, X[:2] + 4.0])
     mean, std = model.predict(places, return_std=True, include_noise=False)
-    values = model.sample_function(4000)(places)
+    values = model.sample_function(1500)(places)
     assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.08)
     assert_allclose(values.std(axis=1) / std, 1.0, atol=0.1)
 
