@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from skvbgp._core.linalg import JITTER, LAST_JITTER, Array, NotPositiveDefiniteError
 
 
-def factorise_bordered(K: Array, Y: Array, noise: Array) -> tuple[Array, Array, Array]:
-    """L^-1 k (n,), L^-1 Y' as rows (m, n) and the diagonal (n,) of L, with L L' = C.
+class Bordered(NamedTuple):
+    """What a bordered factorisation gives; L L' = C."""
+
+    place: Array  # L^-1 k, (n,)
+    targets: Array  # L^-1 Y', as rows (m, n)
+    factor: Array  # L, (n, n)
+
+    def weigh_rows(self) -> Array:
+        """C^-1 k, (n,): the weights that the place gives to values at the rows."""
+        return np.asarray(
+            solve_triangular(self.factor, self.place, trans="T", lower=True, check_finite=False)
+        )
+
+
+def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
+    """Factorise C with two borders, the place's k and the targets Y.
 
     C is the matrix of n rows, K[:n, :n] + diag(noise), and k what a place has in common with them.
     The factor of C, bordered by k' and Y, is bordered by (L^-1 k)' and (L^-1 Y')'.
@@ -44,4 +61,4 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> tuple[Array, Array, 
                 ) from None
             jitter *= 10.0
         else:
-            return L[n, :n], L[n + 1 :, :n], np.diagonal(L)[:n]
+            return Bordered(L[n, :n], L[n + 1 :, :n], L[:n, :n])

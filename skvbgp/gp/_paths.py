@@ -22,7 +22,7 @@ from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import Index
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._posterior import NeighbourPosterior
-from skvbgp.gp._process import Process, carry_over
+from skvbgp.gp._process import Process, predict_line
 from skvbgp.kernels._features import Features, draw_features
 
 #: Frequencies of all processes, and of one at least.
@@ -206,10 +206,10 @@ class FunctionDraws:
         for i, (index, K, y, noise) in enumerate(places):
             lines, deviations = [], []
             for process, known, prior in zip(mixture.processes, self._known, priors, strict=True):
-                Y = np.vstack([y, known[index].T])
-                line, means = carry_over(process, Y, K[process.covariance], noise)
+                line, bordered = predict_line(process, y, K[process.covariance], noise)
                 lines.append(line)
-                deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - means[1:]))
+                carried = bordered.weigh_rows() @ known[index]
+                deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - carried))
             means, _, _, evidence = np.array(lines).T
             belief = mixture.weigh(evidence[None])[0]
             owners = self._choose(belief)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
-from skvbgp.gp._bordered import factorise_bordered
+from skvbgp.gp._bordered import Bordered, factorise_bordered
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import measure_stack
@@ -401,25 +401,23 @@ def predict_from_matrices(
     known : RowNoise, optional
         What is known of their noise.
     """
-    Y = y[None]
-    lines = [carry_over(process, Y, K[process.covariance], known)[0] for process in processes]
-    return np.array(lines)
+    return np.array([predict_line(one, y, K[one.covariance], known)[0] for one in processes])
 
 
-def carry_over(
-    process: Process, Y: Array, K: Array, known: RowNoise | None
-) -> tuple[tuple[float, float, float, float], Array]:
-    """The line (4,) of a process, and what values (m, n) at the neighbours say of the row, (m,).
+def predict_line(
+    process: Process, y: Array, K: Array, known: RowNoise | None
+) -> tuple[tuple[float, float, float, float], Bordered]:
+    """The line (4,) of a process, and what it was made from.
 
-    The first of them are the targets, whose entries of L^-1 y are standardised innovations: how
-    far each row is from what those before it say. The nearest rows are the last, and the scale
-    follows their innovations.
+    The entries of L^-1 y are standardised innovations: how far each row is from what those before
+    it say. The nearest rows are the last, and the scale follows their innovations.
     """
-    n, prior = Y.shape[1], float(K[-1, -1])
+    n, prior = len(y), float(K[-1, -1])
     noise = np.broadcast_to(process.spread_noise(known), n)
-    a, B, diagonal = factorise_bordered(K, Y, noise)
-    summary = process.summarise(B[0], np.log(diagonal), known, process.count_nearest(n))
+    bordered = factorise_bordered(K, y[None], noise)
+    a, innovations, diagonal = bordered.place, bordered.targets[0], np.diagonal(bordered.factor)
+    summary = process.summarise(innovations, np.log(diagonal), known, process.count_nearest(n))
     spread = process.spread(*summary[:2])
-    variance, means = spread * max(prior - float(a @ a), 0.0), B @ a
+    variance = spread * max(prior - float(a @ a), 0.0)
     evidence = process.log_density(*summary)
-    return (float(means[0]), variance, spread * process.noise, evidence), means
+    return (float(innovations @ a), variance, spread * process.noise, evidence), bordered
