@@ -41,6 +41,9 @@ class _Range(NamedTuple):
     highest: Any
 
 
+#: Leaf, name and value of a hyperparameter, and its logarithmic range.
+_Free = tuple[Any, str, Array, _Range]
+
 _NOISE = _Range(1e-3, 1.0, 1e-6, 10.0)
 
 
@@ -67,7 +70,7 @@ def _ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
     }
 
 
-def _list_free(kernel: Kernel, scales: DataScales) -> Iterator[tuple[Any, str, Array, _Range]]:
+def _list_free(kernel: Kernel, scales: DataScales) -> Iterator[_Free]:
     """Leaf, name, value (one entry or d) and logarithmic range of every free hyperparameter."""
     for leaf in leaves(kernel):
         ranges = _ranges(leaf, scales)
@@ -91,10 +94,17 @@ def limits(kernel: Kernel, scales: DataScales) -> Array:
     return np.concatenate([*pairs, np.log([[_NOISE.lowest, _NOISE.highest]])])
 
 
-def draw_start(kernel: Kernel, scales: DataScales, rng: np.random.RandomState) -> Array:
-    """Random x: periods from the spectrum, lengths and variances from several decades."""
+def draw_starts(
+    kernel: Kernel, scales: DataScales, n: int, rng: np.random.RandomState
+) -> list[Array]:
+    """Random x (n of them): periods from the spectrum, others from several decades."""
+    free, bounds = list(_list_free(kernel, scales)), limits(kernel, scales).T
+    return [np.clip(_draw(free, scales, rng), *bounds) for _ in range(n)]
+
+
+def _draw(free: list[_Free], scales: DataScales, rng: np.random.RandomState) -> Array:
     parts = []
-    for _, name, value, span in _list_free(kernel, scales):
+    for _, name, value, span in free:
         share = rng.uniform()  # one for all inputs
         logs = (1.0 - share) * span.low + share * span.high
         if name == "period":
@@ -103,9 +113,7 @@ def draw_start(kernel: Kernel, scales: DataScales, rng: np.random.RandomState) -
                 logs = np.log(scales.periods[:, peak])[: value.size]
         parts.append(logs)
     noise = np.log(max(scales.noise, _NOISE.lowest)) + rng.uniform(-3.5, 0.5)
-    return np.clip(
-        np.append(np.concatenate([np.empty(0), *parts]), noise), *limits(kernel, scales).T
-    )
+    return np.concatenate([*parts, [noise]])
 
 
 def hyperprior(kernel: Kernel, scales: DataScales) -> tuple[Array, Array]:

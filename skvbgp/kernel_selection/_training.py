@@ -32,7 +32,7 @@ from skvbgp.kernel_selection._bound import (
 )
 from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_start, hyperprior, limits
+from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
 from skvbgp.kernels import Kernel
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
@@ -100,7 +100,7 @@ def screen(
 ) -> LocalFit:
     """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
     rng = np.random.RandomState(seed)
-    starts = [draw_start(kernel, scales, rng) for _ in range(_DRAWS_PER_RESTART * n_restarts)]
+    starts = draw_starts(kernel, scales, _DRAWS_PER_RESTART * n_restarts, rng)
     values = [_value(kernel, x, X, y, Z_coarse) for x in starts]
     climb = Rows(X, y, Z_climb).objective(kernel)
     bounds, fits = limits(kernel, scales), []

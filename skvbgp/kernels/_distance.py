@@ -104,7 +104,7 @@ def factors(A: Array, B: Array) -> tuple[Array, Array]:
     shape = A.shape[-1] + 2
     left, right = np.ones((*A.shape[:-1], shape)), np.ones((*B.shape[:-1], shape))
     left[..., 0], left[..., 2:] = np.einsum("...j,...j->...", A, A), A
-    right[..., 1] = np.einsum("...j,...j->...", B, B)
+    right[..., 1] = left[..., 0] if A is B else np.einsum("...j,...j->...", B, B)
     np.multiply(-2.0, B, out=right[..., 2:])
     return left, right
 

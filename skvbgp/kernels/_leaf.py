@@ -83,7 +83,11 @@ class Leaf(Kernel):
 
     @property
     def n_free(self) -> int:
-        return sum(value.size for _, value in self._free())
+        values = (getattr(self, name) for name in self._names if not self._is_fixed(name))
+        return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
+
+    def _is_fixed(self, name: str) -> bool:
+        return isinstance(bounds := getattr(self, f"{name}_bounds"), str) and bounds == "fixed"
 
     def _set_value(self, name: str, value: Array, zero: bool = False) -> None:
         """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
@@ -95,7 +99,7 @@ class Leaf(Kernel):
     def _free(self) -> Iterator[tuple[str, Array]]:
         """Yield the name and the values, as a vector, of every hyperparameter in `theta`."""
         for name in self._names:
-            if getattr(self, f"{name}_bounds") != "fixed":
+            if not self._is_fixed(name):
                 yield name, np.atleast_1d(getattr(self, name))
 
     def _dtheta(self, **gradients: Array | float) -> Array:
@@ -105,7 +109,8 @@ class Leaf(Kernel):
         """
         free = (
             gradients[name] if isinstance(getattr(self, name), tuple) else np.sum(gradients[name])
-            for name, _ in self._free()
+            for name in self._names
+            if not self._is_fixed(name)
         )
         return np.concatenate([np.empty(0), *map(np.atleast_1d, free)])
 
