@@ -27,7 +27,7 @@ from skvbgp.base._learner import (
     RegressionLearner,
     predict_distribution,
 )
-from skvbgp.base._neighbours import Index, Neighbourhoods, Places
+from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._start import (
     START_ROWS,
@@ -52,7 +52,6 @@ __all__ = [
     "START_ROWS",
     "Distribution",
     "DocumentedEstimator",
-    "Index",
     "Interval",
     "Labels",
     "Learner",

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
-
-Index = NDArray[np.intp]
 
 #: Most features that a tree of places serves better than all distances do.
 _TREE_FEATURES = 12

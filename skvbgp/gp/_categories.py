@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Index
+from skvbgp._core.order import Index
 
 #: Most categories of an input.
 _MOST_CATEGORIES = 255

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import Index, in_tiles
+from skvbgp.base import in_tiles
 from skvbgp.gp._class_process import (
     ClassConditional,
     ClassProcess,

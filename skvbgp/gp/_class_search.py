@@ -17,10 +17,10 @@ import numpy as np
 from scipy.special import softmax
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Index
 from skvbgp.gp._candidates import make_leaves, start_process
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
-from skvbgp.base import Index
 
 if TYPE_CHECKING:
     from skvbgp.gp._posterior import NeighbourPosterior

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import Index, Neighbourhoods
+from skvbgp.base import Neighbourhoods
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import Rows
 

@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import Index, Places
+from skvbgp.base import Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_equal

@@ -18,8 +18,8 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
-from skvbgp.base import Index
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, predict_line

@@ -12,8 +12,8 @@ from scipy.special import softmax
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Index
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows

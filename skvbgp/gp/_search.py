@@ -21,9 +21,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Index
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
 from skvbgp.gp._candidates import add, follow, multiply
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups, weigh_inputs

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import draw_first
+from skvbgp._core.order import Index, draw_first
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._core.shards import Shard, ShardedColumns, ShardedRows
-from skvbgp.base import Index, Places
+from skvbgp.base import Places
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows

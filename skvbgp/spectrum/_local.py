@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from skvbgp._core.linalg import Array, solve_stack
-from skvbgp.base import Index
+from skvbgp._core.order import Index
 from skvbgp.spectrum._block_model import BlockModel
 from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters

@@ -17,8 +17,8 @@ import numpy as np
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.order import Index
 from skvbgp._core.partition import group_rows, rows_by_block
-from skvbgp.base import Index
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import Block, Local, Neighbours
 from skvbgp.spectrum._state import Hyperparameters, State

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.partition import (
     Partition,
     balanced_partition,
@@ -18,7 +19,7 @@ from skvbgp._core.partition import (
     partition_rows,
 )
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Index, Neighbourhoods
+from skvbgp.base import Neighbourhoods
 from skvbgp.spectrum._features import features
 
 
