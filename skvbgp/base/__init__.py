@@ -38,6 +38,7 @@ from skvbgp.base._start import (
     says_too_little,
     subsample,
 )
+from skvbgp.base._weighted import WeightedClassifier, WeightedRegressor
 from skvbgp.base._weights import (
     Targets,
     count_rows,
@@ -64,6 +65,8 @@ __all__ = [
     "VariationalClassifier",
     "VariationalEstimator",
     "VariationalRegressor",
+    "WeightedClassifier",
+    "WeightedRegressor",
     "as_row_values",
     "as_vector",
     "as_weights",

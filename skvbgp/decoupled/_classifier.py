@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
-from skvbgp.base import Labels, StrOptions, VariationalClassifier, count_rows, fit_method
+from skvbgp.base import StrOptions, WeightedClassifier
 from skvbgp.decoupled._class_learner import ClassLearner
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS
 
 
-class DecoupledGPClassifier(VariationalClassifier):
+class DecoupledGPClassifier(WeightedClassifier):
     """Gaussian process classification with separate bases for the mean and the covariance.
 
     A probit model of two classes. If there are more, one function for each class versus the
@@ -178,69 +178,5 @@ class DecoupledGPClassifier(VariationalClassifier):
         self.warm_start = warm_start
         self.random_state = random_state
 
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs.
-        y : array-like of shape (n_samples,)
-            Class labels, of at least two classes.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
-            label is still one of the classes. None is 1.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a weight is negative or not finite, or if all are zero.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
-            Class labels, maybe of a single class.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will ever occur. Needed in the first call.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        ValueError
-            As in :meth:`fit`.
-        """
-        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
-
     def _learner(self) -> ClassLearner:
         return ClassLearner(DecoupledLearner.of(self), self.class_weight)
-
-    def _validate(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
-    ) -> tuple[Any, Labels]:
-        """Inputs and labels, without rows of weight zero."""
-        X, labels = super()._validate(X, y, reset=reset, **metadata)
-        counted = count_rows(X, labels.codes, sample_weight)
-        return X[counted.rows], labels.counted(counted)

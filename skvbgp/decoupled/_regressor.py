@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Tags, check_random_state
 
-from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
-from skvbgp.base import (
-    START_ROWS,
-    Interval,
-    StrOptions,
-    VariationalRegressor,
-    count_targets,
-    fit_method,
-)
+from skvbgp.base import START_ROWS, Interval, StrOptions, WeightedRegressor
 from skvbgp.decoupled._learner import DecoupledLearner
 
 #: What the classifier takes, too.
@@ -42,7 +34,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(VariationalRegressor):
+class DecoupledGPRegressor(WeightedRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
@@ -223,62 +215,6 @@ class DecoupledGPRegressor(VariationalRegressor):
         tags.target_tags.positive_only = self.likelihood == "poisson"
         return tags
 
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches. The rows of a Dask array or
-            DataFrame are never gathered.
-        y : array-like or Dask collection of shape (n_samples,)
-            Training targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        TypeError
-            If weights are given with a Dask collection.
-        ValueError
-            If a weight is negative or not finite, or if all are zero.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like or Dask collection of shape (n_samples,)
-            New targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As in :meth:`fit`.
-        """
-        return self._partial_fit(X, y, sample_weight=sample_weight)
-
     def _learner(self) -> DecoupledLearner:
         return DecoupledLearner.of(self)
 
@@ -286,16 +222,9 @@ class DecoupledGPRegressor(VariationalRegressor):
         if self.likelihood == "poisson":
             raise TypeError('likelihood="poisson" needs rows in memory, not Dask collections.')
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """X and y, or for training X and `Targets`, without rows of weight zero."""
-        weight = metadata.get("sample_weight")
-        if weight is not None:
-            for values in (X, y, weight):
-                refuse_collection(values, "fit with sample_weight")
-        X, y = super()._validate(X, y, reset=reset)
+    def _check_targets(self, y: Any) -> None:
         if self.likelihood == "poisson" and (np.any(y < 0.0) or np.any(y != np.round(y))):
             raise ValueError('likelihood="poisson" needs y of non-negative whole numbers.')
-        return count_targets(X, y, weight) if metadata else (X, y)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

@@ -15,7 +15,7 @@ from skvbgp.base import (
     Interval,
     Labels,
     StrOptions,
-    VariationalClassifier,
+    WeightedClassifier,
     class_probabilities,
     count_rows,
     fit_method,
@@ -27,7 +27,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
 
-class EPDTCClassifier(VariationalClassifier):
+class EPDTCClassifier(WeightedClassifier):
     r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).
 
     The latent function f has a Gaussian process prior that is carried by `n_inducing`
@@ -375,11 +375,7 @@ class EPDTCClassifier(VariationalClassifier):
             class_weight=self.class_weight,
         )
 
-    def _validate(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
-    ) -> tuple[Inputs, Labels]:
-        """Inputs and labels, without rows of weight zero."""
-        inputs, labels = super()._validate(X, y, reset=reset, **metadata)
+    def _count(self, inputs: Inputs, labels: Labels, sample_weight: Any) -> tuple[Inputs, Labels]:
         counted = count_rows(inputs.table, labels.codes, sample_weight)
         return inputs.rows(counted.rows), labels.counted(counted)
 

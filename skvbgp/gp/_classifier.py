@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, StrOptions, VariationalClassifier, as_row_values, fit_method
+from skvbgp.base import Interval, Labels, StrOptions, WeightedClassifier, as_row_values
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_equal
 
 
-class VBGPClassifier(VariationalClassifier):
+class VBGPClassifier(WeightedClassifier):
     """Gaussian process classification that learns its kernel: the one to start with.
 
     One Gaussian process for each class, all of which share the kernel, is regressed on the
@@ -94,6 +94,8 @@ class VBGPClassifier(VariationalClassifier):
 
     Notes
     -----
+    NaN in X is a missing entry: an uncertain input, given the row's others.
+
     A row of weight w counts as w equal rows.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
@@ -149,51 +151,6 @@ class VBGPClassifier(VariationalClassifier):
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs. NaN is a missing entry: an uncertain input, given the row's others.
-        y : array-like of shape (n_samples,)
-            Class labels, of at least two classes.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: once if None. Rows of weight 0 are ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
-            Class labels, maybe of a single class.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will ever occur. Needed in the first call.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, see :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-        """
-        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
 
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.
@@ -262,17 +219,14 @@ class VBGPClassifier(VariationalClassifier):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _validate(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
-    ) -> tuple[Array, Labelled]:
+    def _count(self, inputs: Array, labels: Labels, sample_weight: Any) -> tuple[Array, Labelled]:
         """Distinct rows that have a weight, and the votes of each."""
-        X, labels = super()._validate(X, y, reset=reset, **metadata)
-        weights = as_row_values(sample_weight, len(X), "sample_weight", 1.0)
+        weights = as_row_values(sample_weight, len(inputs), "sample_weight", 1.0)
         if not np.any(weights > 0.0):
             raise ValueError("sample_weight must not be zero for all rows.")
         counts = count_votes(labels.codes, len(labels.classes), weights)
-        places, counts = merge_equal(X[weights > 0.0], counts[weights > 0.0])
-        return places, Labelled(labels.classes, counts, len(X))
+        places, counts = merge_equal(inputs[weights > 0.0], counts[weights > 0.0])
+        return places, Labelled(labels.classes, counts, len(inputs))
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
         return self._state.classes[np.argmax(decisions, axis=1)]

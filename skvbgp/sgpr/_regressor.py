@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
-from skvbgp._core.collections import refuse_collection
-from skvbgp.base import (
-    Interval,
-    StrOptions,
-    VariationalRegressor,
-    count_targets,
-    fit_method,
-)
+from skvbgp.base import Interval, StrOptions, WeightedRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -62,77 +55,7 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SparseRegressor(VariationalRegressor):
-    """A regressor whose learner takes `Targets`."""
-
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
-            arrays and DataFrames, as the user guide's table says, never gathers their rows.
-        y : array-like of shape (n_samples,)
-            Training targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
-            other rows copied). None is 1.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        TypeError
-            If weights are given with a Dask collection.
-        ValueError
-            If a weight is negative or not finite, or if all are zero.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
-            New targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As in :meth:`fit`.
-        """
-        return self._partial_fit(X, y, sample_weight=sample_weight)
-
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """X and y, or for training X and `Targets`, without copies and rows of weight zero."""
-        weight = metadata.get("sample_weight")
-        if weight is not None:
-            for values in (X, y, weight):
-                refuse_collection(values, "fit with sample_weight")
-        X, y = super()._validate(X, y, reset=reset)
-        return count_targets(X, y, weight) if metadata else (X, y)
-
-
-class _SumOverRows(_SparseRegressor):
+class _SumOverRows(WeightedRegressor):
     """A regressor whose noise is independent, so that the data terms are sums over rows."""
 
     solver: str
@@ -237,7 +160,7 @@ class VBFITCRegressor(_SumOverRows):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPITCRegressor(_SparseRegressor):
+class VBPITCRegressor(WeightedRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
 
     def __init__(

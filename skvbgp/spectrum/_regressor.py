@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, StrOptions, VariationalRegressor, count_targets, fit_method
+from skvbgp.base import Interval, StrOptions, WeightedRegressor
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
 
 
-class SVBSSGPRegressor(VariationalRegressor):
+class SVBSSGPRegressor(WeightedRegressor):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).
@@ -221,64 +221,6 @@ class SVBSSGPRegressor(VariationalRegressor):
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches.
-        y : array-like of shape (n_samples,)
-            Training targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a weight is negative or not finite, or if all are zero.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
-            New targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        ValueError
-            As in :meth:`fit`.
-        """
-        return self._partial_fit(X, y, sample_weight=sample_weight)
-
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """X and y, or for training distinct rows of X and their `Targets`."""
-        X, y = super()._validate(X, y, reset=reset)
-        return count_targets(X, y, **metadata) if metadata else (X, y)
 
     def _learner(self) -> SpectrumLearner:
         return SpectrumLearner(

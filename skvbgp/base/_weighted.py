@@ -1,0 +1,163 @@
+"""Regressors and classifiers whose rows may have weights."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from skvbgp._core.collections import refuse_collection
+from skvbgp.base._classifier import Labels, VariationalClassifier
+from skvbgp.base._estimator import fit_method
+from skvbgp.base._regressor import VariationalRegressor
+from skvbgp.base._weights import count_rows, count_targets
+
+
+class WeightedRegressor(VariationalRegressor):
+    """Template of a regressor whose learner takes `Targets`.
+
+    A subclass may override ``_check_targets(y)``, which refuses y that there cannot be.
+    """
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
+            arrays and DataFrames, as the user guide's table says, never gathers their rows.
+        y : array-like or Dask collection of shape (n_samples,)
+            Training targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
+            other rows copied). None is 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If weights are given with a Dask collection.
+        ValueError
+            If a weight is negative or not finite, or if all are zero.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like or Dask collection of shape (n_samples,)
+            New targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, sample_weight=sample_weight)
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        """X and y, or for training X and `Targets`, without copies and rows of weight zero."""
+        weight = metadata.get("sample_weight")
+        if weight is not None:
+            for values in (X, y, weight):
+                refuse_collection(values, "fit with sample_weight")
+        X, y = super()._validate(X, y, reset=reset)
+        self._check_targets(y)
+        return count_targets(X, y, weight) if metadata else (X, y)
+
+    def _check_targets(self, y: Any) -> None:
+        pass
+
+
+class WeightedClassifier(VariationalClassifier):
+    """Template of a classifier whose learner takes `Labels` with weights.
+
+    A subclass may override ``_count``, if its inputs or its targets are other ones.
+    """
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs.
+        y : array-like of shape (n_samples,)
+            Class labels, of at least two classes.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
+            label is still one of the classes. None is 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative or not finite, or if all are zero.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            Class labels, maybe of a single class.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Any, Any]:
+        """Inputs and labels, without copies and rows of weight zero."""
+        inputs, labels = super()._validate(X, y, reset=reset, **metadata)
+        return self._count(inputs, labels, sample_weight)
+
+    def _count(self, inputs: Any, labels: Labels, sample_weight: Any) -> tuple[Any, Any]:
+        """The rows that training works with, and how often each one counts."""
+        counted = count_rows(inputs, labels.codes, sample_weight)
+        return inputs[counted.rows], labels.counted(counted)
