@@ -102,8 +102,7 @@ class SpectrumLearner(RegressionLearner):
             )
             rng = np.random.RandomState(seed)
             if self._starts_from_evidence:
-                sample = self._choose_sample(X, y, rng)
-                sample = Rows(coordinates.scaled(sample.X), target.scaled(sample.y), sample.weight)
+                sample = self._choose_sample(X, y, rng).scaled(coordinates, target)
                 R, hyper = start_from_evidence(sample, self.n_frequencies, hyper, rng)
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
@@ -112,9 +111,7 @@ class SpectrumLearner(RegressionLearner):
     def train(self, state: Start, X: Array, y: Targets, end_pass: EndPass) -> State:
         n = len(y)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
-        rows = BlockedRows.of(
-            Rows(X, y.y, y.weight), state.coordinates, state.target, min(int(n_blocks), n)
-        )
+        rows = BlockedRows.of(Rows.of(X, y), state.coordinates, state.target, min(int(n_blocks), n))
         if not self._trains_blocks:
             return self._fit_q(state, rows, end_pass)
 
@@ -194,7 +191,7 @@ class SpectrumLearner(RegressionLearner):
     @staticmethod
     def _choose_sample(X: Array, y: Targets, rng: np.random.RandomState) -> Rows:
         """Rows whose evidence decides, in the user's units."""
-        rows = Rows(X, y.y, y.weight)
+        rows = Rows.of(X, y)
         if len(y) <= _EVIDENCE_ROWS:
             return rows
         return rows.take(draw_distinct(len(y), _EVIDENCE_ROWS, rng))
@@ -247,13 +244,11 @@ class SpectrumLearner(RegressionLearner):
         if rows.n >= _RETRAINED_ROWS or rows.n + len(y) < 2 * rows.n_first:
             return None
         known = rows.all_rows
-        X_known, y_known = state.coordinates.original(known.X), state.target.original(known.y)
-        everything = Rows.joined([Rows(X_known, y_known, known.weight), Rows(X, y.y, y.weight)])
-        n_copies = state.n_seen + y.n_rows - len(everything)
-        return everything.X, Targets(everything.y, everything.weight, n_copies)
+        y_known = Targets(state.target.original(known.y), known.weight, state.n_seen - len(known))
+        return np.concatenate([state.coordinates.original(known.X), X]), y_known.joined(y)
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
-        new = Rows(state.coordinates.scaled(X), state.target.scaled(y.y), y.weight)
+        new = Rows.of(X, y).scaled(state.coordinates, state.target)
         rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
         moves = self._moves_by_bound
         q = add_rows(state.q, state.hyper.noise_variance, new, rng, moves_frequencies=moves)

@@ -19,7 +19,7 @@ from skvbgp._core.partition import (
     partition_rows,
 )
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Neighbourhoods
+from skvbgp.base import Neighbourhoods, Targets, join_weights
 from skvbgp.spectrum._features import features
 
 
@@ -45,13 +45,20 @@ class Rows:
         return len(self.y)
 
     @classmethod
+    def of(cls, X: Array, y: Targets) -> Self:
+        """Rows of X with their targets."""
+        return cls(X, y.y, y.weight)
+
+    @classmethod
     def joined(cls, parts: Iterable[Rows]) -> Self:
         """One part after the other."""
         parts = list(parts)
         X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
-        if all(p.weight is None for p in parts):
-            return cls(X, y)
-        return cls(X, y, np.concatenate([p.counts for p in parts]))
+        return cls(X, y, join_weights(*parts))
+
+    def scaled(self, coordinates: Coordinates, target: Target) -> Rows:
+        """The user's rows in the frames of training."""
+        return Rows(coordinates.scaled(self.X), target.scaled(self.y), self.weight)
 
     def take(self, index: slice | Index | NDArray[np.bool_]) -> Rows:
         """Some of them."""
@@ -128,8 +135,8 @@ class BlockedRows:
         ends = np.append(0, np.cumsum(partition.sizes))
         X_sorted, y_sorted = np.empty(rows.X.shape), np.empty(len(rows))
         for k, own in enumerate(index):
-            X_sorted[ends[k] : ends[k + 1]] = coordinates.scaled(rows.X[own])
-            y_sorted[ends[k] : ends[k + 1]] = target.scaled(rows.y[own])
+            block, place = rows.take(own).scaled(coordinates, target), slice(ends[k], ends[k + 1])
+            X_sorted[place], y_sorted[place] = block.X, block.y
         weight = None if rows.weight is None else rows.weight[np.concatenate(index)]
         return cls(
             partition=partition,

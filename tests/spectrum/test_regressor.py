@@ -291,7 +291,7 @@ def test_crowded_blocks_are_divided():
     data = state.rows
     for start in range(40, 1200, 29):
         rows = slice(start, start + 29)
-        new = Rows(state.coordinates.scaled(X[rows]), state.target.scaled(y[rows]))
+        new = Rows(X[rows], y[rows]).scaled(state.coordinates, state.target)
         data = data.add(new)
     sizes = [len(data.block(k)) for k in range(data.n_blocks)]
     assert sum(sizes) == 1200 and max(sizes) <= data.capacity and min(sizes) > 0
