@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from skvbgp._core.copies import noise_log_density, rotate_copies
-from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
-from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core import evidence
+from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Model
 
 #: Largest number of rows whose evidence is evaluated.
 EVIDENCE_ROWS = 512
-#: Logarithms of the noise variances that are tried with each candidate.
-_LOG_NOISES = np.arange(-8.0, 0.1)
 #: Limits of the log noise variance.
 _LOG_NOISE_BOUNDS = (-12.0, 3.0)
 #: Iterations of the search, and the relative rise at which it stops.
@@ -45,7 +42,6 @@ def find_hyperparameters(
         How often each row counts; None is once.
     """
     rows = Basis(X)
-    counts = np.ones(len(X)) if counts is None else counts
     scans = [_best_noise(model, theta, rows, y, counts) for theta in model.kernel.candidates]
     _, x = max(scans, key=lambda scan: scan[0])
 
@@ -61,20 +57,16 @@ def find_hyperparameters(
 
 
 def _best_noise(
-    model: Model, theta: Array, rows: Basis, y: Array, counts: Array
+    model: Model, theta: Array, rows: Basis, y: Array, counts: Array | None
 ) -> tuple[float, Array]:
     """Log density at the best of some noise variances; theta and its log."""
-    noises = np.exp(_LOG_NOISES)
     K = model.kernel.with_theta(theta)(rows, rows)
-    y, scales, n_others = rotate_copies(y, counts)
-    values = scan_log_normal_density(scales * K, y, np.ones_like(noises), noises)
-    values += noise_log_density(n_others, _LOG_NOISES)
-    best = int(np.argmax(values))
-    return float(values[best]) + model.log_prior(theta)[0], np.append(theta, _LOG_NOISES[best])
+    value, log_noise = evidence.scan_noises(K, y, counts)
+    return value + model.log_prior(theta)[0], np.append(theta, log_noise)
 
 
 def log_evidence(
-    model: Model, x: Array, rows: Basis, y: Array, counts: Array
+    model: Model, x: Array, rows: Basis, y: Array, counts: Array | None = None
 ) -> tuple[float, Array]:
     """log N(y | 0, a k(X, X) + s2 I) at x = (theta, log s2), and its gradient.
 
@@ -82,20 +74,9 @@ def log_evidence(
     relative to it. (A single one is spared that: where labels are noisy it gets too sure.)
     Every row is there as often as it counts, (n,), see :ref:`decoupled-weights`.
     """
-    kernel, noise = model.kernel.with_theta(x[:-1]), float(np.exp(x[-1]))
-    is_relative = model.likelihood.unit_noise and y[0].size > 1
-    scale = noise if is_relative else 1.0
+    kernel = model.kernel.with_theta(x[:-1])
+    relative = model.likelihood.unit_noise and y[0].size > 1
     K = kernel(rows, rows)
-    y, scales, n_others = rotate_copies(y, counts)
-    merged = scales * K
-    C = scale * merged
-    C.flat[:: len(C) + 1] += noise
-    L = cholesky(C, "covariance of a sample of rows")
-    normal = ZeroMeanNormal.of(L, y)
-    dC = normal.gradient()
-    dtheta, _, _ = kernel.vjp(rows, rows, K, scale * scales * dC)
-    dnoise = float(np.trace(dC))
-    if is_relative:
-        dnoise += float(np.vdot(dC, merged))
-    value = normal.log_density + float(noise_log_density(n_others, x[-1]))
-    return value, np.append(dtheta, noise * dnoise - 0.5 * n_others)
+    value, dK, d_log_noise = evidence.log_evidence(K, y, x[-1], counts, relative=relative)
+    dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
+    return value, np.append(dtheta, d_log_noise)

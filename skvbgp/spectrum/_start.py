@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp._core.copies import noise_log_density, rotate_copies
-from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
-from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.evidence import log_evidence, scan_noises
+from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector
 from skvbgp.kernels import RBF, Constant, Matern
@@ -18,9 +17,8 @@ from skvbgp.spectrum._state import Hyperparameters, State
 #: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
 #: standard deviations of the normal one.
 _SMALLEST_SCALE = 0.02
-#: What length scales are tried divided by, with noise variances of these logarithms.
+#: What length scales are tried divided by.
 _FACTORS = (1.0, 2.0, 4.0)
-_LOG_NOISES = np.arange(-8.0, 0.1)
 #: Variance of the prior of their logarithms; limits of a logarithm from its start.
 _PRIOR_VARIANCE, _MOST_CHANGE = 0.5, 6.0
 #: Iterations of the search, and the relative rise at which it stops.
@@ -86,17 +84,11 @@ def start_from_evidence(
 
 def find_hyperparameters(kernel: RBF | Matern, rows: Rows) -> tuple[float, Array]:
     """Largest log density of an exact process, and where it is, see `log_density`."""
-    log_l = kernel.theta
-    target, scales, n_others = rotate_copies(rows.y, rows.counts)
 
     def start_from(factor: float) -> tuple[float, Array]:
-        theta = log_l - np.log(factor)
-        noises = np.exp(_LOG_NOISES)
-        K = scales * kernel.with_theta(theta)(rows.X)
-        values = scan_log_normal_density(K, target, np.ones_like(noises), noises)
-        values += noise_log_density(n_others, _LOG_NOISES)
-        best = int(np.argmax(values))
-        return float(values[best]), np.array([0.0, *theta, _LOG_NOISES[best]])
+        theta = kernel.theta - np.log(factor)
+        value, log_noise = scan_noises(kernel.with_theta(theta)(rows.X), rows.y, rows.weight)
+        return value, np.array([0.0, *theta, log_noise])
 
     _, x = max((start_from(factor) for factor in _FACTORS), key=lambda scan: scan[0])
     found = lbfgs_ascent(
@@ -114,17 +106,11 @@ def log_density(x: Array, start: RBF | Matern, rows: Rows) -> tuple[float, Array
 
     The length scales of the kernel, at their start, are the middle of their prior.
     """
-    kernel, noise = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), float(np.exp(x[-1]))
-    target, scales, n_others = rotate_copies(rows.y, rows.counts)
+    kernel, away = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), x[1:-1] - start.theta
     K = kernel(rows.X)
-    C = scales * K
-    C.flat[:: len(C) + 1] += noise
-    normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), target)
-    dC, away = normal.gradient(), x[1:-1] - start.theta
-    d_log_noise = noise * float(np.trace(dC)) - 0.5 * n_others
-    gradient = np.append(kernel.vjp(rows.X, None, K, scales * dC)[0], d_log_noise)
+    value, dK, d_log_noise = log_evidence(K, rows.y, x[-1], rows.weight)
+    gradient = np.append(kernel.vjp(rows.X, None, K, dK)[0], d_log_noise)
     gradient[1:-1] -= away / _PRIOR_VARIANCE
-    value = normal.log_density + float(noise_log_density(n_others, x[-1]))
     return value - 0.5 * float(away @ away) / _PRIOR_VARIANCE, gradient
 
 

@@ -1,0 +1,50 @@
+"""The evidence of an exact Gaussian process with independent noise, for rows and their copies.
+
+K (n, n) is the covariance of f at rows whose targets y are (n,), or (n, k) of independent
+functions. Every row is there as often as it counts, (n,), see `copies`; None is once.
+"""
+
+import numpy as np
+
+from skvbgp._core.copies import noise_log_density, rotate_copies
+from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
+from skvbgp._core.linalg import Array, cholesky
+
+#: Logarithms of the noise variances that are tried.
+_LOG_NOISES = np.arange(-8.0, 0.1)
+
+
+def scan_noises(K: Array, y: Array, counts: Array | None = None) -> tuple[float, float]:
+    """log N(y | 0, K + t I) at the best of some t from e^-8 to 1, and log t."""
+    noises = np.exp(_LOG_NOISES)
+    y, scales, n_others = _rotate(y, counts)
+    values = scan_log_normal_density(scales * K, y, np.ones_like(noises), noises)
+    values += noise_log_density(n_others, _LOG_NOISES)
+    best = int(np.argmax(values))
+    return float(values[best]), float(_LOG_NOISES[best])
+
+
+def log_evidence(
+    K: Array, y: Array, log_noise: float, counts: Array | None = None, *, relative: bool = False
+) -> tuple[float, Array, float]:
+    """log N(y | 0, K + t I), and its gradients in K (n, n) and in log t.
+
+    A ``relative`` K is in units of t: the covariance is t (K + I).
+    """
+    noise = float(np.exp(log_noise))
+    scale = noise if relative else 1.0
+    y, scales, n_others = _rotate(y, counts)
+    merged = scales * K
+    C = scale * merged
+    C.flat[:: len(C) + 1] += noise
+    normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), y)
+    dC = normal.gradient()
+    d_noise = float(np.trace(dC))
+    if relative:
+        d_noise += float(np.vdot(dC, merged))
+    value = normal.log_density + float(noise_log_density(n_others, log_noise))
+    return value, scale * scales * dC, noise * d_noise - 0.5 * n_others
+
+
+def _rotate(y: Array, counts: Array | None) -> tuple[Array, Array, float]:
+    return rotate_copies(y, np.ones(len(y)) if counts is None else counts)
