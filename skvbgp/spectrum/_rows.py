@@ -94,8 +94,9 @@ Batch = tuple[list[Rows], float]
 class BlockedRows:
     """Rows divided into blocks by location; rows that come later join their block.
 
-    A block that has outgrown its capacity is divided in its turn, so that neither adding a row
-    nor a prediction depends on the number of rows.
+    A block that has outgrown its capacity is divided in its turn, so that the cost of adding a row
+    does not depend on the number of rows, nor does that of a prediction from its block. The
+    first one from neighbours visits all of them, see `neighbourhoods`.
 
     Attributes
     ----------
@@ -170,7 +171,7 @@ class BlockedRows:
 
     @cached_property
     def neighbourhoods(self) -> Neighbourhoods:
-        """Those of `all_rows`."""
+        """Those of `all_rows`; blocks with new rows build them again."""
         return Neighbourhoods([self.all_rows.X])
 
     def __getstate__(self) -> dict[str, Any]:
