@@ -63,6 +63,12 @@ def rng():
 
 
 @pytest.fixture
+def unmerged(monkeypatch):
+    """Copies stay rows of their own."""
+    monkeypatch.setattr("skvbgp.base._weights.SUBSAMPLE", 0)
+
+
+@pytest.fixture
 def quick_block_start(monkeypatch):
     """Few steps for the start of the noise kernel, in tests of many small fits."""
     monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 10, raising=False)

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
-from skvbgp.base import Targets, _weights
+from skvbgp.base import Targets
 from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
@@ -24,6 +24,7 @@ from tests.decoupled.cases import small
 from tests.decoupled.problems import LIKELIHOODS, M_ALPHA, PARAMETRIZATIONS, N, make_problem
 from tests.derivatives import numerical_gradient
 from tests.oracles import decoupled as oracles
+from tests.weights import bad_weights, check_refused
 
 both = pytest.mark.parametrize("cls", [DecoupledGPRegressor, DecoupledGPClassifier])
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
@@ -190,9 +191,8 @@ def test_a_weight_is_a_repetition(cls, parametrization):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t", "poisson"])
-def test_rows_that_are_not_merged_are_repetitions_for_the_coefficients(likelihood, monkeypatch):
+def test_rows_that_are_not_merged_are_repetitions_for_the_coefficients(likelihood, unmerged):
     """One natural-gradient step on all rows, with every place in the basis."""
-    monkeypatch.setattr(_weights, "SUBSAMPLE", 0)
     X, y = make_data(DecoupledGPRegressor, 20)
     y = np.round(np.abs(y))
     index = np.repeat(np.arange(20), np.tile([1, 3], 10))
@@ -334,17 +334,10 @@ def test_bad_weights_of_classes(class_weight, message):
 
 
 @both
-@pytest.mark.parametrize(
-    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((40, 2))]
-)
+@bad_weights
 def test_bad_weights_are_refused_and_change_nothing(cls, bad):
     X, y = make_data(cls)
-    model = small(cls, max_iter=1).fit(X, y)
-    before = vars(model).copy()
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match="sample_weight"):
-            method(X, y, sample_weight=bad)
-        assert vars(model) == before
+    check_refused(small(cls, max_iter=1), X, y, bad)
 
 
 @both

@@ -13,7 +13,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import EPDTCClassifier
-from skvbgp.base import _weights
 from skvbgp.ep._bound import Objective, make_vague, solve
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel
@@ -32,6 +31,7 @@ from tests.ep.problems import (
 )
 from tests.ep.test_bound import small_problem
 from tests.oracles import ep as oracles
+from tests.weights import bad_weights, check_refused
 
 TOL = 1e-12
 each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
@@ -182,8 +182,7 @@ def test_a_weight_is_a_repetition(options, missing):
 
 @each
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_rows_that_are_not_merged_are_repetitions_all_the_same(approximation, missing, monkeypatch):
-    monkeypatch.setattr(_weights, "SUBSAMPLE", 0)
+def test_rows_that_are_not_merged_are_repetitions_all_the_same(approximation, missing, unmerged):
     X, y = make_labels(40, missing=missing)
     weight = np.tile([1, 3], 20)
     index = np.repeat(np.arange(40), weight)
@@ -300,17 +299,10 @@ def test_bad_weights_of_classes(class_weight, message):
 # -- bad input, and the way of the weights -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((40, 2))]
-)
+@bad_weights
 def test_bad_weights_are_refused_and_change_nothing(bad):
     X, y = make_labels(40)
-    model = small(max_iter=1).fit(X, y)
-    before = vars(model).copy()
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match="sample_weight"):
-            method(X, y, sample_weight=bad)
-        assert vars(model) == before
+    check_refused(small(max_iter=1), X, y, bad)
 
 
 def test_weights_find_their_way_through_a_pipeline_and_a_search():

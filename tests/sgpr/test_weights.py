@@ -6,17 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import _start as base_start
-from skvbgp.base import _weights, choose_inducing_inputs
+from skvbgp.base import choose_inducing_inputs
 from skvbgp.sgpr import _start
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._exact import Mixture
@@ -42,6 +38,7 @@ from tests.sgpr.problems import (
     row_problem,
     small_problem,
 )
+from tests.weights import assert_same, bad_weights, check_refused, check_routed, draw_weights
 
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -215,26 +212,13 @@ def fixed(cls, solver, X, **options):
     return small(cls, solver, learn_hyperparameters=False, **options)
 
 
-def assert_same(a, b, X, rtol=1e-8):
-    for one, other in zip(a.predict(X, True), b.predict(X, True), strict=True):
-        assert_allclose(one, other, rtol=rtol)
-    assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
-
-
-@pytest.fixture
-def unmerged(monkeypatch):
-    """Copies stay rows of their own."""
-    monkeypatch.setattr(_weights, "SUBSAMPLE", 0)
-
-
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.in_turn("solver")
 def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, normalize_y, rng, unmerged):
     X, y = make_data(40)
-    weight = rng.integers(0, 4, 40)
-    repeated = rng.permutation(np.repeat(np.arange(40), weight))
+    weight, repeated = draw_weights(rng, 40)
     options = {"n_blocks": 1} if cls in BLOCKED else {}  # copies are not parted
     model = fixed(cls, solver, X, normalize_y=normalize_y, **options)
     expected = clone(model).fit(X[repeated], y[repeated])
@@ -246,8 +230,7 @@ def test_a_weight_is_a_repetition_and_zero_leaves_out(cls, solver, normalize_y, 
 @pytest.mark.parametrize("normalize_y", [True, False])
 def test_a_weight_is_a_repetition_to_the_exact_solver(normalize_y, rng, unmerged):
     X, y = make_data(40)
-    weight = rng.integers(0, 4, 40)
-    repeated = rng.permutation(np.repeat(np.arange(40), weight))
+    weight, repeated = draw_weights(rng, 40)
     model = fixed(VBDTCRegressor, "exact", X, normalize_y=normalize_y)
     expected = clone(model).fit(X[repeated], y[repeated])
     assert_same(model.fit(X, y, sample_weight=weight), expected, X + 0.1)
@@ -259,8 +242,7 @@ def test_a_weight_is_a_repetition_to_the_exact_solver(normalize_y, rng, unmerged
 def test_training_cannot_tell_a_weight_from_a_repetition(cls, solver, rng):
     """Wherever rows are picked at random: k-means, mini-batches, draws and blocks."""
     X, y = make_data(60)
-    weight = rng.integers(0, 4, 60)
-    repeated = rng.permutation(np.repeat(np.arange(60), weight))
+    weight, repeated = draw_weights(rng, 60)
     shuffled = rng.permutation(60)
     model = small(cls, solver)
     expected = clone(model)
@@ -397,17 +379,10 @@ def test_inducing_inputs_of_the_noise_of_few_rows_are_weighted_means():
 
 
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
-@pytest.mark.parametrize(
-    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
-)
+@bad_weights
 def test_bad_weights_are_refused_and_change_nothing(cls, bad):
     X, y = make_data(30)
-    model = small(cls).fit(X, y)
-    before = model.predict(X)
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match="sample_weight"):
-            method(X, y, sample_weight=bad)
-    assert_array_equal(model.predict(X), before)
+    check_refused(small(cls), X, y, bad)
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
@@ -425,20 +400,5 @@ def test_rows_of_dask_have_no_weights(cls):
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
 def test_weights_are_routed_to_searches_and_scorers(cls):
     X, y = make_data(40)
-    weight = np.arange(40.0)
-    with config_context(enable_metadata_routing=True):
-        model = fixed(cls, "collapsed", X).set_params(inducing_inputs=None)
-        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
-        grid = {f"{cls.__name__.lower()}__noise_variance": [0.1, 1.0]}
-        search = GridSearchCV(pipeline, grid, cv=2).fit(X, y, sample_weight=weight)
-        best = clone(search.best_estimator_)
-        for k, held in enumerate((np.arange(20), np.arange(20, 40))):
-            known = np.setdiff1d(np.arange(40), held)
-            best.fit(X[known], y[known], sample_weight=weight[known])
-            score = best.score(X[held], y[held], sample_weight=weight[held])
-            found = search.cv_results_[f"split{k}_test_score"][search.best_index_]
-            assert_allclose(found, score, rtol=1e-10)
-        Z = StandardScaler().fit_transform(X)
-        expected = clone(best[-1]).fit(Z, y, sample_weight=weight)
-    assert_array_equal(search.best_estimator_[-1].predict(Z), expected.predict(Z))
+    model = fixed(cls, "collapsed", X).set_params(inducing_inputs=None)
+    check_routed(model, X, y, noise_variance=[0.1, 1.0])

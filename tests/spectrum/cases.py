@@ -3,8 +3,12 @@
 import numpy as np
 
 from skvbgp.spectrum import SVBSSGPRegressor
+from skvbgp.spectrum._state import Hyperparameters
 
 POSTERIORS = ["joint", "factorised", "point"]
+#: Frequencies and inputs of single formulas, and hyperparameters.
+M, D = 3, 2
+HYPER = Hyperparameters(np.ones(D), 1.3, 0.5, 0.2)
 
 
 def small(n_frequencies=8, **parameters):

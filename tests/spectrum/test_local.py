@@ -10,24 +10,9 @@ from skvbgp.spectrum import _local
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import Block, Neighbours
 from skvbgp.spectrum._rows import Rows
-from skvbgp.spectrum._state import Hyperparameters
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import make_data, small
+from tests.spectrum.cases import HYPER, D, M, make_data, small
 from tests.spectrum.test_regressor import KNOWN, parts
-
-M, D = 3, 2
-HYPER = Hyperparameters(np.ones(D), 1.3, 0.5, 0.2)
-
-
-@pytest.fixture
-def rows(rng):
-    return rng.standard_normal((12, D)), rng.standard_normal(12)
-
-
-@pytest.fixture
-def R(rng):
-    return 0.3 * rng.standard_normal((M, D))
-
 
 # -- the conditional -------------------------------------------------------------------------
 

@@ -18,20 +18,9 @@ from skvbgp.spectrum._state import Hyperparameters
 from skvbgp.spectrum._training import estimate_bound
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import POSTERIORS
+from tests.spectrum.cases import POSTERIORS, D, M
 
-M, D = 3, 2
 LENGTH_SCALE = np.array([0.8, 1.7])
-
-
-@pytest.fixture
-def rows(rng):
-    return rng.standard_normal((12, D)), rng.standard_normal(12)
-
-
-@pytest.fixture
-def R(rng):
-    return 0.3 * rng.standard_normal((M, D))
 
 
 def gaussian(posterior, rng):

@@ -1,18 +1,11 @@
 """Weights of rows: a weight is so many copies, zero leaves out, and fractions count as such."""
 
-import pickle
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
-from skvbgp.base import _weights
 from skvbgp.spectrum import SVBSSGPRegressor
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import expected_squared_error, sum_statistics
@@ -20,24 +13,17 @@ from skvbgp.spectrum._features import features
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._local import Block, Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
-from skvbgp.spectrum._state import Hyperparameters
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import INSTANCES, POSTERIORS, make_data, small
+from tests.spectrum.cases import HYPER, INSTANCES, POSTERIORS, D, M, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
 from tests.spectrum.test_regressor import KNOWN
+from tests.weights import assert_same, bad_weights, check_refused, check_routed, draw_weights
 
-M, D = 3, 2
-HYPER = Hyperparameters(np.ones(D), 1.3, 0.5, 0.2)
 TIMES = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1, 3])
 FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
 
 sizes = pytest.mark.parametrize("n", [4, 12])  # fewer and more rows than features
-
-
-@pytest.fixture
-def R(rng):
-    return 0.3 * rng.standard_normal((M, D))
 
 
 def weighted(rng, weight):
@@ -176,34 +162,12 @@ def test_a_weight_stays_with_its_row_when_blocks_are_divided():
 # -- the estimator -----------------------------------------------------------------------------
 
 
-def assert_same(a, b, X, rtol=1e-8):
-    for one, other in zip(a.predict(X, True), b.predict(X, True), strict=True):
-        assert_allclose(one, other, rtol=rtol)
-    assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
-
-
-@pytest.fixture
-def unmerged(monkeypatch):
-    """Copies stay rows of their own."""
-
-    def merge_nothing(X, y, weight=None):
-        return _weights.Counted(slice(None), weight)
-
-    monkeypatch.setattr(_weights, "merge_equal", merge_nothing)
-
-
-def some_weights(rng, n=40):
-    """Weights, and the copies that they are."""
-    weight = rng.integers(0, 4, n)
-    return weight, rng.permutation(np.repeat(np.arange(n), weight))
-
-
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_neighbors", [None, 1000])
 def test_a_weight_is_so_many_copies(posterior, gamma, n_neighbors, rng, unmerged):
     X, y = make_data(40)
-    weight, copies = some_weights(rng)
+    weight, copies = draw_weights(rng, 40)
     options = {"posterior": posterior, "gamma": gamma, "n_neighbors": n_neighbors}
     model = small(4, n_blocks=1, learn_hyperparameters=False, **options)  # copies are not parted
     expected = clone(model).fit(X[copies], y[copies])
@@ -215,7 +179,7 @@ def test_a_weight_is_so_many_copies(posterior, gamma, n_neighbors, rng, unmerged
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
 def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
     X, y = make_data(40)
-    weight, copies = some_weights(rng)
+    weight, copies = draw_weights(rng, 40)
     model = small(4, n_blocks=1, n_neighbors=None, objective=objective)
     expected = clone(model).fit(X[copies], y[copies])
     assert_same(model.fit(X, y, sample_weight=weight), expected, X + 0.1, rtol=1e-6)
@@ -229,7 +193,7 @@ def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
 def test_training_cannot_tell_a_weight_from_copies(posterior, options, rng):
     """Wherever rows are picked: mini-batches, blocks and neighbours."""
     X, y = make_data(60)
-    weight, copies = some_weights(rng, 60)
+    weight, copies = draw_weights(rng, 60)
     shuffled = rng.permutation(60)
     model = small(posterior=posterior, **options)
     expected = clone(model)
@@ -258,7 +222,7 @@ def test_weights_of_one_are_none_and_zero_leaves_out():
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_a_weight_is_so_many_copies_to_a_stream(posterior, rng, unmerged):
     X, y = make_data(70)
-    weight, copies = some_weights(rng, 20)
+    weight, copies = draw_weights(rng, 20)
     options = {"learn_hyperparameters": False, "n_neighbors": None, "posterior": posterior}
     model, expected = (small(4, n_blocks=1, **options).fit(X[:50], y[:50]) for _ in range(2))
     model.partial_fit(X[50:], y[50:], sample_weight=weight)
@@ -308,32 +272,11 @@ def test_scikit_learns_check_of_the_default_model():
 # -- bad input, and the way of the weights -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
-)
+@bad_weights
 def test_bad_weights_are_refused_and_change_nothing(bad):
     X, y = make_data(30)
-    model = small().fit(X, y)
-    before = pickle.dumps(vars(model))
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match="sample_weight"):
-            method(X, y, sample_weight=bad)
-    assert pickle.dumps(vars(model)) == before
+    check_refused(small(), X, y, bad)
 
 
 def test_weights_are_routed_to_searches_and_scorers():
-    X, y = make_data(40)
-    weight = np.arange(40.0)
-    with config_context(enable_metadata_routing=True):
-        model = small(max_iter=3)
-        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
-        grid = {"svbssgpregressor__gamma": [0.0, 1.0]}
-        search = GridSearchCV(pipeline, grid, cv=2).fit(X, y, sample_weight=weight)
-        best = clone(search.best_estimator_)
-        for k, held in enumerate((np.arange(20), np.arange(20, 40))):
-            known = np.setdiff1d(np.arange(40), held)
-            best.fit(X[known], y[known], sample_weight=weight[known])
-            score = best.score(X[held], y[held], sample_weight=weight[held])
-            found = search.cv_results_[f"split{k}_test_score"][search.best_index_]
-            assert_allclose(found, score, rtol=1e-10)
+    check_routed(small(max_iter=3), *make_data(40), gamma=[0.0, 1.0])

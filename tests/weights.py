@@ -1,0 +1,59 @@
+"""What tests of the weights of rows have in common."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+bad_weights = pytest.mark.parametrize(
+    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
+)
+
+
+def draw_weights(rng, n):
+    """Weights, and the copies that they are."""
+    weight = rng.integers(0, 4, n)
+    return weight, rng.permutation(np.repeat(np.arange(n), weight))
+
+
+def assert_same(a, b, X, rtol=1e-8):
+    for one, other in zip(a.predict(X, True), b.predict(X, True), strict=True):
+        assert_allclose(one, other, rtol=rtol)
+    assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
+
+
+def check_refused(model, X, y, bad):
+    """Neither method takes the weights, and the fitted model stays as it was."""
+    model.fit(X, y)
+    before = pickle.dumps(vars(model))
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match="sample_weight"):
+            method(X, y, sample_weight=bad)
+        assert pickle.dumps(vars(model)) == before
+
+
+def check_routed(model, X, y, **grid):
+    """A search hands weights to the last step of a pipeline and to its score."""
+    weight = np.arange(float(len(y)))
+    with config_context(enable_metadata_routing=True):
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        name, _ = pipeline.steps[-1]
+        grid = {f"{name}__{parameter}": values for parameter, values in grid.items()}
+        search = GridSearchCV(pipeline, grid, cv=2).fit(X, y, sample_weight=weight)
+        best = clone(search.best_estimator_)
+        for k, held in enumerate(np.array_split(np.arange(len(y)), 2)):
+            known = np.setdiff1d(np.arange(len(y)), held)
+            best.fit(X[known], y[known], sample_weight=weight[known])
+            score = best.score(X[held], y[held], sample_weight=weight[held])
+            found = search.cv_results_[f"split{k}_test_score"][search.best_index_]
+            assert_allclose(found, score, rtol=1e-10)
+        Z = StandardScaler().fit_transform(X)
+        expected = clone(best[-1]).fit(Z, y, sample_weight=weight)
+    assert_array_equal(search.best_estimator_[-1].predict(Z), expected.predict(Z))
