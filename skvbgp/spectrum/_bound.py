@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.spectrum._features import function_jacobian
+from skvbgp.spectrum._features import features_vjp, function_jacobian
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import Rows
 
@@ -55,6 +55,19 @@ def sum_statistics(structure: Structure, alphas: Array, blocks: list[Rows]) -> S
             for total, C in zip(curvatures, structure.curvatures(J), strict=True):
                 total += C
     return Statistics(squared_error, shift, curvatures).times(1.0 / len(alphas))
+
+
+def sum_shifts(structure: Structure, alphas: Array, blocks: list[Rows]) -> tuple[float, Array]:
+    """|v|^2, an average over the draws, and J' v of each draw, (S, D): sums over rows."""
+    rows = Rows.joined(blocks)
+    squared_error, shifts = 0.0, np.empty(alphas.shape)
+    for alpha, shift in zip(alphas, shifts, strict=True):
+        Phi, s = rows.features(structure.frequencies(alpha)), alpha[structure.weights]
+        v = rows.target - Phi @ s
+        squared_error += float(v @ v)
+        structure.frequencies(shift)[:] = features_vjp(rows.X, Phi, np.outer(v, s))
+        shift[structure.weights] = Phi.T @ v
+    return squared_error / len(alphas), shifts
 
 
 def expected_squared_error(structure: Structure, alphas: Array, rows: Rows) -> float:

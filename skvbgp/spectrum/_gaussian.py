@@ -7,6 +7,7 @@ is a sum over the data.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -91,26 +92,16 @@ class Prior:
         return self.precision * vector
 
 
-@dataclass(frozen=True)
-class Gaussian:
-    """N(mean, M M'), by the precision of each group."""
+class Affine(ABC):
+    """q(alpha) as alpha = M z + b: what M and b alone are enough for."""
 
     structure: Structure
-    mean: Array  # (D,)
-    precisions: tuple[Array, ...]  # by group
+    mean: Array  # b, (D,)
 
-    @cached_property
+    @property
+    @abstractmethod
     def factors(self) -> tuple[Array, ...]:
-        """M of each group, lower triangular with M M' = precision^-1."""
-        return tuple(
-            # With the entries in reverse order the Cholesky factor is the transposed one.
-            tril_inverse(cholesky(P[::-1, ::-1], "precision of q(alpha)"))[::-1, ::-1].T
-            for P in self.precisions
-        )
-
-    def at_frequencies(self, R: Array) -> Gaussian:
-        """The same spread around other frequencies."""
-        return replace(self, mean=np.concatenate([R.ravel(), self.mean[self.structure.weights]]))
+        """M of each group, lower triangular with a positive diagonal."""
 
     def sample(self, Z: Array) -> Array:
         """M z + b for each row of Z, (S, D)."""
@@ -119,16 +110,6 @@ class Gaussian:
             group = self.structure.groups[k]
             alpha[:, group] += Z[:, group] @ self.factors[k].T
         return alpha
-
-    def solve(self, vector: Array) -> Array:
-        """Every group's covariance times its part of a vector."""
-        parts = [M @ (M.T @ vector[g]) for M, g in zip(self.factors, self._groups, strict=True)]
-        return np.concatenate(parts)
-
-    def times_precision(self, vector: Array) -> Array:
-        """Every group's precision times its part of a vector."""
-        parts = [P @ vector[g] for P, g in zip(self.precisions, self._groups, strict=True)]
-        return np.concatenate(parts)
 
     def second_moment(self) -> Array:
         """E[alpha^2], entry by entry, (D,)."""
@@ -157,3 +138,35 @@ class Gaussian:
     @property
     def _groups(self) -> tuple[slice, ...]:
         return self.structure.groups
+
+
+@dataclass(frozen=True)
+class Gaussian(Affine):
+    """N(mean, M M'), by the precision of each group."""
+
+    structure: Structure
+    mean: Array  # (D,)
+    precisions: tuple[Array, ...]  # by group
+
+    @cached_property
+    def factors(self) -> tuple[Array, ...]:
+        """M of each group, lower triangular with M M' = precision^-1."""
+        return tuple(
+            # With the entries in reverse order the Cholesky factor is the transposed one.
+            tril_inverse(cholesky(P[::-1, ::-1], "precision of q(alpha)"))[::-1, ::-1].T
+            for P in self.precisions
+        )
+
+    def at_frequencies(self, R: Array) -> Gaussian:
+        """The same spread around other frequencies."""
+        return replace(self, mean=np.concatenate([R.ravel(), self.mean[self.structure.weights]]))
+
+    def solve(self, vector: Array) -> Array:
+        """Every group's covariance times its part of a vector."""
+        parts = [M @ (M.T @ vector[g]) for M, g in zip(self.factors, self._groups, strict=True)]
+        return np.concatenate(parts)
+
+    def times_precision(self, vector: Array) -> Array:
+        """Every group's precision times its part of a vector."""
+        parts = [P @ vector[g] for P, g in zip(self.precisions, self._groups, strict=True)]
+        return np.concatenate(parts)

@@ -11,7 +11,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
-from skvbgp._optim.ascent import Ascended, EndPass, go_on
+from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp._optim.schedule import no_annealing
 from skvbgp.base import RegressionLearner, Targets
 from skvbgp.spectrum._gaussian import Structure
@@ -26,6 +26,7 @@ from skvbgp.spectrum._start import (
 from skvbgp.spectrum._state import Start, State
 from skvbgp.spectrum._training import (
     BlockFit,
+    BoundFit,
     Passes,
     add_rows,
     estimate_bound,
@@ -46,6 +47,8 @@ _EVIDENCE_ROWS = 512
 #: Rows that each phase visits for a new row of a stream, and its step size of Adam, as a share.
 _STREAM_VISITS = {"blocks": 36, "bound": 10}
 _STREAM_STEP = 0.3
+#: First step size of Adam on M and b, as a multiple of the learning rate.
+_BOUND_STEP = 2.5
 #: Rows that the bound is computed from, after a fit and after an update; of more rows it is an
 #: unbiased estimate.
 _BOUND_ROWS, _UPDATE_BOUND_ROWS = 100_000, 10_000
@@ -63,6 +66,7 @@ class SpectrumLearner(RegressionLearner):
     gamma: float
     q_form: str
     objective: str
+    solver: str
     n_blocks: int | str
     n_neighbors: int | None
     n_samples: int
@@ -143,14 +147,13 @@ class SpectrumLearner(RegressionLearner):
         adam = block_fit.adam if block_fit else None
         n_passes = block_fit.n_passes if block_fit else 0
 
-        def reach(ascended: Ascended) -> State:
-            q, hyper = ascended.state
-            bounds = tuple(value - offset for value in ascended.values)
+        def reach(reached: BoundFit) -> State:
+            bounds = tuple(value - offset for value in reached.values)
             return State(
                 start.coordinates,
                 start.target,
-                hyper,
-                q,
+                reached.hyper,
+                reached.q,
                 rows,
                 start.n_seen,
                 start.seed,
@@ -158,6 +161,7 @@ class SpectrumLearner(RegressionLearner):
                 lower_bound=bounds[-1],
                 n_iter=n_passes + len(bounds),
                 adam=adam,
+                bound_adam=reached.adam,
             )
 
         state = reach(
@@ -168,6 +172,7 @@ class SpectrumLearner(RegressionLearner):
                 self._passes("bound", rows, start.seed),
                 moves_frequencies=self._moves_by_bound,
                 learns=self.learn_hyperparameters,
+                adam_step_size=self._bound_step,
                 end_pass=lambda make: end_pass(lambda: reach(make())),
             )
         )
@@ -183,6 +188,11 @@ class SpectrumLearner(RegressionLearner):
         rng = np.random.RandomState(start.seed)
         bound = estimate_bound(state.q, state.hyper, rows, rng, _BOUND_ROWS)
         return replace(state, lower_bound=bound - offset)
+
+    @property
+    def _bound_step(self) -> float | None:
+        """First step size of Adam on M and b, unless steps are natural."""
+        return _BOUND_STEP * self.learning_rate if self.solver == "adam" else None
 
     @property
     def _trains_blocks(self) -> bool:
@@ -273,7 +283,7 @@ class SpectrumLearner(RegressionLearner):
             learning_rate=_STREAM_STEP * self.learning_rate,
             noise_only=not self._trains_blocks,
         )
-        q, hyper = fit_bound(
+        q, hyper, bound_adam, _ = fit_bound(
             q.structure,
             R,
             hyper,
@@ -281,8 +291,10 @@ class SpectrumLearner(RegressionLearner):
             q=q.at_frequencies(R),
             moves_frequencies=self._moves_by_bound,
             learns=True,
-        ).state
-        return replace(state, q=q, hyper=hyper, adam=adam)
+            adam_step_size=self._bound_step and _STREAM_STEP * self._bound_step,
+            adam=state.bound_adam,
+        )
+        return replace(state, q=q, hyper=hyper, adam=adam, bound_adam=bound_adam)
 
     def _replay(
         self, phase: str, rows: BlockedRows, n_new: int, rng: np.random.RandomState

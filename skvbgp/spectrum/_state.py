@@ -85,6 +85,7 @@ class State:
     lower_bound: float
     n_iter: int
     adam: AdamState | None  # of the first phase
+    bound_adam: AdamState | None  # of the second, with solver="adam"
 
     @property
     def units(self) -> Array:

@@ -15,14 +15,15 @@ from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
 from skvbgp._optim.schedule import Annealing, cosine_annealing
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
-    Statistics,
     draw_antithetic,
     expected_log_likelihood,
     expected_squared_error,
     newton_step,
+    sum_shifts,
     sum_statistics,
 )
-from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
+from skvbgp.spectrum._gaussian import Affine, Gaussian, Prior, Structure
+from skvbgp.spectrum._reparameterised import Reparameterised, adam_step, bound_gradient
 from skvbgp.spectrum._rows import Batch, BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters
 
@@ -38,11 +39,13 @@ _LEAST_FREQUENCY = 0.3
 _FIRST_RATE, _LAST_RATE = 0.1, 0.01
 #: Draws of alpha in a step (an antithetic pair), in the final bound and in an update.
 _STEP_DRAWS, _FINAL_DRAWS, _UPDATE_DRAWS = 2, 8, 4
+#: Draws in a step of Adam on M and b, which needs no curvature, but suffers from their noise.
+_ADAM_DRAWS = 16
 #: Rates of the steps on new rows, where q is uncertain about the frequencies.
 _UPDATE_RATES = (1.0, 0.5, 1.0 / 3.0, 0.25, 0.2)
 
 #: What the second phase moves; q is made from the first mini-batch.
-_Reached = tuple[Gaussian | None, Hyperparameters]
+_Reached = tuple[Gaussian | Reparameterised | None, Hyperparameters]
 
 
 class Passes(NamedTuple):
@@ -148,6 +151,15 @@ def fit_blocks(
     return reach(passes.ascend(step, start, lambda make: end_pass(lambda: reach(make()))))
 
 
+class BoundFit(NamedTuple):
+    """What the second phase has learned."""
+
+    q: Gaussian
+    hyper: Hyperparameters
+    adam: AdamState | None  # of M and b
+    values: tuple[float, ...]  # of the bound, one per pass
+
+
 def fit_bound(
     structure: Structure,
     R: Array,
@@ -157,9 +169,11 @@ def fit_bound(
     q: Gaussian | None = None,
     moves_frequencies: bool,
     learns: bool,
+    adam_step_size: float | None,
+    adam: AdamState | None = None,
     end_pass: EndPass = go_on,
-) -> Ascended:
-    """Natural-gradient steps on q(alpha) and closed-form steps on the hyperparameters.
+) -> BoundFit:
+    """Steps on q(alpha), and closed-form steps on the hyperparameters.
 
     Parameters
     ----------
@@ -169,11 +183,10 @@ def fit_bound(
         False holds the mean of q(theta), and sigma_s^2 with it.
     learns : bool
         False holds the hyperparameters.
-
-    Returns
-    -------
-    Ascended
-        Its state is a pair of q and the hyperparameters.
+    adam_step_size : float or None
+        First step size of Adam on M and b; None takes natural-gradient steps.
+    adam : AdamState or None
+        Moments to go on with.
     """
     n, rng = passes.rows.total, passes.rng
     if learns and q is None:
@@ -182,27 +195,44 @@ def fit_bound(
 
     def step(state: _Reached, batch: Batch, clock: Clock) -> tuple[_Reached, float]:
         (q, hyper), (blocks, weight) = state, batch
-        prior = hyper.prior(structure)
+        prior, noise_variance = hyper.prior(structure), hyper.noise_variance
         if q is None:
-            q = _start_q(structure, R, prior, blocks, weight, hyper.noise_variance)
-        alphas = q.sample(draw_antithetic(_STEP_DRAWS, structure.size, rng))
-        information = sum_statistics(structure, alphas, blocks).times(weight)
+            q = _start_q(structure, R, prior, blocks, weight, noise_variance)
         rate = max(_FIRST_RATE * clock.annealing, _LAST_RATE, 1.0 / (clock.step + first))
-        likelihood = expected_log_likelihood(n, information.squared_error, hyper.noise_variance)
-        value = likelihood - q.kl_to(prior)
-        q = newton_step(
-            q,
-            prior,
-            information,
-            hyper.noise_variance,
-            rate,
-            moves_frequencies=moves_frequencies,
-        )
+        moved: Gaussian | Reparameterised
+        if adam_step_size is not None:
+            q = Reparameterised.of(q, adam) if isinstance(q, Gaussian) else q
+            Z = draw_antithetic(_ADAM_DRAWS, structure.size, rng)
+            squared_error, shifts = sum_shifts(structure, q.sample(Z), blocks)
+            squared_error *= weight
+            gradient = bound_gradient(q, prior, Z, shifts * (weight / noise_variance))
+            moved = adam_step(
+                q,
+                prior,
+                gradient,
+                adam_step_size * clock.annealing,
+                moves_frequencies=moves_frequencies,
+            )
+        else:
+            assert isinstance(q, Gaussian)  # as every natural step leaves it
+            alphas = q.sample(draw_antithetic(_STEP_DRAWS, structure.size, rng))
+            information = sum_statistics(structure, alphas, blocks).times(weight)
+            squared_error = information.squared_error
+            moved = newton_step(
+                q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
+            )
+        value = expected_log_likelihood(n, squared_error, noise_variance) - q.kl_to(prior)
         if learns:
-            hyper = _move_hyperparameters(hyper, q, information, n, rate, moves_frequencies)
-        return (q, hyper), value
+            hyper = _move_hyperparameters(hyper, moved, squared_error, n, rate, moves_frequencies)
+        return (moved, hyper), value
 
-    return passes.ascend(step, (q, hyper), end_pass)
+    def reach(ascended: Ascended) -> BoundFit:
+        q, hyper = ascended.state
+        if isinstance(q, Reparameterised):
+            return BoundFit(q.gaussian(), hyper, q.adam, ascended.values)
+        return BoundFit(q, hyper, adam, ascended.values)
+
+    return reach(passes.ascend(step, (q, hyper), lambda make: end_pass(lambda: reach(make()))))
 
 
 def _start_q(
@@ -224,8 +254,8 @@ def _start_q(
 
 def _move_hyperparameters(
     hyper: Hyperparameters,
-    q: Gaussian,
-    information: Statistics,
+    q: Affine,
+    squared_error: float,
     n: float,
     rate: float,
     moves_frequencies: bool,
@@ -233,7 +263,7 @@ def _move_hyperparameters(
     """Hyperparameters moved towards those that maximise the bound for this q."""
     structure = q.structure
     moment = q.second_moment()
-    noise = (1.0 - rate) * hyper.noise_variance + rate * information.squared_error / n
+    noise = (1.0 - rate) * hyper.noise_variance + rate * squared_error / n
     signal_variance = hyper.signal_variance
     if moves_frequencies:
         signal_variance = structure.m * float(np.mean(moment[structure.weights]))

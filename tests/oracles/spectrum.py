@@ -90,6 +90,39 @@ def lower_bound(mean, covariance, X, y, m, length_scale, signal_variance, noise_
     return fit - kl(mean, covariance, np.zeros(len(mean)), prior)
 
 
+def reparameterised_draw(M, b, z, X, y, m, length_scale, signal_variance, noise_variance):
+    """log p(y | alpha) - log q(alpha) / p(alpha) at alpha = M z + b, in Lemma 1's form (6)."""
+    alpha = M @ z + b
+    log_q = multivariate_normal(np.zeros(len(z))).logpdf(z) - np.linalg.slogdet(M)[1]
+    prior = prior_covariance(m, length_scale, signal_variance)
+    log_p = multivariate_normal(np.zeros(len(b)), prior).logpdf(alpha)
+    return log_likelihood(alpha, X, y, m, noise_variance) - log_q + log_p
+
+
+def reparameterised_gradient(M, b, z, X, y, m, length_scale, signal_variance, noise_variance):
+    """Its gradient in M, of any shape, and b: Theorem 1, Apps. D and F, entry by entry."""
+    alpha, D, d = M @ z + b, len(b), X.shape[1]
+    R, s = split(alpha, m, d)
+    g = np.zeros(D)  # of log p(y | alpha): -0.5 / noise times the gradient of v_i^2, row by row
+    for x, target in zip(X, y, strict=True):
+        v = target - phi(x, R) @ s
+        dv = np.zeros(D)
+        for i in range(m):
+            angle = 2.0 * np.pi * (R[i] @ x)
+            slope = -np.sin(angle) * s[2 * i] + np.cos(angle) * s[2 * i + 1]
+            dv[i * d : (i + 1) * d] = -2.0 * np.pi * slope * x
+        dv[m * d :] = -phi(x, R)
+        g += -0.5 / noise_variance * 2.0 * v * dv
+    g_prior = -np.linalg.inv(prior_covariance(m, length_scale, signal_variance)) @ alpha
+    dM, db = np.linalg.inv(M).T, np.zeros(D)  # of -log q = log |M| + const
+    for k in range(D):
+        d_alpha = np.zeros((D, D))  # alpha_k in M: I(k = i) z_j
+        d_alpha[k] = z
+        dM = dM + d_alpha * (g[k] + g_prior[k])
+        db[k] = g[k] + g_prior[k]
+    return dM, db
+
+
 def log_evidence(X, y, R, signal_variance, noise_variance):
     """log N(y | 0, Phi' Lambda Phi + noise I)."""
     Phi = design(X, R)

@@ -32,5 +32,6 @@ INSTANCES = [
         {},
         {"posterior": "factorised", "objective": "bound"},
         {"posterior": "point", "n_neighbors": None},
+        {"objective": "bound", "solver": "adam"},
     )
 ]
