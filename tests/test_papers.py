@@ -73,3 +73,22 @@ def test_stochastic_against_exact_training(monkeypatch, name):
     if name == "VBDTC":  # so few passes leave PIC's noise where rounding takes it
         assert np.all(curve[-1] < 0.5 * curve[0])
     assert bounds["stochastic"] <= bounds["exact, from the end"]
+
+
+def test_simulated_blogs_have_the_inputs_of_blog_feedback(monkeypatch):
+    blog = import_module("paper001_fig3_blog")
+    for constant, value in {"N_ROWS": 600, "N_SITES": 20}.items():
+        monkeypatch.setattr(blog, constant, value)
+    X, y, X_test, y_test = blog.simulated_blogs(np.random.default_rng(0))
+    X, y = np.concatenate([X, X_test]), np.append(y, y_test)
+    assert X.shape == (600, 60)
+    assert len(np.unique(X[:, :50], axis=0)) == 20
+    total, recent, before, earliest, rise = X[:, 50:55].T
+    assert_allclose(rise, recent - before)
+    assert np.all(total >= np.maximum(recent + before, earliest))
+    assert np.any(recent + before < total)
+    assert np.any(earliest < total)
+    assert np.all(X[:, 20] <= total)  # the minimum of the site
+    assert np.all(X[:, 30] >= total)  # the maximum
+    assert np.median(y) < 0.5 * np.mean(y)
+    assert np.corrcoef(recent, y)[0, 1] > 0.3

@@ -22,6 +22,7 @@ FIGURES = [
     "paper000_fig4_fig5",
     "paper001_fig1_fig3",
     "paper001_fig2",
+    "paper001_fig3_blog",
     "paper003_fig2",
     "paper004_kin40k",
 ]
