@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "callbacks": (),
     "decoupled": ("DecoupledGPClassifier", "DecoupledGPRegressor"),
     "ep": ("EPDTCClassifier", "HybridGPLVM"),
     "gp": ("VBGPClassifier", "VBGPRegressor"),

@@ -9,6 +9,12 @@ from sklearn.base import BaseEstimator
 TEARDOWN_ATTRIBUTES = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
 
 
+def find_callbacks(estimator: BaseEstimator, kind: type) -> list[Any]:
+    """Those of the estimator's callbacks that are of a class."""
+    callbacks = getattr(estimator, "_skl_callbacks", [])
+    return [callback for callback in callbacks if isinstance(callback, kind)]
+
+
 class FitProgress:
     """Tells the callbacks of an estimator about the passes of one fit.
 
@@ -45,11 +51,19 @@ class FitProgress:
         stop = self._pass.call_on_fit_task_end(
             estimator=self._estimator, **self._data, reconstruction_attributes=attributes
         )
+        return self._go_on(bool(stop))
+
+    def repeat_pass(self, stop: bool) -> bool:
+        """Report a pass of an earlier run, of which no more is known than how it ended."""
+        self._pass.call_on_fit_task_end(estimator=self._estimator, **self._data)
+        return self._go_on(stop)
+
+    def _go_on(self, stop: bool) -> bool:
         self._pass = None
         self.n_passes += 1
         if not stop and self.n_passes < self._max_passes:
             self._begin_pass()
-        return bool(stop)
+        return stop
 
     def close(self) -> None:
         """Report the end of the fit; the estimator is complete."""

@@ -13,6 +13,7 @@ from tests.test_common import CLASSES
 ROOT = Path(__file__).resolve().parents[1]
 DOC = ROOT / "doc"
 PACKAGES = [
+    "skvbgp.callbacks",
     "skvbgp.decoupled",
     "skvbgp.ep",
     "skvbgp.gp",

@@ -17,6 +17,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
+from skvbgp._core.journal import use_journal
+
 #: How often tasks are started again whose shared arguments died with a worker.
 _MAX_LOSSES = 3
 
@@ -78,7 +80,8 @@ def parallel_each(
         If workers died again and again.
     """
     common, n_received = _Shared(shared), 0
-    with single_blas_thread:  # as long as the last task: threads of a process share one limit
+    # as long as the last task: threads of a process share one limit
+    with single_blas_thread, use_journal(None):
         for _ in range(_MAX_LOSSES + 1):
             calls = (
                 delayed(_run_task)(function, common, *tasks[i])
@@ -113,7 +116,7 @@ def spread_each(
     if n_jobs is not None or effective_n_jobs(None) > 1:
         parallel_each(function, tasks, receive, n_jobs=n_jobs, shared=shared)
         return
-    with single_blas_thread:
+    with single_blas_thread, use_journal(None):
         for result in _threaded(lambda i: function(*shared, *tasks[i]), len(tasks)):
             receive(result)
 
@@ -140,7 +143,7 @@ def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -
     """
     tasks = list(tasks)
     _keep_freed_memory()
-    with single_blas_thread:
+    with single_blas_thread, use_journal(None):
         return list(_threaded(lambda i: function(*tasks[i]), len(tasks)))
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from skvbgp._core.journal import Resumable, begin_log, use_journal
 from skvbgp._optim.convergence import has_converged
 from skvbgp._optim.schedule import Annealing, cosine_annealing
 
@@ -45,6 +46,7 @@ def ascend(
     *,
     n_passes: int,
     n_batches: int,
+    rng: Resumable | None,
     end_pass: EndPass = go_on,
     annealing: Annealing = cosine_annealing,
     tol: float | None = None,
@@ -65,6 +67,8 @@ def ascend(
         Largest number of passes.
     n_batches : int
         Number of mini-batches in a pass, which the annealing goes by.
+    rng : RandomState, another `Resumable`, or None
+        What changes beside the state: all that ``step`` and ``batches`` draw from.
     end_pass : callable
         Gets a function that returns the `Ascended` of this moment.
     annealing : callable
@@ -74,17 +78,29 @@ def ascend(
         itself; None makes all passes.
     """
     state, values, n_done = start, [], 0
-    for _ in range(n_passes):
-        in_pass = []
-        for batch in batches():
-            clock = Clock(n_done, annealing(n_done, n_passes * n_batches))
-            state, value = step(state, batch, clock)
-            in_pass.append(value)
-            n_done += 1
-        values.append(float(np.mean(in_pass)))
+    log = begin_log("ascent")
+    if log is not None and log.entries:
+        reached, n_done = log.entries[0]
+        state, values = reached.state, list(reached.values)
+        if rng is not None:
+            rng.set_state(log.memory)
+    n_known = len(values)
+    for n in range(1, n_passes + 1):
+        if n > n_known:
+            in_pass = []
+            with use_journal(None):
+                for batch in batches():
+                    clock = Clock(n_done, annealing(n_done, n_passes * n_batches))
+                    state, value = step(state, batch, clock)
+                    in_pass.append(value)
+                    n_done += 1
+            values.append(float(np.mean(in_pass)))
         reached = Ascended(state, tuple(values))
+        if log is not None:
+            log.entries[:] = [(reached, n_done)]
+            log.memory = None if rng is None else rng.get_state()
         if end_pass(lambda reached=reached: reached):  # type: ignore[misc]
             break
-        if tol is not None and has_converged(values, tol, len(in_pass)):
+        if n >= n_known and tol is not None and has_converged(values, tol, n_done // n):
             break
     return Ascended(state, tuple(values))

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
+from skvbgp._core.journal import Resumable, begin_log, differs, use_journal
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._optim.ascent import EndPass, go_on
+
+#: ``x -> (value, gradient)``.
+Objective = Callable[[Array], tuple[float, Array]]
 
 
 @dataclass(frozen=True)
@@ -23,12 +29,13 @@ class LbfgsResult:
 
 
 def lbfgs_ascent(
-    objective: Callable[[Array], tuple[float, Array]],
+    objective: Objective,
     x: Array,
     *,
     max_iter: int,
     tol: float,
     bounds: Array | None = None,
+    memory: Resumable | None = None,
     end_pass: EndPass = go_on,
 ) -> LbfgsResult:
     """Maximise ``objective`` from ``x``.
@@ -45,6 +52,8 @@ def lbfgs_ascent(
     tol : float
         Stop when the relative rise of the value falls below.
     bounds : ndarray of shape (p, 2) or None
+    memory : Resumable or None
+        What an evaluation leaves for the next one.
     end_pass : callable
         Called after every iteration, which is a pass over all rows; it gets a function that
         returns the `LbfgsResult` of this moment.
@@ -54,6 +63,7 @@ def lbfgs_ascent(
     LbfgsResult
         The best point that was met.
     """
+    objective = _logged(objective, memory)
     best_x, best_value, best_gradient = x, *objective(x)
     floor = 1e3 * (1.0 + abs(best_value))
 
@@ -95,3 +105,39 @@ def lbfgs_ascent(
         options={"maxiter": max_iter, "maxfun": 2 * max_iter + 10, "ftol": tol, "gtol": 1e-6},
     )
     return reached(bool(result.success))
+
+
+def _logged(objective: Objective, memory: Resumable | None) -> Objective:
+    """The objective that keeps a log, and does not compute again what is there.
+
+    SciPy's own account of a search comes from the same values again.
+    """
+    log = begin_log("L-BFGS")
+    if log is None:
+        return objective
+    entries, n_known, n = log.entries, len(log.entries), 0
+
+    def evaluate(x: Array) -> tuple[float, Array]:
+        nonlocal n
+        place = blake2b(x.tobytes(), digest_size=16).digest()
+        found: Any
+        if n < n_known:
+            known_place, found = entries[n]
+            if place != known_place:
+                raise differs()
+            if n == n_known - 1 and memory is not None:
+                memory.set_state(log.memory)
+        else:
+            try:
+                with use_journal(None):
+                    found = objective(x)
+            except NotPositiveDefiniteError as error:
+                found = str(error)
+            entries.append((place, found))
+            log.memory = None if memory is None else memory.get_state()
+        n += 1
+        if isinstance(found, str):
+            raise NotPositiveDefiniteError(found)
+        return found
+
+    return evaluate

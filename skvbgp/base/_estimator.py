@@ -13,9 +13,11 @@ from sklearn.utils._param_validation import StrOptions as StrOptions
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
 from skvbgp._core.collections import is_collection
+from skvbgp._core.journal import Journal, use_journal
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._optim.ascent import EndPass
+from skvbgp.base._checkpoints import keep_journal, refuse_checkpoint
 from skvbgp.base._learner import Learner
 
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
@@ -61,10 +63,13 @@ class VariationalEstimator(DocumentedEstimator):
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
-            return self._train_anew(X, y, inputs, targets, self._state if warm else None)
+            before = self._state if warm else None
+            with keep_journal(self, inputs, targets, before) as journal:
+                return self._train_anew(X, y, inputs, targets, before, journal)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         self._look_for_collections(X, y, *metadata.values())
+        refuse_checkpoint(self)
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             inputs, targets = self._validate(X, y, reset=first, **metadata)
@@ -92,21 +97,43 @@ class VariationalEstimator(DocumentedEstimator):
             "memory, or chunk after chunk to partial_fit."
         )
 
-    def _train_anew(self, X: Any, y: Any, inputs: Any, targets: Any, before: Any) -> Self:
+    def _train_anew(
+        self,
+        X: Any,
+        y: Any,
+        inputs: Any,
+        targets: Any,
+        before: Any,
+        journal: Journal | None = None,
+    ) -> Self:
         """Train on validated data; X and y are the user's own, for the callbacks."""
-        learner = self._learner()
-        start = learner.start(inputs, targets, check_random_state(self.random_state), before)
+        learner, rng = self._learner(), check_random_state(self.random_state)
+        if journal is not None:
+            journal.begin_fit(rng)
+        with use_journal(journal):
+            start = learner.start(inputs, targets, rng, before)
         progress = FitProgress(self, X, y, learner.max_passes(targets))
-        state = learner.train(start, inputs, targets, self._end_pass(learner, progress))
+        end_pass = self._end_pass(learner, progress, journal)
+        with use_journal(journal):
+            state = learner.train(start, inputs, targets, end_pass)
         return self._publish(learner, state, progress)
 
-    def _end_pass(self, learner: Learner, progress: FitProgress) -> EndPass:
+    def _end_pass(
+        self, learner: Learner, progress: FitProgress, journal: Journal | None = None
+    ) -> EndPass:
         def end_pass(make_state: Callable[[], Any]) -> bool:
             def reconstruction() -> dict[str, Any]:
                 state = make_state()
                 return learner.attributes(state) | {"_state": state}
 
-            return progress.end_pass(reconstruction)
+            if journal is None:
+                return progress.end_pass(reconstruction)
+            with use_journal(None):
+                if journal.repeats:
+                    return progress.repeat_pass(journal.repeat_pass())
+                stop = progress.end_pass(reconstruction)
+            journal.end_pass(stop)
+            return stop
 
         return end_pass
 

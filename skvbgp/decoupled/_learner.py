@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import draw_order, shuffled_parts
+from skvbgp._core.order import Index, draw_order, shuffled_parts
 from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
@@ -193,15 +194,12 @@ class DecoupledLearner(RegressionLearner):
         if state.settled:  # until the bases have grown, and a step on q(u) is judged
             n_passes = min(n_passes, -(-n // self.basis_growth) + 1)
         ascent = self._ascent(rng, 0.0 if state.settled else self.learning_rate)
-        room, used = ascent.count_missing_points(state), np.empty(0, dtype=np.int64)
+        draws = _Draws(rng, ascent.count_missing_points(state))
 
         def draw_batches() -> Iterator[Batch]:
-            nonlocal room, used
             for rows in shuffled_parts(n, n_batches, rng):
                 batch = _scale(state, X[rows], y[rows])
-                new = np.flatnonzero(~np.isin(rows, used))[: min(room, self.basis_growth)]
-                used = np.append(used, rows[new])
-                room -= len(new)
+                new = draws.choose_points(rows, self.basis_growth)
                 yield Batch(*batch, n, state.summary.n, batch[0][new])
 
         def conclude(ascended: Ascended) -> State:
@@ -214,6 +212,7 @@ class DecoupledLearner(RegressionLearner):
             draw_batches,
             n_passes=n_passes,
             n_batches=n_batches,
+            rng=draws,
             end_pass=lambda make: end_pass(lambda: conclude(make())),
             tol=self.tol,
         )
@@ -261,6 +260,7 @@ class DecoupledLearner(RegressionLearner):
             draw_batches,
             n_passes=1,
             n_batches=n_steps,
+            rng=rng,
             end_pass=lambda make: end_pass(lambda: conclude(make())),
         )
         return conclude(ascended)
@@ -324,6 +324,27 @@ class DecoupledLearner(RegressionLearner):
 
     def posterior(self, state: State) -> Posterior:
         return state.posterior
+
+
+class _Draws:
+    """What a fit draws from, and which rows have become points of the bases; see `Resumable`."""
+
+    def __init__(self, rng: np.random.RandomState, room: int) -> None:
+        self.rng, self.room, self.used = rng, room, np.empty(0, dtype=np.int64)
+
+    def choose_points(self, rows: Index, most: int) -> NDArray[np.intp]:
+        """Places of new ones among some rows, as far as the bases have room."""
+        new = np.flatnonzero(~np.isin(rows, self.used))[: min(self.room, most)]
+        self.used = np.append(self.used, rows[new])
+        self.room -= len(new)
+        return new
+
+    def get_state(self) -> tuple[Any, ...]:
+        return self.rng.get_state(), self.room, self.used
+
+    def set_state(self, state: tuple[Any, ...]) -> None:
+        generator, self.room, self.used = state
+        self.rng.set_state(generator)
 
 
 def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:

@@ -169,6 +169,13 @@ class Objective:
             parts.append(np.full((p.Z.size, 2), [-np.inf, np.inf]))
         return np.concatenate([*parts, p.refinement.bounds])
 
+    def get_state(self) -> tuple[Sites, ...]:
+        """What an evaluation leaves for the next one, see `Resumable`."""
+        return self.sites
+
+    def set_state(self, state: tuple[Sites, ...]) -> None:
+        self.sites = state
+
     def parameters(self, x: Array) -> Parameters:
         p = self._start
         theta, rest = np.split(x, [p.n_theta])

@@ -64,6 +64,7 @@ def maximise(
             max_iter=min(_ROUND, max_iter - n_iter),
             tol=tol,
             bounds=objective.bounds,
+            memory=objective,
             end_pass=_report(objective, n_iter, end_pass),
         )
         n_iter += len(result.values)

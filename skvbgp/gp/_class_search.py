@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
@@ -169,7 +170,7 @@ class ClassSearch:
             trained = train(process, groups, max_iter=max_iter, tol=self.tol)
             return Trial(name, trained, trained.value - len(process.vector))
 
-        for trial in thread_map(fit, starts):
+        for trial in do_once(lambda: thread_map(fit, starts)):
             self.trials.append(trial)
             if not self.stopped:
                 self.stopped = self.end_pass(lambda: self._judge(self._select(1)))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvbgp._core.journal import Log, begin_log
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_each
 from skvbgp._optim.ascent import EndPass
@@ -101,6 +102,7 @@ class KernelFits:
         # one of them at the end
         order = sorted(chosen, key=lambda i: -len(self._kernels[i].theta))
         indices = iter(order)
+        log = begin_log("kernels") or Log("kernels")
 
         def receive(fit: LocalFit) -> None:
             i = next(indices)
@@ -109,5 +111,11 @@ class KernelFits:
                 self._stopped = True
                 raise _StopError
 
-        tasks = [(self._kernels[i], self.fits[i]) for i in order]
-        parallel_each(function, tasks, receive, n_jobs=self._n_jobs, shared=shared)
+        def note(fit: LocalFit) -> None:
+            log.entries.append(fit)
+            receive(fit)
+
+        tasks = [(self._kernels[i], self.fits[i]) for i in order[len(log.entries) :]]
+        for fit in list(log.entries):
+            receive(fit)
+        parallel_each(function, tasks, note, n_jobs=self._n_jobs, shared=shared)

@@ -273,7 +273,9 @@ def train_stochastic(
         return _Iterate(x, q, adam), statistics.bound(q)
 
     start = _Iterate(x, WhitenedGaussian.standard(len(Z)), AdamState.zeros(len(x)))
-    x = ascend(step, start, draw_batches, n_passes=settings.n_passes, n_batches=n_batches).state.x
+    x = ascend(
+        step, start, draw_batches, n_passes=settings.n_passes, n_batches=n_batches, rng=rng
+    ).state.x
     if family is None:
         return LocalFit(x, 0.0, settings.n_passes)
     m, C = family.unpack(x)

@@ -285,7 +285,7 @@ def fit_noise_to_blocks(
         ).x
     else:
         first = start, AdamState.zeros(len(start))
-        x, _ = ascend(step, first, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS).state
+        x, _ = ascend(step, first, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS, rng=rng).state
     return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
 
 

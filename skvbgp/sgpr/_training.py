@@ -209,6 +209,7 @@ def solve_stochastic(
             lambda: data.minibatches(batch_size, rng),
             n_passes=max_iter,
             n_batches=data.n_batches(batch_size),
+            rng=rng,
             end_pass=lambda make: end_pass(lambda: finish(make())),
             tol=tol,
         )
@@ -261,6 +262,7 @@ def refine(
         lambda: data.minibatches(batch_size, rng),
         n_passes=_STREAM_STEPS,
         n_batches=data.n_batches(batch_size),
+        rng=rng,
         annealing=no_annealing,
     ).state
     return end.parameters, end.adam

@@ -66,6 +66,7 @@ class Passes(NamedTuple):
             self._draw_batches,
             n_passes=self.n_passes,
             n_batches=self.n_batches,
+            rng=self.rng,
             end_pass=end_pass,
             annealing=self.annealing,
             tol=self.tol,

@@ -1,9 +1,12 @@
 """The loop of stochastic ascent, with steps that know no model."""
 
+import pickle
+
 import numpy as np
 import pytest
 
-from skvbgp._optim.ascent import Ascended, Clock, ascend
+from skvbgp._core.journal import Journal, use_journal
+from skvbgp._optim.ascent import Ascended, Clock, ascend, go_on
 from skvbgp._optim.schedule import no_annealing
 
 
@@ -12,7 +15,7 @@ def add(state, batch, clock):
 
 
 def run(step=add, **options):
-    settings = dict(n_passes=3, n_batches=2) | options
+    settings = dict(n_passes=3, n_batches=2, rng=None) | options
     return ascend(step, 0, lambda: iter([1, 2]), **settings)
 
 
@@ -54,3 +57,40 @@ def test_stops_when_the_objective_has_come_to_rest(tol, n_passes):
         return state, 1e-9 * clock.step  # rises, by less and less of 1
 
     assert len(run(step, n_passes=300, tol=tol).values) == n_passes
+
+
+@pytest.mark.parametrize("n_known", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"tol": 0.5, "n_passes": 300}])
+def test_a_loop_goes_on_from_its_journal(n_known, options):
+    """With the generator behind its steps, and without a step that is known."""
+    n_steps = 0
+
+    def go(journal, end_pass=go_on):
+        nonlocal n_steps
+        rng, n_steps = np.random.RandomState(0), 0
+
+        def step(state, batch, clock):
+            nonlocal n_steps
+            n_steps += 1
+            return state + rng.uniform() * batch, float(batch) + clock.annealing
+
+        with use_journal(journal):
+            return run(step, rng=rng, end_pass=end_pass, **options), rng.uniform()
+
+    expected, n_all = go(None), n_steps
+    saved = []
+    journal = Journal(None, saved.append, 1)
+
+    def interrupt(make):
+        journal.end_pass(False)
+        if len(make().values) == n_known:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        go(journal, interrupt)
+    assert go(Journal(pickle.loads(pickle.dumps(saved[-1])), saved.append, 1)) == expected
+    assert n_steps == n_all - 2 * n_known
+    complete = Journal(None, saved.append, 1)
+    go(complete)
+    assert go(Journal(complete.content, saved.append, 1)) == expected
+    assert n_steps == 0

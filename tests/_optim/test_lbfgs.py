@@ -1,10 +1,14 @@
 """The driver of L-BFGS: optimum, failing regions, limits and early stops."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.journal import Journal, use_journal
 from skvbgp._core.linalg import NotPositiveDefiniteError
+from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 
 START = np.array([-1.2, 1.0])
@@ -133,3 +137,74 @@ def test_each_iteration_is_a_pass_that_is_reported():
     assert [report.stopped for report in reports] == [False] * 3 and result.stopped
     assert list(result.values) == sorted(result.values)
     np.testing.assert_array_equal(result.x, reports[-1].x)
+
+
+class Forgetful:
+    """An objective whose value depends, a little, on how often it has been evaluated."""
+
+    def __init__(self, bad=None):
+        self.n, self.n_called, self.bad = 0, 0, bad
+
+    def __call__(self, x):
+        self.n_called += 1
+        if self.bad is not None and self.n_called == self.bad:
+            raise NotPositiveDefiniteError("here")
+        self.n += 1
+        value, gradient = rosenbrock(x)
+        return value + 1e-12 * self.n, gradient
+
+    def get_state(self):
+        return self.n
+
+    def set_state(self, state):
+        self.n = state
+
+
+def search(objective, journal=None, end_pass=go_on):
+    with use_journal(journal):
+        result = lbfgs_ascent(
+            objective, START, max_iter=12, tol=0.0, memory=objective, end_pass=end_pass
+        )
+    return result, objective.n
+
+
+def interrupted(n_passes, objective):
+    """What was saved of a search before its end."""
+    saved = []
+    journal = Journal(None, lambda content: saved.append(pickle.dumps(content)), 1)
+
+    def end_pass(make):
+        journal.end_pass(False)
+        if len(make().values) == n_passes:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(objective, journal, end_pass)
+    return pickle.loads(saved[-1])
+
+
+@pytest.mark.parametrize("bad", [None, 2, 5])
+@pytest.mark.parametrize("n_passes", [1, 6, 12])
+def test_a_search_goes_on_from_its_journal(n_passes, bad):
+    complete = Forgetful(bad)
+    expected, n = search(complete)
+    content = interrupted(n_passes, first := Forgetful(bad))
+    later = Forgetful(None if first.n_called >= (bad or 0) else bad - first.n_called)
+    result, n_again = search(later, Journal(content, print, 100))
+    assert_array_equal(result.x, expected.x)
+    assert (result.values, n_again) == (expected.values, n)
+    assert first.n_called + later.n_called == complete.n_called
+
+
+def test_a_start_that_fails_says_why_with_a_journal():
+    with pytest.raises(NotPositiveDefiniteError, match="here"):
+        search(Forgetful(bad=1), Journal(None, print, 100))
+
+
+def test_a_search_that_goes_another_way_is_an_error():
+    content = interrupted(3, Forgetful())
+    _, _, (log,) = content
+    place, (value, gradient) = log.entries[1]
+    log.entries[1] = place, (value, 1.1 * gradient)
+    with pytest.raises(RuntimeError, match="does not repeat"):
+        search(Forgetful(), Journal(content, print, 100))
