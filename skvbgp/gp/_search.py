@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
@@ -187,7 +188,7 @@ class Search:
         d = self.X.shape[1]
         frame = Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
         posterior = NeighbourPosterior(mixture, self._judged, *frame, weights, k)
-        return posterior.leave_out(np.arange(min(n, len(self._judged))))
+        return do_once(lambda: posterior.leave_out(np.arange(min(n, len(self._judged)))))
 
     def _held(self, n: int = _HELD_OUT) -> tuple[Array, Array | None]:
         """Targets of the first n rows that are left out, and how often each counts, if not once."""
