@@ -118,6 +118,7 @@ CASES = {
     "EP": EPDTCClassifier(**SPARSE, max_iter=23),
     "EP, restart": EPDTCClassifier(**SPARSE, max_iter=4, n_restarts=1),
     "hybrid": HybridGPLVM(n_components=1, **SPARSE, max_iter=23),
+    "hybrid, free": HybridGPLVM(n_components=1, **SPARSE, max_iter=6, latents="free"),
     "kernels": VBKSRegressor(KERNELS, n_restarts=1, max_iter=3, random_state=0),
     "kernels, stochastic": VBKSRegressor(
         KERNELS, n_restarts=1, n_inducing=8, batch_size=40, max_iter=2, random_state=0
