@@ -67,7 +67,7 @@ def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Array:
     rows = posterior.rows
     step = -(-len(rows) // _RELEVANCE_ROWS)
     X, weight = rows.X[::step], None if rows.weight is None else rows.weight[::step]
-    mean, _ = measure_gradient(posterior, X)
+    mean, _ = posterior.measure_gradient(X)
     relevance = np.average(mean**2, axis=0, weights=weight) * variance
     owners = np.array(posterior.mixture.processes[0].owners, dtype=np.intp)
     if len(owners):

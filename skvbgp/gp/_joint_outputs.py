@@ -123,7 +123,7 @@ class JointState:
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> JointDraws:
         """Functions n of all outputs."""
-        return JointDraws(self.model.draw_functions(n, rng), self.units)
+        return JointDraws(FunctionDraws.draw(self.model.posterior, n, rng), self.units)
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance (n, t) of the observations, NaN for what was none."""

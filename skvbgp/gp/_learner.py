@@ -25,10 +25,11 @@ from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import discount_copies
-from skvbgp.gp._search import Found, Search
+from skvbgp.gp._row_noise import RowNoise, discount_copies
+from skvbgp.gp._search import Found, Judges, Search
 from skvbgp.gp._spread import SpreadRows, SpreadSearch
 from skvbgp.gp._state import Frames, State
+from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.kernels import Kernel, White
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
@@ -44,6 +45,7 @@ class Start:
     candidates: tuple[tuple[str, Process], ...]
     grows: bool
     seed: int
+    n_inducing: int | str = 0  # "auto": rows that are left out decide
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class GPLearner(RegressionLearner):
     owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
     forgetting: float = 1.0
     n_outputs: int = 0  # the last columns of X, which say which output a row is of
+    n_inducing: int | str | None = None
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -94,7 +97,29 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:
             return 1
         n_starts = len(make_base_kernels(1) if is_auto(self.kernel) else name_kernels(self.kernel))
-        return Search.count(n_starts, grows=is_auto(self.kernel), is_exact=len(y) <= self.few)
+        is_exact = len(y) <= self.few
+        count = Search.count(n_starts, grows=is_auto(self.kernel), is_exact=is_exact)
+        if is_exact or not is_tried(self.n_inducing, len(y)):
+            return count
+        n_rest = Search.count(1 if is_auto(self.kernel) else n_starts, grows=False, is_exact=False)
+        return n_rest + (count if isinstance(self.n_inducing, str) else 0)
+
+    def make_rows(
+        self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool
+    ) -> Rows:
+        """Rows with weights and known variances (n,) of their noise."""
+        if self.counts_rows:
+            return Rows.of(X, y, weight, variance)
+        if is_weighted:
+            raise ValueError(
+                "sample_weight and forgetting need kernels without White: the noise is learned."
+            )
+        known = weight > 0.0  # the others are forgotten
+        noise = RowNoise(weight[known], variance[known]) if np.any(variance) else None
+        rows = Rows().plus(X[known], y[known], noise)
+        if known.all():
+            return rows
+        return replace(rows, n_seen=len(y), origin=np.where(known, np.cumsum(known) - 1, -1))
 
     # -- fit ---------------------------------------------------------------------------------------
 
@@ -102,7 +127,7 @@ class GPLearner(RegressionLearner):
         seed = int(rng.randint(np.iinfo(np.int32).max))
         gaps = X.learn_gaps(self.n_outputs)
         rows = X.filled(gaps)
-        frames = self._frame(*rows.summarise(), gaps)
+        frames = self.frame(*rows.summarise(), gaps)
         d = X.X.shape[1] - self.n_outputs
         gaussian = len(y) <= self.few or not self.learn_hyperparameters
         if before is not None:
@@ -126,7 +151,9 @@ class GPLearner(RegressionLearner):
             "n_outputs": self.n_outputs,
         }
         candidates = tuple((name, start_process(kernel, **settings)) for name, kernel in pairs)
-        return Start(frames, rows, candidates, is_auto(self.kernel) and before is None, seed)
+        grows = is_auto(self.kernel) and before is None
+        n_inducing = choose_inducing(self, rows, gaps, before)
+        return Start(frames, rows, candidates, grows, seed, n_inducing)
 
     def _bind(self, kernel: Kernel, d: int) -> Kernel:
         """A given kernel for d columns, which speaks of the inputs that these encode."""
@@ -139,7 +166,8 @@ class GPLearner(RegressionLearner):
         first = max(owners, default=-1) + 1
         return (*owners, *range(first, first + self.n_outputs)) if owners else owners
 
-    def _frame(self, inputs: RunningScale, targets: RunningScale, gaps: Gaps) -> Frames:
+    def frame(self, inputs: RunningScale, targets: RunningScale, gaps: Gaps) -> Frames:
+        """The units of rows with these moments."""
         coordinates = frame_inputs(self.kernel, inputs, self._add_outputs(self.owners))
         if self.n_outputs:
             coordinates = keep_units(coordinates, self.n_outputs)
@@ -153,6 +181,12 @@ class GPLearner(RegressionLearner):
             kept = self.keep(state)
             end_pass(lambda: kept)
             return kept
+        if state.n_inducing:
+            return train_sum(self, state, end_pass)
+        return self.search(state, end_pass)
+
+    def search(self, state: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
+        """The state of the kernels that explain near rows."""
         frames, rows = state.frames, state.rows
         n_trials = 0
 
@@ -189,6 +223,7 @@ class GPLearner(RegressionLearner):
             end_trial,
             None if noise is None else noise.scaled(frames.target.unit),
             self.n_outputs,
+            judges,
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
@@ -239,7 +274,7 @@ class GPLearner(RegressionLearner):
 
     def join(self, state: State, X: Rows | None, n: int) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
-        rows = self._remember(state.rows.emptied(state.frames.gaps), X, n)
+        rows = self._remember(state.observed.emptied(state.frames.gaps), X, n)
         return rows.merged() if self.counts_rows else rows
 
     def _remember(self, known: Rows, X: Rows | None, n: int) -> Rows:
@@ -261,6 +296,8 @@ class GPLearner(RegressionLearner):
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
         X = X.filled(gaps)
+        if state.shared is not None:  # it stays as it is
+            X = state.shared.subtract(X)
         new_inputs, new_targets = X.summarise()
         inputs = state.frames.inputs.merged(new_inputs)
         targets = state.frames.targets.merged(new_targets)
@@ -269,7 +306,7 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             if self.forgetting != 1.0:
                 inputs, targets = rows.summarise()
-            frames = self._frame(inputs, targets, gaps)
+            frames = self.frame(inputs, targets, gaps)
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
@@ -298,6 +335,7 @@ class GPLearner(RegressionLearner):
             "n_neighbors_": min(state.k, len(state.rows)),
             "noise_variance_": float(noise) * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),
+            "n_inducing_": 0 if state.shared is None else len(state.shared.Z),
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.rows.n_seen,
         }

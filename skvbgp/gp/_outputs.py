@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base import Distribution, RegressionLearner, predict_distribution
+from skvbgp.gp._categories import Draws
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._state import State
 
@@ -79,7 +79,7 @@ class OutputsDraws:
     Calling it with rows X gives the values (n_samples, t, n) of n functions of each output.
     """
 
-    outputs: tuple[FunctionDraws, ...]
+    outputs: tuple[Draws, ...]
 
     def __call__(self, X: Any) -> Array:
         return np.stack([functions(X) for functions in self.outputs], axis=1)

@@ -16,6 +16,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gaps import Gaps
+from skvbgp.gp._gradient import measure_gradient
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._process import (
@@ -310,13 +311,21 @@ class NeighbourPosterior(NearRows):
         conditionals = self.conditionals if self.is_exact else self._condition_on_any(X)
         scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
         for share, given in zip(belief, conditionals, strict=True):
-            covariance = given.covariance(scaled)
+            covariance = self._add_covariance(X, given.covariance(scaled))
             prior = given.process.covariance.diag(scaled)
             variance = np.maximum(np.diagonal(covariance), _LEAST_SHARE * prior)
             covariance.flat[:: len(X) + 1] = variance
             std = np.sqrt(variance)
             total += share * (covariance / std[:, None] / std)
         return total
+
+    def _add_covariance(self, X: Array, covariance: Array) -> Array:
+        """Covariance (n, n) of the latent function at rows X, from that given near rows."""
+        return covariance
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the function's derivatives, in the user's units."""
+        return measure_gradient(self, X)
 
     def _condition_on_any(self, X: Array) -> tuple[Conditional, ...]:
         """Each process given the rows that are nearest to any of X."""

@@ -74,6 +74,13 @@ class Trial(NamedTuple):
         return self.trained.process
 
 
+class Judges(NamedTuple):
+    """Rows that are left out, and what a global part leaves uncertain there."""
+
+    rows: Index
+    variance: Array  # scaled, (h,)
+
+
 class Found(NamedTuple):
     """Where a search stands, or has ended."""
 
@@ -105,6 +112,8 @@ class Search:
         What is known of the noise of all rows, scaled.
     n_outputs : int
         Number of the last columns of X, which say which output a row is of.
+    judges : Judges, optional
+        The rows that are left out; by default random ones.
     """
 
     X: Array
@@ -116,6 +125,7 @@ class Search:
     end_pass: EndPass
     noise: RowNoise | None = None
     n_outputs: int = 0
+    judges: Judges | None = None
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
 
@@ -169,7 +179,11 @@ class Search:
 
     def _draw_order(self, size: int) -> Index:
         """Distinct random rows."""
-        return self.rng.permutation(len(self.y))[:size]
+        order = self.rng.permutation(len(self.y))
+        if self.judges is not None:
+            first = self.judges.rows
+            order = np.concatenate([first, order[~np.isin(order, first)]])
+        return order[:size]
 
     def _take(self, index: Index) -> Group:
         """Some of the rows."""
@@ -182,17 +196,26 @@ class Search:
         return Rows().plus(*self._take(self._draw_order(_JUDGED_ROWS)))
 
     def _leave_out(
-        self, mixture: Mixture, weights: Array, k: int, n: int = _HELD_OUT
+        self, mixture: Mixture, weights: Array, k: int, n: int | None = None
     ) -> LocalMoments:
         """What processes say of the first n rows that are left out."""
+        n = min(n or self._n_held, len(self._judged))
         d = self.X.shape[1]
         frame = Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
         posterior = NeighbourPosterior(mixture, self._judged, *frame, weights, k)
-        return do_once(lambda: posterior.leave_out(np.arange(min(n, len(self._judged)))))
+        parts = do_once(lambda: posterior.leave_out(np.arange(n)))
+        if self.judges is None:
+            return parts
+        return parts._replace(variance=parts.variance + self.judges.variance[:n, None])
 
-    def _held(self, n: int = _HELD_OUT) -> tuple[Array, Array | None]:
+    @property
+    def _n_held(self) -> int:
+        """Most rows that are left out."""
+        return _HELD_OUT if self.judges is None else len(self.judges.rows)
+
+    def _held(self, n: int | None = None) -> tuple[Array, Array | None]:
         """Targets of the first n rows that are left out, and how often each counts, if not once."""
-        y, weight = self._judged.y, self._judged.weight
+        n, y, weight = n or self._n_held, self._judged.y, self._judged.weight
         return y[:n], None if weight is None else weight[:n]
 
     def _try(

@@ -10,12 +10,15 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
+from skvbgp.gp._categories import Draws
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._gradient import measure_gradient, measure_relevance
+from skvbgp.gp._gradient import measure_relevance
+from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._spread import SpreadPosterior, SpreadRows, refuse_spread
+from skvbgp.gp._sum_posterior import SumPosterior
 
 #: Most rows that the prior covariance is averaged over.
 _AVERAGED_ROWS = 1_000
@@ -53,6 +56,9 @@ class State:
         Rows that the hyperparameters were learned from, and rows that had been seen then.
     score : float
         Log predictive density of rows that were left out, per row, of the scaled target.
+    shared : GlobalPart or None
+        What all rows have in common. The targets of `rows`, and their frame, are then those of
+        what its mean leaves.
     """
 
     frames: Frames
@@ -68,6 +74,7 @@ class State:
     n_iter: int
     score: float
     n_jobs: int | None
+    shared: GlobalPart | None = None
 
     @property
     def shares(self) -> Array:
@@ -78,8 +85,7 @@ class State:
     @cached_property
     def posterior(self) -> NeighbourPosterior:
         """Predictions, with the search structures that they keep."""
-        kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
-        return kind(
+        known = (
             self.mixture,
             self.rows,
             self.frames.coordinates,
@@ -89,6 +95,15 @@ class State:
             self.n_jobs,
             self.frames.gaps,
         )
+        if self.shared is not None:
+            return SumPosterior(*known, shared=self.shared)
+        kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
+        return kind(*known)
+
+    @property
+    def observed(self) -> Rows:
+        """The rows with the targets that were observed."""
+        return self.rows if self.shared is None else self.shared.restore(self.rows)
 
     @cached_property
     def relevance(self) -> Array:
@@ -100,15 +115,18 @@ class State:
         """Prior covariance (t, t) of the outputs' functions at a place; of one output (1, 1)."""
         X = self.frames.coordinates.scaled(self.rows.head(_AVERAGED_ROWS))
         parts = [process.average_prior(X) for process in self.mixture.processes]
-        return np.tensordot(self.shares, parts, 1) * self.frames.target.unit**2
+        covariance = np.tensordot(self.shares, parts, 1) * self.frames.target.unit**2
+        return covariance if self.shared is None else covariance + self.shared.prior
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the function's derivatives."""
-        return measure_gradient(self.posterior, X)
+        return self.posterior.measure_gradient(X)
 
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
         """Functions from the posterior."""
         refuse_spread(self.rows, "sample_function")
+        if isinstance(self.posterior, SumPosterior):
+            return self.posterior.draw_functions(n, rng)
         return FunctionDraws.draw(self.posterior, n, rng)
 
     def leave_out_all(self) -> tuple[Array, Array]:

@@ -44,6 +44,7 @@ def make_data(n=60, d=2, seed=0):
 REGRESSORS = [
     small([("rough", 2.0 * Matern(2.0, nu=0.5)), ("smooth", 2.0 * RBF(2.0))], max_iter=1),
     small(2.0 * Matern(2.0, nu=1.5), n_neighbors=8, max_iter=1),
+    small(2.0 * Matern(2.0, nu=1.5), n_neighbors=8, n_inducing=10, max_iter=1),
 ]
 CLASSIFIERS = [
     small_classifier([("rough", Matern(2.0, nu=0.5)), ("smooth", RBF(2.0))], max_iter=1),

@@ -86,3 +86,14 @@ def predict_outputs(k, B, outputs, y, noises):
     covariance = K[np.ix_(~seen, ~seen)] - gain @ K[np.ix_(seen, ~seen)]
     evidence = stats.multivariate_normal(np.zeros(seen.sum()), C).logpdf(y[seen])
     return evidence, gain @ y[seen], covariance
+
+
+def predict_sparse(kernel, Z, X, y, t, places):
+    """Mean and covariance of DTC's function at places, from rows with noise variances t.
+
+    Rows see the function through Q = K_XZ K_ZZ^-1 K_ZX; its prior is the kernel's.
+    """
+    K_inv = np.linalg.inv(kernel(Z))
+    Q, Q_places = (kernel(rows, Z) @ K_inv @ kernel(Z, X) for rows in (X, places))
+    gain = Q_places @ np.linalg.inv(Q + np.diag(t))
+    return gain @ y, kernel(places) - gain @ Q_places.T

@@ -1,0 +1,289 @@
+"""The global part of the function: a sparse process of inducing inputs, learned from all rows.
+
+Hyperparameters maximise the evidence of a random subset. With u the function at the inducing inputs
+Z, K = L L' its matrix there, u = L v and phi = L^-1 k(Z, x), the rows with noise variances t say
+
+    v | y ~ N(w, A^-1),   A = I + sum_i phi_i phi_i' / t_i,   w = A^-1 sum_i phi_i y_i / t_i,
+
+so that g(x) has the mean phi' w and the variance k(x, x) - phi' phi + phi' A^-1 phi. See
+:doc:`/theory/gp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from skvbgp._core.linalg import Array, cholesky, jittered_cholesky, tril_inverse
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp._categories import Draws
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import discount_copies
+from skvbgp.gp._training import train
+from skvbgp.kernels import Kernel
+from skvbgp.kernels._features import Features, draw_features
+
+#: Most rows that hyperparameters are learned from, and that the process is conditioned on.
+_TRAINED_ROWS, _MOST_ROWS = 800, 20_000
+#: Largest number of L-BFGS iterations.
+_MAX_ITER = 20
+#: Rows of one task.
+_TILE_ROWS = 1024
+_FREQUENCIES = 1024
+
+
+@dataclass(frozen=True)
+class GlobalPart:
+    """A sparse process given rows.
+
+    Attributes
+    ----------
+    process : Process
+    Z : ndarray of shape (m, d)
+        Inducing inputs, scaled.
+    known : ndarray of int
+        Which rows it is conditioned on, in ascending order.
+    A : ndarray of shape (m, m)
+        Precision of v.
+    b : ndarray of shape (m,)
+        A w.
+    """
+
+    process: Process
+    coordinates: Coordinates
+    target: Target
+    Z: Array
+    known: Index
+    A: Array
+    b: Array
+
+    @classmethod
+    def learn(
+        cls,
+        start: Process,
+        coordinates: Coordinates,
+        target: Target,
+        rows: Rows,
+        order: Index,
+        m: int,
+        tol: float,
+    ) -> Self:
+        """From rows in a random order, the first of which are the inducing inputs."""
+        X, y = rows.scaled(coordinates, target)
+        noise = discount_copies(rows.X, rows.noise)
+        index = order[:_TRAINED_ROWS]
+        known = None if noise is None else noise[index].scaled(target.unit)
+        trained = train(start, [(X[index], y[index], known)], max_iter=_MAX_ITER, tol=tol)
+        process, m = trained.process, min(m, len(order))
+        frame = coordinates, target
+        empty = cls(process, *frame, X[order[:m]], order[:0], np.eye(m), np.zeros(m))
+        return empty.given(rows, order)
+
+    def given(self, rows: Rows, order: Index) -> Self:
+        """The same process given rows in a random order, of which the first ones are enough."""
+        known = np.sort(order[:_MOST_ROWS])
+        y, t = self.target.scaled(rows.y[known]), self._spread_noise(rows, known)
+        A, b = np.eye(len(self.Z)), np.zeros(len(self.Z))
+        for i in range(0, len(known), _TILE_ROWS):
+            tile = slice(i, i + _TILE_ROWS)
+            phi = self._features(rows.X[known[tile]])
+            A += phi @ (phi / t[tile]).T
+            b += phi @ (y[tile] / t[tile])
+        return replace(self, known=known, A=A, b=b)
+
+    def _spread_noise(self, rows: Rows, index: Index) -> Array:
+        """Variances of the noise of some rows, scaled."""
+        noise = None if rows.noise is None else rows.noise[index].scaled(self.target.unit)
+        return np.broadcast_to(self.process.spread_noise(noise), len(index))
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.process.kernel
+
+    @property
+    def prior(self) -> float:
+        """Variance of the function where there are no rows, in the user's units."""
+        return float(self.kernel.diag(self.Z[:1])[0]) * self.target.unit**2
+
+    @cached_property
+    def L_inv(self) -> Array:
+        """L^-1."""
+        return tril_inverse(jittered_cholesky(self.kernel(self.Z), "covariance of inducing inputs"))
+
+    @cached_property
+    def R(self) -> Array:
+        """R' R = A^-1, lower triangular."""
+        return tril_inverse(cholesky(self.A))
+
+    @cached_property
+    def w(self) -> Array:
+        return np.asarray(self.R.T @ (self.R @ self.b))
+
+    def _features(self, X: Array) -> Array:
+        """phi (m, n) of rows in the user's units."""
+        return np.asarray(self.L_inv @ self.kernel(self.Z, self.coordinates.scaled(X)))
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def mean(self, X: Array) -> Array:
+        """(n,), in the user's units, as everything below."""
+        coefficients = self.L_inv.T @ self.w
+
+        def measure(tile: Array) -> Array:
+            return coefficients @ self.kernel(self.Z, self.coordinates.scaled(tile))
+
+        return self.target.original(_by_tile(measure, X))
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n,) of the function."""
+        mean, rest, learned = self._measure(X)
+        return self.target.original(mean), (rest + learned) * self.target.unit**2
+
+    def leave_out(self, rows: Rows, index: Index) -> tuple[Array, Array]:
+        """The same at some of the rows, each without itself if it is known.
+
+        The targets of `rows` are what the mean has left.
+        """
+        mean, rest, learned = self._measure(rows.X[index])
+        error, t = rows.y[index] / self.target.unit, self._spread_noise(rows, index)
+        share = np.where(np.isin(index, self.known), learned / t, 0.0)  # below 1
+        mean = mean - share / (1.0 - share) * error
+        variance = rest + learned / (1.0 - share)
+        return self.target.original(mean), variance * self.target.unit**2
+
+    def _measure(self, X: Array) -> tuple[Array, Array, Array]:
+        """phi' w, k - phi' phi and phi' A^-1 phi, (n,) each and scaled."""
+        self.w  # noqa: B018  before the threads need it
+
+        def measure(tile: Array) -> Array:
+            phi = self._features(tile)
+            prior = self.kernel.diag(self.coordinates.scaled(tile))
+            rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
+            return np.column_stack([self.w @ phi, rest, np.sum((self.R @ phi) ** 2, axis=0)])
+
+        mean, rest, learned = _by_tile(measure, X).T
+        return mean, rest, learned
+
+    def covariance(self, X: Array) -> Array:
+        """Covariance (n, n) of the function."""
+        phi = self._features(X)
+        root = self.R @ phi
+        K = self.kernel(self.coordinates.scaled(X)) - phi.T @ phi + root.T @ root
+        return np.asarray(K * self.target.unit**2)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the function's derivatives."""
+        scaled, coefficients = self.coordinates.scaled(X), self.L_inv.T @ self.w
+        prior = self.kernel.curvature(scaled)
+
+        def measure(x: Array, prior: Array) -> Array:
+            slopes = self.kernel.gradient(x, self.Z)  # (m, d)
+            phi = self.L_inv @ slopes
+            rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
+            return np.array([coefficients @ slopes, rest + np.sum((self.R @ phi) ** 2, axis=0)])
+
+        result = np.array(thread_map(measure, list(zip(scaled, prior, strict=True))))
+        unit = self.target.unit / self.coordinates.scale
+        return result[:, 0] * unit, result[:, 1] * unit**2
+
+    def draw(self, n: int, rng: np.random.RandomState) -> GlobalDraws:
+        """Functions n from the posterior."""
+        features = draw_features(self.kernel, self.Z.shape[1], _FREQUENCIES, rng)
+        size = features(self.Z[:1]).shape[1]
+        prior = rng.standard_normal((size, n))
+        v = self.w[:, None] + self.R.T @ rng.standard_normal((len(self.Z), n))
+        weights = self.L_inv.T @ (v - self.L_inv @ (features(self.Z) @ prior))
+        return GlobalDraws(self, features, prior, weights)
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def subtract(self, rows: Rows) -> Rows:
+        """The rows with what the mean leaves of their targets."""
+        return self._shift(rows, -1.0)
+
+    def restore(self, rows: Rows) -> Rows:
+        """What has been subtracted from."""
+        return self._shift(rows, 1.0)
+
+    def _shift(self, rows: Rows, sign: float) -> Rows:
+        chunks = ((X, y + sign * self.mean(X), noise) for X, y, noise in rows.chunks)
+        return replace(rows, chunks=tuple(chunks))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class GlobalDraws:
+    """Functions from the posterior of a global part.
+
+    A draw of the prior, from random features, which its values at the inducing inputs correct to
+    those of a draw of u.
+    """
+
+    part: GlobalPart
+    features: Features
+    prior: Array  # (F, S)
+    weights: Array  # (m, S)
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, S) at rows X, without the mean."""
+        part = self.part
+
+        def measure(tile: Array) -> Array:
+            scaled = part.coordinates.scaled(tile)
+            return self.features(scaled) @ self.prior + part.kernel(scaled, part.Z) @ self.weights
+
+        values = part.target.original(_by_tile(measure, X))
+        return values - part.mean(X)[:, None]
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n, d, S)."""
+        part = self.part
+
+        def measure(x: Array) -> Array:
+            slopes = part.kernel.gradient(x, part.Z).T
+            return self.features.gradient(x).T @ self.prior + slopes @ self.weights
+
+        tasks = [(x,) for x in part.coordinates.scaled(X)]
+        unit = part.target.unit / part.coordinates.scale
+        values = np.array(thread_map(measure, tasks)) * unit[:, None]
+        return np.asarray(values - part.measure_gradient(X)[0][:, :, None])
+
+
+@dataclass(frozen=True)
+class SumDraws:
+    """Functions that are the sum of a local and a global part."""
+
+    local: Draws
+    shared: GlobalDraws
+    factor: float  # of deviations from the mean, as those of the local part have it
+
+    def __call__(self, X: Any) -> Array:
+        values = self.local(X)
+        X = check_array(X, dtype=np.float64)
+        with single_blas_thread:
+            deviation = self.shared(X)
+            return values + self.shared.part.mean(X)[:, None] + self.factor * deviation
+
+    def gradient(self, X: Any) -> Array:
+        """Derivatives (n_samples, n_features, n)."""
+        slopes = self.local.gradient(X)
+        X = check_array(X, dtype=np.float64)
+        with single_blas_thread:
+            mean, deviation = self.shared.part.measure_gradient(X)[0], self.shared.gradient(X)
+            return np.asarray(slopes + mean[:, :, None] + self.factor * deviation)
+
+
+def _by_tile(function: Callable[[Array], Array], X: Array) -> Array:
+    """What a function says of rows, tile by tile."""
+    tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
+    return np.concatenate(thread_map(function, tiles))

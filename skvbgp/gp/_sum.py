@@ -1,0 +1,147 @@
+"""When a model has a global part, and how it is learned beside that of near rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._optim.ascent import EndPass
+from skvbgp.gp._belief import fit_mixture, rank_mixture
+from skvbgp.gp._candidates import make_base_kernels, start_process
+from skvbgp.gp._choice import frame_inputs, is_auto
+from skvbgp.gp._gaps import Gaps
+from skvbgp.gp._inducing import GlobalPart
+from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._posterior import LocalMoments
+from skvbgp.gp._search import Judges
+from skvbgp.gp._spread import SpreadRows
+from skvbgp.gp._state import State
+
+if TYPE_CHECKING:
+    from skvbgp.gp._learner import GPLearner, Start
+
+#: n_inducing="auto": inducing inputs, and rows from which on they are tried.
+_N_INDUCING, _LEAST_ROWS = 500, 2_000
+#: Rows that judge, which the global part has not learned from, and the same as a share of all rows.
+_HELD_OUT, _HELD_SHARE = 1_000, 0.25
+#: What a global part has to gain, in nats a row.
+_LEAST_GAIN = 0.01
+#: Its kernel, and that of what it leaves if none is given.
+_KERNEL = "Matern-5/2"
+
+
+def is_tried(n_inducing: int | str | None, n: int) -> bool:
+    """Whether a model of n rows may have a global part."""
+    return n >= _LEAST_ROWS if isinstance(n_inducing, str) else bool(n_inducing)
+
+
+def choose_inducing(learner: GPLearner, rows: Rows, gaps: Gaps, before: State | None) -> int | str:
+    """The number of inducing inputs, or "auto" if predictions of rows left out decide."""
+    wanted = learner.n_inducing
+    if not wanted:
+        return 0
+    obstacles = {
+        "learn_hyperparameters=False": not learner.learn_hyperparameters,
+        "forgetting": learner.forgetting != 1.0,
+        "output_covariance": learner.n_outputs > 0,
+        "missing entries of X": bool(gaps.columns.any()),
+        "Dask collections": isinstance(rows, SpreadRows),
+    }
+    is_free = not any(obstacles.values())
+    if not isinstance(wanted, str):
+        if not is_free:
+            name = next(name for name, is_there in obstacles.items() if is_there)
+            raise ValueError(f"n_inducing={wanted} is not possible with {name}.")
+        return 0 if len(rows) <= learner.few else wanted
+    if not (is_free and is_auto(learner.kernel) and len(rows) > learner.few):
+        return 0
+    if before is not None:  # warm start: the form stays
+        return 0 if before.shared is None else _N_INDUCING
+    return wanted if is_tried(wanted, len(rows)) else 0
+
+
+def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
+    """The state with a global part, or with near rows alone where that does not help."""
+    rows, wanted, alone, best = start.rows, start.n_inducing, None, -np.inf
+    rng = np.random.RandomState([start.seed, 1])
+    order = rng.permutation(len(rows))
+    held, others = np.split(order, [min(_HELD_OUT, int(_HELD_SHARE * len(rows)))])
+    if isinstance(wanted, str):
+        stopped = False
+
+        def watch(make: Callable[[], State]) -> bool:
+            nonlocal stopped
+            stopped = end_pass(make)
+            return stopped
+
+        alone, wanted = learner.search(start, watch), _N_INDUCING
+        if stopped:
+            return alone
+        best = _rank_state(alone, rows, held)
+    part = _learn_part(learner, start, others, wanted)
+    if alone is not None and _rank_part(part, rows, held) < best:
+        return alone
+    state = _learn_rest(learner, start, part, held, end_pass)
+    if alone is not None:
+        state = replace(state, n_iter=alone.n_iter + state.n_iter)
+        if _rank_state(state, rows, held) < best + _LEAST_GAIN:
+            return replace(alone, n_iter=state.n_iter)
+    part = part.given(rows, order)
+    return replace(state, shared=part, rows=part.subtract(rows))
+
+
+def _learn_part(learner: GPLearner, start: Start, order: Index, m: int) -> GlobalPart:
+    """A global part of m inducing inputs, from rows in a random order."""
+    coordinates = frame_inputs("auto", start.frames.inputs, learner.owners)
+    kernel = dict(make_base_kernels(start.rows.X.shape[1]))[_KERNEL]
+    process = start_process(kernel, gaussian=True, owners=learner.owners)
+    frame = coordinates, start.frames.target
+    return GlobalPart.learn(process, *frame, start.rows, order, m, learner.tol)
+
+
+def _learn_rest(
+    learner: GPLearner, start: Start, part: GlobalPart, held: Index, end_pass: EndPass
+) -> State:
+    """The state of near rows given a global part that has not learned from the rows that judge."""
+    rest, candidates = part.subtract(start.rows), start.candidates
+    if start.grows:
+        candidates = tuple(pair for pair in candidates if pair[0] == _KERNEL)
+    frames = learner.frame(*rest.summarise(), start.frames.gaps)
+    variance = part.moments(rest.X[held])[1] / frames.target.unit**2
+    state = learner.search(
+        replace(start, frames=frames, rows=rest, candidates=candidates, grows=False),
+        lambda make: end_pass(lambda: replace(make(), shared=part)),
+        Judges(held, variance),
+    )
+    return replace(state, shared=part)
+
+
+def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
+    """How well a global part predicts some rows that it does not know."""
+    mean, variance = part.moments(rows.X[index])
+    y, unit = part.target.scaled(rows.y[index]), part.target.unit
+    noise = np.full(len(y), part.process.noise)
+    if rows.noise is not None:
+        noise += rows.noise[index].scaled(unit).variance
+    columns = part.target.scaled(mean), variance / unit**2, noise, np.zeros(len(y))
+    parts = LocalMoments(*(column[:, None] for column in columns))
+    weight = _take_weight(rows, index)
+    mixture = fit_mixture((part.process,), parts, y, weight)
+    return rank_mixture(mixture, parts, y, weight) - float(np.log(unit))
+
+
+def _rank_state(state: State, rows: Rows, index: Index) -> float:
+    """How well some rows are predicted, each left out."""
+    parts, target = state.posterior.leave_out(index), state.frames.target
+    y, mixture = target.scaled(rows.y[index]), state.mixture
+    rank = rank_mixture(mixture, parts, y, _take_weight(rows, index))
+    return rank - float(np.log(target.unit))
+
+
+def _take_weight(rows: Rows, index: Index) -> Array | None:
+    return None if rows.weight is None else rows.weight[index]
