@@ -12,6 +12,7 @@ from skvbgp.kernel_selection._start import leaves
 from skvbgp.kernels import (
     RBF,
     Constant,
+    IntegratedOU,
     Kernel,
     Linear,
     Matern,
@@ -64,6 +65,9 @@ def _phrase(term: list[Any], extent: np.ndarray) -> str:
     if wanders and not periodic:
         what = "trend" if any(leaf.integrated for leaf in wanders) else "level"
         return f"a {what} that wanders" + _growth(n_linear)
+    coasts = [leaf for leaf in term if isinstance(leaf, IntegratedOU)]
+    if coasts and not periodic:
+        return f"a level whose slopes last over {_lengths(coasts)}" + _growth(n_linear)
     local = [leaf for leaf in smooth if not _is_long(leaf.length_scale, extent, _TREND_SHARE)]
     if periodic:
         text = "a periodic part of " + " and ".join(_period(leaf, extent) for leaf in periodic)

@@ -11,7 +11,16 @@ from sklearn.utils import check_X_y
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
-from skvbgp.kernels import Constant, Kernel, Linear, Matern, Periodic, Sum, Wiener
+from skvbgp.kernels import (
+    Constant,
+    IntegratedOU,
+    Kernel,
+    Linear,
+    Matern,
+    Periodic,
+    Sum,
+    Wiener,
+)
 
 #: Seasons are sums of so many harmonics where they are looked for.
 _N_HARMONICS = 4
@@ -22,7 +31,7 @@ _FEWEST_CYCLES = 3.0
 #: Rates of a level that wanders, per spacing and in units of the noise variance.
 _RATES = 10.0 ** np.arange(-4.0, 2.1, 0.5)
 #: Kernels in a list, at most.
-N_SERIES_KERNELS = 6
+N_SERIES_KERNELS = 7
 #: Variance of a first level of the series; y has 1.
 _LEVEL = 100.0
 
@@ -31,9 +40,10 @@ def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
     """Kernels for forecasts of the series y at times X.
 
     Sums of a level that wanders, with or without a trend, and of what deviates from it for some
-    time: "W" is a Wiener process, "IW" its integral, whose slope wanders, "LIN" a straight line,
-    "M12" and "M32" are Matern processes. If the spectrum of y shows a season, it is added to each:
-    "PER * M32" is a periodic function whose shape changes slowly.
+    time: "W" is a Wiener process, "IW" its integral, whose slope wanders, "IOU" a level whose
+    slopes last for some time, "LIN" a straight line, "M12" and "M32" are Matern processes. If the
+    spectrum of y shows a season, it is added to each: "PER * M32" is a periodic function whose
+    shape changes slowly.
 
     Parameters
     ----------
@@ -68,6 +78,7 @@ def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
     trends = [
         [line, wander],
         [line, wander, ("M32", part.bend())],
+        [line, wander, ("IOU", part.coast())],
         [line, ("IW", part.wander(integrated=True)), wander],
         [wander],
         [("M12", part.rest())],
@@ -104,6 +115,12 @@ class _Parts(NamedTuple):
         length = 0.5 * self.extent if integrated else self.extent
         bounds = _around(length, 1.5 if integrated else 2.0)
         return Wiener(length, integrated=integrated, length_scale_bounds=bounds)
+
+    def coast(self) -> Kernel:
+        """A slope that lasts for a part of the range, and leaves the level where it has led it."""
+        length = 0.1 * self.extent
+        amplitude = Constant(0.05, value_bounds=_around(0.05, 2.0))
+        return amplitude * IntegratedOU(length, length_scale_bounds=_around(length, 1.0))
 
     def bend(self) -> Kernel:
         """What lasts for a part of the range."""

@@ -7,11 +7,12 @@ from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._sklearn import as_kernel
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
-from skvbgp.kernels._wiener import Wiener
+from skvbgp.kernels._wiener import IntegratedOU, Wiener
 
 __all__ = [
     "RBF",
     "Constant",
+    "IntegratedOU",
     "Kernel",
     "Linear",
     "Matern",

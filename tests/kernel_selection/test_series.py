@@ -12,6 +12,7 @@ from skvbgp.kernel_selection._scales import DataScales
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, find_season
 from skvbgp.kernel_selection._start import limits
 from skvbgp.kernel_selection._training import train_series
+from skvbgp.kernels import IntegratedOU
 
 
 def make_walk(n=80, seed=0):
@@ -107,6 +108,23 @@ def test_default_forecasts_growth_in_proportion(sales):
     plain = VBKSRegressor(transforms=["identity"], random_state=0).fit(X[:72], y[:72])
     errors = [np.mean((model.predict(X[72:]) - y[72:]) ** 2) for model in (sales, plain)]
     assert errors[0] < 0.5 * errors[1]
+
+
+def test_forecast_of_a_slope_that_lasts_does_not_return():
+    """The slope dies away, and the level stays where it has led: unlike after a bend."""
+    t = np.linspace(0.0, 1.0, 81)
+    y = t + np.where(t > 0.9, 0.5 * (t - 0.9), 0.0)  # faster at the end
+    listed = dict(series_kernels(t[:, None], y))
+    forecasts = {}
+    for name in ("LIN + W + IOU", "LIN + W + M32"):
+        model = VBKSRegressor([(name, listed[name])], transforms=["identity"], random_state=0)
+        forecasts[name] = model.fit(t[:, None], y).predict([[1.0], [3.0]])
+    gained = {name: ends[1] - ends[0] for name, ends in forecasts.items()}
+    assert gained["LIN + W + IOU"] > gained["LIN + W + M32"]
+    assert (
+        "slopes last over"
+        in model.set_params(kernels=[("IOU", 0.1 * IntegratedOU())]).fit(t[:, None], y).summary()
+    )
 
 
 def test_default_forecast_of_a_level_stays_and_widens():

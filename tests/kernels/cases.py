@@ -5,6 +5,7 @@ import numpy as np
 from skvbgp.kernels import (
     RBF,
     Constant,
+    IntegratedOU,
     Linear,
     Matern,
     Periodic,
@@ -42,6 +43,7 @@ LEAVES = [
     Wiener(SCALES),
     Wiener(1.2, isotropic=True),
     Wiener(SCALES, integrated=True),
+    IntegratedOU(SCALES),
 ]
 COMPOSITES = [
     Sum(RBF(SCALES), White(0.3)),

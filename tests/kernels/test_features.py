@@ -15,7 +15,7 @@ def has_white(kernel):
 
 
 def has_wiener(kernel):
-    return "Wiener" in repr(kernel)
+    return "Wiener" in repr(kernel) or "IntegratedOU" in repr(kernel)
 
 
 def is_isotropic_periodic(kernel):
@@ -32,7 +32,7 @@ def test_features_average_to_the_kernel(kernel):
     X, Z = inputs(4), inputs(3, seed=1)
     if has_white(kernel) or has_wiener(kernel) or is_isotropic_periodic(kernel):
         with pytest.raises(
-            ValueError, match="Functions cannot be drawn from (White|Wiener|Periodic)"
+            ValueError, match="Functions cannot be drawn from (White|Wiener|IntegratedOU|Periodic)"
         ):
             draw_features(kernel, 3, 5, np.random.RandomState(0))
         return
