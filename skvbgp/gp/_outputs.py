@@ -114,13 +114,18 @@ class OutputsLearner(RegressionLearner):
     ) -> OutputsState:
         rows = [some for some in X.rows if some is not None]
         outputs = list(map(self.single.keep, state))
+        stopped = False
         for j in range(len(y)):
 
             def report(make: Callable[[], State], j: int = j) -> bool:
+                nonlocal stopped
                 done = (*outputs[:j], make(), *outputs[j + 1 :])
-                return end_pass(lambda: OutputsState(done, X.index, X.n))
+                stopped = end_pass(lambda: OutputsState(done, X.index, X.n))
+                return stopped
 
             outputs[j] = self.single.train(state[j], rows[j], y[j], report)
+            if stopped:  # the others keep what they start with
+                break
         return OutputsState(tuple(outputs), X.index, X.n)
 
     def rows_to_restart(

@@ -180,3 +180,24 @@ def test_unfit_outputs_are_refused(data):
     with pytest.raises(ValueError, match="y_var has 3 columns, but y has 2"):
         model.fit(X, Y, y_var=np.ones((60, 3)))
     assert model.predict(X).shape == (60, 2)
+
+
+def test_a_callback_may_stop_before_the_last_output(data):
+    """Those that are not reached keep what they start with."""
+
+    class Stop:
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context):
+            return True
+
+    X, Y, T = data
+    model = make_model(learn_hyperparameters=True).set_callbacks(Stop()).fit(X, Y)
+    assert_allclose(model.predict(T)[:, 1], fit_alone(data, 1).predict(T), rtol=1e-12)
