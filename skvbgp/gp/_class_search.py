@@ -22,15 +22,16 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
-from skvbgp.gp._candidates import make_leaves, start_process
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._link import Link
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
+from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._training import Trained, draw_normal, draw_processes, train
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._candidates import make_leaves
 
 #: Places that an exact process is tried on.
 _TRIAL_PLACES = 500

@@ -12,7 +12,6 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner, says_too_little
-from skvbgp.gp._candidates import make_base_kernels, start_process
 from skvbgp.gp._choice import (
     express_in_units,
     frame_inputs,
@@ -24,13 +23,14 @@ from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._search import Found, Judges, Search
 from skvbgp.gp._spread import SpreadRows, SpreadSearch
 from skvbgp.gp._state import Frames, State
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.kernels import Kernel, White
+from skvbgp.kernels._candidates import make_base_kernels
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)

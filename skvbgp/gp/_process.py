@@ -46,8 +46,8 @@ _PRIORS = {
     "noise": (np.log(0.05), 1.0),
     "slope": (np.log(0.3), 1.0),
 }
-#: Mean squared slope before training.
-START_SLOPE = 0.3
+#: Mean squared slope, noise and degrees of freedom before training.
+START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
 
 
 @dataclass(frozen=True)
@@ -278,6 +278,24 @@ class Process:
             return self.covariance.evaluate(X)
         K = self.kernel(X)
         return K, lambda dK: (self.kernel.vjp(X, None, K, dK)[0], np.empty(0))
+
+
+def start_process(
+    kernel: Kernel,
+    *,
+    gaussian: bool,
+    n_gaps: int = 0,
+    owners: tuple[int, ...] = (),
+    n_outputs: int = 0,
+) -> Process:
+    """A process of this kernel before training, where some inputs may be missing.
+
+    And rows may be of several outputs.
+    """
+    slopes = (START_SLOPE,) * n_gaps
+    dof = np.inf if gaussian else _START_DOF
+    coregion = Coregion.start(n_outputs) if n_outputs else None
+    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion)
 
 
 class Summary(NamedTuple):

@@ -26,12 +26,12 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
-from skvbgp.gp._candidates import add, follow, multiply
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._training import Group, Trained, draw_normal, draw_processes, train
+from skvbgp.kernels._candidates import combine, follow
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -141,7 +141,7 @@ class Search:
         n_first = n_iter
         for name, process in starts:
             if grows and self.trials:
-                process = follow(name, process, self.trials[-1].name, self.trials[-1].process)
+                process = self._follow(name, process)
                 n_first = n_iter if self.max_iter or self.is_exact else _FOLLOWING_ITERATIONS
             self._try(name, process, groups, n_first)
         if grows and not self.stopped:
@@ -257,14 +257,18 @@ class Search:
         score = self._score(mixture, best.parts)
         return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
 
+    def _follow(self, name: str, process: Process) -> Process:
+        """Start of a process from the last one that has been trained, with another kernel."""
+        last = self.trials[-1]
+        kernel = follow(name, process.kernel, last.name, last.process.kernel)
+        return replace(last.process, kernel=kernel)
+
     def _combine(self) -> Iterator[tuple[str, Process]]:
         """Products and sums of the two best trials."""
-        first, second, *_ = sorted(self.trials, key=lambda trial: -trial.rank)
-        pairs = [(first, first), (first, second)]
-        for a, b in pairs if self.is_exact else [*pairs, (second, second)]:
-            yield f"{a.name} * {b.name}", multiply(a.process, b.process, self.rng)
-        for a, b in [] if self.is_exact else pairs:
-            yield f"{a.name} + {b.name}", add(a.process, b.process, self.rng)
+        best = sorted(self.trials, key=lambda trial: -trial.rank)[:2]
+        named = [(trial.name, trial.process.kernel) for trial in best]
+        for name, i, kernel in combine(named, self.rng, few=self.is_exact):
+            yield name, replace(best[i].process, kernel=kernel)
 
     # -- many rows ---------------------------------------------------------------------------------
 

@@ -12,15 +12,16 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import fit_mixture, rank_mixture
-from skvbgp.gp._candidates import make_base_kernels, start_process
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments
+from skvbgp.gp._process import start_process
 from skvbgp.gp._search import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
+from skvbgp.kernels._candidates import make_base_kernels
 
 if TYPE_CHECKING:
     from skvbgp.gp._learner import GPLearner, Start

@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
-from skvbgp.gp._candidates import add, make_base_kernels, multiply, start_process
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
+from skvbgp.kernels._candidates import add, make_base_kernels, multiply
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import predict_from_neighbours
 from tests.oracles import gp as oracle
@@ -20,10 +20,9 @@ from tests.oracles import gp as oracle
 
 def make_processes():
     rng = np.random.RandomState(0)
-    bases = [start_process(kernel, gaussian=False) for _, kernel in make_base_kernels(2)]
-    yield from bases
-    yield multiply(bases[0], bases[3], rng)
-    yield add(bases[1], bases[4], rng)
+    bases = [kernel for _, kernel in make_base_kernels(2)]
+    kernels = [*bases, multiply(bases[0], bases[3], rng), add(bases[1], bases[4])]
+    yield from (start_process(kernel, gaussian=False) for kernel in kernels)
     yield start_process(make_base_kernels(2)[2][1], gaussian=True)
     yield Process((0.7 * Periodic(1.5) * RBF([0.5, 2.0])).bind(2), 0.02, 3.0)
 

@@ -1,0 +1,140 @@
+"""The kernels that searches choose from, and what grows out of the best two.
+
+A kernel of the first round is the product of an amplitude and a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.kernels._base import Kernel
+from skvbgp.kernels._compose import Product, Sum
+from skvbgp.kernels._constant import Constant
+from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
+
+#: A kernel and what it is called.
+Named = tuple[str, Kernel]
+
+#: Limits of hyperparameters, for inputs and targets of unit variance.
+_LENGTH_SCALES = (1e-2, 1e4)
+_AMPLITUDES = (1e-4, 1e4)
+_SHAPES = (0.1, 100.0)
+#: Length scales of kernels that explain the same rows, by experience.
+_TYPICAL_LENGTHS = {
+    "Matern-1/2": 1.0,
+    "Matern-3/2": 0.25,
+    "Matern-5/2": 0.15,
+    "RQ": 0.12,
+    "SE": 0.1,
+}
+#: Spread of the logarithms that tells the length scales of two equal factors apart.
+_APART = 0.7
+
+
+def make_leaves(d: int, *, isotropic: bool) -> list[Named]:
+    """Names and kernels without an amplitude, with one length scale or with one per input."""
+    scale: dict[str, Any] = {
+        "length_scale": float(np.sqrt(d)),
+        "length_scale_bounds": _LENGTH_SCALES,
+        "isotropic": isotropic,
+    }
+    return [
+        ("Matern-1/2", Matern(nu=0.5, **scale)),
+        ("Matern-3/2", Matern(nu=1.5, **scale)),
+        ("Matern-5/2", Matern(nu=2.5, **scale)),
+        ("RQ", RationalQuadratic(alpha_bounds=_SHAPES, **scale)),
+        ("SE", RBF(**scale)),
+    ]
+
+
+def make_base_kernels(d: int, unit: Array | None = None) -> list[Named]:
+    """Names and kernels of the first round of a regression, for inputs of spread ``unit`` (d,)."""
+    leaves: list[tuple[str, Any]] = make_leaves(d, isotropic=False)
+    if unit is not None:
+        bounds = np.outer(unit, _LENGTH_SCALES)
+        leaves = [
+            (name, replace(leaf, length_scale=np.sqrt(d) * unit, length_scale_bounds=bounds))
+            for name, leaf in leaves
+        ]
+    return [(name, (_amplitude(1.0) * leaf).bind(d)) for name, leaf in leaves]
+
+
+def follow(name: str, kernel: Kernel, before: str, trained: Kernel) -> Kernel:
+    """Start of a kernel of the first round from another one that has been trained.
+
+    Inputs matter as much to the one as to the other.
+    """
+    ratio = np.log(_TYPICAL_LENGTHS[name] / _TYPICAL_LENGTHS[before])
+    log_lengths = np.log(_leaf(trained).length_scale)
+    amplitude, leaf = _amplitude(_value(trained)), _leaf(kernel)
+    shift = log_lengths - np.log(leaf.length_scale) + ratio
+    return Product(amplitude, _stretch(leaf, shift))
+
+
+def combine(
+    best: Sequence[Named], rng: np.random.RandomState, *, few: bool
+) -> Iterator[tuple[str, int, Kernel]]:
+    """Products and sums of the two best kernels of the first round, which have been trained.
+
+    Each with its name, and the number of the one that it goes on from. With ``few``, only the
+    products that the best one is part of.
+    """
+    pairs = [(0, 0), (0, 1)]
+    for i, j in pairs if few else [*pairs, (1, 1)]:
+        (a, first), (b, second) = best[i], best[j]
+        yield f"{a} * {b}", i, multiply(first, second, rng)
+    for i, j in [] if few else pairs:
+        (a, first), (b, second) = best[i], best[j]
+        yield f"{a} + {b}", i, add(first, second)
+
+
+def multiply(first: Kernel, second: Kernel, rng: np.random.RandomState) -> Kernel:
+    """Start of the product of two kernels that have been trained.
+
+    Each input's length scale is stretched in one of the factors, at random, and shrunk in the other
+    one: at equal length scales the factors would stay equal.
+    """
+    d = len(np.atleast_1d(_leaf(first).length_scale))
+    signs = rng.choice([-1.0, 1.0], d)
+    factors = [
+        _stretch(_leaf(kernel), 0.5 * np.log(2.0) + sign * _APART * signs)
+        for kernel, sign in ((first, 1.0), (second, -1.0))
+    ]
+    return Product(_amplitude(_value(first)), *factors)
+
+
+def add(first: Kernel, second: Kernel) -> Kernel:
+    """Start of the sum of two trained kernels: of equal parts, the second one of longer scale."""
+    d = len(np.atleast_1d(_leaf(first).length_scale))
+    terms = [
+        Product(
+            _amplitude(0.5 * _value(kernel)),
+            _stretch(_leaf(kernel), np.full(d, stretch)),
+        )
+        for kernel, stretch in ((first, 0.0), (second, 2.0 * _APART))
+    ]
+    return Sum(*terms)
+
+
+def _amplitude(value: float) -> Constant:
+    return Constant(float(np.clip(value, *_AMPLITUDES)), value_bounds=_AMPLITUDES)
+
+
+def _leaf(kernel: Any) -> Any:
+    """A kernel of the first round without its amplitude."""
+    return kernel.kernels[1]
+
+
+def _value(kernel: Any) -> float:
+    return float(kernel.kernels[0].value)
+
+
+def _stretch(leaf: Any, log_factor: Array) -> Any:
+    theta = leaf.theta.copy()
+    theta[: len(log_factor)] += log_factor  # the length scales come first
+    return leaf.with_theta(np.clip(theta, *leaf.bounds.T))

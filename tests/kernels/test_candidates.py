@@ -1,0 +1,44 @@
+"""The kernels that searches choose from, and what grows out of the best two."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skvbgp.kernels._candidates import combine, make_base_kernels
+
+BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
+
+
+@pytest.mark.parametrize(
+    "few, names",
+    [
+        (True, ["RQ * RQ", "RQ * SE"]),
+        (False, ["RQ * RQ", "RQ * SE", "SE * SE", "RQ + RQ", "RQ + SE"]),
+    ],
+)
+def test_combinations_start_from_their_parts(few, names):
+    combined = list(combine(BEST, np.random.RandomState(0), few=few))
+    assert [name for name, _, _ in combined] == names
+    X = np.zeros((1, 2))
+    for name, i, kernel in combined:
+        assert name.startswith(BEST[i][0])
+        assert_allclose(kernel.diag(X), 1.0)
+        assert np.all(kernel.bounds[:, 0] <= kernel.theta)
+        assert np.all(kernel.theta <= kernel.bounds[:, 1])
+
+
+def test_equal_parts_of_a_product_or_a_sum_can_be_told_apart():
+    for _, _, kernel in combine(BEST[1:] * 2, np.random.RandomState(0), few=False):
+        first, second = [part for part in kernel.kernels if part.n_free > 1][-2:]
+        assert not np.any(np.isclose(first.theta[-2:], second.theta[-2:]))
+
+
+def test_kernels_of_the_first_round_in_units_of_the_inputs(rng):
+    X, unit = rng.standard_normal((5, 2)), np.array([1e-3, 70.0])
+    for (name, kernel), (same, scaled) in zip(
+        make_base_kernels(2), make_base_kernels(2, unit), strict=True
+    ):
+        assert name == same
+        assert_allclose(scaled(X * unit), kernel(X), rtol=1e-12)
+        margin = kernel.bounds - kernel.theta[:, None]
+        assert_allclose(scaled.bounds - scaled.theta[:, None], margin, rtol=1e-12)
