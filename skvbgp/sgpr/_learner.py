@@ -25,6 +25,7 @@ from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._kernel_search import choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Structure
 from skvbgp.sgpr._parameters import Parameters
@@ -34,6 +35,7 @@ from skvbgp.sgpr._sharded import ShardedData, gather_data
 from skvbgp.sgpr._start import (
     Sample,
     check_range,
+    choose_exact_inputs,
     choose_inputs,
     choose_target,
     go_on_from,
@@ -60,8 +62,6 @@ _N_DRAWS = 8
 _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
-#: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
-_EXPLAINING_SHARE = 0.25
 _COLLAPSED_ROWS = 2_000
 #: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, and with noise
 #: that starts well; rows that the stochastic solver visits.
@@ -174,6 +174,8 @@ class SparseLearner(RegressionLearner):
     def start(
         self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
     ) -> State:
+        if self.structure.is_searched and before is None and not self.learn_hyperparameters:
+            raise ValueError("noise_kernel='auto' needs learn_hyperparameters=True.")
         seed = int(rng.randint(np.iinfo(np.int32).max))
         sample = Sample.of(X, y.weight, rng)
         summary = y.scale
@@ -231,12 +233,10 @@ class SparseLearner(RegressionLearner):
             return self._train_exact(replace(state, kept_rows=(X, y)), data, end_pass)
         data, blocks = self._divide(data, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
-        state = replace(
-            state,
-            draw_rule=self._rule_of_fit(data, state.parameters, state.seed),
-            blocks=blocks,
-            kept_rows=(X, y) if says_too_little(X, learns=self.learn_hyperparameters) else None,
-        )
+        state, smooth = choose_noise_kernel(self.structure, state, data)
+        rule = self._rule_of_fit(data, state.parameters, state.seed)
+        kept = (X, y) if says_too_little(X, learns=self.learn_hyperparameters) else None
+        state = replace(state, draw_rule=rule, blocks=blocks, kept_rows=kept)
 
         def conclude(parameters: Parameters) -> State:
             rng = np.random.RandomState(state.seed)
@@ -245,7 +245,7 @@ class SparseLearner(RegressionLearner):
 
         first = state
         if self.learn_hyperparameters and not state.is_warm:
-            first = replace(state, parameters=self._improve_start(state, data, rng))
+            first = replace(state, parameters=self._improve_start(state, data, rng, smooth))
         # whether f has left its usual start for that of the noise
         moved = not np.array_equal(first.parameters.nu, state.parameters.nu)
         follows = self.structure.correlated and moved
@@ -278,12 +278,9 @@ class SparseLearner(RegressionLearner):
                 f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
             )
         data, blocks = self._divide(data, state.parameters.nu)
+        state, _ = choose_noise_kernel(self.structure, state, data)
         rows = data.rows(slice(None))
-        U = np.unique(rows.X, axis=0)
-        if self.structure.explained:
-            rng = np.random.RandomState(state.seed)
-            m = max(1, round(_EXPLAINING_SHARE * len(U)))
-            U = choose_inducing_inputs(rows.X, m, rng, rows.weight)
+        U = choose_exact_inputs(rows, state.seed, explained=self.structure.explained)
         start = replace(state.parameters, U=U)
         draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
         groups = [slice(None)] if data.blocks is None else data.blocks
@@ -361,12 +358,14 @@ class SparseLearner(RegressionLearner):
             end_pass=end_pass,
         )
 
-    def _improve_start(self, state: State, data: Data, rng: np.random.RandomState) -> Parameters:
+    def _improve_start(
+        self, state: State, data: Data, rng: np.random.RandomState, smooth: Array | None
+    ) -> Parameters:
         """Starting parameters, improved by what y or the blocks of rows tell."""
         p, free = state.parameters, self.length_scale is self.hyperparameter_variance is None
         if isinstance(self.structure, Blocks):
-            follow = free and self.signal_std is None and self.structure.kernel is None
-            return start_from_blocks(state.model, p, data, rng, follow=follow)
+            follow = free and self.signal_std is None and self.structure.is_open
+            return start_from_blocks(state.model, p, data, rng, follow=follow, smooth=smooth)
         if free and not self._is_collapsed(len(data)):
             return shorten(state.model, p, data, state.seed)
         return p

@@ -65,10 +65,13 @@ class Structure:
         Whether the rows are divided into blocks whose noise is correlated.
     explained : bool
         Whether it is what inducing inputs leave open of a process.
+    is_searched : bool
+        Whether the process' kernel is left to a search, once the rows are known.
     """
 
     correlated = False
     explained = False
+    is_searched = False
 
     @property
     def theta(self) -> Array:
@@ -146,6 +149,12 @@ class Diagonal(Structure):
             bounds = np.outer(scale, [1e-3, 1e4])
             default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
             return replace(self, kernel=default)
+        if is_auto(self.kernel):
+            raise ValueError(
+                "noise_kernel='auto' needs rows whose noise is correlated, which tell one kernel "
+                "from another: those of VBPITCRegressor and VBPICRegressor are, in blocks. Here "
+                "noise_kernel must be None or a kernel."
+            )
         kernel = as_kernel(self.kernel).bind(len(scale))
         if np.all(kernel.diag(scale[None, :]) == 1.0):
             kernel = Constant(1.0) * kernel
@@ -170,6 +179,24 @@ class Blocks(Diagonal):
     """Noise that is correlated within blocks of rows by the residual (PITC, PIC)."""
 
     correlated = True
+
+    @property
+    def is_searched(self) -> bool:  # type: ignore[override]
+        return is_auto(self.kernel)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the user gives no kernel."""
+        return self.kernel is None or self.is_searched
+
+    def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
+        if self.is_searched:  # the default, until a search has found another one
+            return Blocks().start(scale, noise_variance, factor)
+        return super().start(scale, noise_variance, factor)
+
+
+def is_auto(kernel: Any) -> bool:
+    return isinstance(kernel, str) and kernel == "auto"
 
 
 def weighted_covariance(noise: Noise, X: Array, weight: Array | None) -> tuple[Array, Copies]:

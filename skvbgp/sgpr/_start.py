@@ -46,6 +46,8 @@ _BLOCK_TOL = 1e-5
 _BLOCK_PRIOR_STD = 2.0
 #: How far the bound of a hopeless start is below another, in nats for each row.
 _HOPELESS = 3.0
+#: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
+_EXPLAINING_SHARE = 0.25
 #: Variance of q(theta) relative to the square of its mean: a third of a per cent.
 _NARROW = 1e-5
 #: Growth of a variance of q(theta) in the step that settles it.
@@ -91,6 +93,15 @@ def choose_inputs(
     coordinates = Coordinates.of(given)
     check_unit(coordinates.scale, "inducing_inputs")
     return coordinates, coordinates.scaled(given)
+
+
+def choose_exact_inputs(rows: Rows, seed: int, *, explained: bool) -> Array:
+    """Inducing inputs where f has every row: all rows or, if ``explained``, those of the noise."""
+    U = np.unique(rows.X, axis=0)
+    if not explained:
+        return U
+    m = max(1, round(_EXPLAINING_SHARE * len(U)))
+    return choose_inducing_inputs(rows.X, m, np.random.RandomState(seed), rows.weight)
 
 
 def choose_target(summary: RunningScale, *, centred: bool) -> Target:
@@ -166,7 +177,13 @@ def _sample(data: Data, rng: np.random.RandomState) -> RowIndex:
 
 
 def start_from_blocks(
-    model: Model, parameters: Parameters, data: Data, rng: np.random.RandomState, *, follow: bool
+    model: Model,
+    parameters: Parameters,
+    data: Data,
+    rng: np.random.RandomState,
+    *,
+    follow: bool,
+    smooth: Array | None = None,
 ) -> Parameters:
     """Parameters whose noise explains the blocks of y; f may follow it.
 
@@ -178,11 +195,14 @@ def start_from_blocks(
     ----------
     follow : bool
         Whether f may take the length scales and the amplitude of the noise.
+    smooth : ndarray of shape (d + 1,), optional
+        Logarithms of amplitude and length scales of the squared exponential that it takes then,
+        if that is not the noise's own.
     """
     own = fit_noise_to_blocks(model, parameters, data, rng)
     if not follow:
         return own
-    following = follow_noise(model, own)
+    following = follow_noise(model, own, own.noise_theta if smooth is None else smooth)
     blocks = data.blocks
     assert blocks is not None
     chosen = rng.permutation(len(blocks))[:_FEW_BLOCKS]
@@ -204,9 +224,9 @@ def start_from_blocks(
     return settle_variances(model, following, bound(following, sign_draws(d))[1])
 
 
-def follow_noise(model: Model, parameters: Parameters) -> Parameters:
-    """An f that is like the noise of the blocks, a squared exponential, and known well."""
-    amplitude, *length_scale = np.exp(parameters.noise_theta)
+def follow_noise(model: Model, parameters: Parameters, smooth: Array) -> Parameters:
+    """An f that is like what explains the blocks, a squared exponential, and known well."""
+    amplitude, *length_scale = np.exp(smooth)
     nu = model.coordinates.scale / np.array(length_scale)
     nu = np.clip(nu, *np.exp(LOG_LIMITS["nu"]))
     return narrow(replace(parameters, nu=nu, alpha=float(np.sqrt(amplitude))))
@@ -251,16 +271,10 @@ def fit_noise_to_blocks(
     """
     blocks = data.blocks
     assert blocks is not None
-    limits = np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0)
-    start = np.append(parameters.noise_theta, np.log(parameters.noise_variance))
-
-    def log_posterior(x: Array, chosen: Sequence[int] | NDArray[np.intp]) -> tuple[float, Array]:
-        tasks = [(model, x, data.rows(blocks[k])) for k in chosen]
-        values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
-        z = (x - start) / _BLOCK_PRIOR_STD
-        share = len(chosen) / len(blocks)
-        value = sum(values) - 0.5 * share * float(z @ z)
-        return value, np.asarray(sum(gradients)) - share * z / _BLOCK_PRIOR_STD
+    if len(blocks) <= _FEW_BLOCKS:
+        groups = [data.rows(block) for block in blocks]
+        return fit_noise_to_groups(model, parameters, groups, max_iter=_BLOCK_ITERATIONS)
+    limits, start = _noise_limits(model), _noise_vector(parameters)
 
     def draw_blocks() -> Iterator[NDArray[np.intp]]:
         for _ in range(_BLOCK_STEPS):
@@ -270,23 +284,55 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        value, gradient = log_posterior(x, chosen)
+        groups = [data.rows(blocks[k]) for k in chosen]
+        value, gradient = _noise_log_posterior(model, start, x, groups, len(groups) / len(blocks))
         size = _BLOCK_STEP_SIZE * clock.annealing
         x, adam = adam_ascent(x, gradient, adam, size)
         return (np.clip(x, *limits.T), adam), value
 
-    if len(blocks) <= _FEW_BLOCKS:
-        x = lbfgs_ascent(
-            lambda x: log_posterior(x, range(len(blocks))),
-            start,
-            max_iter=_BLOCK_ITERATIONS,
-            tol=_BLOCK_TOL,
-            bounds=limits,
-        ).x
-    else:
-        first = start, AdamState.zeros(len(start))
-        x, _ = ascend(step, first, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS, rng=rng).state
+    first = start, AdamState.zeros(len(start))
+    x, _ = ascend(step, first, draw_blocks, n_passes=1, n_batches=_BLOCK_STEPS, rng=rng).state
+    return _with_noise(parameters, x)
+
+
+def fit_noise_to_groups(
+    model: Model, parameters: Parameters, groups: Sequence[Rows], *, max_iter: int
+) -> Parameters:
+    """The same for a few groups of rows, by L-BFGS."""
+    start = _noise_vector(parameters)
+    x = lbfgs_ascent(
+        lambda x: _noise_log_posterior(model, start, x, groups),
+        start,
+        max_iter=max_iter,
+        tol=_BLOCK_TOL,
+        bounds=_noise_limits(model),
+    ).x
+    return _with_noise(parameters, x)
+
+
+def _noise_vector(parameters: Parameters) -> Array:
+    """x = (theta, log sigma_n^2)."""
+    return np.append(parameters.noise_theta, np.log(parameters.noise_variance))
+
+
+def _with_noise(parameters: Parameters, x: Array) -> Parameters:
     return replace(parameters, noise_theta=x[:-1], noise_variance=float(np.exp(x[-1])))
+
+
+def _noise_limits(model: Model) -> Array:
+    """Limits of x, (p + 1, 2)."""
+    return np.append(model.structure.bounds, [LOG_LIMITS["noise_variance"]], axis=0)
+
+
+def _noise_log_posterior(
+    model: Model, start: Array, x: Array, groups: Sequence[Rows], share: float = 1.0
+) -> tuple[float, Array]:
+    """Log evidence of groups of rows, and a share of the log prior, with the gradient in x."""
+    tasks = [(model, x, rows) for rows in groups]
+    values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
+    z = (x - start) / _BLOCK_PRIOR_STD
+    value = sum(values) - 0.5 * share * float(z @ z)
+    return value, np.asarray(sum(gradients)) - share * z / _BLOCK_PRIOR_STD
 
 
 def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:

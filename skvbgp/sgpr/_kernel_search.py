@@ -1,0 +1,160 @@
+"""The search for the kernel of correlated noise, noise_kernel="auto".
+
+The candidates are those of `VBGPRegressor`. Each is fitted to some blocks of y on their own, as if
+there were no f, and judged by what it says of rows that are left out, each from the rest of its
+block, as PIC predicts: rows of other blocks or, if there are few blocks, a part of each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.gaussian import ZeroMeanNormal
+from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.parallel import thread_map
+from skvbgp.base import says_too_little
+from skvbgp.kernels import Kernel
+from skvbgp.kernels._candidates import combine, follow, make_base_kernels
+from skvbgp.sgpr._bound import Model
+from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._noise import Blocks, Structure
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._start import fit_noise_to_groups
+from skvbgp.sgpr._state import State
+
+#: Most blocks that kernels are fitted to, and as many others judge them.
+_MOST_BLOCKS = 8
+#: Up to so many blocks, all are fitted to but for a share of their rows, which judge.
+_FEW_BLOCKS = 3
+_LEFT_OUT = 0.2
+#: Iterations of a trial, and of one that starts from what another kernel has learned.
+_ITERATIONS, _FOLLOWING_ITERATIONS = 15, 8
+#: Variances of the noise that judging may take instead of a smaller one that has been fitted.
+_NOISES = np.array([0.0, 1e-4, 1e-3, 1e-2, 1e-1])
+
+
+class Judges(NamedTuple):
+    """A block, and which of its rows judge kernels."""
+
+    X: Array  # (n, d), the user's own units
+    rows: Rows
+    out: NDArray[np.bool_]  # (n,)
+
+
+class Trial(NamedTuple):
+    """A kernel that has been tried."""
+
+    name: str
+    kernel: Kernel
+    score: float
+
+
+def choose_noise_kernel(
+    structure: Structure, state: State, data: Data
+) -> tuple[State, Array | None]:
+    """The state before training with a kernel of noise, if that is left to a search.
+
+    And theta of the squared exponential that explains the same rows, (d + 1,). The fit before, if
+    training goes on from it, has chosen already; and rows that are fewer than 32, or all at one
+    place, tell no kernel from another.
+    """
+    searches = structure.is_searched and not state.is_warm
+    if not searches or says_too_little(data.X, learns=True):
+        return state, None
+    rng = np.random.RandomState(state.seed)
+    trials = try_kernels(state.model, state.parameters, data, rng)
+    best = max(trials, key=lambda trial: trial.score)
+    smooth = next(trial.kernel.theta for trial in trials if trial.name == "SE")
+    model, parameters = _with_kernel(state.model, state.parameters, best.kernel)
+    return replace(state, model=model, parameters=parameters), smooth
+
+
+def try_kernels(
+    model: Model, parameters: Parameters, data: Data, rng: np.random.RandomState
+) -> list[Trial]:
+    """Kernels of noise, and how well they predict within blocks.
+
+    Their hyperparameters are those that they have been fitted with. The variance of the noise is
+    not kept: what a few blocks leave may be far too small for others.
+    """
+    fitted, judges = leave_out(data, rng)
+    trials: list[Trial] = []
+
+    def attempt(name: str, kernel: Kernel, max_iter: int) -> None:
+        trial_model, start = _with_kernel(model, parameters, kernel)
+        learned = fit_noise_to_groups(trial_model, start, fitted, max_iter=max_iter)
+        kernel = kernel.with_theta(learned.noise_theta)
+        trials.append(Trial(name, kernel, measure_score(kernel, learned.noise_variance, judges)))
+
+    for name, kernel in make_base_kernels(len(parameters.nu), model.coordinates.scale):
+        if trials:
+            kernel = follow(name, kernel, trials[-1].name, trials[-1].kernel)
+        attempt(name, kernel, _FOLLOWING_ITERATIONS if trials else _ITERATIONS)
+    best = sorted(trials, key=lambda trial: -trial.score)[:2]
+    named = [(trial.name, trial.kernel) for trial in best]
+    for name, _, kernel in combine(named, rng, few=False):
+        attempt(name, kernel, _ITERATIONS)
+    return trials
+
+
+def _with_kernel(model: Model, parameters: Parameters, kernel: Kernel) -> tuple[Model, Parameters]:
+    """Model and parameters with this kernel of noise."""
+    structure = Blocks(kernel)
+    return replace(model, structure=structure), replace(parameters, noise_theta=structure.theta)
+
+
+def leave_out(data: Data, rng: np.random.RandomState) -> tuple[list[Rows], list[Judges]]:
+    """Groups of rows to fit kernels to, and blocks with the rows that judge them."""
+    assert data.blocks is not None
+    chosen = [data.blocks[k] for k in rng.permutation(len(data.blocks))[: 2 * _MOST_BLOCKS]]
+    if len(chosen) > _FEW_BLOCKS:
+        half = len(chosen) // 2
+        fitted, judging = chosen[:half], chosen[half:]
+        out = [np.ones(len(block), dtype=bool) for block in judging]
+    else:
+        judging = chosen
+        out = [rng.permutation(len(b)) < max(1.0, _LEFT_OUT * len(b)) for b in judging]
+        fitted = [block[~o] for block, o in zip(judging, out, strict=True)]
+    original = data.coordinates.original
+    parts = [(data.rows(block), o) for block, o in zip(judging, out, strict=True)]
+    judges = [Judges(original(rows.X), rows, o) for rows, o in parts]
+    return [data.rows(index) for index in fitted], judges
+
+
+def measure_score(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> float:
+    """Log density of a row that is left out, given the rest of its block, at the best noise.
+
+    The noise may be more than ``noise_variance``: kernels are not judged by what blocks have been
+    fitted that need less of it than others do.
+    """
+    noises = np.maximum(noise_variance, _NOISES)
+    sums = thread_map(_sum_log_densities, [(kernel, noises, *judge) for judge in judges])
+    totals, weights = zip(*sums, strict=True)
+    return float(np.max(sum(totals)) / sum(weights))
+
+
+def _sum_log_densities(
+    kernel: Kernel, noises: Array, X: Array, rows: Rows, out: NDArray[np.bool_]
+) -> tuple[Array, float]:
+    """For each noise variance, the sum of :func:`leave_one_out` over rows; how many they are."""
+    K = kernel(X)
+    weight = np.ones(len(X)) if rows.weight is None else rows.weight
+    totals = [weight[out] @ leave_one_out(K, noise, weight, rows.y)[out] for noise in noises]
+    return np.array(totals), float(weight[out].sum())
+
+
+def leave_one_out(K: Array, noise_variance: float, weight: Array, y: Array) -> Array:
+    """Log density of each y_i given the others, (n,).
+
+    Of one copy, if rows stand for several: the rest does not include any.
+    """
+    C = K + np.diag(noise_variance / weight)
+    normal = ZeroMeanNormal.of(cholesky(C, "noise covariance of a block"), y)
+    variance = 1.0 / np.sum(normal.L_inv**2, axis=0)  # of the mean of all copies
+    error = normal.weights * variance
+    variance += noise_variance - noise_variance / weight
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
