@@ -79,6 +79,8 @@ def quick_searches(monkeypatch, quick_block_start):
     """Few draws and steps of every search, in tests that do not ask how good its result is."""
     for module, name, value in [
         ("sgpr._start", "_BLOCK_STEPS", 3),
+        ("sgpr._kernel_search", "_ITERATIONS", 2),
+        ("sgpr._kernel_search", "_FOLLOWING_ITERATIONS", 1),
         ("gp._search", "_N_DRAWS", 2),
         ("gp._class_search", "_N_DRAWS", 2),
         ("kernel_selection._training", "_DRAWS_PER_RESTART", 2),

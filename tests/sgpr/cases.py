@@ -52,6 +52,7 @@ INSTANCES = [
     for i, cls in enumerate(REGRESSORS)
     for j in range(3)
 ]
+INSTANCES.append(small(VBPICRegressor, batch_size=32, learning_rate=0.1, noise_kernel="auto"))
 
 
 GIVEN = {
