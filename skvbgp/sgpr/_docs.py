@@ -89,12 +89,18 @@ _COMMON = """
 """
 
 _NOISE_KERNEL = """
-    noise_kernel : kernel, default=None
+    noise_kernel : {type}, default=None
         Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
         over the inputs as they are given; a kernel of unit variance gets a learned
         amplitude. Its amplitude is on the squared scale of y if `noise_variance` is given,
-        otherwise relative to the variance of y. None is {default}.
+        otherwise relative to the variance of y. None is {default}.{auto}
 """
+
+_AUTO = """
+        "auto" takes the one that predicts rows best from the rest of their block, among
+        Matern kernels, the rational quadratic, the squared exponential, and products and
+        sums of two. It needs `learn_hyperparameters`, and 32 rows: fewer have the default.
+        `partial_fit` and `warm_start` keep the kernel that has been chosen."""
 
 _BLOCKS = """
     n_blocks : "auto" or int, default="auto"
@@ -174,7 +180,8 @@ def documented(
     def decorate(cls: type) -> type:
         parameters = _COMMON
         if default_noise_kernel is not None:
-            parameters += _NOISE_KERNEL.format(default=default_noise_kernel)
+            kind, auto = ('"auto" or kernel', _AUTO) if blocks else ("kernel", "")
+            parameters += _NOISE_KERNEL.format(type=kind, default=default_noise_kernel, auto=auto)
         if blocks:
             parameters += _BLOCKS
         sections = [
