@@ -53,7 +53,7 @@ def test_what_a_start_learns_from_y_is_left_out_of_a_warm_start_alone(cls, monke
     X, y = make_data()
     starts = []
 
-    def spy(self, state, data, rng):
+    def spy(self, state, data, rng, smooth):
         starts.append(state)
         return state.parameters
 
