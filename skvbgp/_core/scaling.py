@@ -12,6 +12,8 @@ from skvbgp._core.linalg import Array
 _TILE_ROWS = 2**17
 #: Farthest that a value may lie from the known data, in units of their spread.
 _FARTHEST = 1e147
+#: Largest known variance of noise relative to that of y.
+_LARGEST_VARIANCE = 1e20
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,15 @@ class Target:
 
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
+
+
+def scale_variance(variance: Array, unit: float | Array) -> Array:
+    """Known variances of noise (n,) for a target in other units, of all rows or (n,)."""
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = variance / unit / unit
+    if np.any(scaled > _LARGEST_VARIANCE):
+        raise ValueError(f"y_var is more than {_LARGEST_VARIANCE:g} times the variance of y.")
+    return np.asarray(scaled)
 
 
 def check_unit(unit: float | Array, name: str) -> None:

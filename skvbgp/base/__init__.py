@@ -19,6 +19,7 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
+from skvbgp.base._known_noise import add_noise, as_noise
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
     Distribution,
@@ -38,7 +39,7 @@ from skvbgp.base._start import (
     says_too_little,
     subsample,
 )
-from skvbgp.base._weighted import WeightedClassifier, WeightedRegressor
+from skvbgp.base._weighted import NoisyRegressor, WeightedClassifier, WeightedRegressor
 from skvbgp.base._weights import (
     Targets,
     count_rows,
@@ -46,6 +47,7 @@ from skvbgp.base._weights import (
     join_weights,
     merge_equal,
     merge_targets,
+    pick,
     weigh_classes,
 )
 
@@ -58,6 +60,7 @@ __all__ = [
     "Labels",
     "Learner",
     "Neighbourhoods",
+    "NoisyRegressor",
     "Places",
     "Posterior",
     "RegressionLearner",
@@ -68,6 +71,8 @@ __all__ = [
     "VariationalRegressor",
     "WeightedClassifier",
     "WeightedRegressor",
+    "add_noise",
+    "as_noise",
     "as_row_values",
     "as_vector",
     "as_weights",
@@ -87,6 +92,7 @@ __all__ = [
     "lazily",
     "merge_equal",
     "merge_targets",
+    "pick",
     "predict_distribution",
     "says_too_little",
     "subsample",

@@ -63,7 +63,7 @@ def merge_equal(X: Array, y: NDArray[Any], weight: Array | None = None) -> Count
 
 @dataclass(frozen=True)
 class Targets:
-    """y of some rows, in memory or on Dask's workers, and how often each row counts.
+    """y of some rows, in memory or on Dask's workers, how often each counts, and its known noise.
 
     Attributes
     ----------
@@ -73,11 +73,15 @@ class Targets:
         How often each row counts, positive; None is once.
     n_copies : int
         Rows of the user's besides these n, that are equal to one of them.
+    variance : ndarray of shape (n,), or None
+        Known variance of each row's noise besides the learned one, in the user's units squared;
+        None is 0.
     """
 
     y: Any
     weight: Array | None = None
     n_copies: int = 0
+    variance: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -101,16 +105,30 @@ class Targets:
 
     def __getitem__(self, rows: Any) -> Targets:
         """Those of some rows, in memory."""
-        return Targets(self.y[rows], None if self.weight is None else self.weight[rows])
+        weight, variance = pick(self.weight, rows), pick(self.variance, rows)
+        return Targets(self.y[rows], weight, variance=variance)
 
     def joined(self, other: Targets) -> Targets:
         """Those of both sets of rows, in memory."""
         y = np.concatenate([self.y, other.y])
-        return Targets(y, join_weights(self, other), self.n_copies + other.n_copies)
+        n_copies = self.n_copies + other.n_copies
+        return Targets(y, join_weights(self, other), n_copies, join_variances(self, other))
+
+    @property
+    def keys(self) -> Array:
+        """What rows of one place have to agree in to be equal, (n,) or (n, k)."""
+        return self.y if self.variance is None else np.column_stack([self.y, self.variance])
 
     def counted(self, counted: Counted) -> Targets:
         """The rows that training works with."""
-        return Targets(self.y[counted.rows], counted.weight, self.n_copies + counted.n_copies)
+        n_copies = self.n_copies + counted.n_copies
+        variance = pick(self.variance, counted.rows)
+        return Targets(self.y[counted.rows], counted.weight, n_copies, variance)
+
+
+def pick(values: Array | None, rows: Any) -> Array | None:
+    """The values of some rows, if rows have any."""
+    return None if values is None else values[rows]
 
 
 def join_weights(*parts: Any) -> Array | None:
@@ -120,17 +138,30 @@ def join_weights(*parts: Any) -> Array | None:
     return np.concatenate([part.counts for part in parts])
 
 
-def count_targets(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Targets]:
-    """The rows that training works with, see `count_rows`; those on Dask's workers as given."""
+def join_variances(*parts: Targets) -> Array | None:
+    """Known variances of the rows of several `Targets`, one after the other."""
+    if all(part.variance is None for part in parts):
+        return None
+    return np.concatenate([np.zeros(len(p)) if p.variance is None else p.variance for p in parts])
+
+
+def count_targets(
+    X: Any, y: Any, sample_weight: Any = None, variance: Array | None = None
+) -> tuple[Any, Targets]:
+    """The rows that training works with, see `count_rows`; those on Dask's workers as given.
+
+    Rows are equal if their known variances (n,) are, too.
+    """
     if isinstance(X, ShardedColumns):
         return X, Targets(y)
-    counted = count_rows(X, y, sample_weight)
-    return X[counted.rows], Targets(y).counted(counted)
+    targets = Targets(y, variance=variance)
+    counted = count_rows(X, targets.keys, sample_weight)
+    return X[counted.rows], targets.counted(counted)
 
 
 def merge_targets(X: Array, targets: Targets) -> tuple[Array, Targets]:
     """The same rows in memory, of which equal ones are one, see `merge_equal`."""
-    counted = merge_equal(X, targets.y, targets.weight)
+    counted = merge_equal(X, targets.keys, targets.weight)
     return X[counted.rows], targets.counted(counted)
 
 

@@ -17,6 +17,8 @@ from skvbgp.base import (
     Interval,
     StrOptions,
     VariationalRegressor,
+    add_noise,
+    as_noise,
     as_weights,
     draw_normal,
     fit_method,
@@ -27,7 +29,6 @@ from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import OutputsLearner, observe
-from skvbgp.gp._row_noise import as_noise
 from skvbgp.gp._spread import SpreadRows
 
 
@@ -448,18 +449,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         if y_var is not None:
             refuse_collection(X, "predict with y_var")
         result = super().predict(X, return_std, return_cov, include_noise=include_noise)
-        if y_var is None:
-            return result
-        if not include_noise:
-            raise ValueError("y_var is a variance of noise, which include_noise=False leaves out.")
-        mean = result[0] if return_std or return_cov else result
-        variance = as_noise(y_var, mean.shape)
-        if return_std:
-            return mean, np.sqrt(result[1] ** 2 + variance)
-        if return_cov:
-            every = np.arange(len(mean))
-            result[1][every, every] += variance
-        return result
+        return add_noise(result, y_var, return_std, return_cov, include_noise=include_noise)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

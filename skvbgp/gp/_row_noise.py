@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.copies import extra_log_dets, find_equal, make_keys, own_gradient
 from skvbgp._core.linalg import Array
-from skvbgp.base import as_row_values
-
-#: Largest known variance relative to that of y.
-_LARGEST_VARIANCE = 1e20
+from skvbgp._core.scaling import scale_variance
 
 
 @dataclass(frozen=True)
@@ -65,11 +62,7 @@ class RowNoise:
 
     def scaled(self, unit: float | Array) -> RowNoise:
         """The same for targets in other units, of all rows or (n,)."""
-        with np.errstate(over="ignore", under="ignore"):
-            variance = self.variance / unit / unit
-        if np.any(variance > _LARGEST_VARIANCE):
-            raise ValueError(f"y_var is more than {_LARGEST_VARIANCE:g} times the variance of y.")
-        return replace(self, variance=variance)
+        return replace(self, variance=scale_variance(self.variance, unit))
 
     @property
     def total(self) -> float:
@@ -102,16 +95,6 @@ class RowNoise:
         dt = own_gradient(self.add_up(noise, slopes), self.weight, d_spread)
         d_noise = float(dt.sum()) if self.outputs is None else dt @ self.outputs
         return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
-
-
-def as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
-    """Known variances of observations (n,) or (n, t); a vector is that of all outputs."""
-    if len(shape) == 1:
-        return as_row_values(y_var, shape[0], "y_var", 0.0)
-    columns = np.asarray(y_var).T if np.ndim(y_var) == 2 else [y_var] * shape[1]
-    if len(columns) != shape[1]:
-        raise ValueError(f"y_var has {len(columns)} columns, but y has {shape[1]}.")
-    return np.column_stack([as_row_values(one, shape[0], "y_var", 0.0) for one in columns])
 
 
 def merge_equal(

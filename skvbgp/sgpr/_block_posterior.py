@@ -37,6 +37,7 @@ from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise, ResidualNoise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import quasi_normal
+from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import BlockRows, State
 
 #: Memory for the factors of recently used blocks.
@@ -116,7 +117,7 @@ class BlockConditional:
     def factors(self, block: Rows) -> BlockFactors:
         """Factors of a block of scaled data."""
         X = self._model.coordinates.original(block.X)
-        C, _ = weighted_covariance(self._noise, X, block.weight)
+        C, _ = weighted_covariance(self._noise, X, block)
         rotated = [block.X * lam for lam in self._Lambda]
         A = [unit_se(x, self._prior.Z) @ self._prior.L_inv.T for x in rotated]
         inverse = []
@@ -253,8 +254,8 @@ class BlockPosterior:
         return self._blocks.partition.lookup(X * self._blocks.unit)
 
     def _rows(self, k: int) -> Rows:
-        X, targets = self._coordinates.scaled(self._blocks.X[k]), self._blocks.targets[k]
-        return Rows(X, self._target.scaled(targets.y), targets.weight)
+        X, targets = self._blocks.X[k], self._blocks.targets[k]
+        return gather_data(X, targets, self._coordinates, self._target).rows(slice(None))
 
 
 class ExactBlockPosterior:

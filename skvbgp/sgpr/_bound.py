@@ -100,7 +100,7 @@ class Model:
         draws: Array | None,
     ) -> Group:
         """The data terms of one group, in closed form or (with draws) sampled."""
-        C, copies = weighted_covariance(noise, self.coordinates.original(rows.X), rows.weight)
+        C, copies = weighted_covariance(noise, self.coordinates.original(rows.X), rows)
         nu, xi = parameters.nu, parameters.xi
         if draws is None:
             return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
@@ -192,7 +192,7 @@ class Groups:
         def backward(group: Group, rows: Rows) -> tuple[GroupGradients, NoiseGradients]:
             g = group.backward(v, V, p.alpha, p.second_moment)
             X = self._model.coordinates.original(rows.X)
-            return g, weighted_vjp(self._noise, X, rows.weight, g.C)
+            return g, weighted_vjp(self._noise, X, rows, g.C)
 
         parts = thread_map(backward, zip(self._groups, self._batch, strict=True))
         return reduce(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Targets
+from skvbgp.base import pick
 
 #: Which rows belong to a group.
 RowIndex = slice | Index
@@ -32,10 +32,20 @@ class Rows:
     X: Array  # (n, d) scaled coordinates
     y: Array  # (n,) scaled
     weight: Array | None = None  # (n,) how often each counts
+    variance: Array | None = None  # (n,) known variance of the noise besides the learned one
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.X.shape
+
+    def add_known(self, variance: float | Array) -> float | Array:
+        """Variances of noise and, where they are known, the rows' own, (n,)."""
+        return variance if self.variance is None else variance + self.variance
+
+    def take(self, index: RowIndex) -> Rows:
+        """Some of them."""
+        weight, variance = pick(self.weight, index), pick(self.variance, index)
+        return Rows(self.X[index], self.y[index], weight, variance)
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,9 @@ class Data:
         set of rows is a group.
     weight : ndarray of shape (n,) or None
         How often each row counts; None is 1.
+    variance : ndarray of shape (n,) or None
+        Known variances of the noise, in the units in which it is learned; None is 0. The frame of
+        y may be another one.
     """
 
     X: Array  # (n, d), the user's own, maybe memory-mapped
@@ -57,13 +70,10 @@ class Data:
     target: Target
     blocks: list[NDArray[np.intp]] | None = None
     weight: Array | None = None
+    variance: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
-
-    @property
-    def targets(self) -> Targets:
-        return Targets(self.y, self.weight)
 
     @property
     def n_pairs(self) -> int:
@@ -78,7 +88,7 @@ class Data:
 
     def rows(self, index: RowIndex) -> Rows:
         X, y = self.coordinates.scaled(self.X[index]), self.target.scaled(self.y[index])
-        return Rows(X, y, None if self.weight is None else self.weight[index])
+        return Rows(X, y, pick(self.weight, index), pick(self.variance, index))
 
     def groups(self) -> list[RowIndex]:
         """Every row once, in groups of bounded size."""
@@ -93,16 +103,21 @@ class Data:
         lists = [groups[a:b] for a, b in zip(np.append(0, ends[:-1]), ends, strict=True)]
         return [part for part in lists if part]
 
-    def stacked(
-        self, groups: list[RowIndex]
-    ) -> tuple[Array, Array, Array | None, NDArray[np.intp]]:
-        """X, y and weights of some groups, one after the other in memory, and the rows of each."""
-        parts = [(np.asarray(self.X[index]), np.asarray(self.y[index])) for index in groups]
-        X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        weight = None
-        if self.weight is not None:
-            weight = np.concatenate([self.weight[index] for index in groups])
-        return X, y, weight, np.array([len(part) for _, part in parts])
+    def stacked(self, groups: list[RowIndex]) -> tuple[Data, NDArray[np.intp]]:
+        """The rows of some groups, one after the other in memory, and how many are in each."""
+
+        def join(values: Array) -> Array:
+            return np.concatenate([np.asarray(values[index]) for index in groups])
+
+        stacked = replace(
+            self,
+            X=join(self.X),
+            y=join(self.y),
+            blocks=None,
+            weight=None if self.weight is None else join(self.weight),
+            variance=None if self.variance is None else join(self.variance),
+        )
+        return stacked, np.array([len(self.y[index]) for index in groups])
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""

@@ -124,13 +124,10 @@ class Mixture:
         total, log_density = np.zeros((n, n)), 0.0
         for index in self.groups:
             block = np.arange(n)[index]
-            C, copies = weighted_covariance(self.noise, X[block], self._weight(block))
+            C, copies = weighted_covariance(self.noise, X[block], self.rows.take(block))
             total[np.ix_(block, block)] = np.diag(C) if C.ndim == 1 else C
             log_density += copies.log_density
         return total, log_density
-
-    def _weight(self, block: RowIndex) -> Array | None:
-        return None if self.rows.weight is None else self.rows.weight[block]
 
     def _noise_gradients(self, dC: Array) -> NoiseGradients:
         """Gradients in the noise's parameters, from that in C."""
@@ -140,7 +137,7 @@ class Mixture:
             own = dC[np.ix_(block, block)]
             if not self.model.structure.correlated:
                 own = np.diagonal(own)
-            parts.append(weighted_vjp(self.noise, X[block], self._weight(block), own))
+            parts.append(weighted_vjp(self.noise, X[block], self.rows.take(block), own))
         return self.noise.complete(reduce(NoiseGradients.plus, parts))
 
     @cached_property

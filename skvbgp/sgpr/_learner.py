@@ -193,6 +193,7 @@ class SparseLearner(RegressionLearner):
             target=target,
             summary=summary,
             n_seen=y.n_rows,
+            knows_noise=y.variance is not None,
             draw_rule=ClosedForm(),
             seed=seed,
             is_warm=before is not None,
@@ -230,8 +231,8 @@ class SparseLearner(RegressionLearner):
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         data = gather_data(X, y, state.model.coordinates, state.target)
         if self._is_exact(len(data)):
-            return self._train_exact(replace(state, kept_rows=(X, y)), data, end_pass)
-        data, blocks = self._divide(data, state.parameters.nu)
+            return self._train_exact(replace(state, kept_rows=(X, y)), data, y, end_pass)
+        data, blocks = self._divide(data, y, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
         state, smooth = choose_noise_kernel(self.structure, state, data)
         rule = self._rule_of_fit(data, state.parameters, state.seed)
@@ -271,13 +272,13 @@ class SparseLearner(RegressionLearner):
             return data.remember(model, parameters, draw_rule)
         return remember(model, parameters, data, draw_rule, rng=rng, n_jobs=self.n_jobs)
 
-    def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
+    def _train_exact(self, state: State, data: Data, y: Targets, end_pass: EndPass) -> State:
         if self.inducing_inputs is not None or len(data) > self.n_inducing:
             raise ValueError(
                 "solver='exact' takes every row as an inducing input: inducing_inputs has to be "
                 f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
             )
-        data, blocks = self._divide(data, state.parameters.nu)
+        data, blocks = self._divide(data, y, state.parameters.nu)
         state, _ = choose_noise_kernel(self.structure, state, data)
         rows = data.rows(slice(None))
         U = choose_exact_inputs(rows, state.seed, explained=self.structure.explained)
@@ -370,7 +371,7 @@ class SparseLearner(RegressionLearner):
             return shorten(state.model, p, data, state.seed)
         return p
 
-    def _divide(self, data: Data, unit: Array) -> tuple[Data, BlockRows | None]:
+    def _divide(self, data: Data, y: Targets, unit: Array) -> tuple[Data, BlockRows | None]:
         """The data divided into blocks, if noise is correlated, and those that are kept.
 
         ``unit`` multiplies the scaled coordinates in which blocks are compact.
@@ -384,7 +385,7 @@ class SparseLearner(RegressionLearner):
         )
         if not self.local:
             return data.divide(index), None
-        parts = zip(*((data.X[rows], data.targets[rows]) for rows in index), strict=True)
+        parts = zip(*((data.X[rows], y[rows]) for rows in index), strict=True)
         return data.divide(index), BlockRows(partition, unit, *parts)
 
     # -- partial_fit -------------------------------------------------------------------
@@ -397,14 +398,13 @@ class SparseLearner(RegressionLearner):
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
-        summary = state.summary.merged(y.scale)
-        state = replace(state, summary=summary, n_seen=state.n_seen + y.n_rows)
-        state = self._change_frame(state, choose_target(summary, centred=self.normalize_y))
+        state = state.having_seen(y)
+        state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
         state = self._grow(state, X, y, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
         data = gather_data(X, y, state.model.coordinates, state.target)
         unit = state.parameters.nu if state.blocks is None else state.blocks.unit
-        data, blocks = self._divide(data, unit)
+        data, blocks = self._divide(data, y, unit)
         if state.blocks is not None and blocks is not None:
             state = replace(state, blocks=state.blocks.plus(blocks))
         memory = state.memory
@@ -432,9 +432,9 @@ class SparseLearner(RegressionLearner):
     def _change_frame(self, state: State, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.
 
-        Learned noise, and what the user has fixed on y's own scale, stays there. The signal,
-        and what came "from the data", is relative to the unit and moves with it: new rows
-        that are larger have to be in its reach.
+        Learned noise, and what the user has fixed on y's own scale, stays there, and so does all
+        noise of rows if some of it is known. The signal, and what came "from the data", is
+        relative to the unit and moves with it: new rows that are larger have to be in its reach.
         """
         ratio = state.target.unit / target.unit
         p, memory, model = state.parameters, state.memory, state.model
@@ -443,7 +443,7 @@ class SparseLearner(RegressionLearner):
             alpha_ratio = 1.0 if self.signal_std is None else ratio
             beta_ratio = alpha_ratio if self.hyperparameter_variance is None else ratio
             p = replace(p, alpha=p.alpha * alpha_ratio, beta=p.beta * beta_ratio**2)
-        if learns or self.noise_variance is not None:
+        if learns or self.noise_variance is not None or state.knows_noise:
             assert isinstance(memory, Memory)
             p = replace(p, noise_variance=p.noise_variance * ratio**2)
             memory = memory.rescale_noise(ratio**2)

@@ -22,7 +22,6 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
-from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import Noise
@@ -200,35 +199,22 @@ def remember(
         LazyTasks(len(segments), task),
         add,
         n_jobs=n_jobs,
-        shared=(
-            data.coordinates,
-            data.target,
-            model,
-            parameters,
-            prior,
-            model.noise(parameters),
-            draw_rule,
-        ),
+        shared=(model, parameters, prior, model.noise(parameters), draw_rule),
     )
     return Memory.of(prior, total)
 
 
 def sum_groups(
-    coordinates: Coordinates,
-    target: Target,
     model: Model,
     parameters: Parameters,
     prior: Prior,
     noise: Noise,
     draw_rule: DrawRule,
-    X: Array,
-    y: Array,
-    weight: Array | None,
+    data: Data,
     sizes: Array,
     seed: int,
 ) -> Statistics:
-    """Sums over some groups of rows, one after the other in X, y and weight."""
-    data = Data(X, y, coordinates, target, weight=weight)
+    """Sums over some groups of rows, one after the other."""
     rng = np.random.RandomState(seed)
     total, start = Statistics.none(len(prior.L)), 0
     for size in sizes:

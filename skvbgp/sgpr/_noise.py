@@ -18,6 +18,7 @@ from skvbgp._core.copies import own_gradient
 from skvbgp._core.linalg import Array
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._inducing import InducingPrior
+from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._precision import Copies
 
 
@@ -199,31 +200,35 @@ def is_auto(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel == "auto"
 
 
-def weighted_covariance(noise: Noise, X: Array, weight: Array | None) -> tuple[Array, Copies]:
-    """Noise covariance of one group of rows that have weights (n,), and their `Copies`.
+def weighted_covariance(noise: Noise, X: Array, rows: Rows) -> tuple[Array, Copies]:
+    """Noise covariance of one group of rows as far as they count, and their `Copies`.
 
-    What copies have of their own is divided by the weights: all noise that is independent.
+    X are the rows in the user's units. Known variances are added. What copies have of their own,
+    all noise that is independent, is divided by the weights.
     """
-    C = noise.covariance(X)
-    if weight is None:
+    C, w = noise.covariance(X), rows.weight
+    if w is None and rows.variance is None:
         return C, Copies()
-    if C.ndim == 1:
-        return C / weight, Copies.of(C, weight)
-    own = noise.noise_variance
-    return C + np.diag(own / weight - own), Copies.of(own, weight)
+    own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
+    spread = own if w is None else own / w
+    if C.ndim == 2:
+        spread = C + np.diag(spread - noise.noise_variance)
+    return np.asarray(spread), Copies.of(own, w)
 
 
-def weighted_vjp(noise: Noise, X: Array, weight: Array | None, dC: Array) -> NoiseGradients:
-    """Gradients of a value, given that in the covariance of rows with weights.
+def weighted_vjp(noise: Noise, X: Array, rows: Rows, dC: Array) -> NoiseGradients:
+    """Gradients of a value, given that in `weighted_covariance`.
 
     They include those of -1/2 times the log determinant of the `Copies`.
     """
-    if weight is None:
+    if rows.weight is None:
         return noise.vjp(X, dC)
     if dC.ndim == 1:
-        return noise.vjp(X, own_gradient(noise.covariance(X), weight, dC))
+        own = rows.add_known(noise.covariance(X))
+        return noise.vjp(X, own_gradient(own, rows.weight, dC))
     gradients, diagonal = noise.vjp(X, dC), np.diagonal(dC)
-    more = np.sum(own_gradient(noise.noise_variance, weight, diagonal) - diagonal)
+    own = rows.add_known(noise.noise_variance)
+    more = np.sum(own_gradient(own, rows.weight, diagonal) - diagonal)
     return gradients._replace(noise_variance=gradients.noise_variance + float(more))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
-from skvbgp._core.scaling import Coordinates, Target
+from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp._core.shards import Block, Shard, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
 from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Model, Prior
@@ -47,6 +47,7 @@ class ShardedData(Data):
     X: Any
     y: Any
     weight: None
+    variance: None
 
     def minibatches(
         self, batch_size: int, rng: np.random.RandomState
@@ -67,7 +68,9 @@ def gather_data(
 ) -> Data:
     """The rows with their frames, wherever they are."""
     kind: Any = ShardedData if isinstance(X, ShardedColumns) else Data
-    return kind(X, targets.y, coordinates, target, weight=targets.weight)
+    v = targets.variance
+    variance = None if v is None else scale_variance(v, target.unit)
+    return kind(X, targets.y, coordinates, target, weight=targets.weight, variance=variance)
 
 
 class ShardedEvaluation(Evaluation):
@@ -177,8 +180,8 @@ def _sum_shard(
     """Sums over all rows of a shard, some at a time."""
     prior, noise = Prior(parameters), model.noise(parameters)
     total = Statistics.none(len(parameters.U))
-    shared = coordinates, target, model, parameters, prior, noise, draw_rule
+    shared = model, parameters, prior, noise, draw_rule
     for block in shard.blocks:
         sizes = np.array([len(tile) for tile in split_tiles(np.arange(len(block.y)))])
-        total = total.plus(sum_groups(*shared, *block, None, sizes, 0))
+        total = total.plus(sum_groups(*shared, Data(*block, coordinates, target), sizes, 0))
     return total

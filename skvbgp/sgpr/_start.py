@@ -165,11 +165,15 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
 def _sample(data: Data, rng: np.random.RandomState) -> RowIndex:
     """A random row of each of some equal parts of the data: always as many, in O(1) memory.
 
-    Those of rows with weights have equal sums of weights.
+    Those of rows with weights have equal sums of weights. A row with known noise counts less, as
+    much as an observation of a value of unit variance says less of it.
     """
     n, k = len(data), min(len(data), _SAMPLE_ROWS)
-    if data.weight is not None:
-        total = np.cumsum(data.weight)
+    weight = data.weight
+    if data.variance is not None:
+        weight = (1.0 if weight is None else weight) / (1.0 + data.variance)
+    if weight is not None:
+        total = np.cumsum(weight)
         points = (np.arange(k) + rng.random_sample(k)) / k * total[-1]
         return np.minimum(np.searchsorted(total, points, side="right"), n - 1)
     ends = np.arange(k + 1) * n // k
@@ -338,18 +342,18 @@ def _noise_log_posterior(
 def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + sigma_n^2 I) and its gradient in x = (theta, log sigma_n^2).
 
-    Of all copies, if the rows have weights.
+    Of all copies, if the rows have weights, and with what is known of their noise.
     """
     assert isinstance(model.structure, Blocks)
     kernel, scale = model.structure.kernel.with_theta(x[:-1]), model.structure.scale
     noise_variance = float(np.exp(x[-1]))
     X = model.coordinates.original(rows.X)
     K = kernel(X)
-    C, w = scale * K, rows.weight
-    C.flat[:: len(C) + 1] += noise_variance / (1.0 if w is None else w)
+    C, w, own = scale * K, rows.weight, rows.add_known(noise_variance)
+    C.flat[:: len(C) + 1] += own / (1.0 if w is None else w)
     normal = ZeroMeanNormal.of(cholesky(C, "noise covariance of a block"), rows.y)
-    log_density = normal.log_density + Copies.of(noise_variance, w).log_density
+    log_density = normal.log_density + Copies.of(own, w).log_density
     dC = normal.gradient()
     d_theta, _, _ = kernel.vjp(X, None, K, scale * dC)
-    d_variance = own_gradient(noise_variance, w, np.diagonal(dC)).sum()
+    d_variance = own_gradient(own, w, np.diagonal(dC)).sum()
     return log_density, np.append(d_theta, d_variance * noise_variance)

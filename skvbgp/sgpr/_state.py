@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +57,8 @@ class State:
         Root of every later random choice.
     n_seen : int
         Rows seen, whatever their weights.
+    knows_noise : bool
+        Whether variances of the noise of some rows are known.
     is_warm : bool
         Whether training has started from the parameters of another fit.
     lower_bounds : tuple of float
@@ -74,6 +76,7 @@ class State:
     draw_rule: DrawRule
     seed: int
     n_seen: int
+    knows_noise: bool = False
     is_warm: bool = False
     blocks: BlockRows | None = None
     adam: AdamState | None = None
@@ -88,6 +91,15 @@ class State:
     @cached_property
     def noise(self) -> Noise:
         return self.model.noise(self.parameters)
+
+    def having_seen(self, y: Targets) -> State:
+        """The state that counts more rows, of which it knows nothing else."""
+        return replace(
+            self,
+            summary=self.summary.merged(y.scale),
+            n_seen=self.n_seen + y.n_rows,
+            knows_noise=self.knows_noise or y.variance is not None,
+        )
 
     @property
     def target_vector(self) -> Array:

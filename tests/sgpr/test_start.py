@@ -134,9 +134,8 @@ def test_training_that_loses_its_start_returns_it(monkeypatch):
 def problem_of_blocks(y, X):
     learner = VBPITCRegressor(30, n_blocks=3, random_state=0)._learner()
     state = learner.start(X, Targets(y), np.random.RandomState(0), None)
-    data, _ = learner._divide(
-        Data(X, y, state.model.coordinates, state.target), state.parameters.nu
-    )
+    data = Data(X, y, state.model.coordinates, state.target)
+    data, _ = learner._divide(data, Targets(y), state.parameters.nu)
     return state.model, state.parameters, data
 
 
