@@ -134,6 +134,25 @@ def test_targets_of_two_calls():
     assert_array_equal(merged.counts[np.all(X_merged == X[5], axis=1)], 4.0)
 
 
+def test_rows_of_other_known_noise_stay_apart():
+    X, y = np.tile(make_rows(1)[0], (5, 1)), np.ones(5)
+    variance = np.array([0.0, 2.0, 2.0, 0.0, 2.0])
+    X_kept, targets = count_targets(X, y, None, variance)
+    for some in (targets, merge_targets(X, Targets(y, variance=variance))[1]):
+        assert_array_equal(some.weight[np.argsort(some.variance)], [2.0, 3.0])
+    assert len(X_kept) == 2
+    _, weighted = count_targets(X, y, [1.0, 0.0, 1.0, 1.0, 2.0], variance)
+    assert_array_equal(weighted.variance, targets.variance)
+
+
+def test_known_noise_of_two_calls():
+    known = Targets(np.arange(3.0), variance=np.array([1.0, 0.0, 2.0]))
+    plain = Targets(np.arange(2.0))
+    assert_array_equal(known.joined(plain).variance, [1.0, 0.0, 2.0, 0.0, 0.0])
+    assert_array_equal(plain.joined(known)[[0, 2]].variance, [0.0, 1.0])
+    assert plain.joined(plain).variance is None
+
+
 def test_scale_of_targets_is_that_of_the_repeated_rows(rng):
     y, weight = rng.standard_normal((6, 2)), np.array([1, 3, 2, 1, 5, 2])
     weighted, repeated = Targets(y, weight.astype(float)).scale, Targets(y.repeat(weight, 0)).scale

@@ -370,16 +370,18 @@ def _log_normal(values, means, variances):
 # the noise covariance, Sec. IV
 
 
-def noise_covariance(X, U, kernel, noise_variance, labels, jitter=0.0):
-    """C = blkdiag[K_XX - K_XU K_UU^-1 K_UX] + noise_variance I, Sec. IV; (n, n).
+def noise_covariance(X, U, kernel, noise_variance, labels, jitter=0.0, known=0.0):
+    """C = blkdiag[K_XX - K_XU K_UU^-1 K_UX] + noise_variance I + diag(known), Sec. IV; (n, n).
 
     kernel: callable (X, Z) -> K, the k^eps with its own hyperparameters, or None (DTC).
     U: the k^eps inducing inputs, in *input* space. labels (n,): block of every row; all
     different gives FITC, all equal one full block. jitter is added to the diagonal of K_UU.
+    known (n,): variances of the rows' noise that are not learned.
     """
     n = X.shape[0]
+    own = (noise_variance + known) * np.ones(n)
     if kernel is None:
-        return noise_variance * np.eye(n)
+        return np.diag(own)
     K_XU = kernel(X, U)
     K_UU = kernel(U, U) + jitter * np.eye(U.shape[0])
     residual = kernel(X, X) - K_XU @ np.linalg.inv(K_UU) @ K_XU.T
@@ -388,7 +390,7 @@ def noise_covariance(X, U, kernel, noise_variance, labels, jitter=0.0):
         for j in range(n):
             if labels[i] == labels[j]:
                 C[i, j] = residual[i, j]
-        C[i, i] += noise_variance
+        C[i, i] += own[i]
     return C
 
 

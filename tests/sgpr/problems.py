@@ -120,6 +120,7 @@ class Problem:
             self.parameters.noise_variance,
             self.labels,
             self.noise_jitter,
+            0.0 if self.data.variance is None else self.data.variance,
         )
 
     def moments_of_s(self, q):
