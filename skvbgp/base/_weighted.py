@@ -98,7 +98,10 @@ class WeightedRegressor(VariationalRegressor):
 
 
 class NoisyRegressor(WeightedRegressor):
-    """The same for known variances of the rows' noise, which `Targets` then have."""
+    """The same for known variances of the rows' noise, which `Targets` then have.
+
+    A subclass may override ``_check_known_noise()``, which refuses them.
+    """
 
     # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
     __metadata_request__predict = {"y_var": True}
@@ -207,9 +210,18 @@ class NoisyRegressor(WeightedRegressor):
             If `y_var` is negative, or given where `include_noise` is False.
         """
         if y_var is not None:
+            self._check_known_noise()
             refuse_collection(X, "predict with y_var")
         result = super().predict(X, return_std, return_cov, include_noise=include_noise)
         return add_noise(result, y_var, return_std, return_cov, include_noise=include_noise)
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        if metadata.get("y_var") is not None:
+            self._check_known_noise()
+        return super()._validate(X, y, reset=reset, **metadata)
+
+    def _check_known_noise(self) -> None:
+        pass
 
 
 class WeightedClassifier(VariationalClassifier):
