@@ -12,6 +12,7 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
+from skvbgp.base import pick
 from skvbgp.decoupled._basis import BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
@@ -102,6 +103,7 @@ class Evaluation:
         weight: float,
         sample: Indices,
         counts: Array | None = None,
+        known: Array | None = None,
     ) -> tuple[float, Parameters, Cotangents]:
         """The bound, its gradient and what a natural-gradient step needs.
 
@@ -115,6 +117,8 @@ class Evaluation:
             Points of the mean basis that stand for all of them in a' K~ a.
         counts : ndarray of shape (n,) or None
             How often each row counts; None is once.
+        known : ndarray of shape (n,) or None
+            Known variances of the noise besides the learned one, of a Gaussian likelihood.
         """
         counts = np.ones(len(X)) if counts is None else counts
         zeros, process = self._parameters.zeros(), self.process
@@ -122,7 +126,7 @@ class Evaluation:
         tasks: list[tuple[Any, ...]] = [
             (
                 partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
-                (X[tile], y[tile], counts[tile], weight),
+                (X[tile], y[tile], counts[tile], pick(known, tile), weight),
             )
             for tile in _tiles(len(X), _TILE_ROWS)
         ]

@@ -14,7 +14,13 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_order, shuffled_parts
 from skvbgp._core.parallel import spawn_seeds
-from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.scaling import (
+    Coordinates,
+    RunningScale,
+    Target,
+    check_unit,
+    scale_variance,
+)
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend
@@ -123,7 +129,8 @@ class DecoupledLearner(RegressionLearner):
             values = likelihood.latent_values(target.scaled(known.y), known.weight)
             if np.ptp(values) > 0.0:
                 scaled = coordinates.scaled(X[some])
-                theta, log_noise = find_hyperparameters(model, scaled, values, known.counts)
+                told = known.counts, _scale_known(target, known)
+                theta, log_noise = find_hyperparameters(model, scaled, values, *told)
                 settled = self._is_exact(model, len(X))
                 if settled:
                     noise[:] = log_noise
@@ -204,7 +211,8 @@ class DecoupledLearner(RegressionLearner):
 
         def conclude(ascended: Ascended) -> State:
             values = ascended.values
-            return replace(ascended.state, lower_bounds=values, n_iter=len(values))
+            learned = replace(ascended.state, lower_bounds=values, n_iter=len(values))
+            return replace(learned, n_telling=_count_telling(learned, y, state.summary.n))
 
         ascended = ascend(
             ascent.step,
@@ -235,7 +243,7 @@ class DecoupledLearner(RegressionLearner):
         new_points = start.coordinates.scaled(X[draw_order(len(X), rng)[:room]])
         if not keeps_rows:
             before = state.lower_bounds[-1]
-            ascent, start = ascent.after(start, new_points, state.summary.n)
+            ascent, start = ascent.after(start, new_points, state.n_telling)
             new_points = new_points[:0]
         size = min(self.batch_size, len(y_known))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
@@ -252,7 +260,9 @@ class DecoupledLearner(RegressionLearner):
 
         def conclude(ascended: Ascended) -> State:
             (value,) = ascended.values
-            return replace(ascended.state, lower_bounds=(*state.lower_bounds, before + value))
+            bounds = *state.lower_bounds, before + value
+            n_telling = state.n_telling + _count_telling(ascended.state, y, scale.n)
+            return replace(ascended.state, lower_bounds=bounds, n_telling=n_telling)
 
         ascended = ascend(
             ascent.step,
@@ -274,10 +284,10 @@ class DecoupledLearner(RegressionLearner):
         p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
         if self.learn_hyperparameters:
             rows = slice(None, None, -(-len(state.replay) // EVIDENCE_ROWS))
-            X, y, counts = _scale(state, state.replay.X[rows], state.replay.targets[rows])
+            X, y, *known = _scale(state, state.replay.X[rows], state.replay.targets[rows])
             mean, variance = state.posterior.process.moments(X)
-            left = np.average(np.ravel((y - mean) ** 2 + variance), weights=counts)
-            p = replace(p, noise=np.log([left]))
+            square = np.ravel((y - mean) ** 2 + variance)
+            p = replace(p, noise=state.model.likelihood.refit(p.noise, square, *known))
         return replace(state, parameters=p, adam=adam, settled=False)
 
     def _reframe(self, state: State, X_before: Array, X: Array) -> State:
@@ -352,7 +362,28 @@ def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:
     return sample if isinstance(X, ShardedColumns) else X
 
 
-def _scale(state: State, X: Array, y: Targets) -> tuple[Array, Array, Array]:
-    """Rows in the state's frames, targets (n, number of functions), and how often rows count."""
+def _scale(state: State, X: Array, y: Targets) -> tuple[Array, Array, Array, Array | None]:
+    """Rows in the state's frames, targets (n, number of functions), and what is known of rows.
+
+    How often they count, and variances of their noise.
+    """
     targets = state.target.scaled(y.y).reshape(len(y), -1)
-    return state.coordinates.scaled(X), targets, y.counts
+    known = _scale_known(state.target, y)
+    return state.coordinates.scaled(X), targets, y.counts, known
+
+
+def _scale_known(target: Target, y: Targets) -> Array | None:
+    """Known variances of the noise, of the scaled target."""
+    return None if y.variance is None else scale_variance(y.variance, target.unit)
+
+
+def _count_telling(state: State, y: Targets, total: float) -> float:
+    """How often rows count for the noise that is learned, of ``total`` times in all.
+
+    The Fisher information about its logarithm is the square of its share in a row's noise.
+    """
+    known = _scale_known(state.target, y)
+    if known is None:
+        return total
+    share = state.model.likelihood.learned_share(state.parameters.noise, known)
+    return float(y.counts @ share**2)

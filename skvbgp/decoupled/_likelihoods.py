@@ -5,7 +5,7 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 - ``latent_values(y, weight)``: values of f with additive noise, or nearly, of rows that count as
   often as their weights say, once if that is None;
 - ``expected(theta, y, m, s)``: E[log p(y|f)] of every row and its gradients in m, s and
-  theta;
+  theta; that of `Gaussian` may be told known variances of the noise;
 - ``moments(theta, m, s)``: mean and variance of y;
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
 - ``sample(theta, f, rng)``: draws of y given f.
@@ -104,19 +104,35 @@ class AdditiveNoise(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(AdditiveNoise):
-    """y = f + N(0, exp(theta))."""
+    """y = f + N(0, exp(theta)), or with the variance exp(theta) plus a known one, (n,)."""
 
     conjugate = True
     noise_information = (0.5,)
     start = (np.log(0.1),)
     bounds = ((-16.0, 9.0),)
 
-    def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
-        precision = np.exp(-theta[0])
+    def expected(
+        self, theta: Array, y: Array, m: Array, s: Array, known: Array | None = None
+    ) -> Expected:
+        share = self.learned_share(theta, known)
+        precision = np.exp(-theta[0]) * share
         square = precision * ((y - m) ** 2 + s)
-        value = -0.5 * (np.log(2.0 * np.pi) + theta[0] + square)
-        ds = np.full(len(y), -0.5 * precision)
-        return Expected(value, precision * (y - m), ds, 0.5 * (square - 1.0)[:, None])
+        value = -0.5 * (np.log(2.0 * np.pi) + (theta[0] - np.log(share)) + square)
+        ds = np.broadcast_to(-0.5 * precision, y.shape)
+        dtheta = 0.5 * (square - 1.0) * share
+        return Expected(value, precision * (y - m), ds, dtheta[:, None])
+
+    def learned_share(self, theta: Array, known: Array | None) -> Array | float:
+        """What the learned variance is of all noise, given the known one."""
+        return 1.0 if known is None else 1.0 / (1.0 + np.exp(-theta[0]) * known)
+
+    def refit(
+        self, theta: Array, square: Array, counts: Array, known: Array | None = None
+    ) -> Array:
+        """theta after a step of EM, given E[(y - f)^2] of rows; its maximiser if none is known."""
+        share, noise = self.learned_share(theta, known), np.exp(theta[0])
+        own = share**2 * square + noise * (1.0 - share)  # E[learned noise^2]
+        return np.log([np.average(own, weights=counts)])
 
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0]))

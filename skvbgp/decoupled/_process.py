@@ -95,11 +95,12 @@ class Process:
         X: Array,
         y: Array,
         counts: Array,
+        known: Array | None,
         weight: float,
     ) -> Cotangents:
         """``weight`` times the expected log-likelihood of some rows, and its gradients.
 
-        Each row's is there as often as it counts, (n,).
+        Each row's is there as often as it counts, (n,); variances of noise may be known, (n,).
         """
         rows = Basis(X)
         Kxa, Kxb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
@@ -108,7 +109,8 @@ class Process:
         prior = self.kernel.diag(rows)
         variance = self._variance(prior, A, AM)
         mean = Kxa @ self.a + A @ self.w
-        expected = likelihood.expected(noise, *(part.ravel() for part in (y, mean, variance)))
+        told = () if known is None else (known,)
+        expected = likelihood.expected(noise, y.ravel(), mean.ravel(), variance.ravel(), *told)
         each = np.repeat(counts, y.shape[1])
         dm, ds = (weight * (each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
         dA = dm @ self.w.T + 2.0 * np.einsum("ik,kij->ij", ds, AM)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import START_ROWS, Interval, StrOptions, WeightedRegressor
+from skvbgp.base import START_ROWS, Interval, NoisyRegressor, StrOptions
 from skvbgp.decoupled._learner import DecoupledLearner
 
 #: What the classifier takes, too.
@@ -34,7 +34,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(WeightedRegressor):
+class DecoupledGPRegressor(NoisyRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
@@ -221,6 +221,13 @@ class DecoupledGPRegressor(WeightedRegressor):
     def _check_collections(self) -> None:
         if self.likelihood == "poisson":
             raise TypeError('likelihood="poisson" needs rows in memory, not Dask collections.')
+
+    def _check_known_noise(self) -> None:
+        if self.likelihood != "gaussian":
+            raise ValueError(
+                'y_var needs likelihood="gaussian": variances do not add to what '
+                f"likelihood={self.likelihood!r} says of y."
+            )
 
     def _check_targets(self, y: Any) -> None:
         if self.likelihood == "poisson" and (np.any(y < 0.0) or np.any(y != np.round(y))):

@@ -24,7 +24,11 @@ _MAX_ITER, _TOL = 40, 1e-4
 
 
 def find_hyperparameters(
-    model: Model, X: Array, y: Array, counts: Array | None = None
+    model: Model,
+    X: Array,
+    y: Array,
+    counts: Array | None = None,
+    known: Array | None = None,
 ) -> tuple[Array, float]:
     """Find theta and the log variance of noise of largest posterior density, given some rows.
 
@@ -40,13 +44,16 @@ def find_hyperparameters(
         Values of each f with additive noise, or nearly.
     counts : ndarray of shape (n,) or None
         How often each row counts; None is once.
+    known : ndarray of shape (n,) or None
+        Known variances of the noise of a single f.
     """
     rows = Basis(X)
-    scans = [_best_noise(model, theta, rows, y, counts) for theta in model.kernel.candidates]
+    data = y, counts, known
+    scans = [_best_noise(model, theta, rows, *data) for theta in model.kernel.candidates]
     _, x = max(scans, key=lambda scan: scan[0])
 
     def log_density(x: Array) -> tuple[float, Array]:
-        value, gradient = log_evidence(model, x, rows, y, counts)
+        value, gradient = log_evidence(model, x, rows, *data)
         log_prior, slope = model.log_prior(x[:-1])
         gradient[:-1] += slope
         return value + log_prior, gradient
@@ -57,26 +64,37 @@ def find_hyperparameters(
 
 
 def _best_noise(
-    model: Model, theta: Array, rows: Basis, y: Array, counts: Array | None
+    model: Model,
+    theta: Array,
+    rows: Basis,
+    y: Array,
+    counts: Array | None,
+    known: Array | None,
 ) -> tuple[float, Array]:
     """Log density at the best of some noise variances; theta and its log."""
     K = model.kernel.with_theta(theta)(rows, rows)
-    value, log_noise = evidence.scan_noises(K, y, counts)
+    value, log_noise = evidence.scan_noises(K, y, counts, known)
     return value + model.log_prior(theta)[0], np.append(theta, log_noise)
 
 
 def log_evidence(
-    model: Model, x: Array, rows: Basis, y: Array, counts: Array | None = None
+    model: Model,
+    x: Array,
+    rows: Basis,
+    y: Array,
+    counts: Array | None = None,
+    known: Array | None = None,
 ) -> tuple[float, Array]:
     """log N(y | 0, a k(X, X) + s2 I) at x = (theta, log s2), and its gradient.
 
     a = 1, or s2 for several functions whose likelihood has noise of unit variance, so that k is
     relative to it. (A single one is spared that: where labels are noisy it gets too sure.)
-    Every row is there as often as it counts, (n,), see :ref:`decoupled-weights`.
+    Every row is there as often as it counts, (n,), see :ref:`decoupled-weights`; variances of the
+    noise of a single function may be known, (n,).
     """
     kernel = model.kernel.with_theta(x[:-1])
     relative = model.likelihood.unit_noise and y[0].size > 1
     K = kernel(rows, rows)
-    value, dK, d_log_noise = evidence.log_evidence(K, y, x[-1], counts, relative=relative)
+    value, dK, d_log_noise = evidence.log_evidence(K, y, x[-1], counts, known, relative=relative)
     dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
     return value, np.append(dtheta, d_log_noise)

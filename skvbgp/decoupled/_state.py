@@ -87,6 +87,8 @@ class State:
         One per pass of the last fit and one per update, on y's own scale.
     n_iter : int
         Passes of the last fit.
+    n_telling : float
+        How often all rows seen count for the learned noise: fewer, if some have other noise.
     settled : bool
         Whether the hyperparameters that training starts from are those that it would end with.
     """
@@ -103,6 +105,7 @@ class State:
     seed: int
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 0
+    n_telling: float = 0.0
     settled: bool = False
 
     @cached_property

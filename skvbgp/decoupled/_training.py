@@ -43,6 +43,7 @@ class Batch(NamedTuple):
     X: Array  # (n, d)
     y: Array  # (n, k)
     counts: Array  # (n,) how often each counts
+    known: Array | None  # (n,) known variances of the noise
     n_rows: int  # that they stand for
     total: float  # how often all of those count
     new_points: Array  # (k, d) that join each basis before the step, as far as it has room
@@ -70,7 +71,7 @@ class Ascent:
         points : ndarray of shape (k, d)
             Scaled rows.
         n_rows : float
-            Number of rows that the state has learned from, each as often as it counts.
+            Number of rows that have told the state of the noise, each as often as it counts.
         """
         m = len(state.parameters.beta)
         state = self._grow(state, points, 0.0)
@@ -96,19 +97,20 @@ class Ascent:
         """One step on everything; the estimate of the bound before it, on y's own scale."""
         if len(batch.new_points):
             state = self._grow(state, batch.new_points, _START_L0)
-        X, y, counts = batch.X, batch.y, batch.counts
+        X, y = batch.X, batch.y
         model, p, m = state.model, state.parameters, len(state.parameters.alpha)
         weight = batch.n_rows / len(y)
         sample = np.arange(m)
         if m > _RESIDUAL_SAMPLE:
             sample = self.rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
         evaluation = Evaluation(model, p, state.q, self.past)
-        value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, counts)
+        known = batch.counts, batch.known
+        value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
         if _is_prior(state.q) and model.likelihood.conjugate:
             # Adam would remember the gradients at the prior's q(u), which are huge
             q = evaluation.natural_step(cotangents, 1.0)
             evaluation = Evaluation(model, p, q, self.past)
-            _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, counts)
+            _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
         gradient.theta[:] += model.log_prior(p.theta)[1]
         rate = max(_NATURAL_RATES[0] * clock.annealing, _NATURAL_RATES[1])
         if model.likelihood.conjugate:  # averages the first batches, then one pass
