@@ -39,11 +39,12 @@ from skvbgp.base._start import (
     says_too_little,
     subsample,
 )
-from skvbgp.base._weighted import NoisyRegressor, WeightedClassifier, WeightedRegressor
+from skvbgp.base._weighted import WeightedClassifier, WeightedRegressor
 from skvbgp.base._weights import (
     Targets,
     count_rows,
     count_targets,
+    join_variances,
     join_weights,
     merge_equal,
     merge_targets,
@@ -60,7 +61,6 @@ __all__ = [
     "Labels",
     "Learner",
     "Neighbourhoods",
-    "NoisyRegressor",
     "Places",
     "Posterior",
     "RegressionLearner",
@@ -88,6 +88,7 @@ __all__ = [
     "fit_method",
     "in_tiles",
     "is_outgrown",
+    "join_variances",
     "join_weights",
     "lazily",
     "merge_equal",

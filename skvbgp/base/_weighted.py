@@ -1,4 +1,4 @@
-"""Regressors and classifiers whose rows may have weights."""
+"""Regressors and classifiers whose rows may have weights, and known noise."""
 
 from __future__ import annotations
 
@@ -17,90 +17,8 @@ from skvbgp.base._weights import count_rows, count_targets
 class WeightedRegressor(VariationalRegressor):
     """Template of a regressor whose learner takes `Targets`.
 
-    A subclass may override ``_check_targets(y)``, which refuses y that there cannot be.
-    """
-
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
-            arrays and DataFrames, as the user guide's table says, never gathers their rows.
-        y : array-like or Dask collection of shape (n_samples,)
-            Training targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
-            other rows copied). None is 1.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        TypeError
-            If weights are given with a Dask collection.
-        ValueError
-            If a weight is negative or not finite, or if all are zero.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like or Dask collection of shape (n_samples,)
-            New targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As in :meth:`fit`.
-        """
-        return self._partial_fit(X, y, sample_weight=sample_weight)
-
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """X and y, or for training X and `Targets`, without copies and rows of weight zero."""
-        for name, given in metadata.items():
-            if given is not None:
-                for values in (X, y, given):
-                    refuse_collection(values, f"fit with {name}")
-        X, y = super()._validate(X, y, reset=reset)
-        self._check_targets(y)
-        if not metadata:
-            return X, y
-        y_var = metadata.get("y_var")
-        variance = None if y_var is None else as_noise(y_var, y.shape)
-        if variance is not None and not np.any(variance):
-            variance = None
-        return count_targets(X, y, metadata["sample_weight"], variance)
-
-    def _check_targets(self, y: Any) -> None:
-        pass
-
-
-class NoisyRegressor(WeightedRegressor):
-    """The same for known variances of the rows' noise, which `Targets` then have.
-
-    A subclass may override ``_check_known_noise()``, which refuses them.
+    A subclass may override ``_check_targets(y)``, which refuses y that there cannot be, and
+    ``_check_known_noise()``, which refuses that any is given.
     """
 
     # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
@@ -134,7 +52,8 @@ class NoisyRegressor(WeightedRegressor):
         TypeError
             If weights or variances are given with a Dask collection.
         ValueError
-            If a weight or variance is negative or not finite, or if all weights are zero.
+            If a weight or variance is negative or not finite, if all weights are zero, or if
+            variances are given for what has no Gaussian noise.
         """
         return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
@@ -216,9 +135,24 @@ class NoisyRegressor(WeightedRegressor):
         return add_noise(result, y_var, return_std, return_cov, include_noise=include_noise)
 
     def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        if metadata.get("y_var") is not None:
+        """X and y, or for training X and `Targets`, without copies and rows of weight zero."""
+        for name, given in metadata.items():
+            if given is not None:
+                for values in (X, y, given):
+                    refuse_collection(values, f"fit with {name}")
+        X, y = super()._validate(X, y, reset=reset)
+        self._check_targets(y)
+        if not metadata:
+            return X, y
+        variance = None
+        if metadata["y_var"] is not None:
             self._check_known_noise()
-        return super()._validate(X, y, reset=reset, **metadata)
+            variance = as_noise(metadata["y_var"], y.shape)
+            variance = variance if np.any(variance) else None
+        return count_targets(X, y, metadata["sample_weight"], variance)
+
+    def _check_targets(self, y: Any) -> None:
+        pass
 
     def _check_known_noise(self) -> None:
         pass

@@ -138,8 +138,8 @@ def join_weights(*parts: Any) -> Array | None:
     return np.concatenate([part.counts for part in parts])
 
 
-def join_variances(*parts: Targets) -> Array | None:
-    """Known variances of the rows of several `Targets`, one after the other."""
+def join_variances(*parts: Any) -> Array | None:
+    """The same of known variances of their noise."""
     if all(part.variance is None for part in parts):
         return None
     return np.concatenate([np.zeros(len(p)) if p.variance is None else p.variance for p in parts])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp.base import Interval, NoisyRegressor, StrOptions
+from skvbgp.base import Interval, StrOptions, WeightedRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -55,7 +55,7 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SumOverRows(NoisyRegressor):
+class _SumOverRows(WeightedRegressor):
     """A regressor whose noise is independent, so that the data terms are sums over rows."""
 
     solver: str
@@ -160,7 +160,7 @@ class VBFITCRegressor(_SumOverRows):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPITCRegressor(NoisyRegressor):
+class VBPITCRegressor(WeightedRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
 
     def __init__(

@@ -99,15 +99,31 @@ class BlockModel:
         d_signal = 0.5 * (float(a @ y) - n) - d_noise  # both together scale K
         return EvidenceGradient(value, features_vjp(X, Phi, dPhi), d_signal, d_noise)
 
+    def own_noise_gradient(self) -> Array:
+        """Gradient of the evidence in the logarithm of each row's noise, (n,)."""
+        t, Phi, root = self._noise_variance, self._Phi, self._root
+        a = (self._y - self.mean(Phi)) / t  # K^-1 y
+        if self._by_rows:
+            diagonal = np.einsum("ij,ij->i", root, root)  # of K^-1
+        else:
+            A = Phi @ root
+            diagonal = (1.0 - np.einsum("ij,ij->i", A, A)) / t
+        return np.asarray(0.5 * t * (a**2 - diagonal))
+
 
 def evidence_gradient(
     rows: Rows, R: Array, signal_variance: float, noise_variance: float
 ) -> EvidenceGradient:
     """Evidence of a block at frequencies R, and its gradients."""
-    model = BlockModel(rows.features(R), rows.target, signal_variance, noise_variance)
+    weighted = rows.as_weighted(noise_variance)
+    model = BlockModel(weighted.features(R), weighted.target, signal_variance, noise_variance)
     evidence = model.evidence_gradient(rows.X)
     n_more = rows.total - len(rows)  # copies: a density each, but one residual for all
-    return evidence._replace(
-        value=evidence.value - 0.5 * n_more * np.log(2.0 * np.pi * noise_variance),
-        log_noise_variance=evidence.log_noise_variance - 0.5 * n_more,
-    )
+    value = evidence.value - 0.5 * n_more * np.log(2.0 * np.pi * noise_variance)
+    if rows.variance is None:
+        slope = evidence.log_noise_variance - 0.5 * n_more
+    else:
+        share = rows.share(noise_variance)
+        value += 0.5 * float(rows.counts @ np.log(share))
+        slope = float(share @ (model.own_noise_gradient() - 0.5 * (rows.counts - 1.0)))
+    return evidence._replace(value=value, log_noise_variance=slope)

@@ -79,6 +79,18 @@ def expected_squared_error(structure: Structure, alphas: Array, rows: Rows) -> f
     return total / len(alphas)
 
 
+def expected_own_error(
+    structure: Structure, alphas: Array, blocks: list[Rows], noise_variance: float
+) -> float:
+    """Average over draws of E[|learned noise|^2 | y, alpha], where some noise is known.
+
+    Its ratio to the number of rows is the noise variance after a step of EM.
+    """
+    rows = Rows.joined(blocks)
+    squared_error = expected_squared_error(structure, alphas, rows.as_weighted(noise_variance, 2))
+    return squared_error + noise_variance * float(rows.counts @ (1.0 - rows.share(noise_variance)))
+
+
 def expected_log_likelihood(n: float, squared_error: float, noise_variance: float) -> float:
     """E_q[log p(y | alpha)] (Lemma 2)."""
     return -0.5 * (n * np.log(2.0 * np.pi * noise_variance) + squared_error / noise_variance)

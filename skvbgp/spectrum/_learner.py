@@ -254,7 +254,10 @@ class SpectrumLearner(RegressionLearner):
         if rows.n >= _RETRAINED_ROWS or rows.n + len(y) < 2 * rows.n_first:
             return None
         known = rows.all_rows
-        y_known = Targets(state.target.original(known.y), known.weight, state.n_seen - len(known))
+        variance = None if known.variance is None else known.variance * state.target.unit**2
+        y_known = Targets(
+            state.target.original(known.y), known.weight, state.n_seen - len(known), variance
+        )
         return np.concatenate([state.coordinates.original(known.X), X]), y_known.joined(y)
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:

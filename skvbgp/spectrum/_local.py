@@ -26,7 +26,8 @@ class Block(NamedTuple):
         self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
     ) -> tuple[Array, Array]:
         """Mean (n*,), and variances (n*,) or (``full``) covariance, of rows with features Phi."""
-        rows, noise_variance = self.rows, hyper.local_noise_variance
+        noise_variance = hyper.local_noise_variance
+        rows = self.rows.as_weighted(noise_variance)
         model = BlockModel(rows.features(R), rows.target, hyper.signal_variance, noise_variance)
         return model.mean(Phi), model.covariance(Phi, full=full)
 
@@ -56,8 +57,9 @@ class Neighbours(NamedTuple):
         """The same; the covariance is that of the errors of the means."""
         scale = 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
         ratio = hyper.local_noise_variance / scale
-        W, A = self._weigh(Phi, self.rows.features(R), ratio)
-        mean = np.einsum("ij,ij->i", W, self.rows.target[self.near])
+        rows = self.rows.as_weighted(hyper.local_noise_variance)
+        W, A = self._weigh(Phi, rows.features(R), ratio)
+        mean = np.einsum("ij,ij->i", W, rows.target[self.near])
         if full:
             ends = np.arange(0, self.near.size + 1, self.near.shape[1])
             sparse = csr_array((W.ravel(), self.near.ravel(), ends), (len(W), len(self.rows)))

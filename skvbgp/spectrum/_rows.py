@@ -18,28 +18,32 @@ from skvbgp._core.partition import (
     group_rows,
     partition_rows,
 )
-from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Neighbourhoods, Targets, join_weights
+from skvbgp._core.scaling import Coordinates, Target, scale_variance
+from skvbgp.base import Neighbourhoods, Targets, join_variances, join_weights, pick
 from skvbgp.spectrum._features import features
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows, and how often each counts.
+    """Some rows, how often each counts, and its known noise.
 
     A row of weight w is y = f(x) with noise of variance t / w. Times sqrt(w) it is a row with the
-    noise t of all others: a `target` that is linear in the weights of its `features`.
+    noise t of all others: a `target` that is linear in the weights of its `features`. Where the
+    noise has a known variance v, too, the weight is w t / (t + v), see `as_weighted`.
 
     Attributes
     ----------
     X, y : ndarray of shape (n, d) and (n,)
     weight : ndarray of shape (n,), or None
         Positive; None is 1.
+    variance : ndarray of shape (n,), or None
+        Known variances of the noise besides the learned one, in squared units of y; None is 0.
     """
 
     X: Array
     y: Array
     weight: Array | None = None
+    variance: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -47,23 +51,37 @@ class Rows:
     @classmethod
     def of(cls, X: Array, y: Targets) -> Self:
         """Rows of X with their targets."""
-        return cls(X, y.y, y.weight)
+        return cls(X, y.y, y.weight, y.variance)
 
     @classmethod
     def joined(cls, parts: Iterable[Rows]) -> Self:
         """One part after the other."""
         parts = list(parts)
         X, y = np.concatenate([p.X for p in parts]), np.concatenate([p.y for p in parts])
-        return cls(X, y, join_weights(*parts))
+        return cls(X, y, join_weights(*parts), join_variances(*parts))
 
     def scaled(self, coordinates: Coordinates, target: Target) -> Rows:
         """The user's rows in the frames of training."""
-        return Rows(coordinates.scaled(self.X), target.scaled(self.y), self.weight)
+        v = self.variance
+        variance = None if v is None else scale_variance(v, target.unit)
+        return Rows(coordinates.scaled(self.X), target.scaled(self.y), self.weight, variance)
 
     def take(self, index: slice | Index | NDArray[np.bool_]) -> Rows:
         """Some of them."""
-        weight = None if self.weight is None else self.weight[index]
-        return Rows(self.X[index], self.y[index], weight)
+        weight, variance = pick(self.weight, index), pick(self.variance, index)
+        return Rows(self.X[index], self.y[index], weight, variance)
+
+    def share(self, noise_variance: float) -> Array:
+        """What the learned variance is of each row's noise, (n,)."""
+        if self.variance is None:
+            return np.ones(len(self))
+        return noise_variance / (noise_variance + self.variance)
+
+    def as_weighted(self, noise_variance: float, power: int = 1) -> Rows:
+        """Rows without known noise that count as much less, by a power of their `share`."""
+        if self.variance is None:
+            return self
+        return Rows(self.X, self.y, self.counts * self.share(noise_variance) ** power)
 
     @property
     def counts(self) -> Array:
@@ -135,13 +153,16 @@ class BlockedRows:
         partition, index = partition_rows(rows.X, n_blocks, coordinates.scaled)
         ends = np.append(0, np.cumsum(partition.sizes))
         X_sorted, y_sorted = np.empty(rows.X.shape), np.empty(len(rows))
+        variance = None if rows.variance is None else np.empty(len(rows))
         for k, own in enumerate(index):
             block, place = rows.take(own).scaled(coordinates, target), slice(ends[k], ends[k + 1])
             X_sorted[place], y_sorted[place] = block.X, block.y
+            if variance is not None:
+                variance[place] = block.variance
         weight = None if rows.weight is None else rows.weight[np.concatenate(index)]
         return cls(
             partition=partition,
-            first=Rows(X_sorted, y_sorted, weight),
+            first=Rows(X_sorted, y_sorted, weight, variance),
             ends=ends,
             capacity=2 * int(partition.sizes.max()),
             changed={},

@@ -87,7 +87,8 @@ def find_hyperparameters(kernel: RBF | Matern, rows: Rows) -> tuple[float, Array
 
     def start_from(factor: float) -> tuple[float, Array]:
         theta = kernel.theta - np.log(factor)
-        value, log_noise = scan_noises(kernel.with_theta(theta)(rows.X), rows.y, rows.weight)
+        K = kernel.with_theta(theta)(rows.X)
+        value, log_noise = scan_noises(K, rows.y, rows.weight, rows.variance)
         return value, np.array([0.0, *theta, log_noise])
 
     _, x = max((start_from(factor) for factor in _FACTORS), key=lambda scan: scan[0])
@@ -108,7 +109,7 @@ def log_density(x: Array, start: RBF | Matern, rows: Rows) -> tuple[float, Array
     """
     kernel, away = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), x[1:-1] - start.theta
     K = kernel(rows.X)
-    value, dK, d_log_noise = log_evidence(K, rows.y, x[-1], rows.weight)
+    value, dK, d_log_noise = log_evidence(K, rows.y, x[-1], rows.weight, rows.variance)
     gradient = np.append(kernel.vjp(rows.X, None, K, dK)[0], d_log_noise)
     gradient[1:-1] -= away / _PRIOR_VARIANCE
     return value - 0.5 * float(away @ away) / _PRIOR_VARIANCE, gradient

@@ -17,6 +17,7 @@ from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
     draw_antithetic,
     expected_log_likelihood,
+    expected_own_error,
     expected_squared_error,
     newton_step,
     sum_shifts,
@@ -197,6 +198,7 @@ def fit_bound(
     def step(state: _Reached, batch: Batch, clock: Clock) -> tuple[_Reached, float]:
         (q, hyper), (blocks, weight) = state, batch
         prior, noise_variance = hyper.prior(structure), hyper.noise_variance
+        given, blocks = blocks, [block.as_weighted(noise_variance) for block in blocks]
         if q is None:
             q = _start_q(structure, R, prior, blocks, weight, noise_variance)
         rate = max(_FIRST_RATE * clock.annealing, _LAST_RATE, 1.0 / (clock.step + first))
@@ -204,7 +206,8 @@ def fit_bound(
         if adam_step_size is not None:
             q = Reparameterised.of(q, adam) if isinstance(q, Gaussian) else q
             Z = draw_antithetic(_ADAM_DRAWS, structure.size, rng)
-            squared_error, shifts = sum_shifts(structure, q.sample(Z), blocks)
+            alphas = q.sample(Z)
+            squared_error, shifts = sum_shifts(structure, alphas, blocks)
             squared_error *= weight
             gradient = bound_gradient(q, prior, Z, shifts * (weight / noise_variance))
             moved = adam_step(
@@ -223,6 +226,9 @@ def fit_bound(
                 q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
             )
         value = expected_log_likelihood(n, squared_error, noise_variance) - q.kl_to(prior)
+        if any(block.variance is not None for block in given):
+            value += weight * sum(_log_shares(block, noise_variance) for block in given)
+            squared_error = weight * expected_own_error(structure, alphas, given, noise_variance)
         if learns:
             hyper = _move_hyperparameters(hyper, moved, squared_error, n, rate, moves_frequencies)
         return (moved, hyper), value
@@ -290,10 +296,21 @@ def estimate_bound(
     alphas = q.sample(draw_antithetic(_FINAL_DRAWS, q.structure.size, rng))
     chosen = rng.permutation(rows.n_blocks)
     chosen = chosen[: max(1, rows.n_blocks * n_most // max(rows.n, n_most))]
-    squared_error = sum(expected_squared_error(q.structure, alphas, rows.block(k)) for k in chosen)
-    squared_error *= rows.n_blocks / len(chosen)
-    likelihood = expected_log_likelihood(rows.total, squared_error, hyper.noise_variance)
+    blocks, t = [rows.block(k) for k in chosen], hyper.noise_variance
+    squared_error = sum(
+        expected_squared_error(q.structure, alphas, block.as_weighted(t)) for block in blocks
+    )
+    weight = rows.n_blocks / len(chosen)
+    likelihood = expected_log_likelihood(rows.total, weight * squared_error, t)
+    likelihood += weight * sum(_log_shares(block, t) for block in blocks)
     return likelihood - q.kl_to(hyper.prior(q.structure))
+
+
+def _log_shares(rows: Rows, noise_variance: float) -> float:
+    """What known noise adds to the log density of rows beyond that of the weights they count as."""
+    if rows.variance is None:
+        return 0.0
+    return 0.5 * float(rows.counts @ np.log(rows.share(noise_variance)))
 
 
 def add_rows(
@@ -313,7 +330,7 @@ def add_rows(
     for rate in (1.0,) if certain else _UPDATE_RATES:
         z = draw_antithetic(_UPDATE_DRAWS, structure.size, rng)
         alphas = q.mean[None] if certain else q.sample(z)
-        information = sum_statistics(structure, alphas, [rows])
+        information = sum_statistics(structure, alphas, [rows.as_weighted(noise_variance)])
         q = newton_step(
             q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
         )
