@@ -143,12 +143,13 @@ def _sum_log_densities(
     """For each noise variance, the sum of :func:`leave_one_out` over rows; how many they are."""
     K = kernel(X)
     weight = np.ones(len(X)) if rows.weight is None else rows.weight
-    totals = [weight[out] @ leave_one_out(K, noise, weight, rows.y)[out] for noise in noises]
+    own = [rows.add_known(noise) for noise in noises]
+    totals = [weight[out] @ leave_one_out(K, noise, weight, rows.y)[out] for noise in own]
     return np.array(totals), float(weight[out].sum())
 
 
-def leave_one_out(K: Array, noise_variance: float, weight: Array, y: Array) -> Array:
-    """Log density of each y_i given the others, (n,).
+def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Array) -> Array:
+    """Log density of each y_i given the others, (n,), with noise of one variance or their own.
 
     Of one copy, if rows stand for several: the rest does not include any.
     """

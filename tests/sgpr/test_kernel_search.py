@@ -42,15 +42,16 @@ def kind(model):
     ]
 
 
-def test_rows_that_are_left_out_one_at_a_time(rng):
+@pytest.mark.parametrize("known", [0.0, np.array([0.0, 0.4, 2.0, 0.1, 30.0, 0.0])])
+def test_rows_that_are_left_out_one_at_a_time(rng, known):
     """Against the conditional normal of each, given copies of the others."""
     X, y = rng.uniform(-1.0, 1.0, (6, 2)), rng.standard_normal(6)
-    K, noise, weight = (0.8 * RBF(0.7))(X), 0.3, np.array([1, 2, 1, 3, 1, 1])
-    expected = []
+    K, noise, weight = (0.8 * RBF(0.7))(X), 0.3 + known, np.array([1, 2, 1, 3, 1, 1])
+    own, expected = noise * np.ones(6), []
     for i in range(6):
         rest = np.repeat(np.delete(np.arange(6), i), np.delete(weight, i))
-        gain = np.linalg.solve(K[np.ix_(rest, rest)] + noise * np.eye(len(rest)), K[rest, i])
-        variance = K[i, i] + noise - gain @ K[rest, i]
+        gain = np.linalg.solve(K[np.ix_(rest, rest)] + np.diag(own[rest]), K[rest, i])
+        variance = K[i, i] + own[i] - gain @ K[rest, i]
         error = y[i] - gain @ y[rest]
         expected.append(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
     assert_allclose(leave_one_out(K, noise, weight, y), expected, rtol=1e-10)
@@ -128,6 +129,20 @@ def test_a_weight_is_a_repetition(cls, rng):
     weighted = model.fit(X, y, sample_weight=weight)
     assert kind(weighted) == kind(expected)
     assert_same_model(expected, weighted, X, rtol=1e-8)
+
+
+@quick
+@blocked
+@pytest.mark.in_turn("cls")
+def test_the_search_knows_the_noise_of_rows(cls):
+    """Rows whose noise is huge do not decide, and leave the model of the others finite."""
+    X, y = make_data(60)
+    bad = np.arange(60) % 3 == 0
+    model = small(cls, noise_kernel="auto")
+    told = clone(model).fit(X, y + 50.0 * bad * np.sin(1e3 * X[:, 0]), y_var=1e4 * bad)
+    plain = clone(model).fit(X, y + 50.0 * bad * np.sin(1e3 * X[:, 0]))
+    errors = [np.mean((m.predict(X[~bad]) - y[~bad]) ** 2) for m in (told, plain)]
+    assert errors[0] < 0.5 * errors[1]
 
 
 @quick
