@@ -147,7 +147,13 @@ class LearnedFunction:
     def feature_importances_(self) -> Array:
         """Shares of the inputs in the variation of predictions, (n_features,)."""
         check_is_fitted(self)
-        return self._state.relevance
+        return self._state.relevance.mean
+
+    @property
+    def feature_importances_std_(self) -> Array:
+        """Standard deviations of `feature_importances_` between what is believed in."""
+        check_is_fitted(self)
+        return self._state.relevance.std
 
     @property
     def output_covariance_(self) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,69 +20,99 @@ _TASK_ROWS = 64
 _RELEVANCE_ROWS = 1_000
 
 
-def measure_gradient(posterior: NeighbourPosterior, X: Array) -> tuple[Array, Array]:
-    """Mean and variance (n, d) of the function's derivatives at rows X, in the user's units.
+class Slopes(NamedTuple):
+    """What C processes say of the function's derivatives at some rows."""
+
+    belief: Array  # in the processes, (n, C)
+    mean: Array  # (n, C, d)
+    variance: Array  # (n, C, d)
+
+    def mix(self, calibration: float) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the mixture."""
+        belief = self.belief[:, :, None]
+        mean = np.sum(belief * self.mean, axis=1)
+        # what is not believed may have an infinite variance
+        variance = np.where(belief > 0.0, self.variance, 0.0)
+        total = np.sum(belief * (variance + (self.mean - mean[:, None]) ** 2), axis=1)
+        return mean, calibration * total
+
+
+class Relevance(NamedTuple):
+    """Shares of the inputs in the variation of predictions."""
+
+    mean: Array  # (d,)
+    std: Array  # (d,), between the processes that are believed in
+
+
+def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
+    """The derivatives at rows X, in the user's units.
 
     The belief in the processes is constant as long as the neighbours are the same.
     """
     near = None if posterior.is_exact else posterior.find(X)
 
-    def measure(rows: slice) -> tuple[Array, Array]:
+    def measure(rows: slice) -> Slopes:
         return _measure_tile(posterior, X[rows], None if near is None else near[rows])
 
     tiles = [(slice(i, i + _TASK_ROWS),) for i in range(0, len(X), _TASK_ROWS)]
-    means, variances = zip(*thread_map(measure, tiles), strict=True)
+    belief, mean, variance = map(np.concatenate, zip(*thread_map(measure, tiles), strict=True))
     unit = posterior.target.unit / posterior.coordinates.scale
-    return np.concatenate(means) * unit, np.concatenate(variances) * unit**2
+    return Slopes(belief, mean * unit, variance * unit**2)
 
 
-def _measure_tile(
-    posterior: NeighbourPosterior, X: Array, near: Index | None
-) -> tuple[Array, Array]:
+def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -> Slopes:
     """The same in scaled units, of rows whose neighbours are given."""
     if near is not None:
         posterior, near = posterior.bring(near)
     scaled, mixture = posterior.coordinates.scaled(X), posterior.mixture
-    means, variances = np.empty(X.shape), np.empty(X.shape)
+    belief = np.empty((len(X), len(mixture.processes)))
+    means, variances = np.empty((2, *belief.shape, X.shape[1]))
     for i, x in enumerate(scaled):
         given = posterior.conditionals if near is None else posterior.condition_near(near[i])
-        belief = mixture.weigh_place(given)[:, None]
-        parts = [one.gradient(x) for one in given]
-        slopes, spreads = (np.array(part) for part in zip(*parts, strict=True))
-        matter = belief[:, 0] > 0.0  # what is not believed may have an infinite variance
-        belief, slopes, spreads = belief[matter], slopes[matter], spreads[matter]
-        means[i] = np.sum(belief * slopes, axis=0)
-        total = np.sum(belief * (spreads + (slopes - means[i]) ** 2), axis=0)
-        variances[i] = mixture.calibration * total
-    return means, variances
+        belief[i] = mixture.weigh_place(given)
+        means[i], variances[i] = zip(*(one.gradient(x) for one in given), strict=True)
+    return Slopes(belief, means, variances)
 
 
-def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Array:
-    """Shares (d,) of the inputs in the variation of the predictive mean.
+def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Relevance:
+    """Shares (d,) of the inputs in the variation of the predictive mean, and of each process's.
 
     The mean squared derivative at known rows, times the variances (D,) of the inputs. Of a
     category half the mean squared change when it becomes that of another row, which is the same
-    for a linear function.
+    for a linear function. A process counts at a row as much as it is believed in there.
     """
     rows = posterior.rows
     step = -(-len(rows) // _RELEVANCE_ROWS)
-    X, weight = rows.X[::step], None if rows.weight is None else rows.weight[::step]
-    mean, _ = posterior.measure_gradient(X)
-    relevance = np.average(mean**2, axis=0, weights=weight) * variance
+    X = rows.X[::step]
+    weight = np.ones(len(X)) if rows.weight is None else rows.weight[::step]
+    slopes = posterior.measure_slopes(X)
+    counts = weight[:, None] * np.insert(slopes.belief, 0, 1.0, axis=1)  # (n, 1 + C)
+    shares = counts.sum(axis=0) / weight.sum()
+
+    def average(values: Array) -> Array:
+        """Of (n, 1 + C, ...) over the rows."""
+        sums = np.einsum("nc,nc...->c...", counts, values)
+        return (sums.T / np.maximum(weight.sum() * shares, np.finfo(float).tiny)).T
+
+    squares = np.insert(slopes.mean, 0, slopes.mix(1.0)[0], axis=1) ** 2
+    relevance = average(squares) * variance
     owners = np.array(posterior.mixture.processes[0].owners, dtype=np.intp)
     if len(owners):
-        relevance = np.bincount(owners, relevance).astype(np.float64)
+        relevance = np.stack([np.bincount(owners, line) for line in relevance]).astype(np.float64)
         for j in np.flatnonzero(np.bincount(owners) > 1):
-            change = _swap(posterior, X, owners == j)
-            relevance[j] = 0.5 * np.average(change**2, weights=weight)
-    total = np.sum(relevance)
-    return relevance / total if total > 0.0 else relevance
+            relevance[:, j] = 0.5 * average(_swap(posterior, X, owners == j) ** 2)
+    total = relevance.sum(axis=1, keepdims=True)
+    mean, *each = np.divide(relevance, total, out=relevance, where=total > 0.0)
+    return Relevance(mean, np.sqrt(shares[1:] @ (np.array(each) - mean) ** 2))
 
 
 def _swap(posterior: NeighbourPosterior, X: Array, columns: NDArray[np.bool_]) -> Array:
-    """How much the predictive mean of rows changes with some columns from other rows."""
+    """How much predictive means of rows change with some columns from other rows, (n, 1 + C)."""
     swapped = X.copy()
     order = np.random.default_rng(0).permutation(len(X))
     swapped[:, columns] = X[np.ix_(order, np.flatnonzero(columns))]
-    after, before = (posterior.moments(rows, False)[0] for rows in (swapped, X))
-    return after - before
+    after, before = (
+        np.column_stack([posterior.mixture.mix(parts, include_noise=False)[0], parts.mean])
+        for parts in map(posterior.measure, (swapped, X))
+    )
+    return posterior.target.unit * (after - before)

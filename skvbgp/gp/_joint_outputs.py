@@ -18,6 +18,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import RegressionLearner
+from skvbgp.gp._gradient import Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
 from skvbgp.gp._outputs import OutputsDistribution
@@ -103,9 +104,9 @@ class JointState:
         return JointPosterior(self.model.posterior, self.units)
 
     @property
-    def relevance(self) -> Array:
+    def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, averaged over the values."""
-        return self.model.relevance[: -self.t]
+        return Relevance(*(part[: -self.t] for part in self.model.relevance))
 
     @property
     def covariance(self) -> Array:

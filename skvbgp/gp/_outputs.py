@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base import Distribution, RegressionLearner, predict_distribution
 from skvbgp.gp._categories import Draws
+from skvbgp.gp._gradient import Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import NeighbourPosterior
@@ -47,9 +48,10 @@ class OutputsState:
     n: int
 
     @property
-    def relevance(self) -> Array:
+    def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
-        return np.mean([output.relevance for output in self.outputs], axis=0)
+        means, stds = np.array([output.relevance for output in self.outputs]).swapaxes(0, 1)
+        return Relevance(means.mean(axis=0), np.sqrt(np.sum(stds**2, axis=0)) / len(stds))
 
     @property
     def covariance(self) -> Array:

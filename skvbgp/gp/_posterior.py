@@ -16,7 +16,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._gradient import measure_gradient
+from skvbgp.gp._gradient import Slopes, measure_slopes
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._process import (
@@ -325,7 +325,11 @@ class NeighbourPosterior(NearRows):
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the function's derivatives, in the user's units."""
-        return measure_gradient(self, X)
+        return self.measure_slopes(X).mix(self.mixture.calibration)
+
+    def measure_slopes(self, X: Array) -> Slopes:
+        """What each process says of these derivatives."""
+        return measure_slopes(self, X)
 
     def _condition_on_any(self, X: Array) -> tuple[Conditional, ...]:
         """Each process given the rows that are nearest to any of X."""

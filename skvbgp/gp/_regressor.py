@@ -139,6 +139,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         variance of the input; with a sum of one, or all zero where predictions are constant. It is
         computed when it is asked for.
 
+    feature_importances_std_ : ndarray of shape (n_features,)
+        Standard deviation of these shares between the kernels and hyperparameters that predictions
+        average over; zero if these are one.
+
     n_iter_ : int
         Number of kernels trained.
 

@@ -12,7 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.gp._categories import Draws
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._gradient import measure_relevance
+from skvbgp.gp._gradient import Relevance, measure_relevance
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
@@ -106,7 +106,7 @@ class State:
         return self.rows if self.shared is None else self.shared.restore(self.rows)
 
     @cached_property
-    def relevance(self) -> Array:
+    def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions."""
         return measure_relevance(self.posterior, self.frames.inputs.std**2)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._inducing import GlobalPart, SumDraws
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
@@ -39,10 +40,10 @@ class SumPosterior(NeighbourPosterior):
     def _add_covariance(self, X: Array, covariance: Array) -> Array:
         return covariance + self.shared.covariance(X) / self.target.unit**2
 
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        mean, variance = super().measure_gradient(X)
+    def measure_slopes(self, X: Array) -> Slopes:
+        belief, mean, variance = super().measure_slopes(X)
         shared_mean, shared_variance = self.shared.measure_gradient(X)
-        return mean + shared_mean, variance + self.mixture.calibration * shared_variance
+        return Slopes(belief, mean + shared_mean[:, None], variance + shared_variance[:, None])
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> SumDraws:
         local = FunctionDraws.draw(self, n, rng)

@@ -22,15 +22,15 @@ def axes_or_new(ax: Any) -> Any:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def fitted_model(estimator: Any, attribute: str) -> Any:
+def fitted_model(estimator: Any, *attributes: str) -> Any:
     """The last step of a fitted pipeline or search, or the estimator itself.
 
-    Raises TypeError if it is fitted but does not have the attribute.
+    Raises TypeError if it is fitted but has none of the attributes.
     """
     model = last_step(best_estimator(estimator))
     check_is_fitted(model)
-    if not hasattr(model, attribute):
-        raise TypeError(f"{type(model).__name__} has no {attribute} to draw.")
+    if not any(hasattr(model, name) for name in attributes):
+        raise TypeError(f"{type(model).__name__} has no {' or '.join(attributes)} to draw.")
     return model
 
 

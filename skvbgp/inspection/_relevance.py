@@ -1,4 +1,4 @@
-"""Posterior of the inverse length scales: which inputs matter."""
+"""Which inputs matter: inverse length scales or importances, with what is uncertain in them."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from skvbgp.metrics._response import best_estimator
 
 
 class RelevanceDisplay:
-    """Inverse length scales with their posterior intervals, the largest at the top.
+    """Relevance of the inputs with posterior intervals, the largest at the top.
 
-    An input whose inverse length scale is near zero plays no part. Use :meth:`from_estimator`
-    to make one.
+    That is an inverse length scale, or an importance: an input where it is near zero plays no part.
+    Use :meth:`from_estimator` to make one.
 
     Parameters
     ----------
     mean : array-like of shape (n_features,)
-        Posterior means of the inverse length scales.
+        Posterior means.
     std : array-like of shape (n_features,)
         Posterior standard deviations.
     feature_names : sequence of str
@@ -65,17 +65,19 @@ class RelevanceDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> "RelevanceDisplay":
-        """Inverse length scales of a fitted regressor.
+        """Inverse length scales or importances of a fitted regressor.
 
         Parameters
         ----------
         estimator : estimator
             Fitted, with `inverse_length_scale_mean_` and `inverse_length_scale_var_`, such as
-            :class:`~skvbgp.VBDTCRegressor`; maybe at the end of a pipeline, or in a search.
+            :class:`~skvbgp.VBDTCRegressor`, or with `feature_importances_` and
+            `feature_importances_std_`, as :class:`~skvbgp.VBGPRegressor` is; maybe at the end of
+            a pipeline, or in a search.
         X : array-like of shape (n_samples, n_features), default=None
             Rows whose standard deviations the inverse length scales are multiplied by, so
             that inputs in different units compare. None leaves them in units of one over the
-            input.
+            input. Importances have no unit, and are the same with X and without.
         feature_names : sequence of str, default=None
             Names of the regressor's inputs. None is those of the data frame that it was
             fitted on, or those that the pipeline makes, or x0, x1, ...
@@ -90,14 +92,18 @@ class RelevanceDisplay:
         -------
         display : RelevanceDisplay
         """
-        model = fitted_model(estimator, "inverse_length_scale_mean_")
-        mean, std = model.inverse_length_scale_mean_, np.sqrt(model.inverse_length_scale_var_)
         before = _steps_before(best_estimator(estimator))
-        label = "Inverse length scale"
-        if X is not None:
-            spread = np.std(np.asarray(X if before is None else before.transform(X)), axis=0)
-            mean, std = mean * spread, std * spread
-            label += " × spread of the input"
+        model = fitted_model(estimator, "feature_importances_std_", "inverse_length_scale_mean_")
+        if hasattr(model, "feature_importances_std_"):
+            mean, std = model.feature_importances_, model.feature_importances_std_
+            label = "Share in the variation of predictions"
+        else:
+            mean, std = model.inverse_length_scale_mean_, np.sqrt(model.inverse_length_scale_var_)
+            label = "Inverse length scale"
+            if X is not None:
+                spread = np.std(np.asarray(X if before is None else before.transform(X)), axis=0)
+                mean, std = mean * spread, std * spread
+                label += " × spread of the input"
         if feature_names is None:
             feature_names = _names(model, before)
         if len(feature_names) != len(mean):

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.feature_selection import RFE, SelectFromModel
 
-from skvbgp.gp._gradient import measure_gradient
 from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic
 from tests.derivatives import numerical_gradient
@@ -72,7 +71,7 @@ def test_gradient_is_calibrated_as_the_function_is():
     posterior = small(RBF([2.0, 3.0]), n_neighbors=12).fit(X, y)._state.posterior
     wider = replace(posterior, mixture=replace(posterior.mixture, calibration=4.0))
     factor = 4.0 / posterior.mixture.calibration
-    variances = [measure_gradient(one, X[:3])[1] for one in (posterior, wider)]
+    variances = [one.measure_gradient(X[:3])[1] for one in (posterior, wider)]
     assert_allclose(variances[1], factor * variances[0])
 
 
@@ -100,6 +99,28 @@ def test_importance_is_the_share_in_the_variation(n_neighbors):
     assert_allclose(model.feature_importances_.sum(), 1.0)
     moved = clone(model).set_params(kernel=RBF([10.0, 1.0, 0.1])).fit(X * [10.0, 0.1, 1.0], y)
     assert_allclose(moved.feature_importances_, model.feature_importances_, atol=5e-3)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 50])
+def test_importance_is_as_uncertain_as_the_processes_differ(n_neighbors):
+    """By the belief in them, which near rows have a say in; weights count as copies."""
+    X, y = make_irrelevant(60)
+    weight = np.where(np.arange(60) < 20, 2.0, 1.0)
+    fixed = RBF([1.0, 10.0, 0.1]), RBF([9.0, 10.0, 0.1]), RBF([1.0, 10.0, 0.3])
+    model = small(list(fixed), n_neighbors=n_neighbors, **FIXED)
+    model.fit(X, y, sample_weight=weight)
+    posterior = model._state.posterior
+    variance = model._state.frames.inputs.std**2
+    belief, slopes, _ = posterior.measure_slopes(X)
+    counts = weight[:, None] * belief
+    shares = counts.sum(axis=0) / weight.sum()
+    each = np.einsum("nc,ncd->cd", counts, slopes**2) * variance
+    each /= each.sum(axis=1, keepdims=True)
+    expected = np.sqrt(shares @ (each - model.feature_importances_) ** 2)
+    assert_allclose(model.feature_importances_std_, expected, rtol=1e-8)
+    assert model.feature_importances_std_.max() > 1e-3
+    one = small(fixed[0], n_neighbors=n_neighbors, **FIXED).fit(X, y)
+    assert_allclose(one.feature_importances_std_, 0.0, atol=1e-12)
 
 
 def test_inputs_are_selected_by_importance():

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skvbgp import SVBSSGPRegressor, VBDTCRegressor
+from skvbgp import SVBSSGPRegressor, VBDTCRegressor, VBGPRegressor
 from skvbgp.inspection import (
     CalibrationDisplay,
     KernelPosteriorDisplay,
@@ -23,6 +23,7 @@ from skvbgp.inspection import (
     PredictionIntervalDisplay,
     RelevanceDisplay,
 )
+from skvbgp.kernels import RBF, Matern
 from skvbgp.metrics import coverage, prediction_interval
 
 
@@ -210,6 +211,17 @@ def test_relevance_within_a_pipeline_and_a_search(data):
         # the scaler has brought the spread of the inputs to one
         again = bars(RelevanceDisplay.from_estimator(estimator, frame))[0]
         assert_allclose(again, centres)
+
+
+def test_importances_are_drawn_with_what_is_uncertain_in_them(data):
+    model = VBGPRegressor([Matern(nu=0.5), RBF()], max_iter=5, random_state=0).fit(*data)
+    display = RelevanceDisplay.from_estimator(model, data[0])
+    centres, widths, names = bars(display)
+    order = np.argsort(-model.feature_importances_)
+    assert_allclose(centres, model.feature_importances_[order])
+    assert_allclose(widths, stats.norm.ppf(0.975) * model.feature_importances_std_[order])
+    assert names == [f"x{i}" for i in order]
+    assert "Share in the variation" in display.ax_.get_xlabel()
 
 
 def test_names_of_the_inputs(model, data):
