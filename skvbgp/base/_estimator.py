@@ -170,7 +170,7 @@ def as_row_values(value: Any, n: int, name: str, default: float) -> Array:
     """A number for each of n rows, none of them negative; ``default`` where None is given."""
     values = as_vector(default if value is None else value, n, name, positive=False)
     if np.any(values < 0.0):
-        raise ValueError(f"{name} must not be negative; got {value!r}.")
+        raise ValueError(f"{name} must not be negative; the smallest is {values.min():g}.")
     return values
 
 

@@ -382,9 +382,9 @@ class EPDTCClassifier(WeightedClassifier):
     def _inputs(self, X: Array, X_var: Any = None) -> Inputs:
         if X_var is None:
             return Inputs(X, np.zeros_like(X))
+        if np.shape(X_var) != X.shape:
+            raise ValueError(f"X_var has shape {np.shape(X_var)}, but X has {X.shape}.")
         X_var = check_array(X_var, dtype=np.float64, order="C", input_name="X_var")
-        if X_var.shape != X.shape:
-            raise ValueError(f"X_var has shape {X_var.shape}, but X has {X.shape}.")
         if np.any(X_var < 0.0):
             raise ValueError("X_var holds variances: it must not be negative.")
         return Inputs(X, X_var)

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.base import (
     Targets,
     _weights,
+    as_weights,
     count_rows,
     count_targets,
     merge_equal,
@@ -41,6 +42,13 @@ def test_weights_are_repetitions():
         assert_array_equal(one, other)
     assert len(weighted[0]) == 6
     assert (n_copies, n_repeated) == (0, 7)
+
+
+def test_an_error_about_negative_weights_has_the_smallest():
+    with pytest.raises(
+        ValueError, match=r"^sample_weight must not be negative; the smallest is -2\.$"
+    ):
+        as_weights(np.arange(-2.0, 10_000.0), 10_002)
 
 
 def test_a_row_of_weight_zero_is_left_out():

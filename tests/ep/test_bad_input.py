@@ -126,6 +126,7 @@ def test_kernels_without_expectations(kernel):
     ("X_var", "message"),
     [
         (X[:3] ** 2, r"X_var has shape \(3, 3\), but X has \(40, 3\)"),
+        (0.1, r"X_var has shape \(\), but X has \(40, 3\)"),
         (-(X**2), "must not be negative"),
         (np.full_like(X, np.nan), "X_var contains NaN"),
         (np.full_like(X, np.inf), "X_var contains infinity"),

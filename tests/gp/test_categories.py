@@ -181,3 +181,11 @@ def test_sparse_inputs_are_those_of_the_dense_ones(rng, monkeypatch):
     monkeypatch.setattr(_categories, "_MOST_ENTRIES", 100)
     with pytest.raises(ValueError, match=r"X is sparse and of shape \(40, 3\)"):
         sparse.predict(csr_array(X))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_an_error_about_strings_names_the_parameter(rng, n_outputs):
+    X, y = make_data(10, rng)
+    with pytest.raises(ValueError, match="string to float") as error:
+        make_model(categorical_features=None).fit(X, np.column_stack([y] * n_outputs))
+    assert "categorical_features" in error.value.__notes__[0]
