@@ -64,8 +64,9 @@ CLASSIFICATION = {
 
 
 def public_estimators():
-    """An instance of each estimator of the package, by name."""
-    found = {name: getattr(skvbgp, name) for name in skvbgp.__all__}
+    """An instance of each estimator of the package by its name, those to start with first."""
+    names = sorted(skvbgp.__all__, key=lambda name: not name.startswith("VBGP"))
+    found = {name: getattr(skvbgp, name) for name in names}
     return {
         name: value()
         for name, value in found.items()

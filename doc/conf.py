@@ -18,6 +18,7 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.directives.patches import Figure
 from sphinx.util.docutils import SphinxDirective
+from sphinx_gallery.sorting import ExplicitOrder
 
 import skvbgp
 
@@ -38,6 +39,7 @@ extensions = [
 exclude_patterns = ["_build"]
 
 autosummary_generate = True
+toc_object_entries_show_parents = "hide"
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False
 
@@ -55,12 +57,44 @@ doctest_test_doctest_blocks = ""  # the examples of docstrings are pytest's
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "within_subsection_order": ExplicitOrder(
+        [
+            "plot_quickstart.py",
+            "plot_drop_in.py",
+            "plot_classes.py",
+            "plot_kernel_selection.py",
+            "plot_sensors.py",
+            "plot_bayesian_optimisation.py",
+            "plot_forgetting.py",
+            "plot_stream.py",
+            "plot_out_of_core.py",
+            "plot_relevance.py",
+            "plot_missing_inputs.py",
+            "plot_hybrid_digits.py",
+            "plot_conformal.py",
+            "plot_small_data.py",
+            "plot_noise_structures.py",
+            "plot_gamma.py",
+            "plot_decoupled.py",
+            "plot_grid_search.py",
+        ]
+    ),
 }
 
+templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"skvbgp {release}"
 html_static_path = ["_static"]
-html_css_files = ["landing.css"]
+html_css_files = ["skvbgp.css"]
+# Pages without a section have no use for a side bar.
+html_sidebars = {
+    "architecture": [],
+    "notation": [],
+    "quick_start": [],
+    "references": [],
+    "reproduced_figures": [],
+    "which_estimator": [],
+}
 
 
 def _plain_text(app, env, node, contnode):
@@ -72,9 +106,9 @@ class Capabilities(SphinxDirective):
     """What each estimator can do, from the estimators themselves."""
 
     def run(self):
-        container = nodes.container()
+        container = nodes.container(classes=["capabilities"])
         self.state.nested_parse(StringList(make_tables(), "capabilities"), 0, container)
-        return container.children
+        return [container]
 
 
 class GalleryPicture(Figure):

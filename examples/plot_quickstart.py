@@ -43,7 +43,7 @@ models = {
 # kernel has one width nearly everywhere.
 
 seen = np.where(known.reshape(picture.shape), picture, np.nan)
-fig, axes = plt.subplots(2, 3, figsize=(12, 5.8), sharex=True, sharey=True)
+fig, axes = plt.subplots(2, 3, figsize=(10, 4.7), layout="constrained")
 gray = {"cmap": "gray", "vmin": 0, "vmax": 255}
 axes[0, 0].imshow(picture, **gray)
 axes[0, 0].set_title("the photograph")
@@ -67,8 +67,8 @@ for (name, model), column in zip(models.items(), axes.T[1:], strict=True):
     top.set_title(f"{name}: mean\nRMSE {rmse:.1f}, NLPD {nlpd:.2f}")
     shown = bottom.imshow(std.reshape(picture.shape), vmin=0, vmax=60)
     bottom.set_title(f"std, coverage {covered:.0%}")
-    fig.colorbar(shown, ax=[top, bottom], fraction=0.05)
 for ax in axes.flat:
     ax.set_axis_off()
-fig.savefig("quickstart.png", dpi=110, bbox_inches="tight")
+fig.colorbar(shown, ax=axes, shrink=0.6, label="std")
+fig.savefig("quickstart.png", dpi=110)
 print("Picture: quickstart.png")
