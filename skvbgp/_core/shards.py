@@ -138,7 +138,7 @@ class ShardedRows:
         self._client = _find_client()
         self._numbers = count()
         self._fetched = _NOTHING
-        blocks = self._client.compute(_split(X, y))
+        blocks = self._load(X, y)
         summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
         summaries = [summary for summary in summaries if summary]
@@ -161,6 +161,10 @@ class ShardedRows:
                 for own in (self._shard_of == k for k in range(len(self._shards)))
             ]
         )
+
+    def _load(self, X: Any, y: Any) -> list[Any]:
+        """Futures of the blocks of the collections."""
+        return list(self._client.compute(split(X, y, _load)))
 
     def _place(self, blocks: list[Any], sizes: NDArray[np.int64]) -> None:
         """Make a shard of the blocks that each worker has."""
@@ -442,8 +446,8 @@ def _is_there(key: str) -> bool:
     return bool(client.who_has([Future(key, client)]).get(key))
 
 
-def _split(X: Any, y: Any) -> list[Any]:
-    """Delayed blocks of the rows of both collections."""
+def split(X: Any, y: Any, load: Callable[[Any, Any], Block]) -> list[Any]:
+    """Delayed blocks of the rows of both collections, as a function of a module loads them."""
     from dask.delayed import delayed
 
     if not is_collection(X) or not is_collection(y) or is_frame(X) != is_frame(y):
@@ -465,9 +469,9 @@ def _split(X: Any, y: Any) -> list[Any]:
             raise ValueError(f"X has {len(X)} rows and y has {len(y)}: they must be as many.")
         X = X.rechunk({1: -1})
         y = y.rechunk({0: X.chunks[0]})
-    load = delayed(_load, pure=True)
+    later = delayed(load, pure=True)
     pairs = zip(_delayed_blocks(X), _delayed_blocks(y), strict=True)
-    return [load(*pair) for pair in pairs]
+    return [later(*pair) for pair in pairs]
 
 
 def _delayed_blocks(collection: Any) -> list[Any]:

@@ -12,11 +12,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from skvbgp._core.collections import refuse_collection
+from skvbgp._core.collections import is_collection, make_example, refuse_collection
+from skvbgp._core.labels import LabelledRows, choose_classes
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import Names, lazily
+from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Counted, join_weights
 
 
@@ -35,13 +38,7 @@ class Labels:
         """Check targets (n,); ``classes`` holds all labels that will ever occur, if known."""
         y = column_or_1d(y)
         check_classification_targets(y)
-        if classes is None:
-            classes = np.unique(y)
-        if len(classes) < 2:
-            raise ValueError(f"At least two classes are needed, not one class: {classes.tolist()}.")
-        unknown = sorted(set(np.unique(y).tolist()) - set(classes.tolist()))
-        if unknown:
-            raise ValueError(f"y has labels {unknown}, which are not among the classes.")
+        classes = choose_classes(np.unique(y), classes)
         return cls(classes, np.searchsorted(classes, y))
 
     @classmethod
@@ -260,14 +257,30 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
 
     def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
         """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
-        X, y = validate_data(
-            self, X, y, reset=reset, dtype=np.float64, order="C", ensure_all_finite=self._all_finite
-        )
+        is_spread = is_collection(X) or is_collection(y)
+        if is_spread:
+            validate_data(self, make_example(X, 0.0), reset=reset)
+        else:
+            options = {"dtype": np.float64, "order": "C", "ensure_all_finite": self._all_finite}
+            X, y = validate_data(self, X, y, reset=reset, **options)
         classes = None
         if "classes" in metadata:
             known = self._state.classes if hasattr(self, "_state") else None
             classes = declared_classes(metadata.pop("classes"), known)
+        if is_spread:
+            return _spread(X, y, classes)
         return self._inputs(X, **metadata), Labels.of(y, classes)
+
+
+def _spread(X: Any, y: Any, classes: NDArray[Any] | None) -> tuple[Any, Any]:
+    """Rows of Dask collections and their labels on their workers, or here if they are few."""
+    rows = LabelledRows(X, y, classes)
+    if rows.n <= SUBSAMPLE:
+        X, codes = rows.fetch(np.arange(rows.n))
+        return X, Labels(rows.classes, codes.astype(np.intp))
+    if rows.at_one_place:
+        raise ValueError("All rows of X are equal: they say nothing of a function.")
+    return ShardedColumns(rows, "X"), rows
 
 
 def declared_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.collections import refuse_collection
+from skvbgp._core.labels import LabelledRows
 from skvbgp.base._classifier import Labels, VariationalClassifier
 from skvbgp.base._estimator import fit_method
 from skvbgp.base._known_noise import add_noise, as_noise
@@ -170,9 +171,10 @@ class WeightedClassifier(VariationalClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs.
-        y : array-like of shape (n_samples,)
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Training inputs. An estimator that takes Dask arrays and DataFrames, as the user
+            guide's table says, never gathers their rows.
+        y : array-like or Dask collection of shape (n_samples,)
             Class labels, of at least two classes.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
@@ -185,6 +187,8 @@ class WeightedClassifier(VariationalClassifier):
 
         Raises
         ------
+        TypeError
+            If weights are given with a Dask collection.
         ValueError
             If a weight is negative or not finite, or if all are zero.
         """
@@ -199,9 +203,9 @@ class WeightedClassifier(VariationalClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
+        y : array-like or Dask collection of shape (n_samples,)
             Class labels, maybe of a single class.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever occur. Needed in the first call.
@@ -215,7 +219,7 @@ class WeightedClassifier(VariationalClassifier):
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             As in :meth:`fit`.
         """
         return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
@@ -223,8 +227,13 @@ class WeightedClassifier(VariationalClassifier):
     def _validate(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
     ) -> tuple[Any, Any]:
-        """Inputs and labels, without copies and rows of weight zero."""
+        """Inputs and labels, without copies and rows of weight zero; of collections as given."""
+        if sample_weight is not None:
+            for values in (X, y, sample_weight):
+                refuse_collection(values, "fit with sample_weight")
         inputs, labels = super()._validate(X, y, reset=reset, **metadata)
+        if isinstance(labels, LabelledRows):
+            return inputs, labels
         return self._count(inputs, labels, sample_weight)
 
     def _count(self, inputs: Any, labels: Labels, sample_weight: Any) -> tuple[Any, Any]:

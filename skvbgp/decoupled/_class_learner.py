@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Labels, Learner, Targets, class_codes, in_tiles, weigh_classes
+from skvbgp.base import Labels, Learner, class_codes, in_tiles, weigh_classes
 from skvbgp.decoupled._learner import DecoupledLearner
+from skvbgp.decoupled._signs import make_signs
 from skvbgp.decoupled._state import State
 
 
@@ -33,7 +34,7 @@ class ClassLearner(Learner):
     class_weight: Any
 
     def max_passes(self, y: Labels) -> int:
-        return self.learner.max_passes(_signs(y))
+        return self.learner.max_passes(make_signs(y))
 
     def start(
         self, X: Array, y: Labels, rng: np.random.RandomState, before: ClassState | None
@@ -43,11 +44,11 @@ class ClassLearner(Learner):
         known = None if before is None else before.functions
         totals = y.count_classes()
         class_weights = weigh_classes(self.class_weight, y.classes, totals)
-        functions = self.learner.start(X, _signs(y, class_weights), rng, known)
+        functions = self.learner.start(X, make_signs(y, class_weights), rng, known)
         return ClassState(y.classes, totals, class_weights, functions)
 
     def train(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
-        signs, wrapped = _signs(y, state.class_weights), _wrap(end_pass, state)
+        signs, wrapped = make_signs(y, state.class_weights), _wrap(end_pass, state)
         return replace(state, functions=self.learner.train(state.functions, X, signs, wrapped))
 
     def update(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
@@ -55,14 +56,14 @@ class ClassLearner(Learner):
         class_weights = weigh_classes(self.class_weight, state.classes, totals)
         functions = _reweigh(state.functions, class_weights / state.class_weights)
         state = ClassState(state.classes, totals, class_weights, functions)
-        signs, wrapped = _signs(y, class_weights), _wrap(end_pass, state)
+        signs, wrapped = make_signs(y, class_weights), _wrap(end_pass, state)
         return replace(state, functions=self.learner.update(functions, X, signs, wrapped))
 
     def rows_to_restart(
         self, state: ClassState, X: Array, y: Labels
     ) -> tuple[Array, Labels] | None:
         known = _reweigh(state.functions, 1.0 / state.class_weights)
-        everything = self.learner.rows_to_restart(known, X, _signs(y))
+        everything = self.learner.rows_to_restart(known, X, make_signs(y))
         if everything is None:
             return None
         X, targets = everything
@@ -78,12 +79,6 @@ class ClassLearner(Learner):
         process = functions.posterior.process
         mean, variance = in_tiles(lambda X: process.moments(functions.coordinates.scaled(X)), X)
         return np.asarray(mean / np.sqrt(1.0 + variance))
-
-
-def _signs(y: Labels, class_weights: Array | None = None) -> Targets:
-    """Signs (n, k), of rows that count as often as their weights and those of their classes say."""
-    weight = y.weight if class_weights is None else y.weigh(class_weights)
-    return Targets(np.column_stack(y.problems()), weight, y.n_copies)
 
 
 def _reweigh(functions: State, factors: Array) -> State:

@@ -180,3 +180,6 @@ class DecoupledGPClassifier(WeightedClassifier):
 
     def _learner(self) -> ClassLearner:
         return ClassLearner(DecoupledLearner.of(self), self.class_weight)
+
+    def _check_collections(self) -> None:
+        pass

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier
 
 from skvbgp import (
+    DecoupledGPClassifier,
     DecoupledGPRegressor,
     EPDTCClassifier,
     VBDTCRegressor,
@@ -30,7 +31,13 @@ pytestmark = [
 
 REGRESSORS = [cls for cls in CLASSES if not is_classifier(cls())]
 CLASSIFIERS = [cls for cls in CLASSES if is_classifier(cls())]
-TRAINED = [DecoupledGPRegressor, VBDTCRegressor, VBFITCRegressor, VBGPRegressor]
+TRAINED = [
+    DecoupledGPClassifier,
+    DecoupledGPRegressor,
+    VBDTCRegressor,
+    VBFITCRegressor,
+    VBGPRegressor,
+]
 ROWS = 7
 
 
