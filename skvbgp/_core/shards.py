@@ -50,13 +50,13 @@ class Shard:
         self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[int, Any] = (-1, None)
-        self._kept: tuple[Any, Any] = (None, None)
+        self._kept: dict[str, tuple[Any, Any]] = {}
 
-    def keep(self, key: Any, make: Callable[[], Any]) -> Any:
+    def keep(self, what: str, key: Any, make: Callable[[], Any]) -> Any:
         """What ``make()`` has made for this key, or makes now; of the latest key alone."""
-        if self._kept[0] != key:
-            self._kept = key, make()
-        return self._kept[1]
+        if what not in self._kept or self._kept[what][0] != key:
+            self._kept[what] = key, make()
+        return self._kept[what][1]
 
     def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
         """The result of ``function(*shared, self)``."""
@@ -95,7 +95,7 @@ class Shard:
             )
             if a < b
         ]
-        return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        return join_blocks(parts)
 
 
 class _Gone(NamedTuple):
@@ -137,10 +137,18 @@ class ShardedRows:
     def __init__(self, X: Any, y: Any) -> None:
         self._client = _find_client()
         self._numbers = count()
+        self._settle(self._load(X, y))
+
+    def _load(self, X: Any, y: Any) -> list[Any]:
+        """Futures of the blocks of the collections."""
+        return list(self._client.compute(split(X, y, _load)))
+
+    def _settle(self, blocks: list[Any]) -> NDArray[np.bool_]:
+        """Have these blocks, each where it is; whether they have rows."""
         self._fetched = _NOTHING
-        blocks = self._load(X, y)
         summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
+        has_rows = np.array([summary is not None for summary in summaries])
         summaries = [summary for summary in summaries if summary]
         if not summaries:
             raise ValueError("Found array with 0 sample(s) in a Dask collection.")
@@ -161,10 +169,7 @@ class ShardedRows:
                 for own in (self._shard_of == k for k in range(len(self._shards)))
             ]
         )
-
-    def _load(self, X: Any, y: Any) -> list[Any]:
-        """Futures of the blocks of the collections."""
-        return list(self._client.compute(split(X, y, _load)))
+        return has_rows
 
     def _place(self, blocks: list[Any], sizes: NDArray[np.int64]) -> None:
         """Make a shard of the blocks that each worker has."""
@@ -261,6 +266,12 @@ class ShardedRows:
         shard_of = self._shard_of[block]
         places = {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
         return {k: (rows, local[rows]) for k, rows in places.items()}
+
+    @property
+    def shard_sizes(self) -> NDArray[np.int64]:
+        """Number of rows of each shard."""
+        sizes = np.diff(self._ends, prepend=0)
+        return np.array([sizes[self._shard_of == k].sum() for k in range(len(self._shards))])
 
     def number(self, k: int, local: Index) -> Index:
         """Numbers of rows that are given by their places in a shard."""
@@ -402,6 +413,11 @@ def _summarise(block: Block) -> _Summary | None:
     box = np.array([X.min(axis=0), X.max(axis=0)])
     scale = RunningScale.of(y[:, None])
     return _Summary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
+
+
+def join_blocks(parts: Sequence[Block]) -> Block:
+    """One after the other."""
+    return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def _advance(results: Iterator[Any]) -> Any:

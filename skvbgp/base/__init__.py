@@ -30,6 +30,7 @@ from skvbgp.base._learner import (
 )
 from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
+from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,
     at_one_place,
@@ -85,6 +86,8 @@ __all__ = [
     "count_targets",
     "declared_classes",
     "draw_normal",
+    "find_near",
+    "find_near_scaled",
     "fit_method",
     "in_tiles",
     "is_outgrown",

@@ -13,13 +13,12 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_first
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._core.shards import Shard, ShardedColumns, ShardedRows
-from skvbgp.base import Places
+from skvbgp.base import find_near
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
@@ -28,8 +27,6 @@ from skvbgp.gp._search import Search
 
 #: Places whose neighbours are in memory at a time.
 _TILE_ROWS = 512
-#: Distances may be wrong by this share.
-_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -150,58 +147,6 @@ class SpreadPosterior(NeighbourPosterior):
         return LocalMoments(*(np.concatenate(parts) for parts in zip(*tiles, strict=True)))
 
 
-def find_near(
-    rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
-) -> Index:
-    """Numbers (n, k) of the rows that are nearest to each of X, nearest first.
-
-    Distances are those of scaled coordinates times weights; of equally near rows, the first.
-    """
-    tiles = [X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS)]
-    return np.concatenate([_Finding(rows, coordinates, weights, tile, k).run() for tile in tiles])
-
-
-class _Finding:
-    """What has been found of the rows that are near to some places."""
-
-    def __init__(
-        self, rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
-    ) -> None:
-        self.rows, self.frame, self.X, self.k = rows, (coordinates, weights), X, k
-        self.distance = np.full((len(X), k), np.inf)
-        self.index = np.full((len(X), k), rows.n, dtype=np.intp)  # no row
-
-    def run(self) -> Index:
-        """Ask the shards around a place, and then those that may have a nearer row."""
-        gaps = self._measure_gaps()
-        first = gaps <= gaps.min(axis=1, keepdims=True)
-        self._ask(first)
-        farthest = self.distance[:, -1:] * (1.0 + _ROUNDING)
-        self._ask(~first & (gaps <= farthest))
-        return self.index
-
-    def _measure_gaps(self) -> Array:
-        """Distances (n, n_shards) of places from the boxes that have the rows of each shard."""
-        x = _locate(*self.frame, self.X)
-        gaps = []
-        for box in self.rows.boxes:
-            low, high = _locate(*self.frame, box)
-            gaps.append(np.linalg.norm(np.maximum(np.maximum(low - x, x - high), 0.0), axis=1))
-        return np.column_stack(gaps)
-
-    def _ask(self, chosen: NDArray[np.bool_]) -> None:
-        """Take the nearest rows of shards into account, for places chosen by (n, n_shards)."""
-        places = {s: np.flatnonzero(mine) for s, mine in enumerate(chosen.T) if mine.any()}
-        tasks = {s: (*self.frame, self.X[own], self.k) for s, own in places.items()}
-        parts = self.rows.call_some(_find_in_shard, tasks)
-        for (s, own), (distance, local) in zip(places.items(), parts, strict=True):
-            distance = np.hstack([self.distance[own], distance])
-            index = np.hstack([self.index[own], self.rows.number(s, local)])
-            nearest = np.lexsort((index, distance), axis=1)[:, : self.k]
-            self.distance[own] = np.take_along_axis(distance, nearest, axis=1)
-            self.index[own] = np.take_along_axis(index, nearest, axis=1)
-
-
 # -- what runs on the workers --------------------------------------------------------------------
 
 
@@ -209,22 +154,3 @@ def _check_near(coordinates: Coordinates, target: Target, shard: Shard) -> None:
     for block in shard.blocks:
         coordinates.scaled(block.X)
         target.scaled(block.y)
-
-
-def _locate(coordinates: Coordinates, weights: Array, X: Array) -> Array:
-    return coordinates.scaled(X) * weights
-
-
-def _find_in_shard(
-    coordinates: Coordinates, weights: Array, X: Array, k: int, shard: Shard
-) -> tuple[Array, Index]:
-    """Distances and places in the shard (n, k), or less of them, of its rows nearest to X."""
-
-    def index_places() -> Places:
-        parts = [_locate(coordinates, weights, block.X) for block in shard.blocks]
-        return Places(np.concatenate(parts))
-
-    key = tuple(part.tobytes() for part in (coordinates.offset, coordinates.scale, weights))
-    size = sum(len(block.y) for block in shard.blocks)
-    places: Places = shard.keep(key, index_places)
-    return places.nearest(_locate(coordinates, weights, X), min(k, size))

@@ -31,6 +31,14 @@ class Statistics(NamedTuple):
             factor * self.squared_error, factor * self.shift, [factor * C for C in self.curvatures]
         )
 
+    def plus(self, other: Statistics) -> Statistics:
+        """Those of both sets of rows."""
+        return Statistics(
+            self.squared_error + other.squared_error,
+            self.shift + other.shift,
+            [C + D for C, D in zip(self.curvatures, other.curvatures, strict=True)],
+        )
+
 
 def draw_antithetic(n_draws: int, size: int, rng: np.random.RandomState) -> Array:
     """Standard normal points in pairs z, -z, (n_draws, size)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp._optim.schedule import no_annealing
 from skvbgp.base import RegressionLearner, Targets
+from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._posterior import SpectrumPosterior
-from skvbgp.spectrum._rows import BlockedRows, Rows
+from skvbgp.spectrum._rows import BlockedRows, Blocks, Rows
+from skvbgp.spectrum._spread import SpreadBlocks, SpreadPosterior
 from skvbgp.spectrum._start import (
     choose_hyperparameters,
     draw_frequencies,
@@ -91,8 +95,8 @@ class SpectrumLearner(RegressionLearner):
         self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
     ) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        coordinates = Coordinates.of(X, y.weight)
-        summary = RunningScale.of(y.y[:, None], y.weight)
+        inputs = X.rows.inputs if isinstance(X, ShardedColumns) else RunningScale.of(X, y.weight)
+        coordinates, summary = Coordinates(inputs.mean, inputs.unit), y.scale
         mean = float(summary.mean[0]) if self.normalize_y else 0.0
         scale, target = coordinates.scale, Target(mean, float(summary.unit[0]))
         check_unit(scale, "X")
@@ -115,7 +119,12 @@ class SpectrumLearner(RegressionLearner):
     def train(self, state: Start, X: Array, y: Targets, end_pass: EndPass) -> State:
         n = len(y)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
-        rows = BlockedRows.of(Rows.of(X, y), state.coordinates, state.target, min(int(n_blocks), n))
+        frames, n_blocks = (state.coordinates, state.target), min(int(n_blocks), n)
+        rows: Blocks
+        if isinstance(X, ShardedColumns):
+            rows = SpreadBlocks.of(X.rows, *frames, n / n_blocks)
+        else:
+            rows = BlockedRows.of(Rows.of(X, y), *frames, n_blocks)
         if not self._trains_blocks:
             return self._fit_q(state, rows, end_pass)
 
@@ -140,7 +149,7 @@ class SpectrumLearner(RegressionLearner):
         return continue_from(reached, go_on if stopped else end_pass)
 
     def _fit_q(
-        self, start: Start, rows: BlockedRows, end_pass: EndPass, block_fit: BlockFit | None = None
+        self, start: Start, rows: Blocks, end_pass: EndPass, block_fit: BlockFit | None = None
     ) -> State:
         """The posterior around the frequencies, and with objective="bound" these as well."""
         offset = rows.total * float(np.log(start.target.unit))
@@ -218,7 +227,7 @@ class SpectrumLearner(RegressionLearner):
         uncertain = self.learn_hyperparameters or self.q_form != "point"
         return self.objective == "bound" and uncertain
 
-    def _passes(self, phase: str, rows: BlockedRows, seed: int) -> Passes:
+    def _passes(self, phase: str, rows: Blocks, seed: int) -> Passes:
         return Passes(
             rows,
             self._max_passes(phase, rows.n),
@@ -251,7 +260,9 @@ class SpectrumLearner(RegressionLearner):
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         rows = state.rows
-        if rows.n >= _RETRAINED_ROWS or rows.n + len(y) < 2 * rows.n_first:
+        if not isinstance(rows, BlockedRows) or rows.n >= _RETRAINED_ROWS:
+            return None
+        if rows.n + len(y) < 2 * rows.n_first:
             return None
         known = rows.all_rows
         variance = None if known.variance is None else known.variance * state.target.unit**2
@@ -261,12 +272,12 @@ class SpectrumLearner(RegressionLearner):
         return np.concatenate([state.coordinates.original(known.X), X]), y_known.joined(y)
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
-        new = Rows.of(X, y).scaled(state.coordinates, state.target)
+        rows, sum_rows = self._add(state, X, y)
         rng = np.random.RandomState((state.seed + state.rows.n) % 2**32)
         moves = self._moves_by_bound
-        q = add_rows(state.q, state.hyper.noise_variance, new, rng, moves_frequencies=moves)
+        q = add_rows(state.q, state.hyper.noise_variance, sum_rows, rng, moves_frequencies=moves)
         n_seen = state.n_seen + y.n_rows
-        state = replace(state, q=q, rows=state.rows.add(new), n_seen=n_seen)
+        state = replace(state, q=q, rows=rows, n_seen=n_seen)
         if self.learn_hyperparameters:
             state = self._learn_on(state, len(y), rng)
         bound = estimate_bound(state.q, state.hyper, state.rows, rng, _UPDATE_BOUND_ROWS)
@@ -274,6 +285,21 @@ class SpectrumLearner(RegressionLearner):
         state = replace(state, lower_bound=bound, lower_bounds=(*state.lower_bounds, bound))
         end_pass(lambda: state)
         return state
+
+    @staticmethod
+    def _add(
+        state: State, X: Array | ShardedColumns, y: Targets
+    ) -> tuple[Blocks, Callable[[Structure, Array], Statistics]]:
+        """All rows, and `sum_statistics` of the new ones."""
+        rows, frames = state.rows, (state.coordinates, state.target)
+        if isinstance(X, ShardedColumns):
+            assert isinstance(rows, SpreadBlocks)
+            spread = SpreadBlocks.of(X.rows, *frames, rows.block_rows)
+            return rows.joined(spread), spread.sum_statistics
+        assert isinstance(rows, BlockedRows)
+        new = Rows.of(X, y).scaled(*frames)
+        weighted = new.as_weighted(state.hyper.noise_variance)
+        return rows.add(new), partial(sum_statistics, blocks=[weighted])
 
     def _learn_on(self, state: State, n_new: int, rng: np.random.RandomState) -> State:
         """Both phases on mini-batches of all rows, as many as the new rows pay for."""
@@ -299,9 +325,7 @@ class SpectrumLearner(RegressionLearner):
         )
         return replace(state, q=q, hyper=hyper, adam=adam, bound_adam=bound_adam)
 
-    def _replay(
-        self, phase: str, rows: BlockedRows, n_new: int, rng: np.random.RandomState
-    ) -> Passes:
+    def _replay(self, phase: str, rows: Blocks, n_new: int, rng: np.random.RandomState) -> Passes:
         """The mini-batches that new rows pay for: a fraction of one is drawn, or not."""
         visits = min(_STREAM_VISITS[phase], self._max_passes(phase, rows.n))
         n_visited = min(visits * n_new, _VISITED_ROWS[phase])
@@ -328,4 +352,5 @@ class SpectrumLearner(RegressionLearner):
         }
 
     def posterior(self, state: State) -> SpectrumPosterior:
-        return SpectrumPosterior(state, self.gamma, self.n_samples, self.n_neighbors, self.n_jobs)
+        kind = SpreadPosterior if isinstance(state.rows, SpreadBlocks) else SpectrumPosterior
+        return kind(state, self.gamma, self.n_samples, self.n_neighbors, self.n_jobs)

@@ -21,6 +21,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.partition import group_rows, rows_by_block
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import Block, Local, Neighbours
+from skvbgp.spectrum._rows import BlockedRows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
@@ -109,6 +110,7 @@ class SpectrumPosterior:
         which share neighbours.
         """
         rows, k = self._state.rows, self._n_neighbors
+        assert isinstance(rows, BlockedRows)
         if k is None or self._mixture.is_global:
             return rows.lookup(X), lambda group: Block(rows.block(group))
         if k >= rows.n:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+from skvbgp._core.collections import is_collection
 from skvbgp._core.linalg import Array
+from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import Interval, StrOptions, WeightedRegressor
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
+from skvbgp.spectrum._spread import SpreadBlocks
 
 
 class SVBSSGPRegressor(WeightedRegressor):
@@ -45,7 +48,8 @@ class SVBSSGPRegressor(WeightedRegressor):
 
     n_blocks : "auto" or int, default="auto"
         Number of blocks that the rows are divided into, by location. "auto" makes blocks of
-        about 60 rows.
+        about 60 rows. Of a Dask collection every worker divides the rows of its region, into
+        its share of the blocks, or into one at least.
 
     n_neighbors : int or None, default=40
         Number of training rows that each new row is predicted from: the nearest ones of all,
@@ -251,6 +255,32 @@ class SVBSSGPRegressor(WeightedRegressor):
             normalize_y=self.normalize_y,
             n_jobs=self.n_jobs,
         )
+
+    def _check_collections(self) -> None:
+        pass
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        learns_more = metadata and not reset
+        if learns_more and isinstance(self._state.rows, SpreadBlocks) and not is_collection(X):
+            raise TypeError(
+                "The model knows rows on Dask's workers, which rows in memory cannot join: give "
+                "them as a Dask collection."
+            )
+        return super()._validate(X, y, reset=reset, **metadata)
+
+    def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        if reset:
+            return super()._spread(X, y, reset=True)
+        if isinstance(self._state.rows, SpreadBlocks):
+            rows = self._place_rows(X, y, reset=False)
+            return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
+        X, y = super()._spread(X, y, reset=False)
+        if isinstance(X, ShardedColumns):
+            raise TypeError(
+                f"The model knows rows in memory, and a Dask collection of {len(X)} rows is too "
+                "large to join them: fit a model to a collection of all."
+            )
+        return X, y
 
     @property
     def q_chol_(self) -> Array:

@@ -108,9 +108,35 @@ class Rows:
 Batch = tuple[list[Rows], float]
 
 
+class Blocks:
+    """Rows in blocks by location: ``n`` of them, which count ``total`` times, in ``n_blocks``."""
+
+    n: int
+    n_blocks: int
+    total: float
+
+    def pick(self, chosen: Index) -> Iterator[Rows]:
+        """The rows of some blocks, one block after the other."""
+        raise NotImplementedError
+
+    def n_batches(self, batch_size: int) -> int:
+        """Mini-batches of about ``batch_size`` rows in one pass."""
+        return max(1, min(self.n_blocks, round(self.n / batch_size)))
+
+    def minibatches(self, batch_size: int, rng: np.random.RandomState) -> Iterator[Batch]:
+        """One pass in random order: blocks, with the weight that makes a batch unbiased.
+
+        The weight is the number of blocks over that of the batch (Theorem 1 and App. G of
+        [Hoang2017]_, there for draws with replacement).
+        """
+        order = rng.permutation(self.n_blocks)
+        for chosen in np.array_split(order, self.n_batches(batch_size)):
+            yield list(self.pick(chosen)), self.n_blocks / len(chosen)
+
+
 @dataclass(frozen=True)
-class BlockedRows:
-    """Rows divided into blocks by location; rows that come later join their block.
+class BlockedRows(Blocks):
+    """Rows in memory divided into blocks by location; rows that come later join their block.
 
     A block that has outgrown its capacity is divided in its turn, so that the cost of adding a row
     does not depend on the number of rows, nor does that of a prediction from its block. The
@@ -183,6 +209,10 @@ class BlockedRows:
             return self.changed[k]
         return self.first.take(slice(self.ends[k], self.ends[k + 1]))
 
+    def pick(self, chosen: Index) -> Iterator[Rows]:
+        """The rows of some blocks."""
+        return (self.block(k) for k in chosen)
+
     @cached_property
     def all_rows(self) -> Rows:
         """The rows of all blocks."""
@@ -236,17 +266,3 @@ class BlockedRows:
             n=self.n + len(new),
             total=self.total + new.total,
         )
-
-    def n_batches(self, batch_size: int) -> int:
-        """Mini-batches of about ``batch_size`` rows in one pass."""
-        return max(1, min(self.n_blocks, round(self.n / batch_size)))
-
-    def minibatches(self, batch_size: int, rng: np.random.RandomState) -> Iterator[Batch]:
-        """One pass in random order: blocks, with the weight that makes a batch unbiased.
-
-        The weight is the number of blocks over that of the batch (Theorem 1 and App. G of
-        [Hoang2017]_, there for draws with replacement).
-        """
-        order = rng.permutation(self.n_blocks)
-        for chosen in np.array_split(order, self.n_batches(batch_size)):
-            yield [self.block(k) for k in chosen], self.n_blocks / len(chosen)

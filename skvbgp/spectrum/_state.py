@@ -10,7 +10,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
-from skvbgp.spectrum._rows import BlockedRows
+from skvbgp.spectrum._rows import Blocks
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class State:
     target: Target
     hyper: Hyperparameters
     q: Gaussian
-    rows: BlockedRows
+    rows: Blocks
     n_seen: int
     seed: int
     lower_bounds: tuple[float, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
 from skvbgp._optim.schedule import Annealing, cosine_annealing
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
+    Statistics,
     draw_antithetic,
     expected_log_likelihood,
     expected_own_error,
@@ -25,7 +26,7 @@ from skvbgp.spectrum._bound import (
 )
 from skvbgp.spectrum._gaussian import Affine, Gaussian, Prior, Structure
 from skvbgp.spectrum._reparameterised import Reparameterised, adam_step, bound_gradient
-from skvbgp.spectrum._rows import Batch, BlockedRows, Rows
+from skvbgp.spectrum._rows import Batch, Blocks, Rows
 from skvbgp.spectrum._state import Hyperparameters
 
 #: Limits of the variances of a scaled target.
@@ -52,7 +53,7 @@ _Reached = tuple[Gaussian | Reparameterised | None, Hyperparameters]
 class Passes(NamedTuple):
     """How a phase goes through the rows."""
 
-    rows: BlockedRows
+    rows: Blocks
     n_passes: int
     n_batches: int  # in a pass: those of all rows, or as many as new rows pay for
     batch_size: int
@@ -290,19 +291,19 @@ def _length_scale(squared_frequencies: Array) -> Array:
 
 
 def estimate_bound(
-    q: Gaussian, hyper: Hyperparameters, rows: BlockedRows, rng: np.random.RandomState, n_most: int
+    q: Gaussian, hyper: Hyperparameters, rows: Blocks, rng: np.random.RandomState, n_most: int
 ) -> float:
     """L(q) for the scaled target, over common draws and ``n_most`` rows if there are more."""
     alphas = q.sample(draw_antithetic(_FINAL_DRAWS, q.structure.size, rng))
     chosen = rng.permutation(rows.n_blocks)
     chosen = chosen[: max(1, rows.n_blocks * n_most // max(rows.n, n_most))]
-    blocks, t = [rows.block(k) for k in chosen], hyper.noise_variance
-    squared_error = sum(
-        expected_squared_error(q.structure, alphas, block.as_weighted(t)) for block in blocks
-    )
+    t, squared_error, log_shares = hyper.noise_variance, 0.0, 0.0
+    for block in rows.pick(chosen):
+        squared_error += expected_squared_error(q.structure, alphas, block.as_weighted(t))
+        log_shares += _log_shares(block, t)
     weight = rows.n_blocks / len(chosen)
     likelihood = expected_log_likelihood(rows.total, weight * squared_error, t)
-    likelihood += weight * sum(_log_shares(block, t) for block in blocks)
+    likelihood += weight * log_shares
     return likelihood - q.kl_to(hyper.prior(q.structure))
 
 
@@ -316,12 +317,12 @@ def _log_shares(rows: Rows, noise_variance: float) -> float:
 def add_rows(
     q: Gaussian,
     noise_variance: float,
-    rows: Rows,
+    sum_rows: Callable[[Structure, Array], Statistics],
     rng: np.random.RandomState,
     *,
     moves_frequencies: bool,
 ) -> Gaussian:
-    """q after new rows, with q of the past as its prior.
+    """q after new rows, with q of the past as its prior; ``sum_rows`` is `sum_statistics` of them.
 
     Without uncertain frequencies this is the exact Bayesian linear model, whatever the chunks.
     """
@@ -330,7 +331,7 @@ def add_rows(
     for rate in (1.0,) if certain else _UPDATE_RATES:
         z = draw_antithetic(_UPDATE_DRAWS, structure.size, rng)
         alphas = q.mean[None] if certain else q.sample(z)
-        information = sum_statistics(structure, alphas, [rows.as_weighted(noise_variance)])
+        information = sum_rows(structure, alphas)
         q = newton_step(
             q, prior, information, noise_variance, rate, moves_frequencies=moves_frequencies
         )

@@ -95,7 +95,9 @@ def test_a_copy_knows_where_the_rows_are(rows, monkeypatch):
 def test_shards_keep_what_was_made_last():
     shard, made = Shard(Block(np.ones((3, 2)), np.arange(3.0))), []
     for key in (1, 1, 2, 1):
-        assert shard.keep(key, lambda key=key: made.append(key) or 10 * key) == 10 * key
+        assert shard.keep("a", key, lambda key=key: made.append(key) or 10 * key) == 10 * key
+    assert shard.keep("b", 1, lambda: "other") == "other"
+    assert shard.keep("a", 1, lambda: made.append(3)) == 10
     assert made == [1, 2, 1]
 
 

@@ -12,6 +12,7 @@ from skvbgp import (
     DecoupledGPClassifier,
     DecoupledGPRegressor,
     EPDTCClassifier,
+    SVBSSGPRegressor,
     VBDTCRegressor,
     VBFITCRegressor,
     VBGPRegressor,
@@ -34,6 +35,7 @@ CLASSIFIERS = [cls for cls in CLASSES if is_classifier(cls())]
 TRAINED = [
     DecoupledGPClassifier,
     DecoupledGPRegressor,
+    SVBSSGPRegressor,
     VBDTCRegressor,
     VBFITCRegressor,
     VBGPRegressor,

@@ -13,8 +13,8 @@ from skvbgp import VBGPRegressor
 from skvbgp._core import order
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shards import ShardedRows
-from skvbgp.base import Neighbourhoods
-from skvbgp.gp._spread import SpreadRows, find_near
+from skvbgp.base import Neighbourhoods, find_near
+from skvbgp.gp._spread import SpreadRows
 from skvbgp.kernels import RBF, Matern, White
 
 da = pytest.importorskip("dask.array")

@@ -1,0 +1,102 @@
+"""The nearest rows of any place, where only Dask's workers have the rows.
+
+Every shard finds its own nearest rows of a place; the nearest of all are among them. A shard is not
+asked if all of its rows are farther than those that others have found.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.scaling import Coordinates
+from skvbgp._core.shards import Shard, ShardedRows
+from skvbgp.base._neighbours import Places
+
+#: Places that are searched at a time.
+_TILE_ROWS = 512
+#: Distances may be wrong by this share.
+_ROUNDING = 1e-6
+
+
+def find_near(
+    rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
+) -> Index:
+    """Numbers (n, k) of the rows that are nearest to each of X, nearest first.
+
+    Distances are those of scaled coordinates times weights; of equally near rows, the first.
+    """
+    return find_near_scaled(rows, coordinates, weights, coordinates.scaled(X), k)
+
+
+def find_near_scaled(
+    rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
+) -> Index:
+    """The same for places X in scaled coordinates."""
+    tiles = [X[i : i + _TILE_ROWS] * weights for i in range(0, len(X), _TILE_ROWS)]
+    return np.concatenate([_Finding(rows, coordinates, weights, tile, k).run() for tile in tiles])
+
+
+class _Finding:
+    """What has been found of the rows that are near to some places x, where these are located."""
+
+    def __init__(
+        self, rows: ShardedRows, coordinates: Coordinates, weights: Array, x: Array, k: int
+    ) -> None:
+        self.rows, self.frame, self.x, self.k = rows, (coordinates, weights), x, k
+        self.distance = np.full((len(x), k), np.inf)
+        self.index = np.full((len(x), k), rows.n, dtype=np.intp)  # no row
+
+    def run(self) -> Index:
+        """Ask the shards around a place, and then those that may have a nearer row."""
+        gaps = self._measure_gaps()
+        first = gaps <= gaps.min(axis=1, keepdims=True)
+        self._ask(first)
+        farthest = self.distance[:, -1:] * (1.0 + _ROUNDING)
+        self._ask(~first & (gaps <= farthest))
+        return self.index
+
+    def _measure_gaps(self) -> Array:
+        """Distances (n, n_shards) of places from the boxes that have the rows of each shard."""
+        gaps = []
+        for box in self.rows.boxes:
+            low, high = _locate(*self.frame, box)
+            outside = np.maximum(np.maximum(low - self.x, self.x - high), 0.0)
+            gaps.append(np.linalg.norm(outside, axis=1))
+        return np.column_stack(gaps)
+
+    def _ask(self, chosen: NDArray[np.bool_]) -> None:
+        """Take the nearest rows of shards into account, for places chosen by (n, n_shards)."""
+        places = {s: np.flatnonzero(mine) for s, mine in enumerate(chosen.T) if mine.any()}
+        tasks = {s: (*self.frame, self.x[own], self.k) for s, own in places.items()}
+        parts = self.rows.call_some(_find_in_shard, tasks)
+        for (s, own), (distance, local) in zip(places.items(), parts, strict=True):
+            distance = np.hstack([self.distance[own], distance])
+            index = np.hstack([self.index[own], self.rows.number(s, local)])
+            nearest = np.lexsort((index, distance), axis=1)[:, : self.k]
+            self.distance[own] = np.take_along_axis(distance, nearest, axis=1)
+            self.index[own] = np.take_along_axis(index, nearest, axis=1)
+
+
+# -- what runs on the workers --------------------------------------------------------------------
+
+
+def _locate(coordinates: Coordinates, weights: Array, X: Array) -> Array:
+    return coordinates.scaled(X) * weights
+
+
+def _find_in_shard(
+    coordinates: Coordinates, weights: Array, x: Array, k: int, shard: Shard
+) -> tuple[Array, Index]:
+    """Distances and places in the shard (n, k), or less of them, of its rows nearest to x."""
+
+    def index_places() -> Places:
+        parts = [_locate(coordinates, weights, block.X) for block in shard.blocks]
+        return Places(np.concatenate(parts))
+
+    key = tuple(part.tobytes() for part in (coordinates.offset, coordinates.scale, weights))
+    size = sum(len(block.y) for block in shard.blocks)
+    places: Places = shard.keep("places", key, index_places)
+    return places.nearest(x, min(k, size))
