@@ -130,6 +130,8 @@ def test_what_would_gather_rows_is_refused():
     X, y = make_data(N)
     with pytest.raises(TypeError, match="sample_weight needs rows in memory"):
         quick().fit(*spread(X, y), sample_weight=np.ones(N))
+    with pytest.raises(TypeError, match="y_var needs rows in memory"):
+        quick().fit(*spread(X, y), y_var=0.1)
     with pytest.raises(ValueError, match="Ask for more blocks"):
         quick(n_blocks=2).fit(*spread(X, y))
     model = quick(n_neighbors=N).fit(*spread(X, y))
