@@ -19,9 +19,10 @@ from figures import Options, Result
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
 from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp.base import Targets
 from skvbgp.sgpr import _training
 from skvbgp.sgpr._bound import Evaluation, Prior
-from skvbgp.sgpr._data import Data, Targets
+from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
 
 MODELS = {"VBDTC": VBDTCRegressor, "VBFITC": VBFITCRegressor, "VBPIC": VBPICRegressor}
@@ -61,7 +62,7 @@ def divergences(name, X, y, seed, n_passes):
     start = learner.start(X, Targets(y), np.random.RandomState(seed), None)
     model, parameters = start.model, start.parameters
     data = Data(X, y, model.coordinates, start.target)
-    data, _ = learner._divide(data, parameters.nu)
+    data, _ = learner._divide(data, Targets(y), parameters.nu)
     rule = ClosedForm()
     if name == "VBPIC":
         rule = CommonDraws(quasi_normal(N_DRAWS, X.shape[1], start.seed))
