@@ -11,7 +11,9 @@ the targets makes sqrt(w) y of one and zero of the others, which are noise alone
     prod_w N(y | f, t) = N(sqrt(w) y | sqrt(w) f, t) N(0 | 0, t)^(w - 1).
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,25 @@ _TILE_ROWS = 2**14
 def extra_log_dets(t: float | Array, weight: Array) -> Array:
     """What the log determinant of all copies has more than log(t / w), by row (n,)."""
     return np.asarray((weight - 1.0) * np.log(t) + np.log(weight))
+
+
+class Copies(NamedTuple):
+    """What the density of all copies has more than that of the rows, see :ref:`sgpr-weights`."""
+
+    number: float = 0.0
+    log_det: float = 0.0
+
+    @classmethod
+    def of(cls, own: Array | float, weight: Array | None) -> Copies:
+        """Of rows with weights (n,), whose copies have noise of variances ``own`` of their own."""
+        if weight is None:
+            return cls()
+        return cls(float(np.sum(weight - 1.0)), float(extra_log_dets(own, weight).sum()))
+
+    @property
+    def log_density(self) -> float:
+        """What their log density has more."""
+        return -0.5 * (self.number * _LOG_2PI + self.log_det)
 
 
 def own_gradient(t: float | Array, weight: Array | None, d_spread: Array) -> Array:

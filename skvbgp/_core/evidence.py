@@ -7,12 +7,7 @@ the variance t of all rows and, of a single function, what is known of each row,
 
 import numpy as np
 
-from skvbgp._core.copies import (
-    extra_log_dets,
-    noise_log_density,
-    own_gradient,
-    rotate_copies,
-)
+from skvbgp._core.copies import Copies, noise_log_density, own_gradient, rotate_copies
 from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky
 
@@ -30,7 +25,7 @@ def scan_noises(
         values = scan_log_normal_density(scales * K, y, np.ones_like(noises), noises)
         values += noise_log_density(n_others, _LOG_NOISES)
     else:
-        values = np.array([_normal(K, y, t + known, counts)[1] for t in noises])
+        values = np.array([_weigh_own(K, y, t + known, counts)[1] for t in noises])
     best = int(np.argmax(values))
     return float(values[best]), float(_LOG_NOISES[best])
 
@@ -50,10 +45,8 @@ def log_evidence(
     """
     noise = float(np.exp(log_noise))
     if known is not None:
-        normal, value = _normal(K, y, noise + known, counts)
-        dC = normal.gradient()
-        d_own = own_gradient(noise + known, counts, np.diagonal(dC))
-        return value, dC, noise * float(d_own.sum())
+        value, dK, d_own = own_evidence(K, y, noise + known, counts)
+        return value, dK, noise * float(d_own.sum())
     scale = noise if relative else 1.0
     y, scales, n_others = _rotate(y, counts)
     merged = scales * K
@@ -68,13 +61,26 @@ def log_evidence(
     return value, scale * scales * dC, noise * d_noise - 0.5 * n_others
 
 
-def _normal(K: Array, y: Array, own: Array, counts: Array | None) -> tuple[ZeroMeanNormal, float]:
-    """y with noise of variances (n,), and the log density of all copies."""
-    w = np.ones(len(y)) if counts is None else counts
-    C = K + np.diag(own / w)
+def own_evidence(
+    K: Array, y: Array, own: float | Array, counts: Array | None = None
+) -> tuple[float, Array, Array]:
+    """log N(y | 0, K + T) of a single function, and its gradients in K and in T, by row (n,).
+
+    ``own`` is the diagonal of T, the noise of one copy of each row.
+    """
+    normal, value = _weigh_own(K, y, own, counts)
+    dC = normal.gradient()
+    return value, dC, own_gradient(own, counts, np.diagonal(dC))
+
+
+def _weigh_own(
+    K: Array, y: Array, own: float | Array, counts: Array | None
+) -> tuple[ZeroMeanNormal, float]:
+    """y with noise of their own, and the log density of all copies."""
+    C = K.copy()
+    C.flat[:: len(C) + 1] += own if counts is None else own / counts
     normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), y)
-    more = float(np.sum(w - 1.0)) * np.log(2.0 * np.pi) + extra_log_dets(own, w).sum()
-    return normal, normal.log_density - 0.5 * float(more)
+    return normal, normal.log_density + Copies.of(own, counts).log_density
 
 
 def _rotate(y: Array, counts: Array | None) -> tuple[Array, Array, float]:

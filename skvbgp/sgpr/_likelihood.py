@@ -17,8 +17,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from skvbgp._core.copies import Copies
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._precision import Copies, Precision, as_precision
+from skvbgp.sgpr._precision import Precision, as_precision
 from skvbgp.sgpr._psi import psi_statistic
 from skvbgp.sgpr.expectations import omega, omega_vjp, upsilon, upsilon_vjp
 

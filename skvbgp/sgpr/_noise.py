@@ -14,12 +14,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from skvbgp._core.copies import own_gradient
+from skvbgp._core.copies import Copies, own_gradient
 from skvbgp._core.linalg import Array
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._precision import Copies
 
 
 class NoiseGradients(NamedTuple):

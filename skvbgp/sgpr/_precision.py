@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from skvbgp._core.copies import extra_log_dets
+from skvbgp._core.copies import Copies
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
-
-
-class Copies(NamedTuple):
-    """What all copies of rows have more than these, see :ref:`sgpr-weights`."""
-
-    number: float = 0.0
-    log_det: float = 0.0
-
-    @classmethod
-    def of(cls, own: Array | float, weight: Array | None) -> Copies:
-        """Of rows with weights (n,), whose copies have noise of variances ``own`` of their own."""
-        if weight is None:
-            return cls()
-        return cls(float(np.sum(weight - 1.0)), float(extra_log_dets(own, weight).sum()))
-
-    @property
-    def log_density(self) -> float:
-        """What their log density has more."""
-        return -0.5 * (self.number * float(np.log(2.0 * np.pi)) + self.log_det)
 
 
 class Precision(Protocol):

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from skvbgp._core.copies import own_gradient
-from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal, scan_log_normal_density
-from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.evidence import own_evidence
+from skvbgp._core.gaussian import WhitenedGaussian, scan_log_normal_density
+from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
@@ -25,7 +25,6 @@ from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
-from skvbgp.sgpr._precision import Copies
 from skvbgp.sgpr._quadrature import sign_draws
 
 #: Rows that the starting length scales are judged by, and what these are divided by.
@@ -349,11 +348,7 @@ def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
     noise_variance = float(np.exp(x[-1]))
     X = model.coordinates.original(rows.X)
     K = kernel(X)
-    C, w, own = scale * K, rows.weight, rows.add_known(noise_variance)
-    C.flat[:: len(C) + 1] += own / (1.0 if w is None else w)
-    normal = ZeroMeanNormal.of(cholesky(C, "noise covariance of a block"), rows.y)
-    log_density = normal.log_density + Copies.of(own, w).log_density
-    dC = normal.gradient()
+    own = rows.add_known(noise_variance)
+    log_density, dC, d_own = own_evidence(scale * K, rows.y, own, rows.weight)
     d_theta, _, _ = kernel.vjp(X, None, K, scale * dC)
-    d_variance = own_gradient(own, w, np.diagonal(dC)).sum()
-    return log_density, np.append(d_theta, d_variance * noise_variance)
+    return log_density, np.append(d_theta, d_own.sum() * noise_variance)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from skvbgp._core.evidence import log_evidence, scan_noises
+from skvbgp._core.evidence import log_evidence, own_evidence, scan_noises
 from tests.derivatives import numerical_gradient
 from tests.oracles.decoupled import weighted_log_evidence
 
@@ -64,6 +64,27 @@ def test_evidence_of_fractions_and_its_gradients(K, rng, shape, relative, counts
 
     slopes = numerical_gradient(along, np.array([0.0, LOG_NOISE]))
     assert_allclose([np.vdot(dK, direction), d_log_noise], slopes, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("counts", [None, FRACTIONS], ids=["once", "fractions"])
+def test_known_noise_and_its_gradients(K, rng, counts):
+    y, known = rng.standard_normal(N), rng.uniform(0.0, 2.0, N)
+    value, dK, d_log_noise = log_evidence(K, y, LOG_NOISE, counts, known)
+    own, weight = np.exp(LOG_NOISE) + known, np.ones(N) if counts is None else counts
+    assert_allclose(value, weighted_log_evidence(y, K, own, weight), rtol=1e-10)
+    direction = rng.standard_normal((N, N))
+    direction = direction + direction.T
+
+    def along(x):
+        return log_evidence(K + x[0] * direction, y, x[1], counts, known)[0]
+
+    slopes = numerical_gradient(along, np.array([0.0, LOG_NOISE]))
+    assert_allclose([np.vdot(dK, direction), d_log_noise], slopes, rtol=1e-7, atol=1e-8)
+    by_row = numerical_gradient(lambda own: own_evidence(K, y, own, counts)[0], own)
+    assert_allclose(own_evidence(K, y, own, counts)[2], by_row, rtol=1e-7, atol=1e-8)
+    tried = np.arange(-8.0, 1.0)
+    values = [log_evidence(K, y, log_noise, counts, known)[0] for log_noise in tried]
+    assert_allclose(scan_noises(K, y, counts, known), [max(values), tried[np.argmax(values)]])
 
 
 @functions
