@@ -19,7 +19,7 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
-from skvbgp.base._known_noise import add_noise, as_noise
+from skvbgp.base._known_noise import as_noise
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
     Distribution,
@@ -72,7 +72,6 @@ __all__ = [
     "VariationalRegressor",
     "WeightedClassifier",
     "WeightedRegressor",
-    "add_noise",
     "as_noise",
     "as_row_values",
     "as_vector",

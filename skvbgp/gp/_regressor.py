@@ -10,14 +10,13 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skvbgp._core.collections import is_collection, refuse_collection
+from skvbgp._core.collections import is_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
     Interval,
     StrOptions,
-    VariationalRegressor,
-    add_noise,
+    WeightedRegressor,
     as_noise,
     as_weights,
     draw_normal,
@@ -32,7 +31,7 @@ from skvbgp.gp._outputs import OutputsLearner, observe
 from skvbgp.gp._spread import SpreadRows
 
 
-class VBGPRegressor(LearnedFunction, VariationalRegressor):
+class VBGPRegressor(LearnedFunction, WeightedRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -238,9 +237,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = self.categorical_features is not None
         return tags
-
-    # With scikit-learn's metadata routing, a pipeline hands it on to its last step.
-    __metadata_request__predict = {"y_var": True}
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
@@ -451,10 +447,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         ValueError
             If `y_var` is negative, or given where `include_noise` is False.
         """
-        if y_var is not None:
-            refuse_collection(X, "predict with y_var")
-        result = super().predict(X, return_std, return_cov, include_noise=include_noise)
-        return add_noise(result, y_var, return_std, return_cov, include_noise=include_noise)
+        return super().predict(X, return_std, return_cov, include_noise=include_noise, y_var=y_var)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

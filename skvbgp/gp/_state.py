@@ -13,7 +13,7 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.gp._categories import Draws
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._gradient import Relevance, measure_relevance
-from skvbgp.gp._inducing import GlobalPart
+from skvbgp.gp._inducing import GlobalPart, SumDraws
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
@@ -125,9 +125,10 @@ class State:
     def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
         """Functions from the posterior."""
         refuse_spread(self.rows, "sample_function")
-        if isinstance(self.posterior, SumPosterior):
-            return self.posterior.draw_functions(n, rng)
-        return FunctionDraws.draw(self.posterior, n, rng)
+        local = FunctionDraws.draw(self.posterior, n, rng)
+        if self.shared is None:
+            return local
+        return SumDraws(local, self.shared.draw(n, rng), float(np.sqrt(self.mixture.calibration)))
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the observations in the order given, NaN for those left out."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp.gp._gradient import Slopes
-from skvbgp.gp._inducing import GlobalPart, SumDraws
-from skvbgp.gp._paths import FunctionDraws
+from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 
 
@@ -44,7 +41,3 @@ class SumPosterior(NeighbourPosterior):
         belief, mean, variance = super().measure_slopes(X)
         shared_mean, shared_variance = self.shared.measure_gradient(X)
         return Slopes(belief, mean + shared_mean[:, None], variance + shared_variance[:, None])
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> SumDraws:
-        local = FunctionDraws.draw(self, n, rng)
-        return SumDraws(local, self.shared.draw(n, rng), float(np.sqrt(self.mixture.calibration)))
