@@ -87,7 +87,7 @@ class Leaf(Kernel):
         return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
 
     def _is_fixed(self, name: str) -> bool:
-        return isinstance(bounds := getattr(self, f"{name}_bounds"), str) and bounds == "fixed"
+        return isinstance(getattr(self, f"{name}_bounds"), str)  # "fixed", as has been checked
 
     def _set_value(self, name: str, value: Array, zero: bool = False) -> None:
         """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
