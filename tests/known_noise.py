@@ -1,7 +1,5 @@
 """What tests of the known noise of rows have in common."""
 
-import pickle
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,16 +12,6 @@ from sklearn.preprocessing import StandardScaler
 bad_variances = pytest.mark.parametrize(
     "bad", [-1.0, np.nan, np.inf, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
 )
-
-
-def check_refused(model, X, y, bad):
-    """Neither method takes the variances, and the fitted model stays as it was."""
-    model.fit(X, y)
-    before = pickle.dumps(vars(model))
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match="y_var"):
-            method(X, y, y_var=bad)
-        assert pickle.dumps(vars(model)) == before
 
 
 def check_predictions(model, X):

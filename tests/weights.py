@@ -28,13 +28,13 @@ def assert_same(a, b, X, rtol=1e-8):
     assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
 
 
-def check_refused(model, X, y, bad):
-    """Neither method takes the weights, and the fitted model stays as it was."""
+def check_refused(model, X, y, bad, name="sample_weight"):
+    """Neither method takes such values of rows, and the fitted model stays as it was."""
     model.fit(X, y)
     before = pickle.dumps(vars(model))
     for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match="sample_weight"):
-            method(X, y, sample_weight=bad)
+        with pytest.raises(ValueError, match=name):
+            method(X, y, **{name: bad})
         assert pickle.dumps(vars(model)) == before
 
 

@@ -13,7 +13,7 @@ from tests.callbacks.test_checkpoint import Interrupt, interrupt
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.usefixtures("client", "_many")
+pytestmark = pytest.mark.usefixtures("client", "many_rows")
 
 MODELS = {
     "DTC": VBDTCRegressor(8, max_iter=3, batch_size=200, random_state=0),
@@ -22,15 +22,6 @@ MODELS = {
     ),
     "neighbours": VBGPRegressor([RBF(), Matern()], n_neighbors=20, max_iter=2, random_state=0),
 }
-
-
-@pytest.fixture
-def _many(monkeypatch):
-    """These rows are many: they stay where they are, and are trained on in mini-batches."""
-    monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
-    monkeypatch.setattr("skvbgp.base._start.SUBSAMPLE", 100)
-    monkeypatch.setattr("skvbgp.sgpr._learner._COLLAPSED_ROWS", 100)
-    monkeypatch.setattr("skvbgp.sgpr._learner._EXACT_ROWS", 100)
 
 
 def make_collections(seed=0):

@@ -14,11 +14,12 @@ from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._likelihoods import Gaussian
 from skvbgp.decoupled._start import log_evidence
 from skvbgp.kernels import RBF
-from tests.decoupled.cases import small
+from tests.decoupled.cases import check_exact_process, small
 from tests.decoupled.problems import M_ALPHA, PARAMETRIZATIONS, N, make_problem
 from tests.derivatives import numerical_gradient
-from tests.known_noise import bad_variances, check_predictions, check_refused, check_routed
+from tests.known_noise import bad_variances, check_predictions, check_routed
 from tests.oracles import decoupled as oracles
+from tests.weights import check_refused
 
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
 
@@ -145,15 +146,7 @@ def test_few_rows_are_an_exact_process_with_noise_of_their_own():
     weight, y_var = np.tile([0.5, 1.0, 3.0, 2.5], 10), np.repeat([0.0, 0.2, 3.0, 0.0, 9.0], 8)
     model = DecoupledGPRegressor(kernel=2.0 * RBF([1.0, 1.0]), random_state=0)
     model.fit(X, y, sample_weight=weight, y_var=y_var)
-    assert model.n_iter_ == 2  # the hyperparameters are settled
-    centred = y - np.average(y, weights=weight)
-    K, noise = model.kernel_(X), model.noise_variance_ + y_var
-    evidence = oracles.weighted_log_evidence(centred, K, noise, weight)
-    assert_allclose(model.lower_bound_, evidence, atol=1e-4)
-    new = X[:9] + 0.3
-    mean = model.predict(new) - (y - centred)[0]
-    expected = model.kernel_(new, X) @ np.linalg.solve(K + np.diag(noise / weight), centred)
-    assert_allclose(mean, expected, atol=1e-5)
+    check_exact_process(model, X, y, weight, y_var)
 
 
 # -- what training makes of known noise --------------------------------------------------------
@@ -246,7 +239,7 @@ def test_known_noise_of_predictions_is_added(parametrization):
 @bad_variances
 def test_bad_variances_are_refused_and_change_nothing(bad):
     X, y = make_data(30)
-    check_refused(small(DecoupledGPRegressor, max_iter=1), X, y, bad)
+    check_refused(small(DecoupledGPRegressor, max_iter=1), X, y, bad, "y_var")
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "poisson"])

@@ -7,6 +7,7 @@ unit, and the noise kernel a factor, so that a forgotten conversion shows.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.testing import assert_allclose
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
@@ -218,3 +219,29 @@ def pseudo_likelihood(memory: Memory, prior: Prior, q, alpha, second, target):
     linear = q.mean @ carried.targets_information @ target
     residual = memory.trace - np.trace(memory.information)  # of the rows, given u
     return alpha * linear - 0.5 * second * (np.sum(carried.information * moment) + residual)
+
+
+def draws_of(problem, expectation):
+    """Draws of theta: none, those that all rows have in common, or those of each row."""
+    if expectation == "closed":
+        return None
+    return common_draws(problem) if expectation == "common" else row_draws(problem)
+
+
+def check_repetitions(weighted, plain, repetitions, expectation):
+    """The bound of rows with these weights is that of the plain rows repeated."""
+    q, draws = random_q(4), draws_of(weighted, expectation)
+    evaluation = weighted.evaluation(draws)
+    value, gradient = evaluation.gradient(q)
+    groups = [np.repeat(group, repetitions[group]) for group in weighted.groups]
+    if expectation == "by row":
+        draws = [
+            np.repeat(e, repetitions[group], axis=1)
+            for e, group in zip(draws, weighted.groups, strict=True)
+        ]
+    repeated = replace(plain, groups=groups).evaluation(draws)
+    expected, expected_gradient = repeated.gradient(q)
+    assert_allclose(value, expected, rtol=1e-11)
+    pack = weighted.parameters.pack_gradient
+    assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-9, atol=1e-10)
+    assert_allclose(evaluation.ceiling, repeated.ceiling)

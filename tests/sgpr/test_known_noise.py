@@ -16,7 +16,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
 from skvbgp.sgpr._quadrature import quasi_normal
 from tests.derivatives import numerical_gradient
-from tests.known_noise import bad_variances, check_predictions, check_refused, check_routed
+from tests.known_noise import bad_variances, check_predictions, check_routed
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import (
     BLOCKED,
@@ -28,8 +28,14 @@ from tests.sgpr.cases import (
     make_data,
     small,
 )
-from tests.sgpr.problems import KINDS, common_draws, random_q, row_draws, small_problem
-from tests.weights import assert_same, draw_weights
+from tests.sgpr.problems import (
+    KINDS,
+    check_repetitions,
+    draws_of,
+    random_q,
+    small_problem,
+)
+from tests.weights import assert_same, check_refused, draw_weights
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -44,12 +50,6 @@ EXPECTATIONS = [
 def known_problem(kind, weight=None):
     problem = small_problem(kind)
     return replace(problem, data=replace(problem.data, weight=weight, variance=VARIANCES))
-
-
-def draws_of(problem, expectation):
-    if expectation == "closed":
-        return None
-    return common_draws(problem) if expectation == "common" else row_draws(problem)
 
 
 # -- the bound ---------------------------------------------------------------------------------
@@ -68,22 +68,8 @@ def test_value(kind):
 
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
 def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
-    problem, q = known_problem(kind, REPETITIONS.astype(float)), random_q(4)
-    draws = draws_of(problem, expectation)
-    evaluation = problem.evaluation(draws)
-    value, gradient = evaluation.gradient(q)
-    groups = [np.repeat(group, REPETITIONS[group]) for group in problem.groups]
-    if expectation == "by row":
-        draws = [
-            np.repeat(e, REPETITIONS[group], axis=1)
-            for e, group in zip(draws, problem.groups, strict=True)
-        ]
-    repeated = replace(known_problem(kind), groups=groups).evaluation(draws)
-    expected, expected_gradient = repeated.gradient(q)
-    assert_allclose(value, expected, rtol=1e-11)
-    pack = problem.parameters.pack_gradient
-    assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-9, atol=1e-10)
-    assert_allclose(evaluation.ceiling, repeated.ceiling)
+    weighted = known_problem(kind, REPETITIONS.astype(float))
+    check_repetitions(weighted, known_problem(kind), REPETITIONS, expectation)
 
 
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
@@ -373,7 +359,7 @@ def test_known_noise_of_predictions_is_added(cls, solver):
 @bad_variances
 def test_bad_variances_are_refused_and_change_nothing(cls, bad):
     X, y = make_data(30)
-    check_refused(small(cls), X, y, bad)
+    check_refused(small(cls), X, y, bad, "y_var")
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)

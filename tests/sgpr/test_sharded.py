@@ -20,16 +20,11 @@ pytest.importorskip("distributed")
 N, LATER = 1200, 300
 PLACES = np.random.default_rng(1).uniform(-1.0, 1.0, (20, 2))
 
-pytestmark = pytest.mark.usefixtures("client", "_many")
+pytestmark = pytest.mark.usefixtures("client", "many_rows", "_few_steps")
 
 
 @pytest.fixture
-def _many(monkeypatch):
-    """These rows are many: they stay where they are, and are trained on in mini-batches."""
-    monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
-    monkeypatch.setattr("skvbgp.base._start.SUBSAMPLE", 100)
-    monkeypatch.setattr("skvbgp.sgpr._learner._COLLAPSED_ROWS", 100)
-    monkeypatch.setattr("skvbgp.sgpr._learner._EXACT_ROWS", 100)
+def _few_steps(monkeypatch):
     monkeypatch.setattr("skvbgp.sgpr._training._STREAM_STEPS", 2)
 
 

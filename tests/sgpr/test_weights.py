@@ -32,9 +32,9 @@ from tests.sgpr.cases import (
 )
 from tests.sgpr.problems import (
     KINDS,
-    common_draws,
+    check_repetitions,
+    draws_of,
     random_q,
-    row_draws,
     row_problem,
     small_problem,
 )
@@ -53,12 +53,6 @@ REPETITIONS = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
 def weighted_problem(kind, weight=FRACTIONS):
     problem = small_problem(kind)
     return replace(problem, data=replace(problem.data, weight=weight))
-
-
-def draws_of(problem, expectation):
-    if expectation == "closed":
-        return None
-    return common_draws(problem) if expectation == "common" else row_draws(problem)
 
 
 # -- the bound ---------------------------------------------------------------------------------
@@ -102,22 +96,8 @@ def test_copies_share_the_residual_of_their_block():
     [case for case in product(KINDS, EXPECTATIONS) if case != ("pitc", "by row")],
 )
 def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
-    problem, q = weighted_problem(kind, REPETITIONS.astype(float)), random_q(4)
-    draws = draws_of(problem, expectation)
-    evaluation = problem.evaluation(draws)
-    value, gradient = evaluation.gradient(q)
-    groups = [np.repeat(group, REPETITIONS[group]) for group in problem.groups]
-    if expectation == "by row":
-        draws = [
-            np.repeat(e, REPETITIONS[group], axis=1)
-            for e, group in zip(draws, problem.groups, strict=True)
-        ]
-    repeated = replace(small_problem(kind), groups=groups).evaluation(draws)
-    expected, expected_gradient = repeated.gradient(q)
-    assert_allclose(value, expected, rtol=1e-11)
-    pack = problem.parameters.pack_gradient
-    assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-9, atol=1e-10)
-    assert_allclose(evaluation.ceiling, repeated.ceiling)
+    weighted = weighted_problem(kind, REPETITIONS.astype(float))
+    check_repetitions(weighted, small_problem(kind), REPETITIONS, expectation)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from skvbgp.spectrum._local import Block, Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._start import log_density
 from tests.derivatives import numerical_gradient
-from tests.known_noise import bad_variances, check_predictions, check_refused, check_routed
+from tests.known_noise import bad_variances, check_predictions, check_routed
 from tests.spectrum.cases import HYPER, POSTERIORS, D, M, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
-from tests.weights import assert_same, draw_weights
+from tests.weights import assert_same, check_refused, draw_weights
 
 WEIGHT = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
 VARIANCE = np.array([0.0, 0.3, 2.0, 0.05, 0.0, 1.0, 40.0, 0.01, 0.6, 0.2, 0.0, 3.0])
@@ -267,7 +267,7 @@ def test_known_noise_of_predictions_is_added(gamma):
 @bad_variances
 def test_bad_variances_are_refused_and_change_nothing(bad):
     X, y = make_data(30)
-    check_refused(small(), X, y, bad)
+    check_refused(small(), X, y, bad, "y_var")
 
 
 def test_variances_are_routed():
