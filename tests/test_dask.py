@@ -44,18 +44,6 @@ def fit_and_predict(regressor, n=600):
     return np.array([*model.predict(X[:100], return_std=True), np.full(100, model.lower_bound_)])
 
 
-def assert_same(name, results, expected):
-    """Bit for bit, but for VBKS.
-
-    Its searches carry a last bit on, and with NumPy 1.24 a worker's last bit was once another one:
-    the bound and the predictions differed by 2e-9 of their values.
-    """
-    if name == "VBKS":
-        assert_allclose(results, expected, rtol=1e-6, atol=1e-6)
-    else:
-        assert_array_equal(results, expected)
-
-
 def slow_pid(data, seconds):
     time.sleep(seconds)
     return os.getpid()
@@ -73,7 +61,7 @@ def test_results_are_those_without_dask(client, name):
     with distributed.get_task_stream(client) as stream, parallel_config("dask"):
         results = fit_and_predict(REGRESSORS[name])
     assert stream.data  # something ran on the workers
-    assert_same(name, results, fit_and_predict(REGRESSORS[name]))
+    assert_array_equal(results, fit_and_predict(REGRESSORS[name]))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +87,7 @@ def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
         patch.setattr(module, "parallel_each", with_a_death)
         results = fit_and_predict(REGRESSORS[name])
     assert not victims
-    assert_same(name, results, expected)
+    assert_array_equal(results, expected)
     client.wait_for_workers(2)
 
 
