@@ -29,6 +29,13 @@ from skvbgp.base._learner import (
     predict_distribution,
 )
 from skvbgp.base._neighbours import Neighbourhoods, Places
+from skvbgp.base._outputs import (
+    Observations,
+    OutputsDistribution,
+    OutputsLearner,
+    OutputsState,
+    stack_pairs,
+)
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
@@ -62,6 +69,10 @@ __all__ = [
     "Labels",
     "Learner",
     "Neighbourhoods",
+    "Observations",
+    "OutputsDistribution",
+    "OutputsLearner",
+    "OutputsState",
     "Places",
     "Posterior",
     "RegressionLearner",
@@ -98,6 +109,7 @@ __all__ = [
     "pick",
     "predict_distribution",
     "says_too_little",
+    "stack_pairs",
     "subsample",
     "weigh_classes",
 ]

@@ -58,6 +58,10 @@ class VariationalEstimator(DocumentedEstimator):
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
 
+    def _full_learner(self) -> Any:
+        """The learner of all that there is to learn."""
+        return self._learner()
+
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         self._look_for_collections(X, y, *metadata.values())
         with restored_on_error(self), single_blas_thread:
@@ -75,7 +79,7 @@ class VariationalEstimator(DocumentedEstimator):
             inputs, targets = self._validate(X, y, reset=first, **metadata)
             if first:
                 return self._train_anew(X, y, inputs, targets, None)
-            learner, state = self._learner(), self._state
+            learner, state = self._full_learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)
             if everything is not None:
                 all_inputs, all_targets = everything
@@ -107,7 +111,7 @@ class VariationalEstimator(DocumentedEstimator):
         journal: Journal | None = None,
     ) -> Self:
         """Train on validated data; X and y are the user's own, for the callbacks."""
-        learner, rng = self._learner(), check_random_state(self.random_state)
+        learner, rng = self._full_learner(), check_random_state(self.random_state)
         if journal is not None:
             journal.begin_fit(rng)
         with use_journal(journal):

@@ -125,7 +125,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
         X = self._check_inputs(X)
-        posterior = self._learner().posterior(self._state)
+        posterior = self._full_learner().posterior(self._state)
         with single_blas_thread:
             if return_cov:
                 return posterior.joint(X, include_noise)
@@ -271,7 +271,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         self, X: Array, include_noise: bool, evaluate: Callable[[Distribution, slice], Array]
     ) -> Array:
         """What is made of the rows' distributions, of some rows at a time."""
-        posterior = self._learner().posterior(self._state)
+        posterior = self._full_learner().posterior(self._state)
         tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
         with single_blas_thread:
             return np.concatenate(

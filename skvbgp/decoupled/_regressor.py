@@ -238,4 +238,10 @@ class DecoupledGPRegressor(WeightedRegressor):
     ) -> Array:
         rng = check_random_state(random_state)
         f = super().sample_y(X, n_samples, rng, include_noise=False)
-        return self._learner().posterior(self._state).sample(f, rng) if include_noise else f
+        if not include_noise:
+            return f
+        posterior = self._full_learner().posterior(self._state)
+        if self.n_outputs_ == 1:
+            return posterior.sample(f, rng)
+        draws = [one.sample(f[:, j], rng) for j, one in enumerate(posterior.outputs)]
+        return np.stack(draws, axis=1)

@@ -17,11 +17,10 @@ from sklearn.utils import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import RegressionLearner
+from skvbgp.base import OutputsDistribution, RegressionLearner
 from skvbgp.gp._gradient import Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
-from skvbgp.gp._outputs import OutputsDistribution
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._state import State

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
 from skvbgp._core.collections import is_collection
@@ -15,6 +15,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
     Interval,
+    Observations,
     StrOptions,
     WeightedRegressor,
     as_noise,
@@ -27,7 +28,7 @@ from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._outputs import OutputsLearner, observe
+from skvbgp.gp._outputs import GPOutputsLearner
 from skvbgp.gp._spread import SpreadRows
 
 
@@ -232,7 +233,6 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         tags.input_tags.categorical = self.categorical_features is not None
@@ -314,34 +314,19 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
             return self._spread_rows(X, y, noise, reset=reset)
         if not reset and noise and isinstance(getattr(self._state, "rows", None), SpreadRows):
             raise TypeError("The model knows a Dask collection: partial_fit needs one, too.")
-        columns = np.asarray(y)
-        t = columns.shape[1] if columns.ndim == 2 else 1
-        if t == 1 and self.categorical_features is None and not issparse(X):
+        if not self._encodes(X):
             self._categories = None
-            X, y = super()._validate(X, columns[:, 0] if columns.ndim == 2 else y, reset=reset)
-        else:
-            X = self._read(X, reset=reset)
-            unseen = "allow-nan" if t > 1 else True
-            y = check_array(
-                columns if t > 1 else columns.ravel(),
-                dtype=np.float64,
-                ensure_2d=False,
-                ensure_all_finite=unseen,
-                input_name="y",
-            )
-            check_consistent_length(X, y)
-        is_bound = not reset or self.warm_start
-        if is_bound and t != getattr(self, "n_outputs_", t):
-            raise ValueError(f"y has {t} outputs, but there were {self.n_outputs_}.")
-        self.n_outputs_ = t
+        X, y = self._read_rows(X, y, reset=reset)
         if not noise:
             return X, y
+        t = self.n_outputs_
         weight = as_weights(noise["sample_weight"], len(y))
         variance = as_noise(noise["y_var"], y.shape)
-        learner = self._single_learner()
+        learner = self._learner()
         if "streams" in noise and learner.forgetting != 1.0:
             weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
         is_joint = t > 1 and self.output_covariance is not None
+        is_bound = not reset or self.warm_start
         if is_bound and is_joint != getattr(self, "_is_joint", is_joint):
             raise ValueError("output_covariance has changed since the outputs were learned.")
         self._is_joint = is_joint
@@ -355,12 +340,15 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
             rows = learner.make_rows(lengthen(X, t), *each, is_weighted)
             return rows, rows.y
 
-        def make_rows(index: Any, j: int) -> Rows:
+        def make(index: Any, j: int) -> tuple[Rows, Array]:
             one = y[index, j], weight[index], variance[index, j]
-            return learner.make_rows(X[index], *one, is_weighted)
+            rows = learner.make_rows(X[index], *one, is_weighted)
+            return rows, rows.y
 
-        observed = observe(y, weight, make_rows)
-        return observed, [np.empty(0) if rows is None else rows.y for rows in observed.rows]
+        return Observations.of(y, weight, make)
+
+    def _encodes(self, X: Any) -> bool:
+        return self.categorical_features is not None or issparse(X)
 
     def _check_collections(self) -> None:
         for name, is_used in [
@@ -376,15 +364,14 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         for name in ("sample_weight", "y_var"):
             if noise[name] is not None:
                 raise TypeError(f"{name} needs rows in memory, not Dask collections.")
-        if (not reset or self.warm_start) and getattr(self, "n_outputs_", 1) != 1:
-            raise ValueError(f"A Dask collection has one output, but there were {self.n_outputs_}.")
+        self._bind_outputs(1, reset=reset)
         knows_spread = not reset and isinstance(self._state.rows, SpreadRows)
         placed = self._place_rows(X, y, reset=reset)
-        self._categories, self._is_joint, self.n_outputs_ = None, False, 1
+        self._categories, self._is_joint = None, False
         rows: Rows = SpreadRows.at(placed)
-        if not knows_spread and placed.n <= self._single_learner().few:
+        if not knows_spread and placed.n <= self._learner().few:
             X, y = placed.fetch(np.arange(placed.n))
-            rows = self._single_learner().make_rows(X, y, np.ones(len(y)), np.zeros(len(y)), False)
+            rows = self._learner().make_rows(X, y, np.ones(len(y)), np.zeros(len(y)), False)
         elif not (reset or knows_spread):
             raise TypeError(
                 f"The model knows rows in memory, and a Dask collection of {placed.n} rows is too "
@@ -393,7 +380,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         return rows, rows.y
 
     def _read(self, X: Any, *, reset: bool) -> Array:
-        if self.categorical_features is None and not issparse(X):
+        if not self._encodes(X):
             if reset:
                 self._categories = None
             return super()._read(X, reset=reset)
@@ -459,13 +446,13 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
             mean, cov = self._state.posterior.joint_outputs(X, include_noise)
         return draw_normal(mean, cov, n_samples, rng).reshape(len(X), -1, n_samples)
 
-    def _learner(self) -> GPLearner | JointLearner | OutputsLearner:
-        single = self._single_learner()
+    def _full_learner(self) -> GPLearner | JointLearner | GPOutputsLearner:
+        single = self._learner()
         if self._is_joint:
             return JointLearner(single, self.n_outputs_)
-        return single if self.n_outputs_ == 1 else OutputsLearner(single)
+        return single if self.n_outputs_ == 1 else GPOutputsLearner(single)
 
-    def _single_learner(self) -> GPLearner:
+    def _learner(self) -> GPLearner:
         return GPLearner(
             kernel=self.kernel,
             n_neighbors=self.n_neighbors,

@@ -11,6 +11,7 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import Interval, StrOptions, WeightedRegressor
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
 from skvbgp.spectrum._spread import SpreadBlocks
+from skvbgp.spectrum._state import State
 
 
 class SVBSSGPRegressor(WeightedRegressor):
@@ -260,8 +261,8 @@ class SVBSSGPRegressor(WeightedRegressor):
         pass
 
     def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        learns_more = metadata and not reset
-        if learns_more and isinstance(self._state.rows, SpreadBlocks) and not is_collection(X):
+        knows_spread = not reset and isinstance(getattr(self._state, "rows", None), SpreadBlocks)
+        if metadata and knows_spread and not is_collection(X):
             raise TypeError(
                 "The model knows rows on Dask's workers, which rows in memory cannot join: give "
                 "them as a Dask collection."
@@ -283,9 +284,15 @@ class SVBSSGPRegressor(WeightedRegressor):
         return X, y
 
     @property
-    def q_chol_(self) -> Array:
+    def q_chol_(self) -> Array | list[Array]:
         """M; no attribute that is kept, because the factorised q would not fit in memory."""
-        q = self._state.q
-        if len(q.mean) > MOST_JOINT:  # scikit-learn's HTML display reads every property
-            raise AttributeError(f"q_chol_ would have {len(q.mean)} rows, over {MOST_JOINT}.")
-        return q.cholesky(self._state.units)
+        if self.n_outputs_ > 1:
+            return [_find_chol(output) for output in self._state.outputs]
+        return _find_chol(self._state)
+
+
+def _find_chol(state: State) -> Array:
+    q = state.q
+    if len(q.mean) > MOST_JOINT:  # scikit-learn's HTML display reads every property
+        raise AttributeError(f"q_chol_ would have {len(q.mean)} rows, over {MOST_JOINT}.")
+    return q.cholesky(state.units)
