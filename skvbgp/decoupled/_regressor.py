@@ -147,6 +147,10 @@ class DecoupledGPRegressor(WeightedRegressor):
     n_features_in_ : int
         Number of inputs.
 
+    n_outputs_ : int
+        Number of outputs. Of several ones, every attribute that describes a model is an array, of
+        numbers, or a list with one entry for each, and `n_iter_` is the sum.
+
     References
     ----------
     .. [Cheng2017] C.-A. Cheng and B. Boots, "Variational inference for Gaussian process

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,6 +33,15 @@ def fitted_model(estimator: Any, *attributes: str) -> Any:
     if not any(hasattr(model, name) for name in attributes):
         raise TypeError(f"{type(model).__name__} has no {' or '.join(attributes)} to draw.")
     return model
+
+
+def refuse_outputs(model: Any, name: str) -> None:
+    """Raise ValueError if an attribute, a vector of one output, is that of several."""
+    if np.ndim(getattr(model, name)[0]):
+        raise ValueError(
+            f"{type(model).__name__} has {model.n_outputs_} outputs, but this is about one: give "
+            f"the class what is in {name}[j]."
+        )
 
 
 def last_step(estimator: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp.inspection._drawing import axes_or_new, display_name, fitted_model
+from skvbgp.inspection._drawing import axes_or_new, display_name, fitted_model, refuse_outputs
 
 
 class LowerBoundDisplay:
@@ -63,8 +63,9 @@ class LowerBoundDisplay:
         -------
         display : LowerBoundDisplay
         """
-        lower_bounds = fitted_model(estimator, "lower_bounds_").lower_bounds_
-        display = cls(lower_bounds, estimator_name=display_name(estimator, name))
+        model = fitted_model(estimator, "lower_bounds_")
+        refuse_outputs(model, "lower_bounds_")
+        display = cls(model.lower_bounds_, estimator_name=display_name(estimator, name))
         return display.plot(ax=ax, **kwargs)
 
     def plot(

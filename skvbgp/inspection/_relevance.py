@@ -6,7 +6,13 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.pipeline import Pipeline
 
-from skvbgp.inspection._drawing import REFERENCE_STYLE, axes_or_new, fitted_model, with_defaults
+from skvbgp.inspection._drawing import (
+    REFERENCE_STYLE,
+    axes_or_new,
+    fitted_model,
+    refuse_outputs,
+    with_defaults,
+)
 from skvbgp.metrics._response import best_estimator
 
 
@@ -98,6 +104,7 @@ class RelevanceDisplay:
             mean, std = model.feature_importances_, model.feature_importances_std_
             label = "Share in the variation of predictions"
         else:
+            refuse_outputs(model, "inverse_length_scale_mean_")
             mean, std = model.inverse_length_scale_mean_, np.sqrt(model.inverse_length_scale_var_)
             label = "Inverse length scale"
             if X is not None:

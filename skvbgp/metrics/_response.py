@@ -21,4 +21,9 @@ def predict_gaussian(estimator: Any, X: Any) -> tuple[Array, Array]:
             f"and the standard deviation, but it returned {type(prediction).__name__}."
         )
     mean, std = prediction
+    if np.ndim(mean) == 2 and np.shape(mean)[1] > 1:
+        raise ValueError(
+            f"{type(estimator).__name__} predicts {np.shape(mean)[1]} outputs, but this is about "
+            "one: give the columns of its predictions to the function itself, one by one."
+        )
     return np.asarray(mean), np.asarray(std)

@@ -144,6 +144,10 @@ _ATTRIBUTES = """
 
     n_features_in_ : int
         Number of inputs.
+
+    n_outputs_ : int
+        Number of outputs. Of several ones, every attribute that describes a model is an array, of
+        numbers, or a list with one entry for each, and `n_iter_` is the sum.
 """
 
 _NOISE_ATTRIBUTE = """

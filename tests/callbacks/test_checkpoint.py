@@ -158,15 +158,27 @@ def test_a_fit_goes_on_and_ends_as_it_would_have(case, path):
         assert not os.listdir(path.parent)
 
 
-@pytest.mark.parametrize("output_covariance", [None, "learned"])
-def test_several_outputs(output_covariance, path):
+@pytest.mark.parametrize(
+    ("model", "after"),
+    [
+        (VBGPRegressor([RBF(), Matern()], max_iter=2, random_state=0), 2),
+        (
+            VBGPRegressor(
+                [RBF(), Matern()], output_covariance="learned", max_iter=2, random_state=0
+            ),
+            2,
+        ),
+        (CASES["exact"], 6),  # in the second output
+        (CASES["stochastic"], 7),
+        (CASES["spectrum"], 10),
+        (CASES["decoupled"], 7),
+    ],
+)
+def test_several_outputs(model, after, path):
     X, y = make_data()
     X, Y = X[:60], np.column_stack([y, np.cos(X[:, 1])])[:60]
-    model = VBGPRegressor(
-        [RBF(), Matern()], output_covariance=output_covariance, max_iter=2, random_state=0
-    )
     expected = clone(model).fit(X, Y)
-    interrupt(model, path, 2, X, Y)
+    interrupt(model, path, after, X, Y)
     assert path.exists()
     resumed = clone(model).set_callbacks(Checkpoint(path)).fit(X, Y)
     assert_array_equal(resumed.predict(X), expected.predict(X))
