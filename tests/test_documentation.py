@@ -118,6 +118,7 @@ NO_ESTIMATOR = {
     "capabilities",
     "evaluation",
     "migration",
+    "outputs",
     "scaling",
     "skpro",
     "sktime",
