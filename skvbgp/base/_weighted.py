@@ -165,7 +165,7 @@ class WeightedRegressor(VariationalRegressor):
         if metadata["y_var"] is not None:
             self._check_known_noise()
             variance = as_noise(metadata["y_var"], y.shape)
-        if y.ndim == 1:
+        if self.n_outputs_ == 1:
             return count_targets(X, y, metadata["sample_weight"], _unless_zero(variance))
         weight = as_weights(metadata["sample_weight"], len(y))
 
@@ -180,7 +180,7 @@ class WeightedRegressor(VariationalRegressor):
     def _read_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y of shape (n,), or (n, t) of t > 1 outputs."""
         if is_collection(X) or is_collection(y):
-            self._bind_outputs(1, reset=reset)
+            self._bind_outputs(1, "A Dask collection has one output", reset=reset)
             return super()._validate(X, y, reset=reset)
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
@@ -198,18 +198,18 @@ class WeightedRegressor(VariationalRegressor):
             one = columns[:, 0] if columns.shape[1:] == (1,) else y
             X, y = super()._validate(X, one, reset=reset)
         self._check_targets(y[~np.isnan(y)] if t > 1 else y)
-        self._bind_outputs(t, reset=reset)
+        self._bind_outputs(t, f"y has {t} outputs", reset=reset)
         return X, y
 
     def _encodes(self, X: Any) -> bool:
         """Whether ``_read`` makes other columns of X."""
         return False
 
-    def _bind_outputs(self, t: int, *, reset: bool) -> None:
+    def _bind_outputs(self, t: int, said: str, *, reset: bool) -> None:
         """Note the number of outputs, which streams and warm starts do not change."""
         known = getattr(self, "n_outputs_", t)
         if t != known and (not reset or getattr(self, "warm_start", False)):
-            raise ValueError(f"y has {t} outputs, but there were {known}.")
+            raise ValueError(f"{said}, but there were {known}.")
         self.n_outputs_ = t
 
     def _check_targets(self, y: Array) -> None:

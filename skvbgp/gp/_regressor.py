@@ -364,7 +364,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         for name in ("sample_weight", "y_var"):
             if noise[name] is not None:
                 raise TypeError(f"{name} needs rows in memory, not Dask collections.")
-        self._bind_outputs(1, reset=reset)
+        self._bind_outputs(1, "A Dask collection has one output", reset=reset)
         knows_spread = not reset and isinstance(self._state.rows, SpreadRows)
         placed = self._place_rows(X, y, reset=reset)
         self._categories, self._is_joint = None, False

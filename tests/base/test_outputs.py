@@ -261,7 +261,7 @@ def test_collections_have_one_output(data):
     rows, y = da.from_array(X, chunks=(20, 2)), da.from_array(Y[:, 0], chunks=20)
     fitted = clone(SPECTRUM[0]).fit(X, Y)
     assert_allclose(fitted.predict(da.from_array(T)).compute(), fitted.predict(T), rtol=1e-10)
-    with pytest.raises(ValueError, match="y has 1 outputs, but there were 3"):
+    with pytest.raises(ValueError, match="one output, but there were 3"):
         fitted.partial_fit(rows, y)
 
 

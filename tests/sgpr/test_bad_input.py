@@ -61,7 +61,7 @@ REFUSED = {
     "3-d X": (X_GOOD[:, :, None], Y_GOOD, "dim 3"),
     "scalar X": (1.0, Y_GOOD, "scalar"),
     "short y": (X_GOOD, Y_GOOD[:-1], "inconsistent"),
-    "2-d y": (X_GOOD, np.column_stack([Y_GOOD, Y_GOOD]), "1d array"),
+    "3-d y": (X_GOOD, np.zeros((20, 2, 1)), "dim 3"),
     "no y": (X_GOOD, None, "y"),
     "complex X": (X_GOOD + 1j, Y_GOOD, "[Cc]omplex"),
     "complex y": (X_GOOD, Y_GOOD + 1j, "[Cc]omplex"),
