@@ -20,7 +20,7 @@ from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
-from skvbgp.ep._sites import Fixpoint, Sites
+from skvbgp.ep._sites import Fixpoint, Sites, features_gradient
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
 
@@ -193,11 +193,9 @@ class Objective:
         value = sum(fixpoint.log_evidence for fixpoint in fixpoints)
         value -= 0.5 * float(self._weights @ prior.residual)
         d_noise = np.sum([fixpoint.d_noise for fixpoint in fixpoints], axis=0)
-
-        def d_features(rows: slice) -> Array:
-            return np.sum([fixpoint.d_features(rows) for fixpoint in fixpoints], axis=0)
-
-        g = prior.vjp(d_features, d_noise, -0.5 * self._weights)
+        g = prior.vjp(
+            lambda rows: features_gradient(fixpoints, rows), d_noise, -0.5 * self._weights
+        )
         theta = g.theta
         if problem.hyperprior is not None:
             log_density, d_theta = problem.hyperprior.log_density(p.kernel.theta)

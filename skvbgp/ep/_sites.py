@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg.blas import dtrmm
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
@@ -110,8 +111,9 @@ class Posterior:
         """Variance of g, (n,)."""
 
         def variance(rows: slice) -> Array:
-            root = self.A[rows] @ self.factor_inv.T
-            return np.einsum("nm,nm->n", root, root)
+            # L^-1 A', a triangle times a matrix: half of a product
+            root = dtrmm(1.0, self.factor_inv.T, self.A[rows].T, trans_a=True)  # (m, rows)
+            return np.einsum("mn,mn->n", root, root)
 
         return np.concatenate(thread_map(variance, self._tiles))
 
@@ -184,16 +186,23 @@ class Fixpoint:
     def log_evidence(self) -> float:
         return log_evidence(self.posterior, self.moments)
 
-    def d_features(self, rows: slice) -> Array:
-        """Gradient of the log evidence in some rows of A; the sites are stationary."""
-        p = self.posterior
-        tau, nu, A = p.total.tau[rows], p.total.nu[rows], p.A[rows]
-        d_A = -tau[:, None] * (A @ p.covariance)
-        d_A += np.outer(nu - tau * p.marginal_mean[rows], p.mean)
-        return d_A
-
     @property
     def d_noise(self) -> Array:
         """Gradient of the log evidence in lambda, (n,)."""
         d_v, weight = self.moments.d_v, self.posterior.weight
         return d_v if weight is None else weight * d_v
+
+
+def features_gradient(fixpoints: tuple[Fixpoint, ...], rows: slice) -> Array:
+    """Gradient of the sum of the log evidences in some rows of A, which all share.
+
+    The sites are stationary.
+    """
+    posteriors = [fixpoint.posterior for fixpoint in fixpoints]
+    A = posteriors[0].A[rows]
+    tau = np.array([p.total.tau[rows] for p in posteriors])  # (k, n)
+    slopes = [p.total.nu[rows] - p.total.tau[rows] * p.marginal_mean[rows] for p in posteriors]
+    d_A = np.column_stack(slopes) @ np.array([p.mean for p in posteriors])
+    products = A @ np.hstack([p.covariance for p in posteriors])  # of all at once, (n, k m)
+    d_A -= np.einsum("kn,nkm->nm", tau, products.reshape(len(A), len(tau), -1))
+    return np.asarray(d_A)
