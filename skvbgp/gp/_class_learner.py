@@ -126,17 +126,19 @@ class ClassGPLearner(Learner):
         seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
         gaps = Gaps.of(X)
         rows = Rows().plus(X, y.counts).filled(gaps)
-        inputs, n_gaps = RunningScale.of(rows.X), int(gaps.columns.sum())
+        inputs, has_gaps = RunningScale.of(rows.X), bool(gaps.columns.any())
         if before is not None:
             self._check_before(before, d, y)
             starts = [
-                (name, process.with_gaps(n_gaps))
+                (name, process.with_gaps(has_gaps))
                 for name, process, _ in before.found.list_kernels()
             ]
         else:
             is_searched = is_auto(self.kernel)
             pairs = make_class_kernels(d) if is_searched else name_kernels(self.kernel)
-            starts = [(name, start_class_process(kernel.bind(d), n_gaps)) for name, kernel in pairs]
+            starts = [
+                (name, start_class_process(kernel.bind(d), has_gaps)) for name, kernel in pairs
+            ]
         grows = before is None and is_auto(self.kernel)
         coordinates = frame_inputs(self.kernel, inputs)
         return Start(inputs, coordinates, gaps, rows, tuple(starts), grows, seed)

@@ -21,7 +21,7 @@ from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._training import draw_normal
-from skvbgp.gp._votes import Votes
+from skvbgp.gp._votes import Votes, find_missing_share
 
 #: Draws of what is missing, where training rows had no gaps.
 _N_DRAWS = 16
@@ -72,7 +72,8 @@ class ClassPosterior(NearRows):
         filled, inputs = self._fill(X)
         if inputs is None or self.gaps is None:
             return self.mix(self._measure(filled))
-        known, other = inputs[:, self.gaps.columns], np.where(self.gaps.columns, 0.0, inputs)
+        known = find_missing_share(inputs[:, self.gaps.columns], X.shape)
+        other = np.where(self.gaps.columns, 0.0, inputs)
         result = self.mix(self._widen(self._measure(filled), known))
         rows = np.flatnonzero(other.any(axis=1))
         if len(rows):
@@ -101,15 +102,12 @@ class ClassPosterior(NearRows):
         return self._measure_near(X, self.find(X))
 
     def _widen(
-        self, moments: list[tuple[Array, Array]], inputs: Array | None
+        self, moments: list[tuple[Array, Array]], missing: Array
     ) -> list[tuple[Array, Array]]:
-        """The same where entries of rows have variances (n, g)."""
-        if inputs is None:
-            return moments
-        slopes = [np.array(process.process.slopes) for process in self.processes]
+        """The same where shares (n,) of the rows are missing."""
         return [
-            (mean, variance + inputs @ c)
-            for c, (mean, variance) in zip(slopes, moments, strict=True)
+            (mean, variance + process.measure_gaps(missing))
+            for process, (mean, variance) in zip(self.processes, moments, strict=True)
         ]
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:
@@ -118,7 +116,7 @@ class ClassPosterior(NearRows):
             moments = [given.leave_out() for given in self._conditionals]
             return [(mean[index], variance[index]) for mean, variance in moments]
         moments = self._measure_near(self.rows.X[index], self.find_others(index))
-        return self._widen(moments, self.votes.part(index).inputs)
+        return self._widen(moments, self.votes.part(index).missing)
 
     def _measure_near(self, X: Array, near: Index) -> list[tuple[Array, Array]]:
         """What each process says of rows X given their neighbours (n, k)."""

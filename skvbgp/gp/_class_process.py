@@ -21,11 +21,14 @@ import numpy as np
 from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._link import Link
-from skvbgp.gp._process import START_SLOPE, Process
+from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 
 #: Scale of the Cauchy prior of the logarithms by which length scales differ.
 _APART = 0.3
+#: Variance where all of a row is missing: before training, limits, normal prior of its logarithm.
+_START_GAP, _GAP_LIMITS = 0.1, (1e-6, 1e3)
+_LOG_GAP_MEAN, _LOG_GAP_STD = np.log(0.1), 1.5
 
 
 @dataclass(frozen=True)
@@ -36,36 +39,46 @@ class ClassProcess:
     ----------
     shared_scale : float or None
         The length scale that those of the inputs have a prior around. None is no such prior.
+    gap : float or None
+        Variance of the functions where all of a row is missing. None if nothing ever is.
     """
 
     process: Process
     link: Link
     shared_scale: float | None = None
+    gap: float | None = None
 
     @property
     def kernel(self) -> Any:
         """The process' kernel."""
         return self.process.kernel
 
-    def with_gaps(self, n_gaps: int) -> Self:
+    def with_gaps(self, has_gaps: bool) -> Self:
         """The same model before it has learned how much missing entries matter."""
-        return replace(self, process=replace(self.process, slopes=(START_SLOPE,) * n_gaps))
+        return replace(self, gap=_START_GAP if has_gaps else None)
+
+    def measure_gaps(self, missing: Array) -> Array:
+        """How uncertain the functions are where these shares of rows are missing, (n,)."""
+        return missing * (self.gap or 0.0)
 
     @property
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
-        return np.concatenate([self.process.vector, self.link.vector])
+        gap = [] if self.gap is None else [np.log(self.gap)]
+        return np.concatenate([self.process.vector, gap, self.link.vector])
 
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
-        return replace(
-            self, process=self.process.with_vector(vector[:-3]), link=Link.of(vector[-3:])
-        )
+        gap, vector, link = self.gap, vector[:-3], Link.of(vector[-3:])
+        if gap is not None:
+            gap, vector = float(np.exp(vector[-1])), vector[:-1]
+        return replace(self, process=self.process.with_vector(vector), link=link, gap=gap)
 
     @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
-        return np.concatenate([self.process.bounds, self.link.bounds])
+        gap = [] if self.gap is None else [np.log([_GAP_LIMITS])]
+        return np.concatenate([self.process.bounds, *gap, self.link.bounds])
 
     def log_prior(self) -> tuple[float, Array]:
         """Logarithm of the prior density, up to a constant of flat priors, and its gradient."""
@@ -76,12 +89,17 @@ class ClassProcess:
             apart = np.log(self.kernel.length_scale) - np.log(self.shared_scale)
             value -= float(np.sum(np.log1p((apart / _APART) ** 2)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
-        return value + link_value, np.append(gradient, link_gradient)
+        d_gap = []
+        if self.gap is not None:
+            shift = (np.log(self.gap) - _LOG_GAP_MEAN) / _LOG_GAP_STD
+            value -= 0.5 * shift**2 + np.log(_LOG_GAP_STD * np.sqrt(2.0 * np.pi))
+            d_gap = [-shift / _LOG_GAP_STD]
+        return value + link_value, np.concatenate([gradient, d_gap, link_gradient])
 
     def factorise(self, votes: Votes, K: Array | None = None) -> ClassConditional:
         """What places say; K is not modified."""
         C = self.process.kernel(votes.X) if K is None else K.copy()
-        gaps = votes.measure_gaps(self.process.slopes)
+        gaps = self.measure_gaps(votes.missing)
         noise = _measure_noise(self.process, gaps, votes.sizes, C)
         C.flat[:: len(C) + 1] += noise
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
@@ -110,11 +128,9 @@ class ClassProcess:
         dC += (Q * ((d_variance - np.sum(d_mean * A, axis=1)) / q**2)) @ Q
         dt = (np.diagonal(dC) - d_variance) / votes.sizes  # (n,)
         d_noise = self.process.noise * float(dt.sum())
-        d_slopes = np.zeros(len(self.process.slopes))
-        if votes.inputs is not None:
-            d_slopes = (dt + d_variance) @ votes.inputs * self.process.slopes
+        d_gap = [] if self.gap is None else [self.gap * float((dt + d_variance) @ votes.missing)]
         d_kernel = self.process.kernel.vjp(votes.X, None, K, dC)[0]
-        return value, np.concatenate([d_kernel, [d_noise], d_slopes, d_link])
+        return value, np.concatenate([d_kernel, [d_noise], d_gap, d_link])
 
 
 @dataclass(frozen=True)
@@ -164,7 +180,7 @@ class ClassConditional:
 def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:
     """Means of the classes' functions at one row x (d,), followed by their variance, (K + 1,)."""
     K = process.kernel(np.concatenate([votes.X, x[None]]))
-    noise = (process.process.noise + votes.measure_gaps(process.process.slopes)) / votes.sizes
+    noise = (process.process.noise + process.measure_gaps(votes.missing)) / votes.sizes
     a, B, _ = factorise_bordered(K, votes.targets.T, noise)
     return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
 

@@ -86,16 +86,16 @@ def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
     return make_leaves(d, isotropic=True)
 
 
-def start_class_process(kernel: Kernel, n_gaps: int = 0) -> ClassProcess:
+def start_class_process(kernel: Kernel, has_gaps: bool = False) -> ClassProcess:
     """A process of this kernel before training, where some inputs may be missing."""
-    return ClassProcess(start_process(kernel, gaussian=True, n_gaps=n_gaps), Link())
+    return ClassProcess(start_process(kernel, gaussian=True), Link()).with_gaps(has_gaps)
 
 
 def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
     """The same process, with one length scale for each of d inputs."""
     kernel: Any = process.process.kernel
     freed = replace(process.process, kernel=replace(kernel, isotropic=False).bind(d))
-    return ClassProcess(freed, process.link, kernel.length_scale)
+    return replace(process, process=freed, shared_scale=kernel.length_scale)
 
 
 @dataclass

@@ -47,7 +47,7 @@ _PRIORS = {
     "slope": (np.log(0.3), 1.0),
 }
 #: Mean squared slope, noise and degrees of freedom before training.
-START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
+_START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def start_process(
 
     And rows may be of several outputs.
     """
-    slopes = (START_SLOPE,) * n_gaps
+    slopes = (_START_SLOPE,) * n_gaps
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
     return Process(kernel, _START_NOISE, dof, slopes, owners, coregion)

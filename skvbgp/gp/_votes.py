@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -78,14 +77,21 @@ class Votes:
         """(n, K); they sum to zero over the classes."""
         return self.counts / self.sizes[:, None] - np.exp(self.log_frequencies)
 
-    def measure_gaps(self, slopes: Sequence[float]) -> Array:
-        """How uncertain functions of these mean squared slopes (g,) are at each place, (n,)."""
-        return np.zeros(len(self)) if self.inputs is None else self.inputs @ np.array(slopes)
+    @property
+    def missing(self) -> Array:
+        """What share of each place is missing, (n,)."""
+        return find_missing_share(self.inputs, self.X.shape)
 
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""
         inputs = None if self.inputs is None else self.inputs[index]
         return replace(self, X=self.X[index], counts=self.counts[index], inputs=inputs)
+
+
+def find_missing_share(inputs: Array | None, shape: tuple[int, int]) -> Array:
+    """Variances of missing entries (n, g), averaged over all inputs of rows of a shape, (n,)."""
+    n, d = shape
+    return np.zeros(n) if inputs is None else inputs.sum(axis=1) / d
 
 
 def find_log_frequencies(totals: Array) -> Array:

@@ -58,8 +58,8 @@ def test_leaving_out_places_with_gaps(votes, rng):
     """A place's own gaps are noise of its votes, and uncertainty of what is predicted there."""
     votes = with_gaps(votes, rng)
     process = make(KERNELS[0])
-    process = replace(process, process=replace(process.process, slopes=(0.5, 2.0)))
-    own = votes.inputs @ [0.5, 2.0]
+    process = replace(process, gap=0.7)
+    own = 0.7 * votes.inputs.sum(axis=1) / 2.0  # of two inputs
     K, noise = KERNELS[0](votes.X), (0.2 + own) / votes.counts.sum(axis=1)
     mean, variance = process.factorise(votes).leave_out()
     for i in range(15):
@@ -79,7 +79,7 @@ def test_gradient_of_the_evidence(votes, kernel, gaps, rng):
     process = make(kernel)
     if gaps:
         votes = with_gaps(votes, rng)
-        process = replace(process, process=replace(process.process, slopes=(0.5, 2.0)))
+        process = replace(process, gap=0.7)
         assert_allclose(process.with_vector(process.vector).vector, process.vector)
     numeric = numerical_gradient(
         lambda x: process.with_vector(x).evidence(votes)[0], process.vector
@@ -88,7 +88,7 @@ def test_gradient_of_the_evidence(votes, kernel, gaps, rng):
 
 
 def test_gradient_of_the_prior():
-    process = make(RBF([0.5, 3.0]).bind(2), shared_scale=1.2)
+    process = replace(make(RBF([0.5, 3.0]).bind(2), shared_scale=1.2), gap=0.7)
     numeric = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
     assert_allclose(process.log_prior()[1], numeric, rtol=1e-8, atol=1e-8)
 
