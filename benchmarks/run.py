@@ -71,7 +71,7 @@ TABLES = {
         "classification.py",
         "--missing 0.3 --imputers mean nearest iterative",
         "--missing 0.3 --imputers iterative --folds 2 --estimators VBGP logistic trees",
-        {"--sets": ["breast", "heart", "pima", "iris", "wine", "breast_cancer"]},
+        {"--sets": "breast heart pima iris wine breast_cancer digits01".split()},
         {"--sets": ["iris"]},
     ),
     "small_data": Table(
@@ -93,7 +93,7 @@ TABLES = {
 }
 #: What sets are read from, where it is not a file of their name; None: scikit-learn, or made.
 SOURCES = dict.fromkeys(["breast", "heart", "pima"], "classification") | dict.fromkeys(
-    ["iris", "wine", "breast_cancer", "digits", "curved2", "curved7"]
+    ["iris", "wine", "breast_cancer", "digits01", "digits", "curved2", "curved7"]
 )
 
 
