@@ -1,6 +1,7 @@
 """Numerical derivatives, accurate enough for tolerances far below any plausible mistake."""
 
 import numpy as np
+from numpy.testing import assert_allclose
 
 _STEP = 1e-3
 
@@ -20,6 +21,19 @@ def numerical_gradient(function, x):
         far = function(x + 2.0 * step) - function(x - 2.0 * step)
         gradient[index] = (8.0 * near - far) / (12.0 * _STEP)
     return gradient
+
+
+def assert_slopes(function, x, gradient, *, atol, where=True):
+    """A gradient is that of a function of many numbers along two directions of signs.
+
+    An entry that is wrong is as wrong in both; entries where ``where`` is false do not count. A
+    whole `numerical_gradient` of another case says which entry it is.
+    """
+    unit = 1.0 / np.sqrt(x.size)
+    for signs in np.random.default_rng(0).choice([-1.0, 1.0], (2, *x.shape)):
+        direction = np.where(where, signs, 0.0)
+        slope = numerical_gradient(lambda t, d=direction: function(x + unit * t * d), 0.0) / unit
+        assert_allclose(np.sum(gradient * direction), slope, rtol=0.0, atol=atol)
 
 
 def symmetric_gradient(function, K):

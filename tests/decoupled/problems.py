@@ -67,6 +67,13 @@ def make_problem(
     return Model(kernel, likelihood, parametrization, generalized, np.inf), parameters, q, X, y
 
 
+def is_there(parameters):
+    """Which numbers of the flat vector a model has: L0 has no upper triangles."""
+    ones = parameters.unpack(np.ones_like(parameters.pack()))
+    ones.L0[:] = np.tril(ones.L0)
+    return ones.pack() > 0.0
+
+
 def make_past(parametrization="orthogonal", kind="generalized", likelihood=None, n_functions=1):
     """What another process in the bases of the problem says."""
     other = make_problem(parametrization, kind, likelihood, seed=1, n_functions=n_functions)
