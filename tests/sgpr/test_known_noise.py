@@ -314,6 +314,7 @@ def test_a_stream_of_few_rows_keeps_their_noise(cls):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cls", INDEPENDENT)
+@pytest.mark.in_turn("cls")
 def test_what_is_known_is_not_learned(cls, solver):
     """Rows of two qualities: the learned noise is that of the good ones."""
     rng = np.random.default_rng(0)

@@ -234,6 +234,7 @@ def test_a_stream_of_few_rows_keeps_their_noise():
     [({}, 0.1), ({"objective": "bound"}, 0.1), ({"objective": "bound", "solver": "adam"}, 0.4)],
 )
 @pytest.mark.parametrize("n_calls", [1, 3])
+@pytest.mark.in_turn("n_calls")
 def test_what_is_known_is_not_learned(options, most, n_calls):
     """Rows of two qualities: the learned noise is that of the good ones.
 

@@ -18,7 +18,7 @@ from tests.spectrum.cases import make_data, small
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
 
-N, LATER = 660, 240
+N, LATER, N_BLOCKS = 330, 120, 6
 PLACES = make_data(40, seed=5)[0]
 
 pytestmark = pytest.mark.usefixtures("client")
@@ -28,16 +28,17 @@ pytestmark = pytest.mark.usefixtures("client")
 def _many(monkeypatch):
     """These rows are many: they stay where they are."""
     monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
+    monkeypatch.setattr("skvbgp.spectrum._learner._EVIDENCE_ROWS", 100)
     monkeypatch.setattr("skvbgp.spectrum._spread._TILE_ROWS", 16)
-    monkeypatch.setattr("skvbgp.spectrum._spread._FETCHED_ROWS", 150)
+    monkeypatch.setattr("skvbgp.spectrum._spread._FETCHED_ROWS", 80)
 
 
-def spread(X, y, chunks=130):
+def spread(X, y, chunks=70):
     return da.from_array(X, chunks=(chunks, 1)), da.from_array(y, chunks=chunks)
 
 
 def quick(**options):
-    return small(**{"n_blocks": 12, "max_iter": 2, "batch_size": 120, **options})
+    return small(**{"n_blocks": N_BLOCKS, "max_iter": 2, "batch_size": 120, **options})
 
 
 def say(model):
@@ -101,7 +102,7 @@ def test_streams(learns):
     local = clone(model).fit(*first).partial_fit(*later)
     model.partial_fit(*spread(*first, N)).partial_fit(*spread(*later))
     assert model.n_samples_seen_ == N + LATER
-    assert model._state.rows.n_blocks == 12 + round(LATER / (N / 12))
+    assert model._state.rows.n_blocks == N_BLOCKS + round(LATER / (N / N_BLOCKS))
     if not learns:
         assert_allclose(model.q_mean_, local.q_mean_, rtol=1e-8, atol=1e-10)
         assert_allclose(model.predict(PLACES), local.predict(PLACES), rtol=1e-8)
@@ -145,7 +146,6 @@ def test_what_would_gather_rows_is_refused():
 
 
 def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
-    monkeypatch.setattr("skvbgp.spectrum._learner._EVIDENCE_ROWS", 100)
     monkeypatch.setattr("skvbgp._core.regions._SAMPLE_ROWS", 100)
     calls, call_some = [], ShardedRows.call_some
 
@@ -164,7 +164,7 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     assert abs(sizes[1] - sizes[0]) < 1_000
 
 
-@pytest.mark.parametrize("chunks", [130, N])
+@pytest.mark.parametrize("chunks", [70, N])
 def test_blocks_are_those_of_the_rows(rng, chunks):
     X, y = rng.standard_normal((N, 2)), rng.standard_normal(N)
     workers = ShardedRows(*spread(X, y, chunks))

@@ -290,7 +290,7 @@ def test_degenerate_data(rng, kind, latents):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = quick(max_iter=15, latents=latents).fit(X, y)
-        holes = X.copy()
+        holes = X[:5].copy()
         holes[0] = np.nan
         filled, std = model.impute(holes, return_std=True)
     assert np.isfinite(filled).all() and np.isfinite(std).all()
