@@ -9,10 +9,6 @@ from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-bad_variances = pytest.mark.parametrize(
-    "bad", [-1.0, np.nan, np.inf, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
-)
-
 
 def check_predictions(model, X):
     """Known noise of new rows adds to the variances, and to nothing else."""

@@ -11,9 +11,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-bad_weights = pytest.mark.parametrize(
-    "bad", [-1.0, np.nan, np.inf, 0.0, 1e-300, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
-)
+NEITHER = [-1.0, np.nan, np.inf, 1e200, [1.0, 2.0], "much", np.ones((30, 2))]
+#: What weights and known variances of rows may not be.
+BAD = {"sample_weight": [*NEITHER, 0.0, 1e-300], "y_var": NEITHER}
 
 
 def draw_weights(rng, n):
@@ -28,14 +28,15 @@ def assert_same(a, b, X, rtol=1e-8):
     assert_allclose(a.lower_bound_, b.lower_bound_, rtol=rtol)
 
 
-def check_refused(model, X, y, bad, name="sample_weight"):
-    """Neither method takes such values of rows, and the fitted model stays as it was."""
+def check_refused(model, X, y, name="sample_weight"):
+    """Neither method takes bad values of rows, and the fitted model stays as it was."""
     model.fit(X, y)
     before = pickle.dumps(vars(model))
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match=name):
-            method(X, y, **{name: bad})
-        assert pickle.dumps(vars(model)) == before
+    for bad in BAD[name]:
+        for method in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match=name):
+                method(X, y, **{name: bad})
+            assert pickle.dumps(vars(model)) == before
 
 
 def check_routed(model, X, y, **grid):

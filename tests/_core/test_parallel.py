@@ -50,6 +50,25 @@ def blas_threads():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
+def page_faults_of_repeated_arrays():
+    """Page faults of a process that fills arrays of 400 kB again and again."""
+    import resource  # Unix alone has it
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        arrays = [np.ones(50_000) for _ in range(8)]
+        del arrays
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells how glibc's malloc is set")
+def test_workers_keep_freed_memory(monkeypatch):
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # Dask's cluster leaves it behind
+    get_reusable_executor().shutdown(wait=True)  # its workers may have started with it
+    faults = parallel_map(page_faults_of_repeated_arrays, [()] * 4, n_jobs=2)
+    assert min(faults) < 5_000  # 400 arrays of 98 pages; a process may do other things beside
+
+
 def test_results_equal_bit_by_bit_in_order_of_tasks(backend, rng):
     A = rng.normal(size=(400, 400))  # above 1 MB: loky hands it over as a memory map
     A.flags.writeable = False
@@ -251,22 +270,3 @@ def test_spawn_seeds():
     state = np.random.RandomState(0)
     assert not np.array_equal(spawn_seeds(state, 3), spawn_seeds(state, 3))
     check_random_state(int(seeds[0]))
-
-
-def page_faults_of_repeated_arrays():
-    """Page faults of a process that fills arrays of 400 kB again and again."""
-    import resource  # Unix alone has it
-
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(50):
-        arrays = [np.ones(50_000) for _ in range(8)]
-        del arrays
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells how glibc's malloc is set")
-def test_workers_keep_freed_memory(monkeypatch):
-    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # Dask's cluster leaves it behind
-    get_reusable_executor().shutdown(wait=True)  # its workers may have started with it
-    faults = parallel_map(page_faults_of_repeated_arrays, [()] * 4, n_jobs=2)
-    assert min(faults) < 5_000  # 400 arrays of 98 pages; a process may do other things beside

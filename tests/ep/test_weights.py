@@ -31,7 +31,7 @@ from tests.ep.problems import (
 )
 from tests.ep.test_bound import small_problem
 from tests.oracles import ep as oracles
-from tests.weights import bad_weights, check_refused
+from tests.weights import check_refused
 
 TOL = 1e-12
 each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
@@ -298,10 +298,9 @@ def test_bad_weights_of_classes(class_weight, message):
 # -- bad input, and the way of the weights -----------------------------------------------------
 
 
-@bad_weights
-def test_bad_weights_are_refused_and_change_nothing(bad):
+def test_bad_weights_are_refused_and_change_nothing():
     X, y = make_labels(40)
-    check_refused(small(max_iter=1), X, y, bad)
+    check_refused(small(max_iter=1), X, y)
 
 
 def test_weights_find_their_way_through_a_pipeline_and_a_search():

@@ -30,7 +30,7 @@ def _many(monkeypatch):
     monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
     monkeypatch.setattr("skvbgp.spectrum._learner._EVIDENCE_ROWS", 100)
     monkeypatch.setattr("skvbgp.spectrum._spread._TILE_ROWS", 16)
-    monkeypatch.setattr("skvbgp.spectrum._spread._FETCHED_ROWS", 80)
+    monkeypatch.setattr("skvbgp.spectrum._spread._FETCHED_ROWS", 150)
 
 
 def spread(X, y, chunks=70):

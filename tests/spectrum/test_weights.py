@@ -18,7 +18,7 @@ from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import HYPER, INSTANCES, POSTERIORS, D, M, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
 from tests.spectrum.test_regressor import KNOWN
-from tests.weights import assert_same, bad_weights, check_refused, check_routed, draw_weights
+from tests.weights import assert_same, check_refused, check_routed, draw_weights
 
 TIMES = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1, 3])
 FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
@@ -272,10 +272,9 @@ def test_scikit_learns_check_of_the_default_model():
 # -- bad input, and the way of the weights -----------------------------------------------------
 
 
-@bad_weights
-def test_bad_weights_are_refused_and_change_nothing(bad):
+def test_bad_weights_are_refused_and_change_nothing():
     X, y = make_data(30)
-    check_refused(small(), X, y, bad)
+    check_refused(small(), X, y)
 
 
 def test_weights_are_routed_to_searches_and_scorers():
