@@ -34,7 +34,10 @@ from skvbgp.callbacks import Checkpoint
 from skvbgp.callbacks._checkpoint import _LayoutPickler
 from skvbgp.kernels import RBF, Matern
 
-pytestmark = pytest.mark.usefixtures("quick_searches")
+pytestmark = [
+    pytest.mark.usefixtures("quick_searches"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 N = 60
 
@@ -139,7 +142,6 @@ def test_checkpoint_follows_the_protocol():
     assert repr(pickle.loads(pickle.dumps(Checkpoint("a", 3)))) == "Checkpoint('a', every=3)"
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_a_fit_goes_on_and_ends_as_it_would_have(case, path):
     model, (X, y) = CASES[case], make_data()
