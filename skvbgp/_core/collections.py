@@ -1,4 +1,4 @@
-"""Dask's collections: recognised without an import of Dask, and mapped block by block."""
+"""Dask's collections: recognised without an import of Dask, mapped and split block by block."""
 
 from __future__ import annotations
 
@@ -99,3 +99,36 @@ def _map_array(*blocks: Any, function: BlockFunction, shared: Any) -> NDArray[An
 def _map_frame(*blocks: Any, function: BlockFunction, shared: Any, names: list[str]) -> Any:
     first = blocks[0]
     return type(first)(function(shared, *blocks), index=first.index, columns=names)
+
+
+def split_rows(X: Any, y: Any, load: Callable[[Any, Any], Any]) -> list[Any]:
+    """Delayed blocks of the rows of both collections, as a function of a module loads them."""
+    from dask.delayed import delayed
+
+    if not is_collection(X) or not is_collection(y) or is_frame(X) != is_frame(y):
+        raise TypeError("X and y must both be Dask arrays, or a Dask DataFrame and its Series.")
+    if getattr(X, "ndim", None) != 2 or getattr(y, "ndim", None) != 1:
+        raise ValueError("X must have two dimensions, and y one.")
+    if is_frame(X):
+        if X.npartitions != y.npartitions:
+            raise ValueError(
+                f"X has {X.npartitions} partitions and y has {y.npartitions}: they must be the "
+                "same."
+            )
+    else:
+        if np.isnan(X.shape[0]) or np.isnan(y.shape[0]):
+            raise ValueError(
+                "The sizes of the chunks are not known: call compute_chunk_sizes of X and y."
+            )
+        if len(X) != len(y):
+            raise ValueError(f"X has {len(X)} rows and y has {len(y)}: they must be as many.")
+        X = X.rechunk({1: -1})
+        y = y.rechunk({0: X.chunks[0]})
+    later = delayed(load, pure=True)
+    pairs = zip(_delayed_blocks(X), _delayed_blocks(y), strict=True)
+    return [later(*pair) for pair in pairs]
+
+
+def _delayed_blocks(collection: Any) -> list[Any]:
+    blocks = collection.to_delayed()  # of an array they are an array
+    return list(blocks.ravel() if isinstance(blocks, np.ndarray) else blocks)

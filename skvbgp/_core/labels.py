@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
+from skvbgp._core.collections import split_rows
 from skvbgp._core.linalg import Array
-from skvbgp._core.shards import Block, ShardedRows, split
+from skvbgp._core.shard import Block
+from skvbgp._core.shards import ShardedRows
 
 
 def choose_classes(found: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
@@ -56,7 +58,7 @@ class LabelledRows(ShardedRows):
         return self.totals
 
     def _load(self, X: Any, y: Any) -> list[Any]:
-        blocks = self._client.compute(split(X, y, _load_labels))
+        blocks = self._client.compute(split_rows(X, y, _load_labels))
         totals: Counter[Any] = Counter()
         found = []
         for labels, counts in self._gather(self._client.map(_count_labels, blocks)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import getitem
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
 from skvbgp._core.partition import Partition, balanced_partition
 from skvbgp._core.scaling import Coordinates
-from skvbgp._core.shards import Block, ShardedRows, join_blocks
+from skvbgp._core.shard import Block
+from skvbgp._core.shards import ShardedRows
 
 #: Rows that regions are made from.
 _SAMPLE_ROWS = 2**14
@@ -34,40 +34,23 @@ def move_to_regions(rows: ShardedRows, coordinates: Coordinates) -> Regions:
 
     Rows have other numbers afterwards. A shard is that of its worker's region.
     """
-    client = rows._client
-    workers = sorted(client.nthreads())
     some = draw_distinct(rows.n, min(rows.n, _SAMPLE_ROWS), np.random.RandomState(0))
     X = coordinates.scaled(rows.fetch(some).X)
-    cells, _ = balanced_partition(X, min(len(workers), len(X)))
-    if cells.n_blocks == len(rows._shards) == 1:  # they are there
+    cells, _ = balanced_partition(X, min(rows.n_workers, len(X)))
+    if cells.n_blocks == rows.n_shards == 1:  # they are there
         return Regions(cells, np.zeros(1, dtype=np.intp))
-    by_shard = [iter(blocks) for blocks in rows._blocks]
-    blocks = [next(by_shard[k]) for k in rows._shard_of]
-    parts = [client.submit(_cut, block, cells, coordinates) for block in blocks]
-    regions = [
-        client.submit(
-            _join,
-            [client.submit(getitem, part, k) for part in parts],
-            workers=[workers[k]],
-            allow_other_workers=True,
-        )
-        for k in range(cells.n_blocks)
-    ]
-    occupied = np.flatnonzero(rows._settle(regions))
+    shards = rows.exchange(_cut, (cells, coordinates), cells.n_blocks)
+    occupied = np.flatnonzero(shards >= 0)
     distance = np.abs(np.arange(cells.n_blocks)[:, None] - occupied)  # in the order of the tree
-    return Regions(cells, rows._shard_of[np.argmin(distance, axis=1)])
+    return Regions(cells, shards[occupied[np.argmin(distance, axis=1)]])
 
 
 # -- what runs on the workers --------------------------------------------------------------------
 
 
-def _cut(block: Block, cells: Partition, coordinates: Coordinates) -> list[Block]:
+def _cut(cells: Partition, coordinates: Coordinates, block: Block) -> list[Block]:
     """The rows of each cell."""
     labels = cells.lookup(coordinates.scaled(block.X))
     return [
         Block(block.X[own], block.y[own]) for own in (labels == k for k in range(len(cells.sizes)))
     ]
-
-
-def _join(parts: list[Block]) -> Block:
-    return join_blocks(parts)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from functools import reduce
 from itertools import count
+from operator import getitem
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_X_y
 
-from skvbgp._core.collections import is_collection, is_frame
+from skvbgp._core.collections import split_rows
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import RunningScale
+from skvbgp._core.shard import Block, Shard, join_blocks
 
 #: How often a step is started again whose workers have died.
 _MAX_LOSSES = 3
@@ -31,71 +32,8 @@ _LOST_ELSEWHERE = (
 )
 
 
-class Block(NamedTuple):
-    """Some rows in a worker's memory."""
-
-    X: Array  # (n, d)
-    y: Array  # (n,)
-
-
 #: A row that is none, and its number.
 _NOTHING: tuple[Index, Block] = (np.array([-1]), Block(np.empty(0), np.empty(0)))
-
-
-class Shard:
-    """The blocks of a worker, as one; an actor of Dask's."""
-
-    def __init__(self, *blocks: Block) -> None:
-        self.blocks = blocks
-        self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
-        self._thread = ThreadPoolExecutor(1)
-        self._next: tuple[int, Any] = (-1, None)
-        self._kept: dict[str, tuple[Any, Any]] = {}
-
-    def keep(self, what: str, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make()`` has made for this key, or makes now; of the latest key alone."""
-        if what not in self._kept or self._kept[what][0] != key:
-            self._kept[what] = key, make()
-        return self._kept[what][1]
-
-    def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
-        """The result of ``function(*shared, self)``."""
-        with single_blas_thread:
-            return function(*shared, self)
-
-    def begin(
-        self,
-        number: int,
-        function: Callable[..., Iterator[Any]],
-        shared: tuple[Any, ...],
-        index: Index,
-        own: tuple[Any, ...],
-    ) -> Any:
-        """The first result of ``function(*shared, rows, *own)``; it goes on with the next one."""
-        results = function(*shared, self.rows(index), *own)
-        with single_blas_thread:
-            first = next(results)
-        self._next = number, self._thread.submit(_advance, results)
-        return first
-
-    def resume(self, number: int) -> Any:
-        """The next result of what has begun with this number, None if there is none."""
-        latest, result = self._next
-        if latest != number:
-            raise RuntimeError(f"Call {number} is over: {latest} has begun.")
-        return result.result()
-
-    def rows(self, index: Index) -> Block:
-        """Copies of rows, whose index is sorted."""
-        cuts = np.searchsorted(index, self._starts)
-        parts = [
-            Block(block.X[index[a:b] - start], block.y[index[a:b] - start])
-            for block, start, a, b in zip(
-                self.blocks, self._starts[:-1], cuts[:-1], cuts[1:], strict=True
-            )
-            if a < b
-        ]
-        return join_blocks(parts)
 
 
 class _Gone(NamedTuple):
@@ -108,11 +46,11 @@ class _Gone(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """What a function has made of rows of several shards."""
+    """What a function has made of several shards, or of rows of theirs."""
 
-    places: list[NDArray[np.intp]]  # of the rows of each shard in the index
     first: list[Any]  # results
     resume: Callable[[], list[Any]]  # waits for the second ones
+    places: Sequence[NDArray[np.intp]] = ()  # of the rows of each shard in the index
 
 
 class ShardedRows:
@@ -141,7 +79,7 @@ class ShardedRows:
 
     def _load(self, X: Any, y: Any) -> list[Any]:
         """Futures of the blocks of the collections."""
-        return list(self._client.compute(split(X, y, _load)))
+        return list(self._client.compute(split_rows(X, y, _load)))
 
     def _settle(self, blocks: list[Any]) -> NDArray[np.bool_]:
         """Have these blocks, each where it is; whether they have rows."""
@@ -231,20 +169,28 @@ class ShardedRows:
         own : callable
             Arguments that belong to some rows, given where these are in ``index``.
         """
-        number, parts = next(self._numbers), self._find(index)
-        places = [rows for rows, _ in parts.values()]
-        tasks = {k: (number, function, shared, at, own(rows)) for k, (rows, at) in parts.items()}
-        first = self._collect(list(tasks), lambda k: self._ask(k, "begin", *tasks[k]))
-        second = {k: self._ask(k, "resume", number) for k in tasks}
+        parts = self._find(index)
+        tasks = {k: (function, shared, at, own(rows)) for k, (rows, at) in parts.items()}
+        begun = self.begin_some(_begin_rows, tasks)
+        return begun._replace(places=[rows for rows, _ in parts.values()])
+
+    def begin_some(
+        self, function: Callable[..., Iterator[Any]], shared: dict[int, tuple[Any, ...]]
+    ) -> Begun:
+        """Start ``function(*shared[k], shard)`` of some shards, which yields results as above."""
+        number, chosen = next(self._numbers), list(shared)
+
+        def begin(k: int) -> Any:
+            return self._ask(k, "begin", number, function, shared[k])
+
+        first = self._collect(chosen, begin)
+        second = {k: self._ask(k, "resume", number) for k in chosen}
 
         def begin_again(k: int) -> Any:
-            self._wait(k, self._ask(k, "begin", *tasks[k]))
+            self._wait(k, begin(k))
             return self._ask(k, "resume", number)
 
-        def resume() -> list[Any]:
-            return self._collect(list(tasks), begin_again, second)
-
-        return Begun(places, first, resume)
+        return Begun(first, lambda: self._collect(chosen, begin_again, second))
 
     def fetch(self, index: Index) -> Block:
         """Rows in the client's memory; those of the last call are still there."""
@@ -266,6 +212,51 @@ class ShardedRows:
         shard_of = self._shard_of[block]
         places = {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
         return {k: (rows, local[rows]) for k, rows in places.items()}
+
+    @property
+    def n_shards(self) -> int:
+        """Number of workers that have rows."""
+        return len(self._shards)
+
+    @property
+    def n_workers(self) -> int:
+        """Number of workers of the cluster."""
+        return len(self._client.nthreads())
+
+    def exchange(
+        self, cut: Callable[..., list[Block]], shared: tuple[Any, ...], n_parts: int
+    ) -> NDArray[np.intp]:
+        """Give each worker one part of all blocks. Rows have other numbers afterwards.
+
+        Parameters
+        ----------
+        cut : callable
+            Function of a module: ``cut(*shared, block)`` are the parts of a `Block`.
+        shared : tuple
+        n_parts : int
+            Up to `n_workers`.
+
+        Returns
+        -------
+        shards : ndarray of shape (n_parts,)
+            The shard of each part's rows, -1 of a part without any.
+        """
+        submit, workers = self._client.submit, sorted(self._client.nthreads())
+        by_shard = [iter(blocks) for blocks in self._blocks]
+        blocks = [next(by_shard[k]) for k in self._shard_of]
+        cuts = [submit(cut, *shared, block) for block in blocks]
+        joined = [
+            submit(
+                join_blocks,
+                [submit(getitem, parts, k) for parts in cuts],
+                workers=[workers[k]],
+                allow_other_workers=True,
+            )
+            for k in range(n_parts)
+        ]
+        has_rows, shards = self._settle(joined), np.full(n_parts, -1, dtype=np.intp)
+        shards[has_rows] = self._shard_of
+        return shards
 
     @property
     def shard_sizes(self) -> NDArray[np.int64]:
@@ -415,21 +406,21 @@ def _summarise(block: Block) -> _Summary | None:
     return _Summary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
 
 
-def join_blocks(parts: Sequence[Block]) -> Block:
-    """One after the other."""
-    return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-
-
-def _advance(results: Iterator[Any]) -> Any:
-    with single_blas_thread:
-        return next(results, None)
-
-
 def _copy(index: Index, shard: Shard) -> Block:
     return shard.rows(index)
 
 
-# -- collections ---------------------------------------------------------------------------------
+def _begin_rows(
+    function: Callable[..., Iterator[Any]],
+    shared: tuple[Any, ...],
+    index: Index,
+    own: tuple[Any, ...],
+    shard: Shard,
+) -> Iterator[Any]:
+    return function(*shared, shard.rows(index), *own)
+
+
+# -- clients -------------------------------------------------------------------------------------
 
 
 def _find_client() -> Any:
@@ -460,36 +451,3 @@ def _is_there(key: str) -> bool:
 
     client = _find_elsewhere()
     return bool(client.who_has([Future(key, client)]).get(key))
-
-
-def split(X: Any, y: Any, load: Callable[[Any, Any], Block]) -> list[Any]:
-    """Delayed blocks of the rows of both collections, as a function of a module loads them."""
-    from dask.delayed import delayed
-
-    if not is_collection(X) or not is_collection(y) or is_frame(X) != is_frame(y):
-        raise TypeError("X and y must both be Dask arrays, or a Dask DataFrame and its Series.")
-    if getattr(X, "ndim", None) != 2 or getattr(y, "ndim", None) != 1:
-        raise ValueError("X must have two dimensions, and y one.")
-    if is_frame(X):
-        if X.npartitions != y.npartitions:
-            raise ValueError(
-                f"X has {X.npartitions} partitions and y has {y.npartitions}: they must be the "
-                "same."
-            )
-    else:
-        if np.isnan(X.shape[0]) or np.isnan(y.shape[0]):
-            raise ValueError(
-                "The sizes of the chunks are not known: call compute_chunk_sizes of X and y."
-            )
-        if len(X) != len(y):
-            raise ValueError(f"X has {len(X)} rows and y has {len(y)}: they must be as many.")
-        X = X.rechunk({1: -1})
-        y = y.rechunk({0: X.chunks[0]})
-    later = delayed(load, pure=True)
-    pairs = zip(_delayed_blocks(X), _delayed_blocks(y), strict=True)
-    return [later(*pair) for pair in pairs]
-
-
-def _delayed_blocks(collection: Any) -> list[Any]:
-    blocks = collection.to_delayed()  # of an array they are an array
-    return list(blocks.ravel() if isinstance(blocks, np.ndarray) else blocks)

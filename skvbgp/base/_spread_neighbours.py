@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
-from skvbgp._core.shards import Shard, ShardedRows
+from skvbgp._core.shard import Shard
+from skvbgp._core.shards import ShardedRows
 from skvbgp.base._neighbours import Places
 
 #: Places that are searched at a time.

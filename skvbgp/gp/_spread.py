@@ -17,7 +17,8 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_first
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp._core.shards import Shard, ShardedColumns, ShardedRows
+from skvbgp._core.shard import Shard
+from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import find_near
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows

@@ -19,7 +19,8 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target, scale_variance
-from skvbgp._core.shards import Block, Shard, ShardedColumns, ShardedRows
+from skvbgp._core.shard import Block, Shard
+from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import Targets
 from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Model, Prior
 from skvbgp.sgpr._data import Data, Rows, split_tiles

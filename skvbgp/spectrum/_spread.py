@@ -20,8 +20,9 @@ from skvbgp._core.order import Index
 from skvbgp._core.partition import Partition, balanced_partition, group_rows, partition_rows
 from skvbgp._core.regions import Regions, move_to_regions
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp._core.shards import Block as RawRows
-from skvbgp._core.shards import Shard, ShardedRows
+from skvbgp._core.shard import Block as RawRows
+from skvbgp._core.shard import Shard
+from skvbgp._core.shards import ShardedRows
 from skvbgp.base import find_near_scaled
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure

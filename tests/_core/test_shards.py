@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.scaling import RunningScale
-from skvbgp._core.shards import Block, Shard, ShardedColumns, ShardedRows, measure_scale
+from skvbgp._core.shard import Block, Shard
+from skvbgp._core.shards import ShardedColumns, ShardedRows, measure_scale
 
 da = pytest.importorskip("dask.array")
 
@@ -27,6 +28,10 @@ def rows(client, rng):
 def add_up(factor, rows, weights):
     yield factor * float(weights @ rows.y)
     yield len(rows.y)
+
+
+def add_own(index, weights, shard):
+    return add_up(1.0, shard.rows(index), weights)
 
 
 def count_all(factor, shard):
@@ -111,6 +116,43 @@ def test_functions_get_the_rows_and_what_belongs_to_them(rows):
     assert begun.resume() == [len(places) for places in begun.places]
 
 
+def test_functions_get_shards_and_what_belongs_to_them(rows):
+    _, y = make_rows(np.random.default_rng(0))
+    sizes = rows.shard_sizes
+    assert rows.n_shards == rows.n_workers == len(sizes)
+    begun = rows.begin_some(add_own, {k: (np.arange(n), np.ones(n)) for k, n in enumerate(sizes)})
+    assert_allclose(sum(begun.first), y.sum())
+    assert_array_equal(begun.resume(), sizes)
+    begun = rows.begin_some(add_own, {1: (np.array([0]), np.ones(1))})
+    assert begun.resume() == [1]
+
+
+def cut_by_sign(column, block):
+    is_positive = block.X[:, column] > 0.0
+    return [Block(block.X[own], block.y[own]) for own in (~is_positive, is_positive)]
+
+
+def test_workers_exchange_their_rows(rows):
+    X, y = make_rows(np.random.default_rng(0))
+    shards = rows.exchange(cut_by_sign, (2,), 2)
+    assert_array_equal(np.sort(shards), [0, 1])
+    assert rows.n == N
+    assert_array_equal(rows.shard_sizes[shards[1]], np.sum(X[:, 2] > 0.0))
+    assert_array_equal(np.sort(rows.fetch(np.arange(N)).y), np.sort(y))
+    low, high = rows.boxes[shards[0]], rows.boxes[shards[1]]
+    assert low[1, 2] <= 0.0 < high[0, 2]
+
+
+def cut_nowhere(block):
+    nothing = np.zeros(len(block.y), dtype=bool)
+    return [Block(block.X[nothing], block.y[nothing]), block]
+
+
+def test_a_part_without_rows_is_nowhere(rows):
+    assert_array_equal(rows.exchange(cut_nowhere, (), 2), [-1, 0])
+    assert (rows.n, rows.n_shards) == (N, 1)
+
+
 def test_columns_are_never_gathered_by_accident(rows):
     X, y = ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
     assert (X.shape, y.shape, len(X)) == ((N, 3), (N,), N)
@@ -149,9 +191,9 @@ def test_what_is_no_data_is_refused(client, X, y, error, match):
 def test_an_answer_belongs_to_its_question():
     shard = Shard(Block(np.ones((3, 2)), np.arange(3.0)))
     weights = np.ones(2)
-    assert shard.begin(7, add_up, (1.0,), np.array([1, 2]), (weights,)) == 3.0
+    assert shard.begin(7, add_own, (np.array([1, 2]), weights)) == 3.0
     assert shard.resume(7) == shard.resume(7) == 2
-    shard.begin(8, add_up, (1.0,), np.array([0, 2]), (weights,))
+    shard.begin(8, add_own, (np.array([0, 2]), weights))
     with pytest.raises(RuntimeError, match="Call 7 is over: 8 has begun"):
         shard.resume(7)
 

@@ -1,0 +1,81 @@
+"""What a Dask worker has of the rows of collections, and is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+
+
+class Block(NamedTuple):
+    """Some rows in a worker's memory."""
+
+    X: Array  # (n, d)
+    y: Array  # (n,)
+
+
+class Shard:
+    """The blocks of a worker, as one; an actor of Dask's."""
+
+    def __init__(self, *blocks: Block) -> None:
+        self.blocks = blocks
+        self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
+        self._thread = ThreadPoolExecutor(1)
+        self._next: tuple[int, Any] = (-1, None)
+        self._kept: dict[str, tuple[Any, Any]] = {}
+
+    def keep(self, what: str, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make()`` has made for this key, or makes now; of the latest key alone."""
+        if what not in self._kept or self._kept[what][0] != key:
+            self._kept[what] = key, make()
+        return self._kept[what][1]
+
+    def run(self, function: Callable[..., Any], shared: tuple[Any, ...]) -> Any:
+        """The result of ``function(*shared, self)``."""
+        with single_blas_thread:
+            return function(*shared, self)
+
+    def begin(
+        self, number: int, function: Callable[..., Iterator[Any]], shared: tuple[Any, ...]
+    ) -> Any:
+        """The first result of ``function(*shared, self)``; it goes on with the next one."""
+        results = function(*shared, self)
+        with single_blas_thread:
+            first = next(results)
+        self._next = number, self._thread.submit(_advance, results)
+        return first
+
+    def resume(self, number: int) -> Any:
+        """The next result of what has begun with this number, None if there is none."""
+        latest, result = self._next
+        if latest != number:
+            raise RuntimeError(f"Call {number} is over: {latest} has begun.")
+        return result.result()
+
+    def rows(self, index: Index) -> Block:
+        """Copies of rows, whose index is sorted."""
+        cuts = np.searchsorted(index, self._starts)
+        parts = [
+            Block(block.X[index[a:b] - start], block.y[index[a:b] - start])
+            for block, start, a, b in zip(
+                self.blocks, self._starts[:-1], cuts[:-1], cuts[1:], strict=True
+            )
+            if a < b
+        ]
+        return join_blocks(parts)
+
+
+def join_blocks(parts: Sequence[Block]) -> Block:
+    """One after the other."""
+    return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _advance(results: Iterator[Any]) -> Any:
+    with single_blas_thread:
+        return next(results, None)
