@@ -37,6 +37,7 @@ from skvbgp.base._outputs import (
     stack_pairs,
 )
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
+from skvbgp.base._row_keeper import RowKeeper
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,
@@ -76,6 +77,7 @@ __all__ = [
     "Places",
     "Posterior",
     "RegressionLearner",
+    "RowKeeper",
     "StrOptions",
     "Targets",
     "VariationalClassifier",

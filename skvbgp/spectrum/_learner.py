@@ -294,7 +294,7 @@ class SpectrumLearner(RegressionLearner):
         rows, frames = state.rows, (state.coordinates, state.target)
         if isinstance(X, ShardedColumns):
             assert isinstance(rows, SpreadBlocks)
-            spread = SpreadBlocks.of(X.rows, *frames, rows.block_rows)
+            spread = SpreadBlocks.of(X.rows, *frames, rows.blocks.block_rows)
             return rows.joined(spread), spread.sum_statistics
         assert isinstance(rows, BlockedRows)
         new = Rows.of(X, y).scaled(*frames)

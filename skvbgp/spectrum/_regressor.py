@@ -5,16 +5,14 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp._core.collections import is_collection
 from skvbgp._core.linalg import Array
-from skvbgp._core.shards import ShardedColumns
-from skvbgp.base import Interval, StrOptions, WeightedRegressor
+from skvbgp.base import Interval, RowKeeper, StrOptions
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
 from skvbgp.spectrum._spread import SpreadBlocks
 from skvbgp.spectrum._state import State
 
 
-class SVBSSGPRegressor(WeightedRegressor):
+class SVBSSGPRegressor(RowKeeper):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).
@@ -264,28 +262,9 @@ class SVBSSGPRegressor(WeightedRegressor):
     def _check_collections(self) -> None:
         pass
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        knows_spread = not reset and isinstance(getattr(self._state, "rows", None), SpreadBlocks)
-        if metadata and knows_spread and not is_collection(X):
-            raise TypeError(
-                "The model knows rows on Dask's workers, which rows in memory cannot join: give "
-                "them as a Dask collection."
-            )
-        return super()._validate(X, y, reset=reset, **metadata)
-
-    def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        if reset:
-            return super()._spread(X, y, reset=True)
-        if isinstance(self._state.rows, SpreadBlocks):
-            rows = self._place_rows(X, y, reset=False)
-            return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
-        X, y = super()._spread(X, y, reset=False)
-        if isinstance(X, ShardedColumns):
-            raise TypeError(
-                f"The model knows rows in memory, and a Dask collection of {len(X)} rows is too "
-                "large to join them: fit a model to a collection of all."
-            )
-        return X, y
+    @property
+    def _keeps_on_workers(self) -> bool:
+        return isinstance(getattr(self._state, "rows", None), SpreadBlocks)
 
     @property
     def q_chol_(self) -> Array | list[Array]:

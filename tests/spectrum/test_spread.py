@@ -30,7 +30,7 @@ def _many(monkeypatch):
     monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
     monkeypatch.setattr("skvbgp.spectrum._learner._EVIDENCE_ROWS", 100)
     monkeypatch.setattr("skvbgp.spectrum._spread._TILE_ROWS", 16)
-    monkeypatch.setattr("skvbgp.spectrum._spread._FETCHED_ROWS", 150)
+    monkeypatch.setattr("skvbgp._core.sharded_blocks._FETCHED_ROWS", 150)
 
 
 def spread(X, y, chunks=70):
@@ -66,7 +66,7 @@ def test_a_fit_is_that_of_memory(options):
     model = quick(**options)
     local = clone(model).fit(X, y)
     assert_allclose(say(model.fit(*spread(X, y))), say(local), rtol=1e-8)
-    assert_array_equal(model._state.rows.sizes, np.full(2, model.n_blocks // 2))
+    assert_array_equal(model._state.rows.blocks.sizes, np.full(2, model.n_blocks // 2))
     assert isinstance(local._state.rows, BlockedRows)
     assert (model.n_samples_seen_, model.n_iter_) == (N, local.n_iter_)
     if options.get("gamma") != 1.0:
