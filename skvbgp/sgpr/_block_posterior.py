@@ -30,6 +30,7 @@ from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.partition import rows_by_block
 from skvbgp.base import in_tiles
+from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
@@ -38,7 +39,7 @@ from skvbgp.sgpr._noise import Noise, ResidualNoise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import quasi_normal
 from skvbgp.sgpr._sharded import gather_data
-from skvbgp.sgpr._state import BlockRows, State
+from skvbgp.sgpr._state import State
 
 #: Memory for the factors of recently used blocks.
 _CACHE_BYTES = 2**29
@@ -187,13 +188,13 @@ class BlockPosterior:
     Parameters
     ----------
     state : State
-    blocks : BlockRows
+    blocks : KeptBlocks
         The rows that the state keeps.
     n_samples : int
         Draws of theta.
     """
 
-    def __init__(self, state: State, blocks: BlockRows, n_samples: int) -> None:
+    def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
         self.n_samples = n_samples
         self._blocks, self._q = blocks, state.q
         self._coordinates, self._target = state.model.coordinates, state.target
@@ -202,7 +203,7 @@ class BlockPosterior:
         self._conditional = BlockConditional(state.model, p, state.prior, noise, self._q, draws)
 
     @classmethod
-    def of(cls, state: State, blocks: BlockRows, n_samples: int) -> BlockPosterior:
+    def of(cls, state: State, blocks: KeptBlocks, n_samples: int) -> BlockPosterior:
         """The one that has served last, or a new one."""
         last = _LAST.get(state)
         if last is None or last.n_samples != n_samples:
@@ -223,7 +224,7 @@ class BlockPosterior:
         mean, variance = moments_by_block(
             function,
             X,
-            self._labels(X),
+            self._blocks.lookup(X),
             lambda k: (k, self._rows(k)),
             shared=(self._conditional, include_noise),
         )
@@ -231,7 +232,7 @@ class BlockPosterior:
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)
-        labels = self._labels(X)
+        labels = self._blocks.lookup(X)
         n, n_samples, root_S = len(X), self.n_samples, self._q.precision_factor_inv.T
         means = np.empty((n_samples, n))
         coefficients = np.empty((n_samples, n, len(root_S)))
@@ -250,10 +251,8 @@ class BlockPosterior:
         covariance += np.cov(means, rowvar=False, bias=True)
         return self._target.original(means.mean(axis=0)), covariance * self._target.unit**2
 
-    def _labels(self, X: Array) -> NDArray[np.intp]:
-        return self._blocks.partition.lookup(X * self._blocks.unit)
-
     def _rows(self, k: int) -> Rows:
+        assert isinstance(self._blocks, BlockRows)
         X, targets = self._blocks.X[k], self._blocks.targets[k]
         return gather_data(X, targets, self._coordinates, self._target).rows(slice(None))
 
@@ -264,12 +263,12 @@ class ExactBlockPosterior:
     Parameters
     ----------
     state : State
-    blocks : BlockRows
+    blocks : KeptBlocks
         Their partition says whose noise a new row's is correlated with.
     mixture : Mixture
     """
 
-    def __init__(self, state: State, blocks: BlockRows, mixture: Mixture) -> None:
+    def __init__(self, state: State, blocks: KeptBlocks, mixture: Mixture) -> None:
         self._blocks, self._mixture = blocks, mixture
         self._coordinates, self._target = state.model.coordinates, state.target
 
@@ -292,7 +291,7 @@ class ExactBlockPosterior:
         if not include_noise:
             mean, variance = evaluate(scaled)
         else:
-            cross = self._noise_cross(X, self._labels(scaled))
+            cross = self._noise_cross(X, self._blocks.lookup(scaled))
             own = self._mixture.noise.marginal_variance(X)
             mean, variance = evaluate(scaled, cross, own)
         return self._target.original(mean), variance * self._target.unit**2
@@ -302,14 +301,11 @@ class ExactBlockPosterior:
         if not include_noise:
             mean, covariance = self._mixture.joint(scaled)
         else:
-            labels = self._labels(scaled)
+            labels = self._blocks.lookup(scaled)
             mean, covariance = self._mixture.joint(scaled, self._noise_cross(X, labels))
             own = self._mixture.noise.covariance(X)
             covariance += np.where(labels[:, None] == labels, own, 0.0)
         return self._target.original(mean), covariance * self._target.unit**2
-
-    def _labels(self, X: Array) -> NDArray[np.intp]:
-        return self._blocks.partition.lookup(X * self._blocks.unit)
 
     def _noise_cross(self, X: Array, labels: NDArray[np.intp]) -> Array:
         """Covariance (n_data, n) of the data's noise with that of new rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +130,7 @@ class Data:
 
     def minibatches(
         self, batch_size: int, rng: np.random.RandomState
-    ) -> Iterator[tuple[list[Rows], float]]:
+    ) -> Iterator[tuple[Any, float]]:
         """One pass in random order: batches with the weight that makes them unbiased.
 
         The weight is the number of rows (of blocks) in all over that in the batch: every
@@ -138,13 +139,21 @@ class Data:
         n_batches = self.n_batches(batch_size)
         if self.blocks is None:
             for index in shuffled_parts(len(self), n_batches, rng):
-                yield (
-                    [self.rows(tile) for tile in split_tiles(np.sort(index))],
-                    len(self) / len(index),
-                )
+                yield self.batch(index), len(self) / len(index)
             return
         for chosen in np.array_split(rng.permutation(len(self.blocks)), n_batches):
-            yield [self.rows(self.blocks[k]) for k in chosen], len(self.blocks) / len(chosen)
+            yield self.batch(chosen), len(self.blocks) / len(chosen)
+
+    def batch(self, chosen: Index) -> Any:
+        """A mini-batch of some rows, or blocks, by their numbers."""
+        if self.blocks is None:
+            return [self.rows(tile) for tile in split_tiles(np.sort(chosen))]
+        return self.pick(chosen)
+
+    def pick(self, chosen: Index) -> list[Rows]:
+        """Some blocks."""
+        assert self.blocks is not None
+        return [self.rows(self.blocks[k]) for k in chosen]
 
     def _blocks_per_batch(self, batch_size: int) -> int:
         assert self.blocks is not None

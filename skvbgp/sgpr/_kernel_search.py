@@ -110,19 +110,17 @@ def _with_kernel(model: Model, parameters: Parameters, kernel: Kernel) -> tuple[
 def leave_out(data: Data, rng: np.random.RandomState) -> tuple[list[Rows], list[Judges]]:
     """Groups of rows to fit kernels to, and blocks with the rows that judge them."""
     assert data.blocks is not None
-    chosen = [data.blocks[k] for k in rng.permutation(len(data.blocks))[: 2 * _MOST_BLOCKS]]
+    chosen = data.pick(rng.permutation(len(data.blocks))[: 2 * _MOST_BLOCKS])
     if len(chosen) > _FEW_BLOCKS:
         half = len(chosen) // 2
         fitted, judging = chosen[:half], chosen[half:]
-        out = [np.ones(len(block), dtype=bool) for block in judging]
+        out = [np.ones(len(rows.y), dtype=bool) for rows in judging]
     else:
-        judging = chosen
-        out = [rng.permutation(len(b)) < max(1.0, _LEFT_OUT * len(b)) for b in judging]
-        fitted = [block[~o] for block, o in zip(judging, out, strict=True)]
+        judging, sizes = chosen, [len(rows.y) for rows in chosen]
+        out = [rng.permutation(size) < max(1.0, _LEFT_OUT * size) for size in sizes]
+        fitted = [rows.take(~o) for rows, o in zip(judging, out, strict=True)]
     original = data.coordinates.original
-    parts = [(data.rows(block), o) for block, o in zip(judging, out, strict=True)]
-    judges = [Judges(original(rows.X), rows, o) for rows, o in parts]
-    return [data.rows(index) for index in fitted], judges
+    return fitted, [Judges(original(rows.X), rows, o) for rows, o in zip(judging, out, strict=True)]
 
 
 def measure_score(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> float:

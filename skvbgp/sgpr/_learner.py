@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.partition import partition_rows
 from skvbgp._core.scaling import Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import (
@@ -22,6 +21,7 @@ from skvbgp.base import (
     says_too_little,
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
+from skvbgp.sgpr._blocks import KeptBlocks, divide
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
@@ -32,6 +32,8 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
 from skvbgp.sgpr._sharded import ShardedData, gather_data
+from skvbgp.sgpr._spread import SpreadRows
+from skvbgp.sgpr._spread_posterior import SpreadBlockPosterior
 from skvbgp.sgpr._start import (
     Sample,
     check_range,
@@ -42,7 +44,7 @@ from skvbgp.sgpr._start import (
     shorten,
     start_from_blocks,
 )
-from skvbgp.sgpr._state import BlockRows, State
+from skvbgp.sgpr._state import State
 from skvbgp.sgpr._training import (
     Trained,
     collapse_bound,
@@ -371,22 +373,13 @@ class SparseLearner(RegressionLearner):
             return shorten(state.model, p, data, state.seed)
         return p
 
-    def _divide(self, data: Data, y: Targets, unit: Array) -> tuple[Data, BlockRows | None]:
-        """The data divided into blocks, if noise is correlated, and those that are kept.
-
-        ``unit`` multiplies the scaled coordinates in which blocks are compact.
-        """
+    def _divide(self, data: Data, y: Targets, unit: Array) -> tuple[Data, KeptBlocks | None]:
+        """The data divided into blocks, if noise is correlated, and those that are kept."""
         if not self.structure.correlated:
             return data, None
         n = len(data)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
-        partition, index = partition_rows(
-            data.X, min(n_blocks, n), lambda X: data.coordinates.scaled(X) * unit
-        )
-        if not self.local:
-            return data.divide(index), None
-        parts = zip(*((data.X[rows], y[rows]) for rows in index), strict=True)
-        return data.divide(index), BlockRows(partition, unit, *parts)
+        return divide(data, y, min(n_blocks, n), unit, keeps=self.local)
 
     # -- partial_fit -------------------------------------------------------------------
 
@@ -406,7 +399,7 @@ class SparseLearner(RegressionLearner):
         unit = state.parameters.nu if state.blocks is None else state.blocks.unit
         data, blocks = self._divide(data, y, unit)
         if state.blocks is not None and blocks is not None:
-            state = replace(state, blocks=state.blocks.plus(blocks))
+            state = replace(state, blocks=state.blocks.plus(blocks))  # type: ignore[arg-type]
         memory = state.memory
         assert isinstance(memory, Memory)  # a mixture starts again
         if self.learn_hyperparameters:
@@ -491,7 +484,9 @@ class SparseLearner(RegressionLearner):
             mixture = mixture.with_draws(self.n_samples, state.seed)
             return ExactBlockPosterior(state, state.blocks, mixture)
         if state.blocks is not None:
-            return BlockPosterior.of(state, state.blocks, self.n_samples)
+            is_spread = isinstance(state.blocks, SpreadRows)
+            kind = SpreadBlockPosterior if is_spread else BlockPosterior
+            return kind.of(state, state.blocks, self.n_samples)
         p, seed = state.parameters, state.seed
         rule = self._rule_by_size(p, seed, pairs_of_rows=False)
         draws = quasi_normal(_N_DRAWS, p.U.shape[1], seed)

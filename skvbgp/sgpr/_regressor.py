@@ -6,10 +6,11 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp.base import Interval, StrOptions, WeightedRegressor
+from skvbgp.base import Interval, RowKeeper, StrOptions, WeightedRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
+from skvbgp.sgpr._spread import SpreadRows
 
 #: Constructor parameters that training does not need.
 _NOT_LEARNERS = ("noise_kernel", "random_state", "warm_start")
@@ -55,8 +56,8 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SumOverRows(WeightedRegressor):
-    """A regressor whose noise is independent, so that the data terms are sums over rows."""
+class _SparseRegressor(WeightedRegressor):
+    """A regressor whose data terms are sums over rows, or over blocks of them."""
 
     solver: str
 
@@ -76,7 +77,7 @@ class _SumOverRows(WeightedRegressor):
     have a closed form [Yu2019]_.
     """
 )
-class VBDTCRegressor(_SumOverRows):
+class VBDTCRegressor(_SparseRegressor):
     _parameter_constraints = _COMMON
 
     def __init__(
@@ -117,7 +118,7 @@ class VBDTCRegressor(_SumOverRows):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
 )
-class VBFITCRegressor(_SumOverRows):
+class VBFITCRegressor(_SparseRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL
 
     def __init__(
@@ -160,7 +161,7 @@ class VBFITCRegressor(_SumOverRows):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPITCRegressor(WeightedRegressor):
+class VBPITCRegressor(_SparseRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
 
     def __init__(
@@ -211,6 +212,10 @@ class VBPITCRegressor(WeightedRegressor):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPICRegressor(VBPITCRegressor):
+class VBPICRegressor(RowKeeper, VBPITCRegressor):
+    @property
+    def _keeps_on_workers(self) -> bool:
+        return isinstance(self._state.blocks, SpreadRows)
+
     def _learner(self) -> SparseLearner:
         return replace(super()._learner(), local=True)

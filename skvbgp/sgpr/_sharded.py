@@ -7,7 +7,7 @@ they do not depend on where the rows are, and are those of rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index, shuffled_parts
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp._core.shard import Block, Shard
-from skvbgp._core.shards import ShardedColumns, ShardedRows
+from skvbgp._core.shards import Begun, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
 from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Model, Prior
 from skvbgp.sgpr._data import Data, Rows, split_tiles
@@ -29,8 +29,26 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 
 
-@dataclass(frozen=True)
 class ShardedBatch:
+    """What a mini-batch has of the rows on workers."""
+
+    def draw(self, rule: DrawRule, rng: np.random.RandomState) -> Any:
+        """Draws of Lambda, as `begin` takes them."""
+        raise NotImplementedError
+
+    def begin(
+        self,
+        model: Model,
+        parameters: Parameters,
+        weights: tuple[Array, Array] | None,
+        draws: Any,
+    ) -> Begun:
+        """Start sums over the rows: psi and information, then gradients at weights (v, V)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RowBatch(ShardedBatch):
     """Rows of a mini-batch, by their numbers."""
 
     rows: ShardedRows
@@ -41,27 +59,46 @@ class ShardedBatch:
     def shape(self) -> tuple[int, ...]:
         return len(self.index), self.rows.d
 
+    def draw(self, rule: DrawRule, rng: np.random.RandomState) -> Array | None:
+        return rule(self, rng)
+
+    def begin(
+        self,
+        model: Model,
+        parameters: Parameters,
+        weights: tuple[Array, Array] | None,
+        draws: Array | None,
+    ) -> Begun:
+        return self.rows.begin(
+            _sum_rows,
+            (model, parameters, self.target, weights),
+            self.index,
+            lambda places: (pick_draws(draws, places),),
+        )
+
 
 class ShardedData(Data):
-    """Rows of which X and y are `ShardedColumns`; their noise is independent."""
+    """Rows of which X and y are `ShardedColumns`; those of mini-batches have independent noise."""
 
     X: Any
     y: Any
     weight: None
     variance: None
 
-    def minibatches(
-        self, batch_size: int, rng: np.random.RandomState
-    ) -> Iterator[tuple[Any, float]]:
-        for index in shuffled_parts(len(self), self.n_batches(batch_size), rng):
-            batch = ShardedBatch(self.X.rows, np.sort(index).astype(np.int64), self.target)
-            yield batch, len(self) / len(index)
+    def batch(self, chosen: Index) -> Any:
+        return RowBatch(self.X.rows, np.sort(chosen).astype(np.int64), self.target)
 
     def remember(self, model: Model, parameters: Parameters, draw_rule: DrawRule) -> Memory:
         """The memory of all rows, by a pass over them on their workers."""
-        shared = (self.coordinates, self.target, model, parameters, draw_rule)
-        parts = self.X.rows.call(_sum_shard, shared)
+        parts = self.sum_groups(model, parameters, draw_rule)
         return Memory.of(Prior(parameters), reduce(Statistics.plus, parts))
+
+    def sum_groups(
+        self, model: Model, parameters: Parameters, draw_rule: DrawRule
+    ) -> list[Statistics]:
+        """Sums over the rows of each worker."""
+        shared = (self.coordinates, self.target, model, parameters, draw_rule)
+        return self.X.rows.call(_sum_shard, shared)
 
 
 def gather_data(
@@ -82,7 +119,8 @@ class ShardedEvaluation(Evaluation):
     model, parameters
         As of `Evaluation`.
     batch : ShardedBatch
-    draws : ndarray of shape (S, 1 or n, d), or None
+    draws : object
+        As `ShardedBatch.draw` makes them.
     q : WhitenedGaussian or None
         At which the gradient will be asked for: the workers go on with it at once.
     """
@@ -92,7 +130,7 @@ class ShardedEvaluation(Evaluation):
         model: Model,
         parameters: Parameters,
         batch: ShardedBatch,
-        draws: Array | None,
+        draws: Any,
         q: WhitenedGaussian | None,
     ) -> None:
         self._begin(model, parameters)
@@ -105,17 +143,8 @@ class ShardedEvaluation(Evaluation):
 
     def _sum(self, q: WhitenedGaussian | None) -> Callable[[], list[DataGradients]]:
         """Keep the sums over the rows; what is returned waits for the gradients at q."""
-        begun = self._batch.rows.begin(
-            _sum_rows,
-            (
-                self._model,
-                self._parameters,
-                self._batch.target,
-                None if q is None else self._weights(q),
-            ),
-            self._batch.index,
-            lambda places: (pick_draws(self._draws, places),),
-        )
+        weights = None if q is None else self._weights(q)
+        begun = self._batch.begin(self._model, self._parameters, weights, self._draws)
         psi, information = (sum(parts) for parts in zip(*begun.first, strict=True))
         self._keep(psi, information)
         return begun.resume
@@ -134,8 +163,13 @@ def evaluate(
     With ``q``, workers go on with the gradient at q while the caller has something else to do.
     """
     if isinstance(batch, ShardedBatch):
-        return ShardedEvaluation(model, parameters, batch, draw_rule(batch, rng), q)
+        return ShardedEvaluation(model, parameters, batch, batch.draw(draw_rule, rng), q)
     return Evaluation(model, parameters, batch, [draw_rule(group, rng) for group in batch])
+
+
+def scale_block(coordinates: Coordinates, target: Target, block: Block) -> Rows:
+    """Rows of a worker in the frames of training."""
+    return Rows(coordinates.scaled(block.X), target.scaled(block.y))
 
 
 def pick_draws(draws: Array | None, places: NDArray[np.intp] | slice) -> Array | None:
@@ -156,15 +190,26 @@ def _sum_rows(
 ) -> Iterator[Any]:
     """Sums over some rows of a shard: psi and information, then gradients at (v, V)."""
     tiles = split_tiles(np.arange(len(rows.y)))
-    scaled = Rows(model.coordinates.scaled(rows.X), target.scaled(rows.y))
-    groups = Groups(
+    scaled = scale_block(model.coordinates, target, rows)
+    return sum_batch(
         model,
         parameters,
-        Prior(parameters),
-        model.noise(parameters),
-        [Rows(scaled.X[tile], scaled.y[tile]) for tile in tiles],
+        weights,
+        [scaled.take(tile) for tile in tiles],
         [pick_draws(draws, tile) for tile in tiles],
     )
+
+
+def sum_batch(
+    model: Model,
+    parameters: Parameters,
+    weights: tuple[Array, Array] | None,
+    batch: Sequence[Rows],
+    draws: Sequence[Array | None],
+) -> Iterator[Any]:
+    """Sums over groups of a mini-batch: psi and information, then gradients at (v, V)."""
+    prior, noise = Prior(parameters), model.noise(parameters)
+    groups = Groups(model, parameters, prior, noise, batch, draws)
     yield groups.psi, groups.information
     if weights is not None:
         yield groups.backward(*weights)
@@ -179,10 +224,26 @@ def _sum_shard(
     shard: Shard,
 ) -> Statistics:
     """Sums over all rows of a shard, some at a time."""
-    prior, noise = Prior(parameters), model.noise(parameters)
+    groups = (
+        (block, [len(tile) for tile in split_tiles(np.arange(len(block.y)))])
+        for block in shard.blocks
+    )
+    return add_sums(coordinates, target, model, parameters, draw_rule, groups)
+
+
+def add_sums(
+    coordinates: Coordinates,
+    target: Target,
+    model: Model,
+    parameters: Parameters,
+    draw_rule: DrawRule,
+    parts: Iterable[tuple[Block, list[int]]],
+) -> Statistics:
+    """Sums over rows, and sizes of the groups that they come in."""
+    shared = model, parameters, Prior(parameters), model.noise(parameters), draw_rule
     total = Statistics.none(len(parameters.U))
-    shared = model, parameters, prior, noise, draw_rule
-    for block in shard.blocks:
-        sizes = np.array([len(tile) for tile in split_tiles(np.arange(len(block.y)))])
-        total = total.plus(sum_groups(*shared, Data(*block, coordinates, target), sizes, 0))
+    for block, sizes in parts:
+        total = total.plus(
+            sum_groups(*shared, Data(*block, coordinates, target), np.array(sizes), 0)
+        )
     return total

@@ -208,8 +208,7 @@ def start_from_blocks(
     following = follow_noise(model, own, own.noise_theta if smooth is None else smooth)
     blocks = data.blocks
     assert blocks is not None
-    chosen = rng.permutation(len(blocks))[:_FEW_BLOCKS]
-    rows = [data.rows(blocks[k]) for k in chosen]
+    rows = data.pick(rng.permutation(len(blocks))[:_FEW_BLOCKS])
     weight = len(data) / sum(len(r.y) for r in rows)
 
     def bound(start: Parameters, draws: Array) -> tuple[float, Parameters]:
@@ -275,7 +274,7 @@ def fit_noise_to_blocks(
     blocks = data.blocks
     assert blocks is not None
     if len(blocks) <= _FEW_BLOCKS:
-        groups = [data.rows(block) for block in blocks]
+        groups = data.pick(np.arange(len(blocks)))
         return fit_noise_to_groups(model, parameters, groups, max_iter=_BLOCK_ITERATIONS)
     limits, start = _noise_limits(model), _noise_vector(parameters)
 
@@ -287,7 +286,7 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        groups = [data.rows(blocks[k]) for k in chosen]
+        groups = data.pick(chosen)
         value, gradient = _noise_log_posterior(model, start, x, groups, len(groups) / len(blocks))
         size = _BLOCK_STEP_SIZE * clock.annealing
         x, adam = adam_ascent(x, gradient, adam, size)

@@ -9,34 +9,16 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.partition import Partition
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Targets
+from skvbgp.sgpr._blocks import KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
-
-
-@dataclass(frozen=True)
-class BlockRows:
-    """The rows of the blocks, kept for predictions that condition on them."""
-
-    partition: Partition
-    unit: Array  # (d,) the partition lives in scaled coordinates times this
-    X: tuple[Array, ...]  # by block, user's coordinates
-    targets: tuple[Targets, ...]  # by block
-
-    def plus(self, other: BlockRows) -> BlockRows:
-        return BlockRows(
-            self.partition.append(other.partition),
-            self.unit,
-            self.X + other.X,
-            self.targets + other.targets,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +60,7 @@ class State:
     n_seen: int
     knows_noise: bool = False
     is_warm: bool = False
-    blocks: BlockRows | None = None
+    blocks: KeptBlocks | None = None
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1

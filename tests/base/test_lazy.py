@@ -16,6 +16,8 @@ from skvbgp import (
     VBDTCRegressor,
     VBFITCRegressor,
     VBGPRegressor,
+    VBPICRegressor,
+    VBPITCRegressor,
 )
 from skvbgp.kernels import RBF
 from tests.sgpr.cases import make_data
@@ -39,6 +41,8 @@ TRAINED = [
     VBDTCRegressor,
     VBFITCRegressor,
     VBGPRegressor,
+    VBPICRegressor,
+    VBPITCRegressor,
 ]
 ROWS = 7
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from skvbgp import DecoupledGPRegressor, VBDTCRegressor, VBGPRegressor
+from skvbgp import DecoupledGPRegressor, VBDTCRegressor, VBGPRegressor, VBPICRegressor
 from skvbgp.callbacks import Checkpoint
 from skvbgp.kernels import RBF, Matern
 from tests.callbacks.test_checkpoint import Interrupt, interrupt
@@ -13,9 +13,10 @@ from tests.callbacks.test_checkpoint import Interrupt, interrupt
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.usefixtures("client", "many_rows")
+pytestmark = pytest.mark.usefixtures("client", "many_rows", "quick_block_start")
 
 MODELS = {
+    "PIC": VBPICRegressor(8, n_blocks=12, max_iter=3, batch_size=200, random_state=0),
     "DTC": VBDTCRegressor(8, max_iter=3, batch_size=200, random_state=0),
     "decoupled": DecoupledGPRegressor(
         n_mean_basis=30, n_cov_basis=15, batch_size=100, max_iter=3, random_state=0

@@ -1,0 +1,58 @@
+"""The division of rows into blocks, and the blocks that predictions need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.partition import Partition, partition_rows
+from skvbgp.base import Targets
+from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._sharded import ShardedData
+from skvbgp.sgpr._spread import SpreadData, SpreadRows
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """The rows of the blocks, kept for predictions that condition on them."""
+
+    partition: Partition
+    unit: Array  # (d,) the partition lives in scaled coordinates times this
+    X: tuple[Array, ...]  # by block, user's coordinates
+    targets: tuple[Targets, ...]  # by block
+
+    def plus(self, other: BlockRows) -> BlockRows:
+        return BlockRows(
+            self.partition.append(other.partition),
+            self.unit,
+            self.X + other.X,
+            self.targets + other.targets,
+        )
+
+    def lookup(self, X: Array) -> NDArray[np.intp]:
+        """Block of each row in scaled coordinates."""
+        return self.partition.lookup(X * self.unit)
+
+
+#: In memory, or on workers.
+KeptBlocks = BlockRows | SpreadRows
+
+
+def divide(
+    data: Data, y: Targets, n_blocks: int, unit: Array, *, keeps: bool
+) -> tuple[Data, KeptBlocks | None]:
+    """The data divided into blocks, and these to be kept, if they are.
+
+    ``unit`` multiplies the scaled coordinates in which blocks are compact.
+    """
+    if isinstance(data, ShardedData):
+        spread = SpreadData.of(data, unit, len(data) / n_blocks)
+        return spread, SpreadRows(spread.blocks, unit) if keeps else None
+    partition, index = partition_rows(data.X, n_blocks, lambda X: data.coordinates.scaled(X) * unit)
+    if not keeps:
+        return data.divide(index), None
+    parts = zip(*((data.X[rows], y[rows]) for rows in index), strict=True)
+    return data.divide(index), BlockRows(partition, unit, *parts)
