@@ -1,4 +1,9 @@
-"""Dask: steps and predictions with one worker and with two, and memory of the client as n grows."""
+"""Dask: steps and predictions with one worker and with two, and memory of the client as n grows.
+
+The speed of two workers against one, in some five minutes of an idle machine of two cores:
+``--rows 200000 --memory-rows --neighbour-rows --block-rows``. Rows come in chunks of 50,000: an
+even number of chunks is as much for each of two workers.
+"""
 
 import os
 import resource
@@ -10,8 +15,9 @@ import dask.array as da
 import numpy as np
 from common import Report, parser
 from distributed import Client, LocalCluster, wait
+from sklearn.base import clone
 
-from skvbgp import VBDTCRegressor, VBGPRegressor
+from skvbgp import VBDTCRegressor, VBGPRegressor, VBPICRegressor
 
 D = 8
 CHUNK = 50_000
@@ -83,21 +89,30 @@ def measure_memory(n, m, batch_size):
     }
 
 
-def measure_neighbours(n, n_places):
-    """VBGPRegressor: seconds of a fit and of predictions, in CPU time of the client, too."""
+#: Models that keep their rows on the workers, and tasks of a lazy prediction: of blocks few, as
+#: each task needs the factors of all.
+KEEPERS = {
+    "neighbours": (VBGPRegressor(random_state=0), 20),
+    "blocks": (VBPICRegressor(100, batch_size=4000, max_iter=1, random_state=0), 2),
+}
+
+
+def measure_keeper(name, n, n_places):
+    """Seconds of a fit and of predictions, in CPU time of the client, too."""
     before = peak_memory()
+    model, n_tasks = KEEPERS[name]
     X, y = make_collections(n)
     places, truth = (values.persist() for values in make_collections(n_places, seed=1))
     wait([places, truth])
     seconds, cpu = time.perf_counter(), time.process_time()
-    model = VBGPRegressor(random_state=0).fit(X, y)
+    model = clone(model).fit(X, y)
     row = {
         "before MB": before,
         "fit s": time.perf_counter() - seconds,
         "client's s": time.process_time() - cpu,
         "fit peak MB": peak_memory(),
     }
-    lazy = model.predict(places.rechunk((n_places // 20, D)))  # tasks for both workers
+    lazy = model.predict(places.rechunk((n_places // n_tasks, D)))  # tasks for both workers
     seconds = time.perf_counter()
     mean = lazy.compute()
     row["lazy predictions s"] = time.perf_counter() - seconds
@@ -106,7 +121,7 @@ def measure_neighbours(n, n_places):
     difference = np.abs(model.predict(rows) - mean).max()
     row["predictions s"] = time.perf_counter() - seconds
     error = np.sqrt(np.mean((mean - truth.compute()) ** 2))
-    k = model.n_neighbors_
+    k = getattr(model, "n_neighbors_", None)
     return {**row, "peak MB": peak_memory(), "k": k, "RMSE": error, "difference": difference}
 
 
@@ -129,9 +144,9 @@ def measure_memory_of_client(address, n, m, batch_size):
         return measure_memory(n, m, batch_size)
 
 
-def measure_neighbours_of_client(address, n, n_places):
+def measure_keeper_of_client(address, name, n, n_places):
     with Client(address):
-        return measure_neighbours(n, n_places)
+        return measure_keeper(name, n, n_places)
 
 
 def main():
@@ -142,26 +157,34 @@ def main():
     arguments.add_argument("--batch-size", type=int, nargs="+", default=[8192])
     arguments.add_argument("--memory-rows", type=int, nargs="*", default=[2_000_000, 20_000_000])
     arguments.add_argument("--neighbour-rows", type=int, nargs="*", default=[1_000_000, 5_000_000])
+    arguments.add_argument("--block-rows", type=int, nargs="*", default=[100_000])
     arguments.add_argument("--places", type=int, default=10_000)
     options = arguments.parse_args()
     report = Report(options.json)
     m = options.n_inducing
     for batch_size in options.batch_size:
+        first = None
         for n_workers in options.workers:
             row = measure_speed(n_workers, options.rows, m, batch_size)
-            report.add(case="speed", workers=n_workers, m=m, batch=batch_size, **row)
+            first = first or row
+            gains = {
+                "steps faster": first["step ms"] / row["step ms"],
+                "predictions faster": row["rows/s predicted"] / first["rows/s predicted"],
+            }
+            report.add(case="speed", workers=n_workers, m=m, batch=batch_size, **row, **gains)
     for n in options.memory_rows:
         with start_cluster(2) as cluster:
             row = in_another_process(
                 "measure_memory_of_client", cluster.scheduler_address, n, 50, 8192
             )
         report.add(case="memory", n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
-    for n in options.neighbour_rows:
+    kept = {"neighbours": options.neighbour_rows, "blocks": options.block_rows}
+    for name, n in ((name, n) for name, sizes in kept.items() for n in sizes):
         with start_cluster(2) as cluster:
             row = in_another_process(
-                "measure_neighbours_of_client", cluster.scheduler_address, n, options.places
+                "measure_keeper_of_client", cluster.scheduler_address, name, n, options.places
             )
-        report.add(case="neighbours", n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
+        report.add(case=name, n=n, **{"data MB": n * 8 * (D + 1) / 1e6}, **row)
     print("load", os.getloadavg())
 
 
