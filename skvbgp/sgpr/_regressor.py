@@ -215,7 +215,7 @@ class VBPITCRegressor(_SparseRegressor):
 class VBPICRegressor(RowKeeper, VBPITCRegressor):
     @property
     def _keeps_on_workers(self) -> bool:
-        return isinstance(self._state.blocks, SpreadRows)
+        return isinstance(getattr(self._state, "blocks", None), SpreadRows)
 
     def _learner(self) -> SparseLearner:
         return replace(super()._learner(), local=True)

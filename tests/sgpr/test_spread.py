@@ -1,5 +1,6 @@
 """Blocks of rows that live on Dask's workers: fits and predictions are those of memory."""
 
+import copy
 import os
 import pickle
 import signal
@@ -126,10 +127,7 @@ def test_factors_of_blocks_are_those_of_the_model_that_predicts():
     """Workers keep them from one prediction to the next."""
     X, y = make_data(N)
     model = quick().fit(*as_arrays(X, y))
-    few, many = model.predict(PLACES), clone(model).set_params(n_samples=40)
-    many._state = model._state
-    for name in ("n_features_in_", "lower_bound_"):
-        setattr(many, name, getattr(model, name))
+    few, many = model.predict(PLACES), copy.copy(model).set_params(n_samples=40)
     assert np.abs(many.predict(PLACES) - few).max() > 1e-6
     assert_array_equal(model.predict(PLACES), few)
     before = pickle.loads(pickle.dumps(model))
@@ -230,3 +228,11 @@ def test_workers_that_die_between_two_calls_change_nothing(client):
         os.kill(pid, signal.SIGKILL)
     assert_allclose(say(model), expected, rtol=1e-8)
     client.wait_for_workers(2)
+
+
+def test_models_of_several_outputs_take_no_collections():
+    X, y = make_data(90)
+    model = quick().fit(X, np.column_stack([y, -y]))
+    with pytest.raises(ValueError, match="A Dask collection has one output"):
+        model.partial_fit(*as_arrays(X, y))
+    assert model.partial_fit(X[:9], np.column_stack([y, -y])[:9]).n_samples_seen_ == 99
