@@ -24,6 +24,7 @@ FIGURES = [
     "paper001_fig2",
     "paper001_fig3_blog",
     "paper003_fig2",
+    "paper003_fig3_fig4",
     "paper004_kin40k",
 ]
 

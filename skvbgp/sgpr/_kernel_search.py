@@ -45,12 +45,30 @@ class Judges(NamedTuple):
     out: NDArray[np.bool_]  # (n,)
 
 
+class Scores(NamedTuple):
+    """What a kernel says of the rows that judge."""
+
+    log_density: Array  # (h,)
+    weight: Array  # (h,)
+
+    @property
+    def mean(self) -> float:
+        return float(np.average(self.log_density, weights=self.weight))
+
+    def leads(self, other: Scores) -> bool:
+        """Whether the mean is higher by more than one standard error of the difference."""
+        lead, total = self.log_density - other.log_density, self.weight.sum()
+        mean = np.average(lead, weights=self.weight)
+        variance = np.average((lead - mean) ** 2, weights=self.weight) / total
+        return bool(mean > np.sqrt(variance))
+
+
 class Trial(NamedTuple):
     """A kernel that has been tried."""
 
     name: str
     kernel: Kernel
-    score: float
+    scores: Scores
 
 
 def choose_noise_kernel(
@@ -58,19 +76,22 @@ def choose_noise_kernel(
 ) -> tuple[State, Array | None]:
     """The state before training with a kernel of noise, if that is left to a search.
 
-    And theta of the squared exponential that explains the same rows, (d + 1,). The fit before, if
-    training goes on from it, has chosen already; and rows that are fewer than 32, or all at one
-    place, tell no kernel from another.
+    And theta of the squared exponential that explains the same rows, (d + 1,). The default stays
+    where no kernel predicts better than this one by more than chance. The fit before, if training
+    goes on from it, has chosen already; and rows that are fewer than 32, or all at one place, tell
+    no kernel from another.
     """
     searches = structure.is_searched and not state.is_warm
     if not searches or says_too_little(data.X, learns=True):
         return state, None
     rng = np.random.RandomState(state.seed)
     trials = try_kernels(state.model, state.parameters, data, rng)
-    best = max(trials, key=lambda trial: trial.score)
-    smooth = next(trial.kernel.theta for trial in trials if trial.name == "SE")
+    best = max(trials, key=lambda trial: trial.scores.mean)
+    smooth = next(trial for trial in trials if trial.name == "SE")
+    if not best.scores.leads(smooth.scores):
+        return state, None
     model, parameters = _with_kernel(state.model, state.parameters, best.kernel)
-    return replace(state, model=model, parameters=parameters), smooth
+    return replace(state, model=model, parameters=parameters), smooth.kernel.theta
 
 
 def try_kernels(
@@ -88,13 +109,13 @@ def try_kernels(
         trial_model, start = _with_kernel(model, parameters, kernel)
         learned = fit_noise_to_groups(trial_model, start, fitted, max_iter=max_iter)
         kernel = kernel.with_theta(learned.noise_theta)
-        trials.append(Trial(name, kernel, measure_score(kernel, learned.noise_variance, judges)))
+        trials.append(Trial(name, kernel, judge(kernel, learned.noise_variance, judges)))
 
     for name, kernel in make_base_kernels(len(parameters.nu), model.coordinates.scale):
         if trials:
             kernel = follow(name, kernel, trials[-1].name, trials[-1].kernel)
         attempt(name, kernel, _FOLLOWING_ITERATIONS if trials else _ITERATIONS)
-    best = sorted(trials, key=lambda trial: -trial.score)[:2]
+    best = sorted(trials, key=lambda trial: -trial.scores.mean)[:2]
     named = [(trial.name, trial.kernel) for trial in best]
     for name, _, kernel in combine(named, rng, few=False):
         attempt(name, kernel, _ITERATIONS)
@@ -103,7 +124,7 @@ def try_kernels(
 
 def _with_kernel(model: Model, parameters: Parameters, kernel: Kernel) -> tuple[Model, Parameters]:
     """Model and parameters with this kernel of noise."""
-    structure = Blocks(kernel)
+    structure = Blocks(kernel, found=True)
     return replace(model, structure=structure), replace(parameters, noise_theta=structure.theta)
 
 
@@ -123,27 +144,28 @@ def leave_out(data: Data, rng: np.random.RandomState) -> tuple[list[Rows], list[
     return fitted, [Judges(original(rows.X), rows, o) for rows, o in zip(judging, out, strict=True)]
 
 
-def measure_score(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> float:
-    """Log density of a row that is left out, given the rest of its block, at the best noise.
+def judge(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> Scores:
+    """Log densities of rows that are left out, given the rest of their block, at the best noise.
 
     The noise may be more than ``noise_variance``: kernels are not judged by what blocks have been
     fitted that need less of it than others do.
     """
     noises = np.maximum(noise_variance, _NOISES)
-    sums = thread_map(_sum_log_densities, [(kernel, noises, *judge) for judge in judges])
-    totals, weights = zip(*sums, strict=True)
-    return float(np.max(sum(totals)) / sum(weights))
+    parts = thread_map(_log_densities, [(kernel, noises, *judge) for judge in judges])
+    log_densities, weights = zip(*parts, strict=True)
+    each, weight = np.concatenate(log_densities, axis=1), np.concatenate(weights)
+    return Scores(each[np.argmax(each @ weight)], weight)
 
 
-def _sum_log_densities(
+def _log_densities(
     kernel: Kernel, noises: Array, X: Array, rows: Rows, out: NDArray[np.bool_]
-) -> tuple[Array, float]:
-    """For each noise variance, the sum of :func:`leave_one_out` over rows; how many they are."""
+) -> tuple[Array, Array]:
+    """For each noise variance, :func:`leave_one_out` of rows (s, h); how often they count (h,)."""
     K = kernel(X)
     weight = np.ones(len(X)) if rows.weight is None else rows.weight
     own = [rows.add_known(noise) for noise in noises]
-    totals = [weight[out] @ leave_one_out(K, noise, weight, rows.y)[out] for noise in own]
-    return np.array(totals), float(weight[out].sum())
+    each = [leave_one_out(K, noise, weight, rows.y)[out] for noise in own]
+    return np.array(each), weight[out]
 
 
 def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Array) -> Array:

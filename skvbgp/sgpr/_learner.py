@@ -28,6 +28,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Structure
+from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
@@ -255,11 +256,11 @@ class SparseLearner(RegressionLearner):
         learned = self._learn(
             first, conclude, lambda end: self._solve(first, data, rng, follows, end), end_pass
         )
-        if not follows:
-            return learned
-        start = replace(first, memory=conclude(first.parameters).memory)
-        start = replace(start, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)
-        return max(learned, start, key=lambda state: state.lower_bound)
+        if follows:
+            start = replace(first, memory=conclude(first.parameters).memory)
+            start = replace(start, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)
+            learned = max(learned, start, key=lambda state: state.lower_bound)
+        return choose_noise_variance(learned, data, conclude)
 
     def _remember(
         self,
@@ -308,7 +309,7 @@ class SparseLearner(RegressionLearner):
                 end_pass=end_pass,
             )
 
-        return self._learn(state, conclude, solve, end_pass)
+        return choose_noise_variance(self._learn(state, conclude, solve, end_pass), data, conclude)
 
     def _learn(
         self,

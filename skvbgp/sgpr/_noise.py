@@ -67,11 +67,14 @@ class Structure:
         Whether it is what inducing inputs leave open of a process.
     is_searched : bool
         Whether the process' kernel is left to a search, once the rows are known.
+    found : bool
+        Whether a search has found the process' kernel.
     """
 
     correlated = False
     explained = False
     is_searched = False
+    found = False
 
     @property
     def theta(self) -> Array:
@@ -177,6 +180,8 @@ class Diagonal(Structure):
 @dataclass(frozen=True)
 class Blocks(Diagonal):
     """Noise that is correlated within blocks of rows by the residual (PITC, PIC)."""
+
+    found: bool = False
 
     correlated = True
 

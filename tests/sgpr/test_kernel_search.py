@@ -12,7 +12,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.kernels import RBF, Matern
 from skvbgp.sgpr import _kernel_search
 from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._kernel_search import Judges, leave_one_out, leave_out, measure_score
+from skvbgp.sgpr._kernel_search import Judges, Scores, judge, leave_one_out, leave_out
 from tests.sgpr.cases import BLOCKED, SOLVERS, assert_same_model, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
@@ -65,9 +65,30 @@ def test_a_score_may_take_more_noise_but_not_less(rng):
     frame = Coordinates(np.zeros(2), np.ones(2)), Target(0.0, 1.0)
     judges = [Judges(X, Data(X, y, *frame).rows(slice(None)), everything)]
     at = {v: leave_one_out(kernel(X), v, np.ones(20), y).mean() for v in (1e-6, 0.1, 5.0)}
-    assert_allclose(measure_score(kernel, 1e-6, judges), at[0.1])
+    assert_allclose(judge(kernel, 1e-6, judges).mean, at[0.1])
     assert at[0.1] > at[1e-6] + 100.0
-    assert_allclose(measure_score(kernel, 5.0, judges), at[5.0])
+    assert_allclose(judge(kernel, 5.0, judges).mean, at[5.0])
+
+
+def test_a_lead_is_more_than_chance(rng):
+    weight = np.array([1.0, 2.0, 1.0, 3.0, 2.0])
+    plain, noisy = np.zeros(5), rng.standard_normal(5)
+    assert not Scores(plain, weight).leads(Scores(plain, weight))
+    assert Scores(plain + 0.1, weight).leads(Scores(plain, weight))
+    repeated = np.repeat(noisy, weight.astype(int))
+    error = repeated.std() / 3.0  # of the mean of nine rows
+    for lead, expected in ((1.01 * error, True), (0.99 * error, False)):
+        better = noisy - repeated.mean() + lead
+        assert Scores(better, weight).leads(Scores(plain, weight)) is expected
+
+
+@quick
+@blocked
+def test_the_default_stays_where_no_kernel_leads(cls, monkeypatch):
+    monkeypatch.setattr(Scores, "leads", lambda *_: False)
+    X, y = make_data(60)
+    model, default = (small(cls, noise_kernel=kernel).fit(X, y) for kernel in ("auto", None))
+    assert_same_model(default, model, X)
 
 
 @pytest.mark.parametrize("n_blocks, n_judges", [(1, 1), (3, 3), (4, 2), (5, 3), (40, 8)])

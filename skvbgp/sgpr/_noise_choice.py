@@ -1,0 +1,119 @@
+"""The choice of sigma_n^2 after training with a kernel of noise that a search has found.
+
+Rows of a block are left out in turn, and predicted as PIC does: from the rest of their block, and
+from u as the other blocks know it. The largest noise with which they hardly lose is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.copies import find_equal
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+from skvbgp.sgpr._bound import Evaluation
+from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._kernel_search import leave_one_out
+from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._memory import remember
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import CommonDraws
+from skvbgp.sgpr._state import State
+
+#: Most blocks whose rows are left out.
+_MOST_BLOCKS = 16
+#: Multiples of the learned noise that are tried, up to the variance of y.
+_FACTORS = 10.0 ** np.arange(0.0, 6.1, 0.25)
+#: What a row may lose, in nats.
+_LOSS = 0.01
+
+
+class Held(NamedTuple):
+    """Rows that are left out in turn, of which equal ones are one."""
+
+    K: Array  # (n, n) their covariance, but for noise that is independent
+    y: Array  # (n,) less their mean
+    weight: Array  # (n,)
+    rows: Rows
+
+    def score(self, noise_variance: float) -> float:
+        """Sum of log densities at a variance of the noise."""
+        own = self.rows.add_known(noise_variance)
+        return float(self.weight @ leave_one_out(self.K, own, self.weight, self.y))
+
+
+def choose_noise_variance(
+    state: State, data: Data, conclude: Callable[[Parameters], State]
+) -> State:
+    """The trained state, with more noise if known rows say nothing against it.
+
+    Where a rough kernel explains the rows, their evidence hardly tells little noise from none: some
+    twins that agree are enough for none. A new row that contradicts its twin then has almost no
+    density.
+    """
+    if not state.model.structure.found:
+        return state
+    learned = state.parameters.noise_variance
+    noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
+    held = _leave_out(state, data)
+    total = sum(h.weight.sum() for h in held)
+    scores = [sum(h.score(noise) for h in held) / total for noise in noises]
+    chosen = float(noises[np.flatnonzero(scores >= np.max(scores) - _LOSS)[-1]])
+    if chosen == learned:
+        return state
+    raised = conclude(replace(state.parameters, noise_variance=chosen))
+    return replace(state, parameters=raised.parameters, memory=raised.memory)
+
+
+def _leave_out(state: State, data: Data) -> list[Held]:
+    """Rows of some blocks, or all that are known exactly, at the mean of q(theta)."""
+    p, blocks = state.parameters, data.blocks
+    assert blocks is not None
+    if isinstance(state.memory, Mixture):
+        rows = data.rows(slice(None))
+        x = rows.X * p.nu
+        K = p.alpha**2 * unit_se(x, x)
+        for block in blocks:
+            K[np.ix_(block, block)] += _correlate(state, rows.X[block])
+        return [_merge(K, rows.y, rows)]
+    rng = np.random.RandomState(state.seed)
+    draws = np.zeros((1, len(p.nu)))
+    memory = remember(state.model, p, data, CommonDraws(draws), rng=rng, n_jobs=None)
+    q = memory.q(p.alpha, p.second_moment, state.target_vector)
+    chosen = rng.permutation(len(blocks))[:_MOST_BLOCKS]
+    tasks = [(state, data.rows(blocks[k]), q, draws) for k in chosen]
+    return thread_map(_leave_out_of_block, tasks)
+
+
+def _leave_out_of_block(state: State, rows: Rows, q: WhitenedGaussian, draws: Array) -> Held:
+    """Rows of one block, given what the others tell of u."""
+    p = state.parameters
+    own = Evaluation(state.model, p, [rows], [draws[:, None, :]])
+    others = q.with_information(-own.information, -own.shift)
+    x = rows.X * p.nu
+    A = unit_se(x, state.prior.Z) @ state.prior.L_inv.T  # (n, m)
+    root = p.alpha * A @ others.precision_factor_inv.T
+    K = p.alpha**2 * (unit_se(x, x) - A @ A.T) + root @ root.T
+    K += _correlate(state, rows.X)
+    return _merge(K, rows.y - p.alpha * A @ others.mean, rows)
+
+
+def _correlate(state: State, X: Array) -> Array:
+    """Covariance of a block's noise, but for what is independent, (n, n)."""
+    C = state.noise.covariance(state.model.coordinates.original(X))
+    C.flat[:: len(C) + 1] -= state.parameters.noise_variance
+    return C
+
+
+def _merge(K: Array, y: Array, rows: Rows) -> Held:
+    """Equal rows as one, so that none is predicted from its copy."""
+    columns = [rows.y] if rows.variance is None else [rows.y, rows.variance]
+    first, owner = find_equal(rows.X, *columns)
+    weight = np.bincount(owner, rows.weight).astype(float)
+    return Held(K[np.ix_(first, first)], y[first], weight, rows.take(first))
