@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp import kernels as kernels_of
 from tests.oracles import sgpr as oracles
 
 pytest.importorskip("matplotlib")
@@ -92,3 +93,36 @@ def test_simulated_blogs_have_the_inputs_of_blog_feedback(monkeypatch):
     assert np.all(X[:, 30] >= total)  # the maximum
     assert np.median(y) < 0.5 * np.mean(y)
     assert np.corrcoef(recent, y)[0, 1] > 0.3
+
+
+def test_affinity_is_the_overlap_of_two_densities(rng):
+    """Of functions at one place, by quadrature, for two draws of hyperparameters of each kernel."""
+    a, b = rng.uniform(0.5, 3.0, (2, 2, 1, 1))
+    f = np.linspace(-40.0, 40.0, 20_001)
+
+    def root(variance):
+        return np.sqrt(np.exp(-0.5 * f**2 / variance) / np.sqrt(2.0 * np.pi * variance))
+
+    expected = np.mean([np.trapezoid(root(s) * root(t), f) for s in a.ravel() for t in b.ravel()])
+    assert_allclose(import_module("paper003_fig3_fig4").mean_affinity(a, b), expected, rtol=1e-6)
+
+
+def test_kernels_are_near_that_make_similar_functions(rng):
+    fig3 = import_module("paper003_fig3_fig4")
+    kernels = [kernels_of.RBF(1.0), kernels_of.RationalQuadratic(1.0), kernels_of.Linear()]
+    features = fig3.embed_kernels(kernels, rng.normal(size=(30, 1)), rng)
+    distances = np.linalg.norm(features[:, None] - features, axis=-1)
+    assert distances[0, 1] < 0.8 * distances[0, 2]
+    assert distances[0, 1] < 0.8 * distances[1, 2]
+
+
+def test_bayesian_optimisation_finds_the_best_of_many():
+    """With a value that is a smooth function of the features, in a fifth of all evaluations."""
+    fig3 = import_module("paper003_fig3_fig4")
+    features = np.linspace(-3.0, 3.0, 60)[:, None]
+    values = np.sin(2.0 * features[:, 0]) - 0.1 * features[:, 0] ** 2
+    order = fig3.optimise(features, values, [0, 5, 59], 12)
+    assert len(set(order)) == 12
+    assert np.argmax(values) in order
+    leaders = fig3.best_so_far(values, order)
+    assert_allclose(values[leaders], np.maximum.accumulate(values[order]))

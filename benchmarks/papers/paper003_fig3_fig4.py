@@ -16,18 +16,21 @@ that have been trained, of which VBKS trains all, and not time; the evidence is 
 so that all choose from the same models, which are trained once, by L-BFGS on all rows.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from common import load_split, scores
 from figures import Options, Result
 from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skvbgp import VBKSRegressor, kernel_grammar
 
 N_INDUCING, TOP_K = 64, 10
-N_DISTANCE_ROWS, N_DRAWS, NOISE = 100, 2, 0.01
+N_DISTANCE_ROWS, N_DRAWS, NOISE = 100, 4, 0.01
 N_RUNS, N_FIRST = 20, 3
 
 
@@ -96,18 +99,19 @@ def embed_kernels(kernels, X, rng):
     """
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     X = X[rng.choice(len(X), min(N_DISTANCE_ROWS, len(X)), replace=False)]
-    draws = [draw_covariances(kernel, X, rng) for kernel in kernels]  # K of (S, n, n)
+    kernels = [kernel.bind(X.shape[1]) for kernel in kernels]
+    normal = rng.standard_normal((N_DRAWS, max(len(kernel.theta) for kernel in kernels)))
+    draws = [draw_covariances(kernel, X, normal) for kernel in kernels]  # K of (S, n, n)
     gram = np.array([[mean_affinity(a, b) for b in draws] for a in draws])
     values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def draw_covariances(kernel, X, rng):
+def draw_covariances(kernel, X, normal):
     """Covariances of unit average variance, and a little noise, at drawn hyperparameters."""
-    kernel = kernel.bind(X.shape[1])
     result = []
-    for _ in range(N_DRAWS):
-        K = kernel.with_theta(kernel.theta + rng.standard_normal(len(kernel.theta)))(X)
+    for shift in normal[:, : len(kernel.theta)]:
+        K = kernel.with_theta(kernel.theta + shift)(X)
         result.append(K / np.trace(K) * len(K) + NOISE * np.eye(len(K)))
     return np.array(result)
 
@@ -125,7 +129,9 @@ def optimise(features, values, first, n_steps):
     while len(tried) < n_steps:
         kernel = ConstantKernel() * RBF() + WhiteKernel(1e-2, (1e-6, 1.0))
         surrogate = GaussianProcessRegressor(kernel, normalize_y=True)
-        surrogate.fit(features[tried], values[tried])
+        with warnings.catch_warnings():  # of a hyperparameter that ends at its limit
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            surrogate.fit(features[tried], values[tried])
         mean, std = surrogate.predict(features, return_std=True)
         lead = mean - values[tried].max()
         std = np.maximum(std, 1e-12)
