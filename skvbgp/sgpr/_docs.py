@@ -101,7 +101,8 @@ _AUTO = """
         Matern kernels, the rational quadratic, the squared exponential, and products and
         sums of two, if that beats the default by more than chance; `noise_variance_` is then as
         large as costs known rows next to nothing. It needs `learn_hyperparameters`, and 32 rows:
-        fewer have the default. `partial_fit` and `warm_start` keep the kernel that has been chosen."""
+        fewer have the default. `partial_fit` and `warm_start` keep the kernel that has been
+        chosen."""
 
 _BLOCKS = """
     n_blocks : "auto" or int, default="auto"
