@@ -242,9 +242,9 @@ class SparseLearner(RegressionLearner):
         kept = (X, y) if says_too_little(X, learns=self.learn_hyperparameters) else None
         state = replace(state, draw_rule=rule, blocks=blocks, kept_rows=kept)
 
-        def conclude(parameters: Parameters) -> State:
+        def conclude(parameters: Parameters, rule: DrawRule = rule) -> State:
             rng = np.random.RandomState(state.seed)
-            memory = self._remember(state.model, parameters, data, state.draw_rule, rng)
+            memory = self._remember(state.model, parameters, data, rule, rng)
             return replace(state, parameters=parameters, memory=memory)
 
         first = state
@@ -309,7 +309,8 @@ class SparseLearner(RegressionLearner):
                 end_pass=end_pass,
             )
 
-        return choose_noise_variance(self._learn(state, conclude, solve, end_pass), data, conclude)
+        learned = self._learn(state, conclude, solve, end_pass)
+        return choose_noise_variance(learned, data, lambda p, rule: conclude(p))
 
     def _learn(
         self,

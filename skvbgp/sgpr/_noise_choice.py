@@ -21,9 +21,9 @@ from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import leave_one_out
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._memory import remember
+from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import CommonDraws
+from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
 from skvbgp.sgpr._state import State
 
 #: Most blocks whose rows are left out.
@@ -49,9 +49,11 @@ class Held(NamedTuple):
 
 
 def choose_noise_variance(
-    state: State, data: Data, conclude: Callable[[Parameters], State]
+    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
 ) -> State:
     """The trained state, with more noise if known rows say nothing against it.
+
+    ``conclude(parameters, draw_rule)`` makes a pass over all rows.
 
     Where a rough kernel explains the rows, their evidence hardly tells little noise from none: some
     twins that agree are enough for none. A new row that contradicts its twin then has almost no
@@ -61,17 +63,19 @@ def choose_noise_variance(
         return state
     learned = state.parameters.noise_variance
     noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
-    held = _leave_out(state, data)
+    held = _leave_out(state, data, conclude)
     total = sum(h.weight.sum() for h in held)
     scores = [sum(h.score(noise) for h in held) / total for noise in noises]
     chosen = float(noises[np.flatnonzero(scores >= np.max(scores) - _LOSS)[-1]])
     if chosen == learned:
         return state
-    raised = conclude(replace(state.parameters, noise_variance=chosen))
+    raised = conclude(replace(state.parameters, noise_variance=chosen), state.draw_rule)
     return replace(state, parameters=raised.parameters, memory=raised.memory)
 
 
-def _leave_out(state: State, data: Data) -> list[Held]:
+def _leave_out(
+    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
+) -> list[Held]:
     """Rows of some blocks, or all that are known exactly, at the mean of q(theta)."""
     p, blocks = state.parameters, data.blocks
     assert blocks is not None
@@ -82,13 +86,12 @@ def _leave_out(state: State, data: Data) -> list[Held]:
         for block in blocks:
             K[np.ix_(block, block)] += _correlate(state, rows.X[block])
         return [_merge(K, rows.y, rows)]
-    rng = np.random.RandomState(state.seed)
     draws = np.zeros((1, len(p.nu)))
-    memory = remember(state.model, p, data, CommonDraws(draws), rng=rng, n_jobs=None)
+    memory = conclude(p, CommonDraws(draws)).memory
+    assert isinstance(memory, Memory)
     q = memory.q(p.alpha, p.second_moment, state.target_vector)
-    chosen = rng.permutation(len(blocks))[:_MOST_BLOCKS]
-    tasks = [(state, data.rows(blocks[k]), q, draws) for k in chosen]
-    return thread_map(_leave_out_of_block, tasks)
+    chosen = np.random.RandomState(state.seed).permutation(len(blocks))[:_MOST_BLOCKS]
+    return thread_map(_leave_out_of_block, [(state, rows, q, draws) for rows in data.pick(chosen)])
 
 
 def _leave_out_of_block(state: State, rows: Rows, q: WhitenedGaussian, draws: Array) -> Held:

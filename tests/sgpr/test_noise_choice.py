@@ -12,6 +12,7 @@ from skvbgp._core.scaling import RunningScale
 from skvbgp.kernels import Matern
 from skvbgp.sgpr import _learner, _noise_choice
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._quadrature import ClosedForm
 from skvbgp.sgpr._state import State
@@ -49,9 +50,20 @@ def left_out_by_hand(mean, covariance, y):
     return total
 
 
-def scores(state, data):
-    held = _noise_choice._leave_out(state, data)
-    return [sum(part.score(noise) for part in held) for noise in NOISES]
+def conclude_with(state, data):
+    """A pass over all rows of the state's model."""
+
+    def conclude(parameters, rule):
+        rng = np.random.RandomState(0)
+        memory = remember(state.model, parameters, data, rule, rng=rng, n_jobs=None)
+        return replace(state, parameters=parameters, memory=memory)
+
+    return conclude
+
+
+def scores(state, data, noises=NOISES):
+    held = _noise_choice._leave_out(state, data, conclude_with(state, data))
+    return [sum(part.score(noise) for part in held) for noise in noises]
 
 
 @pytest.mark.parametrize("known", [None, np.linspace(0.0, 2.0, 11)])
@@ -111,12 +123,11 @@ def test_the_noise_is_the_largest_that_costs_little():
     problem = small_problem("pitc")
     state, data = state_of(problem), problem.data
     state = replace(state, parameters=replace(state.parameters, noise_variance=1e-6))
-    chosen = choose_noise_variance(state, data, lambda p: replace(state, parameters=p))
+    chosen = choose_noise_variance(state, data, conclude_with(state, data))
     noise = chosen.parameters.noise_variance
 
     def score(noise):
-        held = _noise_choice._leave_out(state, data)
-        return sum(part.score(noise) for part in held) / len(data)
+        return scores(state, data, [noise])[0] / len(data)
 
     best = max(score(1e-6 * factor) for factor in _noise_choice._FACTORS)
     assert score(noise) >= best - 0.01
