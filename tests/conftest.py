@@ -5,6 +5,9 @@ workers of parallel tests from competing for the same cores.
 """
 
 import logging
+import os
+import time
+from contextlib import suppress
 from zlib import crc32
 
 import numpy as np
@@ -91,7 +94,7 @@ def quick_searches(monkeypatch, quick_block_start):
 
 
 @pytest.fixture(scope="session")
-def client():
+def cluster():
     """Client of a Dask cluster of two worker processes with a thread each."""
     distributed = pytest.importorskip("distributed")
     with (
@@ -104,6 +107,19 @@ def client():
         distributed.Client(cluster) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def client(cluster):
+    """The same, once both workers answer: a test before may have killed some."""
+    cluster.wait_for_workers(2)
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end:
+        with suppress(OSError):  # the scheduler has not seen yet that one is gone
+            if len(cluster.run(os.getpid)) == 2:
+                break
+        time.sleep(0.1)
+    return cluster
 
 
 @pytest.fixture

@@ -50,7 +50,6 @@ def slow_pid(data, seconds):
 
 
 def test_both_workers_take_part(client):
-    client.wait_for_workers(2)
     with parallel_config("dask"):
         pids = parallel_map(slow_pid, [(0.2,)] * 8, shared=(np.ones(10_000),))
     assert set(pids) == set(client.run(os.getpid).values())
@@ -88,7 +87,6 @@ def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
         results = fit_and_predict(REGRESSORS[name])
     assert not victims
     assert_array_equal(results, expected)
-    client.wait_for_workers(2)
 
 
 @pytest.mark.slow
@@ -101,7 +99,6 @@ def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(client):
     assert not future.done()
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
     assert_allclose(future.result(), expected, rtol=1e-10)
-    client.wait_for_workers(2)
 
 
 @pytest.mark.parametrize("name", REGRESSORS)

@@ -83,7 +83,7 @@ def test_more_rows_than_an_order_is_stored_of(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def models(client):
+def models(cluster):
     """Of the same rows, on the workers and in memory."""
     X, y = make_data(N)
     return clone(FIXED).fit(*spread(X, y)), clone(FIXED).fit(X, y)
@@ -306,7 +306,6 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
 
 @pytest.mark.slow
 def test_workers_that_die_change_nothing(client):
-    client.wait_for_workers(2)
     X, y = make_data(N)
     model = clone(FIXED).fit(*spread(X, y))
     expected, copy = say(model), pickle.loads(pickle.dumps(model))
@@ -319,7 +318,6 @@ def test_workers_that_die_change_nothing(client):
         say(copy)
     assert_allclose(say(model), expected, rtol=1e-8)
     assert_allclose(lazy.compute(), expected[: len(PLACES)], rtol=1e-8)
-    client.wait_for_workers(2)
 
 
 def test_kernels_with_white_noise():

@@ -164,20 +164,17 @@ class Killing:
 
 
 def test_a_worker_that_dies_between_two_steps_changes_nothing(client):
-    client.wait_for_workers(2)
     X, y = make_data(N)
     model, local = clone(MODELS["DTC"]), clone(MODELS["DTC"])
     callback = Killing(next(iter(client.run(os.getpid).values())))
     model.set_callbacks(callback).fit(*as_arrays(X, y))
     assert not callback.pids
     assert_allclose(say(model), say(local.fit(X, y)), rtol=1e-8)
-    client.wait_for_workers(2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_killed", [1, 2])
 def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
-    client.wait_for_workers(2)
     X, y = make_data(20_000)
     model = VBDTCRegressor(15, max_iter=3, batch_size=250, random_state=0)
     expected = say(clone(model).fit(X, y))
@@ -193,4 +190,3 @@ def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
     model.fit(*(da.from_array(values, chunks=3000) for values in (X, y)))
     assert not killer.is_alive()
     assert_allclose(say(model), expected, rtol=1e-8)
-    client.wait_for_workers(2)

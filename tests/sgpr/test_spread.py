@@ -209,25 +209,21 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
 
 
 def test_a_worker_that_dies_between_two_steps_changes_nothing(client):
-    client.wait_for_workers(2)
     X, y = make_data(N)
     callback = Killing(next(iter(client.run(os.getpid).values())))
     model = quick().set_callbacks(callback).fit(*as_arrays(X, y))
     assert not callback.pids
     assert_allclose(say(model), say(quick().fit(X, y)), rtol=1e-8)
-    client.wait_for_workers(2)
 
 
 @pytest.mark.slow
 def test_workers_that_die_between_two_calls_change_nothing(client):
-    client.wait_for_workers(2)
     X, y = make_data(N)
     model = quick().fit(*as_arrays(X, y))
     expected = say(model)
     for pid in client.run(os.getpid).values():
         os.kill(pid, signal.SIGKILL)
     assert_allclose(say(model), expected, rtol=1e-8)
-    client.wait_for_workers(2)
 
 
 def test_models_of_several_outputs_take_no_collections():
