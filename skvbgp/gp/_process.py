@@ -38,9 +38,9 @@ _SLOPE_LIMITS = (1e-6, 1e3)
 #: The r-th nearest row counts exp(-r / _WINDOW) for the scale at a place.
 _WINDOW = 16.0
 #: Mean and standard deviation of the normal priors of the hyperparameters' logarithms, by name;
-#: those with other names have flat ones. Of d length scales it is the mean with d = 1.
+#: those with other names have flat ones.
 _PRIORS = {
-    "length_scale": (np.log(2.0), 3.0),
+    "length_scale": (np.log(2.0), 2.0),
     "value": (0.0, 2.0),
     "alpha": (0.0, 1.5),
     "noise": (np.log(0.05), 1.0),
@@ -143,17 +143,13 @@ class Process:
     @cached_property
     def _prior(self) -> tuple[Array, Array]:
         """Mean and precision of the prior of `vector`, each (p,)."""
-        names = [name.split(".")[-1] for name in dict.fromkeys(self._names)]
-        stems = [name.split("[")[0] for name in names]
-        pairs = [_PRIORS.get(stem, (0.0, np.inf)) for stem in (*stems, "noise")]
+        names = [name.split(".")[-1].split("[")[0] for name in dict.fromkeys(self._names)]
+        pairs = [_PRIORS.get(name, (0.0, np.inf)) for name in (*names, "noise")]
         if not self.is_gaussian:
             pairs.append((0.0, np.inf))
         pairs += [_PRIORS["slope"]] * len(self.slopes)
         pairs += [] if self.coregion is None else self.coregion.prior
         mean, std = np.array(pairs).T
-        scales = [i for i, stem in enumerate(stems) if stem == "length_scale"]
-        if scales:  # distances grow with the square root of the number of inputs
-            mean[scales] += 0.5 * np.log(len({names[i] for i in scales}))
         return mean, std**-2.0
 
     def log_prior(self) -> tuple[float, Array]:

@@ -58,14 +58,6 @@ def test_gradient_of_the_evidence(process, rows):
     assert_allclose(process.evidence(*rows)[1], numeric, rtol=1e-5, atol=1e-6)
 
 
-def test_length_scales_are_expected_to_grow_with_the_number_of_inputs():
-    """The prior of each is largest at 2 d^1/2, and that of a single one at 2."""
-    for kernel, expected in [(RBF(4.0).bind(4), 4.0), (RBF(2.0, isotropic=True).bind(4), 2.0)]:
-        process = Process(kernel, 0.05, np.inf)
-        assert_allclose(np.exp(process.vector[:-1]), expected)
-        assert_allclose(process.log_prior()[1], 0.0, atol=1e-12)
-
-
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
 def test_gradient_of_the_prior(process):
     numeric = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
