@@ -77,7 +77,7 @@ class Votes:
         """(n, K); they sum to zero over the classes."""
         return self.counts / self.sizes[:, None] - np.exp(self.log_frequencies)
 
-    @property
+    @cached_property
     def missing(self) -> Array:
         """What share of each place is missing, (n,)."""
         return find_missing_share(self.inputs, self.X.shape)

@@ -97,7 +97,7 @@ class ShardedData(Data):
         self, model: Model, parameters: Parameters, draw_rule: DrawRule
     ) -> list[Statistics]:
         """Sums over the rows of each worker."""
-        shared = (self.coordinates, self.target, model, parameters, draw_rule)
+        shared = (self.target, model, parameters, draw_rule)
         return self.X.rows.call(_sum_shard, shared)
 
 
@@ -216,7 +216,6 @@ def sum_batch(
 
 
 def _sum_shard(
-    coordinates: Coordinates,
     target: Target,
     model: Model,
     parameters: Parameters,
@@ -228,11 +227,10 @@ def _sum_shard(
         (block, [len(tile) for tile in split_tiles(np.arange(len(block.y)))])
         for block in shard.blocks
     )
-    return add_sums(coordinates, target, model, parameters, draw_rule, groups)
+    return add_sums(target, model, parameters, draw_rule, groups)
 
 
 def add_sums(
-    coordinates: Coordinates,
     target: Target,
     model: Model,
     parameters: Parameters,
@@ -244,6 +242,6 @@ def add_sums(
     total = Statistics.none(len(parameters.U))
     for block, sizes in parts:
         total = total.plus(
-            sum_groups(*shared, Data(*block, coordinates, target), np.array(sizes), 0)
+            sum_groups(*shared, Data(*block, model.coordinates, target), np.array(sizes), 0)
         )
     return total

@@ -107,7 +107,7 @@ class SpreadData(ShardedData):
     def sum_groups(
         self, model: Model, parameters: Parameters, draw_rule: DrawRule
     ) -> list[Statistics]:
-        shared = (self.coordinates, self.target, model, parameters, draw_rule)
+        shared = (self.target, model, parameters, draw_rule)
         return self._call(_sum_all_blocks, shared)
 
     def _call(self, function: Any, shared: tuple[Any, ...]) -> list[Any]:
@@ -143,7 +143,6 @@ def _sum_blocks(
 def _sum_all_blocks(
     frame: Coordinates,
     n_blocks: int,
-    coordinates: Coordinates,
     target: Target,
     model: Model,
     parameters: Parameters,
@@ -153,4 +152,4 @@ def _sum_all_blocks(
     """Sums over all blocks of a shard."""
     blocks = (copy_blocks(frame, n_blocks, [k], shard)[0] for k in range(n_blocks))
     groups = ((block, [len(block.y)]) for block in blocks)
-    return add_sums(coordinates, target, model, parameters, draw_rule, groups)
+    return add_sums(target, model, parameters, draw_rule, groups)
