@@ -16,6 +16,7 @@ from skvbgp.inspection import KernelPosteriorDisplay, LowerBoundDisplay, Relevan
 from skvbgp.metrics import get_scorer
 from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.gp.cases import REGRESSORS as GP
+from tests.observer import Observer
 from tests.sgpr.cases import BLOCKED, INDEPENDENT, small
 from tests.spectrum.cases import INSTANCES as SPECTRUM
 
@@ -268,20 +269,11 @@ def test_collections_have_one_output(data):
 # -- callbacks -----------------------------------------------------------------------------------
 
 
-class Recorder:
+class Recorder(Observer):
     """Notes the models of all passes, and may stop after one of them."""
 
     def __init__(self, T, stop_after=None):
         self.T, self.stop_after, self.models = T, stop_after, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         if context.parent is None or fitted_estimator is None:

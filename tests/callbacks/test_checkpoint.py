@@ -33,6 +33,7 @@ from skvbgp import (
 from skvbgp.callbacks import Checkpoint
 from skvbgp.callbacks._checkpoint import _LayoutPickler
 from skvbgp.kernels import RBF, Matern
+from tests.observer import Observer
 
 pytestmark = [
     pytest.mark.usefixtures("quick_searches"),
@@ -46,7 +47,7 @@ class InterruptionError(Exception):
     """As if the process had been killed."""
 
 
-class Interrupt:
+class Interrupt(Observer):
     """Counts passes, may fail after one of them or at the end of the fit, and may stop it."""
 
     def __init__(self, after=None, at_end=False, stop_after=None):
@@ -55,12 +56,6 @@ class Interrupt:
 
     def setup(self, estimator, context):
         self.n_passes = 0
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
 
     def on_fit_task_end(self, estimator, context):
         if context.parent is None:

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBGPRegressor
 from skvbgp.kernels import RBF, Linear
+from tests.observer import Observer
 
 
 @pytest.fixture(scope="module")
@@ -185,16 +186,7 @@ def test_unfit_outputs_are_refused(data):
 def test_a_callback_may_stop_before_the_last_output(data):
     """Those that are not reached keep what they start with."""
 
-    class Stop:
-        def setup(self, estimator, context):
-            pass
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
+    class Stop(Observer):
         def on_fit_task_end(self, estimator, context):
             return True
 

@@ -13,6 +13,7 @@ from skvbgp.kernel_selection._bound import parameters, total_statistics
 from skvbgp.kernel_selection._scales import DataScales, find_periods
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
 from tests.kernel_selection.cases import make_series, small
+from tests.observer import Observer
 from tests.oracles import kernel_selection as oracle
 
 SEASONAL = kernel_grammar(2, base=("LIN", "PER"))
@@ -88,20 +89,11 @@ def test_prune_recomputes_the_belief():
         model.prune(0)
 
 
-class StopAfter:
+class StopAfter(Observer):
     """Asks to stop at the end of a task, and keeps the model of that moment."""
 
     def __init__(self, n_tasks):
         self.n_tasks, self.n_calls = n_tasks, 0
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         if context.parent is None:

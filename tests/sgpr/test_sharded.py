@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skvbgp import VBDTCRegressor, VBFITCRegressor
 from skvbgp._core import order
 from skvbgp.kernels import RBF
+from tests.observer import Observer
 
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
@@ -143,24 +144,15 @@ def test_what_fails_leaves_the_estimator_as_it_was():
         model.partial_fit(*as_arrays(X[:, :1], y))
 
 
-class Killing:
+class Killing(Observer):
     """A callback that kills a worker at the end of a pass."""
 
     def __init__(self, pid):
         self.pids = [pid]
 
-    def setup(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
     def on_fit_task_end(self, estimator, context):
         if self.pids:
             os.kill(self.pids.pop(), signal.SIGKILL)
-
-    def teardown(self, estimator, context):
-        pass
 
 
 def test_a_worker_that_dies_between_two_steps_changes_nothing(client):

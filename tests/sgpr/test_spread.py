@@ -13,6 +13,7 @@ from sklearn.base import clone
 from skvbgp import VBPICRegressor, VBPITCRegressor
 from skvbgp._core.partition import group_rows
 from skvbgp._core.shards import ShardedRows
+from tests.row_keepers import check_rows_do_not_mix
 from tests.sgpr.test_sharded import Killing, as_arrays, as_frames, make_data
 
 da = pytest.importorskip("dask.array")
@@ -138,17 +139,7 @@ def test_factors_of_blocks_are_those_of_the_model_that_predicts():
 
 def test_what_cannot_be_joined_is_refused():
     X, y = make_data(N)
-    model = quick().fit(*as_arrays(X, y))
-    expected = say(model)
-    with pytest.raises(TypeError, match="rows in memory cannot join"):
-        model.partial_fit(X[:50], y[:50])
-    assert_array_equal(say(model), expected)
-    assert np.all(np.isfinite(model.log_predictive_density(X[:5], y[:5])))
-    local = quick().fit(X, y)
-    with pytest.raises(TypeError, match="too large to join them"):
-        local.partial_fit(*as_arrays(X, y))
-    local.partial_fit(*as_arrays(X[:50], y[:50]))
-    assert local.n_samples_seen_ == N + 50
+    check_rows_do_not_mix(quick(), X, y, as_arrays, say)
     other = quick(VBPITCRegressor).fit(X, y)  # it keeps no rows
     assert other.partial_fit(*as_arrays(X, y)).n_samples_seen_ == 2 * N
 

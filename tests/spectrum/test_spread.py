@@ -13,6 +13,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shards import ShardedRows
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._spread import SpreadBlocks
+from tests.row_keepers import check_rows_do_not_mix
 from tests.spectrum.cases import make_data, small
 
 da = pytest.importorskip("dask.array")
@@ -113,18 +114,8 @@ def test_streams(learns):
 
 def test_what_cannot_be_joined_is_refused():
     X, y = make_data(N)
-    model = quick().fit(*spread(X, y))
-    expected = say(model)
-    with pytest.raises(TypeError, match="rows in memory cannot join"):
-        model.partial_fit(X[:50], y[:50])
-    assert_array_equal(say(model), expected)
-    assert np.all(np.isfinite(model.log_predictive_density(X[:5], y[:5])))
+    model = check_rows_do_not_mix(quick(), X, y, spread, say)
     model.partial_fit(*spread(X[:50] + 0.01, y[:50], 20))  # few rows stay there, too
-    local = quick().fit(X, y)
-    with pytest.raises(TypeError, match="too large to join them"):
-        local.partial_fit(*spread(X, y))
-    local.partial_fit(*spread(X[:50], y[:50]))
-    assert local.n_samples_seen_ == N + 50
 
 
 def test_what_would_gather_rows_is_refused():
