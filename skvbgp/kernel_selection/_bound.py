@@ -7,10 +7,11 @@ With whitened inducing outputs u = L^-1 f(Z), k(Z, Z) = L L', and A = k(X, Z) L^
 
 where q(u) = N(mu, S), W = S + mu mu' - I, s2 is the noise variance and E is over q(theta),
 taken over draws of theta. (A point estimate is a single draw, without the last divergence.)
-The data enter through sums over rows alone, so a mini-batch of weight n / |batch| estimates
-them without bias. At the optimal q(u) the gradient is that at fixed q(u), by the envelope
-theorem. With Z = X and one theta, L_i at the optimal q(u) is the log evidence, which
-:func:`log_evidence` computes at a third of the cost and without any jitter.
+The data enter through sums over rows alone, so a mini-batch times n / |batch| estimates them
+without bias, and a row that counts w times enters w times, whatever w > 0 is. At the optimal q(u)
+the gradient is that at fixed q(u), by the envelope theorem. With Z = X and one theta, L_i at the
+optimal q(u) is the log evidence, which :func:`log_evidence` computes at a third of the cost and
+without any jitter.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvbgp._core.copies import Copies, own_gradient
 from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
 )
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
@@ -62,14 +65,17 @@ class Statistics(NamedTuple):
     n: float
 
     @classmethod
-    def of(cls, A: Array, y: Array, prior: Prior, diagonal: Array, weight: float) -> Statistics:
-        rate = weight / prior.noise
+    def of(
+        cls, A: Array, y: Array, prior: Prior, diagonal: Array, factor: float, n: float
+    ) -> Statistics:
+        """Of rows times ``factor`` that count as n; the arrays, those of the roots of weights."""
+        rate = factor / prior.noise
         return cls(
             rate * (A.T @ A),
             rate * (A.T @ y),
             rate * float(y @ y + diagonal.sum()),
-            weight * len(y) * (_LOG_2PI + np.log(prior.noise)),
-            weight * len(y),
+            factor * n * (_LOG_2PI + np.log(prior.noise)),
+            factor * n,
         )
 
     def add(self, other: Statistics) -> Statistics:
@@ -98,32 +104,47 @@ def average_statistics(parts: Sequence[Statistics]) -> Statistics:
 
 
 class Evaluation:
-    """The data's part of the bound for one theta and a batch of rows of weight n / |batch|."""
+    """The data's part of the bound for one theta and a batch of rows, times n / |batch|.
 
-    def __init__(self, prior: Prior, X: Array, y: Array, weight: float = 1.0) -> None:
-        self._prior, self._X, self._y, self._weight = prior, X, y, weight
+    A row that counts w times is w copies: all that is squared has the factor root = sqrt(w).
+    """
+
+    def __init__(
+        self, prior: Prior, X: Array, y: Array, factor: float = 1.0, counts: Array | None = None
+    ) -> None:
+        self._prior, self._X, self._y, self._factor = prior, X, y, factor
         self._K = prior.kernel(X, prior.Z)  # (b, m)
         self._A = self._K @ prior.L_inv.T  # (b, m)
-        self.statistics = Statistics.of(self._A, y, prior, prior.kernel.diag(X), weight)
+        diagonal, n = prior.kernel.diag(X), float(len(y))
+        self._counts = counts
+        if counts is not None:
+            self._root = np.sqrt(counts)
+            self._A *= self._root[:, None]
+            self._y, diagonal, n = self._root * y, counts * diagonal, float(counts.sum())
+        self.statistics = Statistics.of(self._A, self._y, prior, diagonal, factor, n)
 
     def gradient(self, q: WhitenedGaussian) -> Array:
         """Gradient in (theta, log s2) at a fixed q(u), (p + 1,)."""
-        prior, statistics, rate = self._prior, self.statistics, self._weight / self._prior.noise
+        prior, statistics, rate = self._prior, self.statistics, self._factor / self._prior.noise
         W = q.excess_moment
         dK = self._A @ (W @ prior.L_inv)  # (b, m)
         dK *= -rate
         dK += np.outer(rate * self._y, q.mean @ prior.L_inv)
+        d_diagonal = np.full(len(self._X), -0.5 * rate)
+        if self._counts is not None:
+            dK *= self._root[:, None]
+            d_diagonal *= self._counts
         LtdL = W @ statistics.information - np.outer(q.mean, statistics.shift)  # -dA' A
         kernel, X, Z = prior.kernel, self._X, prior.Z
         theta, _, _ = kernel.vjp(X, Z, self._K, dK)
         theta_zz, _ = prior.vjp(LtdL)
-        theta_diagonal, _ = kernel.vjp_diag(X, np.full(len(X), -0.5 * rate))
+        theta_diagonal, _ = kernel.vjp_diag(X, d_diagonal)
         log_noise = -0.5 * (statistics.n - statistics.loss(q))
         return np.append(theta + theta_zz + theta_diagonal, log_noise)
 
 
 def total_statistics(
-    X: Array, y: Array, frame: Frame, Z: Array, kernel: Kernel, points: Array
+    X: Array, y: Targets, frame: Frame, Z: Array, kernel: Kernel, points: Array
 ) -> Statistics:
     """Statistics of many rows, an expectation over the draws of theta."""
     priors = [Prior(kernel, x, Z) for x in points]
@@ -132,14 +153,16 @@ def total_statistics(
     return reduce(
         Statistics.add,
         (
-            average_statistics([Evaluation(prior, *rows).statistics for prior in priors])
-            for rows in scaled
+            average_statistics(
+                [Evaluation(prior, X, y.y, counts=y.weight).statistics for prior in priors]
+            )
+            for X, y in scaled
         ),
     )
 
 
 def collapsed_bound(
-    kernel: Kernel, points: Array, Z: Array, X: Array, y: Array
+    kernel: Kernel, points: Array, Z: Array, X: Array, y: Array, counts: Array | None = None
 ) -> tuple[float, Array]:
     """The bound at the optimal q(u) without KL(q(theta)), and its gradient in each draw.
 
@@ -147,25 +170,32 @@ def collapsed_bound(
     ----------
     points : ndarray of shape (S, p + 1)
         Draws of (theta, log s2).
+    counts : ndarray of shape (n,), or None
+        How often each row counts; None is once.
 
     Returns
     -------
     value : float
     gradient : ndarray of shape (S, p + 1)
     """
-    evaluations = [Evaluation(Prior(kernel, x, Z), X, y) for x in points]
+    evaluations = [Evaluation(Prior(kernel, x, Z), X, y, counts=counts) for x in points]
     statistics = average_statistics([e.statistics for e in evaluations])
     q = statistics.optimal_q()
     gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)
     return statistics.bound(q), gradient
 
 
-def log_evidence(kernel: Kernel, x: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,)."""
+def log_evidence(
+    kernel: Kernel, x: Array, X: Array, y: Array, counts: Array | None = None
+) -> tuple[float, Array]:
+    """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
+
+    Each row is there as often as it counts (n,); None is once.
+    """
     kernel, noise = parameters(kernel, x)
     K = kernel(X)  # (n, n)
     C = K.copy()
-    C.flat[:: len(C) + 1] += noise
+    C.flat[:: len(C) + 1] += noise if counts is None else noise / counts
     try:
         L = np.asarray(np.linalg.cholesky(C))
     except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
@@ -173,4 +203,6 @@ def log_evidence(kernel: Kernel, x: Array, X: Array, y: Array) -> tuple[float, A
     normal = ZeroMeanNormal.of(L, y)
     dK = normal.gradient()
     theta, _, _ = kernel.vjp(X, None, K, dK)
-    return normal.log_density, np.append(theta, noise * float(np.trace(dK)))
+    d_noise = own_gradient(noise, counts, np.diagonal(dK))
+    value = normal.log_density + Copies.of(noise, counts).log_density
+    return value, np.append(theta, noise * float(d_noise.sum()))

@@ -13,14 +13,21 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
-from skvbgp.base import RegressionLearner, choose_inducing_inputs, subsample
+from skvbgp.base import (
+    RegressionLearner,
+    Targets,
+    choose_inducing_inputs,
+    choose_rows,
+    merge_targets,
+    pick,
+)
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._bound import parameters
 from skvbgp.kernel_selection._fits import KernelFits, LocalFit
 from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, series_kernels
+from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, list_series_kernels
 from skvbgp.kernel_selection._state import State
 from skvbgp.kernel_selection._targets import TRANSFORMS, PlainTarget, count_targets, make_targets
 from skvbgp.kernel_selection._training import (
@@ -63,7 +70,7 @@ class _Sample(NamedTuple):
     """Rows that starting values are searched with, and inducing inputs; None is Z = X."""
 
     X: Array  # (n, d)
-    y: Array  # (n,)
+    y: Targets
     Z_coarse: Array  # of the first look at many values, centred as the others
     Z_climb: Array | None
     Z_bound: Array | None  # of the bound that kernels are ranked by
@@ -100,7 +107,7 @@ class VBKSLearner(RegressionLearner):
             raise ValueError("kernels must not be empty.")
         return pairs
 
-    def max_passes(self, y: Array) -> int:
+    def max_passes(self, y: Targets) -> int:
         """Largest number of tasks, each of which is for one kernel."""
         n_kernels = len(self.name_kernels()) * count_targets(self._name_transforms(False))
         if self._is_auto:  # which list it will be is not known
@@ -110,8 +117,8 @@ class VBKSLearner(RegressionLearner):
         phases = 1 if self._is_collapsed(len(y)) else 2
         return n_kernels + phases * self._n_trained(n_kernels) + evaluated
 
-    def max_update_passes(self, state: State, X: Array, y: Array) -> int:
-        return 1 if state.rows is None else self.max_passes(np.append(state.rows[1], y))
+    def max_update_passes(self, state: State, X: Array, y: Targets) -> int:
+        return 1 if state.rows is None else self.max_passes(state.rows[1].joined(y))
 
     def _is_collapsed(self, n: int) -> bool:
         """Whether all rows are taken at once."""
@@ -133,14 +140,17 @@ class VBKSLearner(RegressionLearner):
 
     # -- fit ---------------------------------------------------------------------------
 
-    def start(self, X: Array, y: Array, rng: np.random.RandomState, before: State | None) -> State:
+    def start(
+        self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
+    ) -> State:
         return self._list_candidates(X, y, int(rng.randint(np.iinfo(np.int32).max)))
 
-    def _list_candidates(self, X: Array, y: Array, seed: int) -> State:
+    def _list_candidates(self, X: Array, y: Targets, seed: int) -> State:
         """State before training: every kernel with every transform."""
         is_series = self._takes_series(X)
-        pairs = series_kernels(X, y) if is_series else self.name_kernels()
-        targets = make_targets(self._name_transforms(is_series), y, normalize=self.normalize_y)
+        pairs = list_series_kernels(X, y) if is_series else self.name_kernels()
+        transforms = self._name_transforms(is_series)
+        targets = make_targets(transforms, y.y, y.weight, normalize=self.normalize_y)
         names, kernels = zip(*(pairs * len(targets)), strict=True)
         repeated = tuple(target for target in targets for _ in pairs)
         return self._frame(X, y, names, kernels, repeated, seed, is_series)
@@ -167,7 +177,7 @@ class VBKSLearner(RegressionLearner):
     def _frame(
         self,
         X: Array,
-        y: Array,
+        y: Targets,
         names: tuple[str, ...],
         kernels: tuple[Kernel, ...],
         targets: tuple[PlainTarget, ...],
@@ -177,30 +187,31 @@ class VBKSLearner(RegressionLearner):
         """State before training: everything that only the data decide."""
         n, d = X.shape
         rng = np.random.RandomState(seed)
-        summary = RunningScale.of(X)
+        summary = RunningScale.of(X, y.weight)
         check_unit(summary.unit, "X")
         frames = tuple(Frame(summary.mean, summary.unit, target) for target in targets)
         m = self.n_inducing or (n if n <= _DENSE_ROWS or is_series else _SPARSE_INDUCING)
         Z = None
         if not self._knows_bounds(n) or n > m:
-            sample = (subsample(X, rng) - summary.mean) / summary.unit
-            Z = choose_inducing_inputs(sample, m, rng) * summary.unit
+            sample = choose_rows(n, rng)
+            near = (np.asarray(X[sample]) - summary.mean) / summary.unit
+            Z = choose_inducing_inputs(near, m, rng, pick(y.weight, sample)) * summary.unit
         index = np.sort(rng.choice(n, min(n, COLLAPSED_ROWS), replace=False))
         scales = DataScales.of(*frames[0].scale(X[index], y[index]))
         return State(
             names=names,
             kernels=tuple(kernel.bind(d) for kernel in kernels),
             frames=frames,
-            log_jacobians=np.array([target.log_jacobian(y) for target in targets]),
+            log_jacobians=np.array([target.log_jacobian(y.y, y.weight) for target in targets]),
             Z=Z,
             scales=scales,
             seed=seed,
-            n=n,
+            n=y.n_rows,
             rows=(X, y) if n <= COLLAPSED_ROWS else None,
             is_series=is_series,
         )
 
-    def train(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+    def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         """Search for all hyperparameters, from the start."""
         fits = [LocalFit.fail("It was not reached.")] * len(state.names)
         search = self._begin(state, X, y, fits, end_pass)
@@ -213,7 +224,8 @@ class VBKSLearner(RegressionLearner):
             else:
                 rows = frame.scale(sample.X, sample.y)
                 search.run(screen, (*rows, *sample[2:], *settings), members)
-            bounds[members] = frame.target.log_jacobian(y if sample is None else sample.y)
+            screened = y if sample is None else sample.y
+            bounds[members] = frame.target.log_jacobian(screened.y, screened.weight)
         bounds += [fit.lower_bound for fit in search.fits]
         order = np.argsort(-bounds, kind="stable")
         chosen = order[: self._n_trained(len(order))].tolist()
@@ -246,7 +258,7 @@ class VBKSLearner(RegressionLearner):
         self,
         state: State,
         X: Array,
-        y: Array,
+        y: Targets,
         fits: Sequence[LocalFit],
         end_pass: EndPass = go_on,
     ) -> KernelFits:
@@ -260,7 +272,7 @@ class VBKSLearner(RegressionLearner):
             ),
         )
 
-    def _draw_sample(self, state: State, X: Array, y: Array) -> _Sample:
+    def _draw_sample(self, state: State, X: Array, y: Targets) -> _Sample:
         rng = np.random.RandomState(state.seed)
         exact = self._is_collapsed(len(X))
         if not exact and len(X) > _SCREENING_ROWS:
@@ -269,7 +281,7 @@ class VBKSLearner(RegressionLearner):
         centred = state.frame.centre(X)
         m = len(X) if state.Z is None else len(state.Z)
         coarse, climb = (
-            choose_inducing_inputs(centred / state.scales.spread, min(limit, m), rng)
+            choose_inducing_inputs(centred / state.scales.spread, min(limit, m), rng, y.weight)
             * state.scales.spread
             for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
         )
@@ -277,7 +289,7 @@ class VBKSLearner(RegressionLearner):
         return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb)
 
     def _choose_training(
-        self, state: State, frame: Frame, X: Array, y: Array
+        self, state: State, frame: Frame, X: Array, y: Targets
     ) -> tuple[Callable[..., LocalFit], tuple[Any, ...]]:
         """The training on all rows, and the arguments that are the same for all kernels."""
         n = len(X)
@@ -300,7 +312,7 @@ class VBKSLearner(RegressionLearner):
 
     # -- partial_fit -------------------------------------------------------------------
 
-    def update(self, state: State, X: Array, y: Array, end_pass: EndPass) -> State:
+    def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         """All kernels on all rows while these are few, else the kept ones at fixed theta.
 
         Whenever the rows have doubled, the hyperparameters are searched for again: for the
@@ -310,12 +322,14 @@ class VBKSLearner(RegressionLearner):
             state = self._update_kept(state, X, y)
             end_pass(lambda: state)
             return state
-        X, y = (np.concatenate(pair) for pair in zip(state.rows, (X, y), strict=True))
+        known_X, known = state.rows
+        X, y = merge_targets(np.concatenate([known_X, X]), known.joined(y))
         has_doubled = len(X) >= 2 * state.n_screened
         if has_doubled and self._is_auto:
             return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)
         targets = tuple(
-            frame.target.renewed(y, normalize=self.normalize_y) for frame in state.frames
+            frame.target.renewed(y.y, y.weight, normalize=self.normalize_y)
+            for frame in state.frames
         )
         fresh = self._frame(X, y, state.names, state.kernels, targets, state.seed, state.is_series)
         if has_doubled:
@@ -326,7 +340,7 @@ class VBKSLearner(RegressionLearner):
             search.improve(*self._choose_training(fresh, frame, X, y), members)
         return self._conclude(fresh, X, y, search)
 
-    def _update_kept(self, state: State, X: Array, y: Array) -> State:
+    def _update_kept(self, state: State, X: Array, y: Targets) -> State:
         """The kept kernels and the belief after more rows, at the same hyperparameters."""
         state = state.keep(self.top_k)
         tasks = [(model,) for model in state.models]
@@ -336,20 +350,20 @@ class VBKSLearner(RegressionLearner):
             fit._replace(lower_bound=bound - fit.kl)
             for fit, bound in zip(state.fits, bounds, strict=True)
         )
-        jacobians = [frame.target.log_jacobian(y) for frame in state.frames]
+        jacobians = [frame.target.log_jacobian(y.y, y.weight) for frame in state.frames]
         return self._believe(
             replace(
                 state,
                 models=models,
                 fits=fits,
-                n=state.n + len(X),
+                n=state.n + y.n_rows,
                 log_jacobians=state.log_jacobians + jacobians,
             )
         )
 
     # -- the belief ----------------------------------------------------------------------
 
-    def _conclude(self, state: State, X: Array, y: Array, search: KernelFits) -> State:
+    def _conclude(self, state: State, X: Array, y: Targets, search: KernelFits) -> State:
         """Evaluate what is missing, form the belief and make the models of the best kernels."""
         Z = state.inducing_inputs(X)
         if not self._knows_bounds(len(X)):

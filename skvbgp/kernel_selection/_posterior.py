@@ -12,7 +12,7 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.base import in_tiles
+from skvbgp.base import Targets, in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._targets import TransformedMixture
@@ -144,7 +144,7 @@ class KernelModel:
         return mix_joint(parts)
 
 
-def add_rows(X: Array, y: Array, model: KernelModel) -> tuple[KernelModel, float]:
+def add_rows(X: Array, y: Targets, model: KernelModel) -> tuple[KernelModel, float]:
     """The model after more rows, and its bound without KL(q(theta) || p(theta))."""
     Z = model.inducing_inputs - model._frame.origin
     rows = total_statistics(X, y, model._frame, Z, model.kernel, model._points)

@@ -8,7 +8,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp.base import Interval, StrOptions, VariationalRegressor
+from skvbgp.base import (
+    Interval,
+    StrOptions,
+    VariationalRegressor,
+    count_targets,
+    fit_method,
+)
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
 
@@ -241,6 +247,64 @@ class VBKSRegressor(VariationalRegressor):
             normalize_y=self.normalize_y,
             n_jobs=self.n_jobs,
         )
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training inputs. A memory-mapped array is read in batches.
+        y : array-like of shape (n_samples,)
+            Training targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
+            other rows copied). None is 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a weight is negative or not finite, or if all weights are zero.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like of shape (n_samples,)
+            New targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, sample_weight=sample_weight)
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        X, y = super()._validate(X, y, reset=reset)
+        return count_targets(X, y, metadata["sample_weight"]) if metadata else (X, y)
 
     def prune(self, top_k: Any) -> Self:
         """Keep the kernels of the highest belief only, and recompute the belief about them.

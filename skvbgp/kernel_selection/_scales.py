@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near
+from skvbgp.base import Targets, pick
 from skvbgp.kernel_selection._targets import PlainTarget
 
 #: Peaks of the spectrum that periods start from, in each input.
@@ -28,13 +29,15 @@ class Frame(NamedTuple):
             check_near(centred / self.spread, "X")
         return centred
 
-    def scale(self, X: Array, y: Array) -> tuple[Array, Array]:
-        return self.centre(X), self.target.scaled(y)
+    def scale(self, X: Array, y: Targets) -> tuple[Array, Targets]:
+        return self.centre(X), replace(y, y=self.target.scaled(y.y))
 
 
 @dataclass(frozen=True)
 class DataScales:
     """What the data tell about lengths before any model has been fitted.
+
+    What y tells goes by how often rows count, and where they are does not.
 
     Attributes
     ----------
@@ -53,37 +56,46 @@ class DataScales:
     noise: float
 
     @classmethod
-    def of(cls, X: Array, y: Array) -> DataScales:
+    def of(cls, X: Array, y: Targets) -> DataScales:
         """Scales of a sample of the rows; y has unit variance."""
         unit = RunningScale.of(X).unit  # (d,)
-        columns = [measure_column(x, y) for x in ((X - X[0]) / unit).T]
+        columns = [measure_column(x, y.y, y.weight) for x in ((X - X[0]) / unit).T]
         extent, spacing, spread, periods, noise = map(np.array, zip(*columns, strict=True))
         return cls(
             extent * unit, spacing * unit, spread * unit, periods * unit[:, None], float(min(noise))
         )
 
 
-def measure_column(x: Array, y: Array) -> tuple[float, float, float, Array, float]:
+def measure_column(
+    x: Array, y: Array, weight: Array | None = None
+) -> tuple[float, float, float, Array, float]:
     order = np.argsort(x, kind="stable")
-    x, y = x[order], y[order]
+    x, y, weight = x[order], y[order], pick(weight, order)
     n_distinct = len(np.unique(x))
     if n_distinct < 2:
-        return 1.0, 1.0, 1.0, np.ones(N_PEAKS), float(np.var(y))
+        deviation = y - np.average(y, weights=weight)
+        variance = float(np.average(deviation**2, weights=weight))
+        return 1.0, 1.0, 1.0, np.ones(N_PEAKS), variance
     extent = float(x[-1] - x[0])
-    noise = 0.5 * float(np.mean(np.diff(y) ** 2))
-    return extent, extent / (n_distinct - 1), float(np.std(x)), find_periods(x, y), noise
+    pairs = None if weight is None else np.minimum(weight[1:], weight[:-1])
+    noise = 0.5 * float(np.average(np.diff(y) ** 2, weights=pairs))
+    periods = find_periods(x, y, weight)
+    return extent, extent / (n_distinct - 1), float(np.std(x)), periods, noise
 
 
-def find_periods(x: Array, y: Array, n_peaks: int = N_PEAKS) -> Array:
+def find_periods(x: Array, y: Array, weight: Array | None = None, n_peaks: int = N_PEAKS) -> Array:
     """Periods of the highest peaks of the spectrum of y over any x, highest first.
 
     A parabola is removed first: a trend would otherwise be the highest peak. Where there are
-    too few peaks, periods that divide the range evenly fill up.
+    too few peaks, periods that divide the range evenly fill up. Rows may have positive weights
+    (n,).
     """
     extent = x.max() - x.min()
     z = (x - x.min()) / extent  # (n,)
     trend = np.polynomial.legendre.legvander(2.0 * z - 1.0, min(2, len(z) - 1))
-    residual = y - trend @ np.linalg.lstsq(trend, y, rcond=None)[0]
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight)
+    fit = np.linalg.lstsq(root[:, None] * trend, root * y, rcond=None)[0]
+    residual = root**2 * (y - trend @ fit)
     nyquist = 0.5 * (len(np.unique(x)) - 1)
     frequency = np.arange(1.5, max(nyquist, 1.75), 0.2)  # cycles in the range of x
     angles = 2.0 * np.pi * np.outer(frequency, z)

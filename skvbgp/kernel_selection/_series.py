@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_X_y
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale
+from skvbgp.base import Targets, count_targets, pick
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
 from skvbgp.kernels import (
     Constant,
@@ -36,7 +36,7 @@ N_SERIES_KERNELS = 7
 _LEVEL = 100.0
 
 
-def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
+def series_kernels(X: Any, y: Any, sample_weight: Any = None) -> list[tuple[str, Kernel]]:
     """Kernels for forecasts of the series y at times X.
 
     Sums of a level that wanders, with or without a trend, and of what deviates from it for some
@@ -51,6 +51,8 @@ def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
         Times, in any order and at any distances.
     y : array-like of shape (n_samples,)
         Values. Kernels are those of y with unit variance.
+    sample_weight : float or array-like of shape (n_samples,), default=None
+        How often each value counts, as in ``fit``. None is 1.
 
     Returns
     -------
@@ -68,11 +70,16 @@ def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
     ['LIN + W + PER * M32', 'LIN + W + M32 + PER * M32']
     """
     X, y = check_X_y(X, y, y_numeric=True, dtype=np.float64)
+    return list_series_kernels(*count_targets(X, y, sample_weight))
+
+
+def list_series_kernels(X: Array, targets: Targets) -> list[tuple[str, Kernel]]:
+    """Kernels for forecasts of a series, whose equal rows are one."""
     if not has_series(X):
         raise ValueError(f"A series has different times, in one column; X has shape {X.shape}.")
     order = np.argsort(X[:, 0], kind="stable")
-    summary = RunningScale.of(y[:, None])
-    t, y = X[order, 0], (y[order] - summary.mean) / summary.unit
+    summary, weight = targets.scale, pick(targets.weight, order)
+    t, y = X[order, 0], (targets.y[order] - summary.mean) / summary.unit
     part = _Parts(t[-1] - t[0])
     line, wander = ("LIN", part.line()), ("W", part.wander())
     trends = [
@@ -83,7 +90,7 @@ def series_kernels(X: Any, y: Any) -> list[tuple[str, Kernel]]:
         [wander],
         [("M12", part.rest())],
     ]
-    period = find_season(t, y)
+    period = find_season(t, y, weight)
     if period is not None:
         season = ("PER * M32", part.season(period))
         trends = [[*trend, season] for trend in trends]
@@ -159,8 +166,8 @@ def _add(terms: list[tuple[str, Kernel]]) -> tuple[str, Kernel]:
     return " + ".join(names), Sum(*kernels)
 
 
-def find_season(t: Array, y: Array) -> float | None:
-    """The period of a season in y at times t, in order, or None.
+def find_season(t: Array, y: Array, weight: Array | None = None) -> float | None:
+    """The period of a season in y at times t, in order, or None; values may have weights (n,).
 
     Sums of harmonics are added to a level that wanders, and the rise of the log evidence is their
     power: unlike in a plain spectrum, slow changes of the level are no peak. It must exceed what
@@ -173,7 +180,7 @@ def find_season(t: Array, y: Array) -> float | None:
     if len(cycles) < 2 or not np.any(y):
         return None
     z = (t - t[0]) / extent  # (n,)
-    L, whitened = _whiten_level(2.0 * highest * z, y)
+    L, whitened = _whiten_level(2.0 * highest * z, y, weight)
     angles = 2.0 * np.pi * np.outer(z, cycles)
     waves = np.hstack([np.cos(angles), np.sin(angles)])  # (n, 2 G)
     waves = solve_triangular(L, waves, lower=True, overwrite_b=True)
@@ -182,17 +189,18 @@ def find_season(t: Array, y: Array) -> float | None:
     return float(extent / cycles[best]) if gains[best] > np.log(len(cycles)) else None
 
 
-def _whiten_level(z: Array, y: Array) -> tuple[Array, Array]:
+def _whiten_level(z: Array, y: Array, weight: Array | None) -> tuple[Array, Array]:
     """Cholesky factor L of a level that wanders, with noise, at its best rate, and L^-1 y.
 
-    z counts spacings.
+    z counts spacings. A value of weight w is w copies, see `_core.copies`.
     """
-    n = len(z)
+    n = len(z) if weight is None else float(weight.sum())
+    own = 1.0 if weight is None else 1.0 / weight
     level = Wiener()((z + 1.0)[:, None])
     best = -np.inf
     for rate in _RATES:
         C = rate * level + _LEVEL / rate
-        C.flat[:: n + 1] += 1.0
+        C.flat[:: len(z) + 1] += own
         L = np.linalg.cholesky(C)
         residual = solve_triangular(L, y, lower=True)
         noise = float(residual @ residual) / n

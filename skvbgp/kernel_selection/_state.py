@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
 from skvbgp.kernel_selection._fits import LocalFit
 from skvbgp.kernel_selection._posterior import KernelModel
@@ -26,8 +27,8 @@ class State:
     Z: Array | None  # (m, d) centred; None is X
     scales: DataScales
     seed: int
-    n: int
-    rows: tuple[Array, Array] | None  # X and y, while they are few
+    n: int  # rows, with all copies
+    rows: tuple[Array, Targets] | None  # while they are few
     is_series: bool = False  # the first values of the kernels are where their search starts
     n_screened: int = 0  # rows at the last search for starting values
     fits: tuple[LocalFit, ...] = ()

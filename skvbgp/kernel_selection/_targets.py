@@ -33,13 +33,13 @@ class PlainTarget(Target):
     transform: ClassVar[str] = "identity"
 
     @classmethod
-    def of(cls, y: Array, *, normalize: bool) -> Self:
-        """The target of these rows."""
-        return cls(*_mean_and_unit(y, normalize))
+    def of(cls, y: Array, counts: Array | None = None, *, normalize: bool) -> Self:
+        """The target of these rows, which may count more or less than once (n,)."""
+        return cls(*_mean_and_unit(y, counts, normalize))
 
-    def renewed(self, y: Array, *, normalize: bool) -> PlainTarget:
+    def renewed(self, y: Array, counts: Array | None, *, normalize: bool) -> PlainTarget:
         """The same transform, for other rows."""
-        return self.of(y, normalize=normalize)
+        return self.of(y, counts, normalize=normalize)
 
     @property
     def kind(self) -> PlainTarget:
@@ -65,9 +65,10 @@ class PlainTarget(Target):
     def scaled(self, y: Array) -> Array:
         return super().scaled(self.forward(y))
 
-    def log_jacobian(self, y: Array) -> float:
-        """Sum over the rows of the logarithms of the slopes of `scaled`."""
-        return -len(y) * float(np.log(self.unit))
+    def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
+        """Sum over the rows, as often as they count, of the log slopes of `scaled`."""
+        n = len(y) if counts is None else float(counts.sum())
+        return -n * float(np.log(self.unit))
 
     def unscaled(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and variance of the transform of y, from those of the scaled target."""
@@ -103,14 +104,16 @@ class LogTarget(PlainTarget):
     margin: float
 
     @classmethod
-    def with_margin(cls, y: Array, margin: float, *, normalize: bool) -> Self:
+    def with_margin(
+        cls, y: Array, margin: float, counts: Array | None = None, *, normalize: bool
+    ) -> Self:
         """The target of these rows."""
         lowest, extent = float(y.min()), float(np.ptp(y))
         shift = margin * (extent if extent > 0.0 else max(abs(lowest), 1.0)) - lowest
-        return cls(*_mean_and_unit(np.log(y + shift), normalize), shift, margin)
+        return cls(*_mean_and_unit(np.log(y + shift), counts, normalize), shift, margin)
 
-    def renewed(self, y: Array, *, normalize: bool) -> PlainTarget:
-        return self.with_margin(y, self.margin, normalize=normalize)
+    def renewed(self, y: Array, counts: Array | None, *, normalize: bool) -> PlainTarget:
+        return self.with_margin(y, self.margin, counts, normalize=normalize)
 
     def forward(self, y: Array) -> Array:
         if not np.all(y > -self.shift):
@@ -128,8 +131,10 @@ class LogTarget(PlainTarget):
         log_y, exists = self._log_where(y)
         return np.where(exists, of_transform.cdf(log_y), 0.0)
 
-    def log_jacobian(self, y: Array) -> float:
-        return super().log_jacobian(y) - float(self.forward(y).sum())
+    def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
+        log_y = self.forward(y)
+        total = float(log_y.sum() if counts is None else counts @ log_y)
+        return super().log_jacobian(y, counts) - total
 
     def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         mean, variance = self.unscaled(mean, variance)
@@ -149,8 +154,8 @@ class LogTarget(PlainTarget):
         return np.log(np.where(exists, y + self.shift, 1.0)), exists
 
 
-def _mean_and_unit(z: Array, normalize: bool) -> tuple[float, float]:
-    summary = RunningScale.of(z[:, None])
+def _mean_and_unit(z: Array, counts: Array | None, normalize: bool) -> tuple[float, float]:
+    summary = RunningScale.of(z[:, None], counts)
     check_unit(summary.unit, "y")
     return (float(summary.mean[0]), float(summary.unit[0])) if normalize else (0.0, 1.0)
 
@@ -164,14 +169,16 @@ def count_targets(transforms: Iterable[str]) -> int:
     return sum(1 if name == "identity" else len(_MARGINS) for name in transforms)
 
 
-def make_targets(transforms: Iterable[str], y: Array, *, normalize: bool) -> list[PlainTarget]:
-    """Targets of the transforms of these names."""
+def make_targets(
+    transforms: Iterable[str], y: Array, counts: Array | None = None, *, normalize: bool
+) -> list[PlainTarget]:
+    """Targets of the transforms of these names, for rows that may count more or less than once."""
     targets: list[PlainTarget] = []
     for name in transforms:
         if name == "identity":
-            targets.append(PlainTarget.of(y, normalize=normalize))
+            targets.append(PlainTarget.of(y, counts, normalize=normalize))
         else:
-            targets += [LogTarget.with_margin(y, m, normalize=normalize) for m in _MARGINS]
+            targets += [LogTarget.with_margin(y, m, counts, normalize=normalize) for m in _MARGINS]
     return targets
 
 

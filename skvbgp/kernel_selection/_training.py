@@ -21,6 +21,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
 from skvbgp.kernel_selection._bound import (
     Evaluation,
@@ -68,17 +69,17 @@ class Rows(NamedTuple):
     """Rows and inducing inputs; None stands for Z = X."""
 
     X: Array  # (n, d), centred
-    y: Array  # (n,), scaled
+    y: Targets  # scaled
     Z: Array | None  # (m, d)
 
     def objective(self, kernel: Kernel) -> Callable[[Array], tuple[float, Array]]:
         """The bound of a point estimate x, with its gradient."""
         X, y, Z = self
         if Z is None:
-            return lambda x: log_evidence(kernel, x, X, y)
+            return lambda x: log_evidence(kernel, x, X, y.y, y.weight)
 
         def objective(x: Array) -> tuple[float, Array]:
-            value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y)
+            value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y.y, y.weight)
             return value, gradient[0]
 
         return objective
@@ -87,7 +88,7 @@ class Rows(NamedTuple):
 @fail_alone
 def screen(
     X: Array,
-    y: Array,
+    y: Targets,
     Z_coarse: Array,
     Z_climb: Array | None,
     Z: Array | None,
@@ -119,7 +120,13 @@ def screen(
 
 @fail_alone
 def train_series(
-    X: Array, y: Array, scales: DataScales, max_iter: int, tol: float, kernel: Kernel, fit: LocalFit
+    X: Array,
+    y: Targets,
+    scales: DataScales,
+    max_iter: int,
+    tol: float,
+    kernel: Kernel,
+    fit: LocalFit,
 ) -> LocalFit:
     """Climb by the evidence and a prior, from the kernel's own values or fit.x; L_i is without it.
 
@@ -150,15 +157,15 @@ def train_series(
 
 
 @fail_alone
-def judge(X: Array, y: Array, Z: Array | None, kernel: Kernel, fit: LocalFit) -> LocalFit:
+def judge(X: Array, y: Targets, Z: Array | None, kernel: Kernel, fit: LocalFit) -> LocalFit:
     """The bound of X, y and Z at fit.x."""
     return fit._replace(lower_bound=Rows(X, y, Z).objective(kernel)(fit.x)[0])
 
 
-def _value(kernel: Kernel, x: Array, X: Array, y: Array, Z: Array) -> float:
+def _value(kernel: Kernel, x: Array, X: Array, y: Targets, Z: Array) -> float:
     """The bound without its gradient, which costs as much again; -inf where it fails."""
     try:
-        statistics = Evaluation(Prior(kernel, x, Z), X, y).statistics
+        statistics = Evaluation(Prior(kernel, x, Z), X, y.y, counts=y.weight).statistics
         value = statistics.bound(statistics.optimal_q())
     except NotPositiveDefiniteError:
         return -np.inf
@@ -168,7 +175,7 @@ def _value(kernel: Kernel, x: Array, X: Array, y: Array, Z: Array) -> float:
 @fail_alone
 def train_collapsed(
     X: Array,
-    y: Array,
+    y: Targets,
     Z: Array | None,
     scales: DataScales,
     max_iter: int,
@@ -187,7 +194,7 @@ def train_collapsed(
 @fail_alone
 def train_gaussian(
     X: Array,
-    y: Array,
+    y: Targets,
     Z: Array,
     scales: DataScales,
     max_iter: int,
@@ -201,7 +208,8 @@ def train_gaussian(
     draws = draw_standard(N_THETA_DRAWS, len(fit.x), np.random.RandomState(seed))
 
     def objective(v: Array) -> tuple[float, Array]:
-        value, dpoints = collapsed_bound(kernel, family.points(v, draws), Z, X, y)
+        points = family.points(v, draws)
+        value, dpoints = collapsed_bound(kernel, points, Z, X, y.y, y.weight)
         kl, dkl = family.kl(v)
         return value - kl, family.pull_back(v, dpoints, draws) - dkl
 
@@ -230,7 +238,7 @@ class _Iterate(NamedTuple):
 @fail_alone
 def train_stochastic(
     X: Array,
-    y: Array,
+    y: Targets,
     frame: Frame,
     Z: Array,
     scales: DataScales,
@@ -257,8 +265,9 @@ def train_stochastic(
     def step(at: _Iterate, batch: NDArray[np.intp], clock: Clock) -> tuple[_Iterate, float]:
         draws = np.empty((0, 0)) if family is None else rng.standard_normal((1, len(fit.x)))
         points = at.x[None, :] if family is None else family.points(at.x, draws)
-        rows = frame.scale(X[batch], y[batch])
-        evaluations = [Evaluation(Prior(kernel, p, Z), *rows, n / len(batch)) for p in points]
+        X_batch, given = frame.scale(X[batch], y[batch])
+        rows = (X_batch, given.y, n / len(batch), given.weight)
+        evaluations = [Evaluation(Prior(kernel, p, Z), *rows) for p in points]
         statistics = average_statistics([e.statistics for e in evaluations])
         rate = max(_NATURAL_RATE * clock.annealing, _LAST_NATURAL_RATE, 1.0 / (clock.step + 1.0))
         q = natural_gradient_step(at.q, statistics.information, statistics.shift, rate)
@@ -284,7 +293,7 @@ def train_stochastic(
 
 @fail_alone
 def evaluate(
-    X: Array, y: Array, frame: Frame, Z: Array, seed: int, kernel: Kernel, fit: LocalFit
+    X: Array, y: Targets, frame: Frame, Z: Array, seed: int, kernel: Kernel, fit: LocalFit
 ) -> LocalFit:
     """The bound on all rows, chunk by chunk, at the q(u) that is optimal there.
 

@@ -5,6 +5,7 @@ from numpy.testing import assert_allclose
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import NotPositiveDefiniteError
 from skvbgp._core.scaling import Target
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import (
     Evaluation,
     Prior,
@@ -133,9 +134,10 @@ def test_statistics_in_chunks(monkeypatch):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
     frame = Frame(np.zeros(1), np.ones(1), Target(0.0, 1.0))
-    whole = total_statistics(X, y, frame, Z, kernel, x[None, :])
+    rows = X, Targets(y)
+    whole = total_statistics(*rows, frame, Z, kernel, x[None, :])
     monkeypatch.setattr("skvbgp.kernel_selection._bound._CHUNK_ROWS", 5)
-    chunked = total_statistics(X, y, frame, Z, kernel, x[None, :])
+    chunked = total_statistics(*rows, frame, Z, kernel, x[None, :])
     assert isinstance(chunked, Statistics)
     for a, b in zip(whole, chunked, strict=True):
         assert_allclose(a, b)

@@ -9,6 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp import VBKSRegressor, kernel_grammar
+from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import parameters, total_statistics
 from skvbgp.kernel_selection._scales import DataScales, find_periods
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
@@ -221,7 +222,7 @@ def test_chunks_beyond_the_kept_rows_equal_all_rows(options, monkeypatch):
     if not options:  # the sums over all rows at once
         single = states[0].estimators_[0]
         whole = total_statistics(
-            X, y, single._frame, single.inducing_inputs - single._frame.origin,
+            X, Targets(y), single._frame, single.inducing_inputs - single._frame.origin,
             single.kernel, single._points,
         )  # fmt: skip
         assert_allclose(single._statistics.information, whole.information, rtol=1e-8, atol=1e-7)
@@ -251,7 +252,7 @@ def test_gaussian_hyperparameters_are_penalised_for_their_number():
 def test_period_comes_from_the_spectrum_of_irregular_times():
     X, y = make_series(80)
     assert_allclose(find_periods(X[:, 0], y)[0], 1.5, rtol=0.05)
-    assert_allclose(DataScales.of(X, y).periods[0, 0], 1.5, rtol=0.05)
+    assert_allclose(DataScales.of(X, Targets(y)).periods[0, 0], 1.5, rtol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBKSRegressor
+from skvbgp.base import Targets
 from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import log_evidence
 from skvbgp.kernel_selection._fits import LocalFit
@@ -77,8 +78,9 @@ def test_series_are_trained_by_the_evidence_and_a_prior():
     """The gradient of both is zero at the end, and the bound is the evidence alone."""
     X, y = make_walk(40)
     X, y = X - X.mean(), (y - y.mean()) / y.std()
-    scales, kernel = DataScales.of(X, y), series_kernels(X, y)[0][1].bind(1)
-    fit = train_series(X, y, scales, 200, 1e-12, kernel, LocalFit.fail("not yet"))
+    targets, kernel = Targets(y), series_kernels(X, y)[0][1].bind(1)
+    scales = DataScales.of(X, targets)
+    fit = train_series(X, targets, scales, 200, 1e-12, kernel, LocalFit.fail("not yet"))
     value, gradient = log_evidence(kernel, fit.x, X, y)
     lowest, highest = limits(kernel, scales).T
     prior = (0.5 * (lowest + highest) - fit.x) / ((highest - lowest) / 8.0) ** 2

@@ -1,0 +1,299 @@
+"""Weights of rows: a weight is so many copies, zero leaves out, and fractions count as such."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import solve_triangular
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
+
+from skvbgp import VBKSRegressor
+from skvbgp.base import Targets
+from skvbgp.kernel_selection import series_kernels
+from skvbgp.kernel_selection._bound import (
+    Evaluation,
+    Prior,
+    average_statistics,
+    collapsed_bound,
+    log_evidence,
+    parameters,
+    total_statistics,
+)
+from skvbgp.kernel_selection._scales import DataScales, Frame
+from skvbgp.kernel_selection._series import _whiten_level
+from skvbgp.kernel_selection._targets import make_targets
+from tests.derivatives import numerical_gradient
+from tests.kernel_selection.cases import INSTANCES, KERNELS, make_series, small
+from tests.kernel_selection.problems import kernel_at, make_rows
+from tests.kernel_selection.test_bound import matrices, some_q
+from tests.oracles import kernel_selection as oracle
+from tests.oracles.decoupled import weighted_log_evidence
+from tests.weights import assert_same, check_refused, check_routed, draw_weights
+
+TIMES = np.array([1.0, 2.0, 3.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 2.0, 1.0, 3.0])
+FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
+COPIES = np.repeat(np.arange(12), TIMES.astype(int))
+NAMES = ["SE", "PER * (SE + LIN)"]
+
+kernels = pytest.mark.parametrize("name", NAMES)
+
+
+# -- the parts of the model --------------------------------------------------------------------
+
+
+@kernels
+def test_evidence_is_that_of_literal_copies(name):
+    kernel, x = kernel_at(name)
+    X, y, _ = make_rows()
+    value, gradient = log_evidence(kernel, x, X, y, TIMES)
+    fitted, noise = parameters(kernel, x)
+    expected = oracle.log_evidence(fitted(X[COPIES]), noise, y[COPIES])
+    assert_allclose(value, expected, rtol=1e-10)
+    assert_allclose(gradient, log_evidence(kernel, x, X[COPIES], y[COPIES])[1], rtol=1e-8)
+
+
+@kernels
+def test_evidence_of_fractions_and_its_gradient(name):
+    kernel, x = kernel_at(name)
+    X, y, _ = make_rows()
+    value, gradient = log_evidence(kernel, x, X, y, FRACTIONS)
+    fitted, noise = parameters(kernel, x)
+    assert_allclose(value, weighted_log_evidence(y, fitted(X), noise, FRACTIONS), rtol=1e-10)
+    expected = numerical_gradient(lambda x: log_evidence(kernel, x, X, y, FRACTIONS)[0], x)
+    assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
+
+
+@kernels
+def test_bound_is_that_of_literal_copies(name):
+    kernel, x = kernel_at(name)
+    X, y, Z = make_rows()
+    value, gradient = collapsed_bound(kernel, x[None], Z, X, y, TIMES)
+    expected = oracle.titsias_bound(*matrices(kernel, x, X[COPIES], Z), y[COPIES])
+    assert_allclose(value, expected, rtol=1e-9)
+    repeated = collapsed_bound(kernel, x[None], Z, X[COPIES], y[COPIES])
+    assert_allclose(gradient, repeated[1], rtol=1e-7, atol=1e-8)
+
+
+@kernels
+def test_bound_of_fractions_at_any_q_and_its_gradient(name):
+    kernel, x = kernel_at(name)
+    X, y, Z = make_rows()
+    q = some_q(len(Z))
+
+    def evaluation(x, factor=1.0):
+        return Evaluation(Prior(kernel, x, Z), X, y, factor, FRACTIONS)
+
+    moments = q.mean, q.covariance
+    expected = oracle.local_bound(*matrices(kernel, x, X, Z), y, *moments, FRACTIONS)
+    assert_allclose(evaluation(x).statistics.bound(q), expected, rtol=1e-9)
+    expected = numerical_gradient(lambda x: evaluation(x, 3.0).statistics.bound(q), x)
+    assert_allclose(evaluation(x, 3.0).gradient(q), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_bound_at_all_rows_is_the_evidence_of_fractions():
+    kernel, x = kernel_at("SE")
+    X, y, _ = make_rows()
+    evidence, _ = log_evidence(kernel, x, X, y, FRACTIONS)
+    assert_allclose(collapsed_bound(kernel, x[None], X, X, y, FRACTIONS)[0], evidence, atol=1e-5)
+
+
+def test_gradient_over_draws_of_theta_and_fractions():
+    kernel, x = kernel_at("RQ + LIN")
+    X, y, Z = make_rows()
+    points = x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x)))
+
+    def value(points):
+        return collapsed_bound(kernel, points, Z, X, y, FRACTIONS)[0]
+
+    _, gradient = collapsed_bound(kernel, points, Z, X, y, FRACTIONS)
+    assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
+
+
+def test_mini_batches_of_a_partition_add_to_all_rows():
+    kernel, x = kernel_at("SE")
+    X, y, Z = make_rows()
+    prior, q = Prior(kernel, x, Z), some_q(len(Z))
+    whole = Evaluation(prior, X, y, counts=FRACTIONS)
+    parts = [slice(i, None, 3) for i in range(3)]
+    batches = [Evaluation(prior, X[part], y[part], 3.0, FRACTIONS[part]) for part in parts]
+    for mean, total in zip(
+        average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
+    ):
+        assert_allclose(mean, total)
+    assert_allclose(np.mean([b.gradient(q) for b in batches], axis=0), whole.gradient(q))
+
+
+@pytest.mark.parametrize("i", range(4))
+def test_targets_and_their_jacobian_are_those_of_literal_copies(i):
+    y = make_rows()[1]
+    transforms = ["identity", "log"]
+    target = make_targets(transforms, y, TIMES, normalize=True)[i]
+    expected = make_targets(transforms, y[COPIES], normalize=True)[i]
+    for name, value in vars(expected).items():
+        assert_allclose(getattr(target, name), value, rtol=1e-12, atol=1e-15)
+    jacobian = expected.log_jacobian(y[COPIES])
+    assert_allclose(target.log_jacobian(y, TIMES), jacobian, rtol=1e-12)
+    unit = np.ones(12)
+    assert_allclose(target.log_jacobian(y, 0.5 * unit), 0.5 * target.log_jacobian(y))
+
+
+def test_periods_are_those_of_literal_copies():
+    X, y, _ = make_rows()
+    scales, copied = (
+        DataScales.of(X[rows], targets)
+        for rows, targets in ((slice(None), Targets(y, TIMES)), (COPIES, Targets(y[COPIES])))
+    )
+    assert_allclose(scales.periods, copied.periods, rtol=1e-10)
+    assert_allclose(scales.extent, copied.extent)
+    assert_allclose(scales.spacing, copied.spacing)
+
+
+def test_an_outlier_of_little_weight_hides_no_period():
+    X, y = make_series(80)
+    weight = np.ones(80)
+    y[[10, 30, 60]], weight[[10, 30, 60]] = [200.0, -300.0, 250.0], 1e-6
+    unweighted, weighted = (DataScales.of(X, Targets(y, w)) for w in (None, weight))
+    assert abs(unweighted.periods[0, 0] - 1.5) > 0.1
+    assert_allclose(weighted.periods[0, 0], 1.5, rtol=0.05)
+    assert weighted.noise < 1e-3 * unweighted.noise
+
+
+def test_the_level_of_a_series_is_that_of_literal_copies(rng):
+    z, y = np.arange(12.0), rng.standard_normal(12)
+    waves = rng.standard_normal((12, 2))
+    products = []
+    for rows, weight in ((slice(None), TIMES), (COPIES, None)):
+        L, whitened = _whiten_level(z[rows], y[rows], weight)
+        F = solve_triangular(L, waves[rows], lower=True)
+        products.append((F.T @ F, F.T @ whitened, whitened @ whitened))
+    for one, other in zip(*products, strict=True):
+        assert_allclose(one, other, rtol=1e-9)
+
+
+def test_kernels_of_a_series_do_not_know_a_weight_from_copies(rng):
+    t = np.arange(40.0)
+    y = np.sin(2.0 * np.pi * t / 8.0) + 0.1 * rng.standard_normal(40)
+    weight, copies = draw_weights(rng, 40)
+    listed = series_kernels(t[:, None], y, weight)
+    assert repr(listed) == repr(series_kernels(t[copies, None], y[copies]))
+    assert repr(listed) != repr(series_kernels(t[:, None], y))
+    with pytest.raises(ValueError, match="sample_weight"):
+        series_kernels(t[:, None], y, -1.0)
+
+
+# -- the estimator -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernels": KERNELS[:1]},
+        {"transforms": ["identity", "log"]},
+        {"hyperparameter_posterior": "gaussian", "kernels": KERNELS[:1]},
+    ],
+    ids=["one kernel", "log", "gaussian"],
+)
+def test_a_weight_is_so_many_copies(options, rng, monkeypatch, unmerged):
+    """At fixed hyperparameters: those of a fit, after which rows are added to sums."""
+    monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 30)
+    X, y = make_series(70)
+    y = np.exp(0.3 * y)
+    weight, copies = draw_weights(rng, 30)
+    weight, copies = np.append(np.full(4, 0.5), weight), np.append([0, 2], copies + 4)
+    rows = np.append([36, 36, 37, 37], np.arange(40, 70))  # halves of two rows, twice
+    models = [small(max_iter=2, **options).fit(X[:36], y[:36]) for _ in range(2)]
+    models[0].partial_fit(X[rows], y[rows], sample_weight=weight)
+    models[1].partial_fit(X[rows][copies], y[rows][copies])
+    for parts in zip(*(model.estimators_ for model in models), strict=True):
+        for one, other in zip(*(part.predict(X, True) for part in parts), strict=True):
+            assert_allclose(one, other, rtol=1e-8)
+    assert_allclose(*(model.local_lower_bounds_ for model in models), rtol=1e-8)
+    # the belief is where a search ends
+    assert_same(*models, X, rtol=1e-8 if len(models[0].kernels_) == 1 else 1e-5)
+
+
+def test_statistics_of_chunks_of_weighted_rows(monkeypatch):
+    kernel, x = kernel_at("SE")
+    X, y, Z = make_rows()
+    frame = Frame(np.zeros(1), np.ones(1), make_targets(["log"], y, normalize=True)[1])
+    rows = [(X, Targets(y, TIMES)), (X[COPIES], Targets(y[COPIES]))]
+    monkeypatch.setattr("skvbgp.kernel_selection._bound._CHUNK_ROWS", 5)
+    totals = [total_statistics(*some, frame, Z, kernel, x[None]) for some in rows]
+    for one, other in zip(*totals, strict=True):
+        assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_inducing": None},
+        {"transforms": ["identity", "log"]},
+        {"batch_size": 16, "max_iter": 2},
+        {"hyperparameter_posterior": "gaussian", "kernels": KERNELS[:1]},
+        {"kernels": "auto", "n_inducing": None, "n_trained": 1, "top_k": 2},
+    ],
+    ids=["exact", "log", "batches", "gaussian", "series"],
+)
+@pytest.mark.usefixtures("quick_searches")
+def test_training_cannot_tell_a_weight_from_copies(options, rng):
+    """Wherever rows are picked, and in streams: equal rows of all calls are one row."""
+    X, y = make_series(40)
+    weight, copies = draw_weights(rng, 40)
+    shuffled = rng.permutation(40)
+    model = small(**{"max_iter": 3, **options})
+    expected = clone(model)
+    for X_new in (X, X + 5.0, X):
+        expected.partial_fit(X_new[copies], y[copies])
+        model.partial_fit(X_new[shuffled], y[shuffled], sample_weight=weight[shuffled])
+        for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
+            assert_array_equal(one, other)
+        assert_array_equal(model.local_lower_bounds_, expected.local_lower_bounds_)
+        assert model.lower_bound_ == expected.lower_bound_
+    assert expected.n_samples_seen_ == 3 * weight.sum()
+    assert len(model._state.rows[0]) == 2 * np.count_nonzero(weight)
+
+
+def test_weights_of_one_are_none_and_zero_leaves_out():
+    X, y = make_series(60)
+    weight = np.append(np.ones(50), np.zeros(10))
+    model, expected = small().fit(X, y, sample_weight=weight), small().fit(X[:50], y[:50])
+    assert_array_equal(model.predict(X), expected.predict(X))
+    model.partial_fit(X[40:] + 20.0, y[40:], sample_weight=weight[40:])
+    expected.partial_fit(X[40:50] + 20.0, y[40:50])
+    assert_array_equal(model.predict(X), expected.predict(X))
+    assert model.lower_bound_ == expected.lower_bound_
+    assert model.n_samples_seen_ == 60
+
+
+def test_rows_of_little_weight_are_believed_less():
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.uniform(0.0, 10.0, 120))[:, None]
+    std = np.where(rng.uniform(size=120) < 0.5, 0.1, 2.0)
+    y = np.sin(X[:, 0]) + std * rng.standard_normal(120)
+    models = [small(n_inducing=None).fit(X, y, sample_weight=w) for w in (None, 0.01 / std**2)]
+    errors = [np.sqrt(np.mean((m.predict(X) - np.sin(X[:, 0])) ** 2)) for m in models]
+    assert errors[1] < 0.3 * errors[0]
+
+
+@pytest.mark.parametrize("estimator", INSTANCES, ids=range(len(INSTANCES)))
+@pytest.mark.usefixtures("quick_searches")
+def test_scikit_learns_check(estimator):
+    check_sample_weight_equivalence_on_dense_data("VBKSRegressor", clone(estimator))
+
+
+@pytest.mark.slow
+def test_scikit_learns_check_of_the_default_model():
+    check_sample_weight_equivalence_on_dense_data("VBKSRegressor", VBKSRegressor(depth=1))
+
+
+# -- bad input, and the way of the weights -----------------------------------------------------
+
+
+@pytest.mark.usefixtures("quick_searches")
+def test_bad_weights_are_refused_and_change_nothing():
+    check_refused(small(max_iter=2), *make_series(30))
+
+
+@pytest.mark.usefixtures("quick_searches")
+def test_weights_are_routed_to_searches_and_scorers():
+    check_routed(small(max_iter=3), *make_series(40), n_inducing=[4, 8])
