@@ -120,6 +120,9 @@ class ColumnSites:
         projected, converged = [], True
         for j, s in enumerate(amplitude):
             seen = t[:, j] != 0.0
+            if not seen.any():
+                projected.append(self.projected[j])
+                continue
             prior = _ScaledPrior(s * features.A[seen], s**2 * features.noise[seen])
             fixpoint = schedule.run(t[seen, j], prior, self.projected[j], tol)
             mean, variance = fixpoint.posterior.cavity

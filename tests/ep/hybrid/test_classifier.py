@@ -360,3 +360,12 @@ def test_a_stream_of_rows_with_and_without_labels(iris):
     assert stream.score(X, y) > 0.8
     with pytest.raises(ValueError, match="At least two classes"):
         quick(missing_label=-1).fit(X, np.full(len(X), -1))
+
+
+def test_a_stream_may_begin_without_any_label(iris):
+    X, y = iris[0][::2], iris[2][::2]
+    stream = quick(missing_label=-1)
+    stream.partial_fit(X[::2], np.full(38, -1), classes=[0, 1, 2])
+    assert_allclose(stream.predict_proba(X), 1.0 / 3.0)
+    whole = quick(missing_label=-1).fit(np.vstack([X[::2], X]), np.append(np.full(38, -1), y))
+    assert_array_equal(stream.partial_fit(X, y).predict_proba(X), whole.predict_proba(X))
