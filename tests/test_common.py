@@ -117,6 +117,13 @@ def test_no_check_is_declared_to_fail_or_skipped_by_a_tag(cls):
     assert tags.requires_fit
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_rows_may_have_weights(cls, method):
+    """So that scikit-learn's checks of weights are among those of the contract."""
+    assert "sample_weight" in inspect.signature(getattr(cls, method)).parameters
+
+
 @pytest.mark.parametrize("cls", CLASSES)
 def test_html_links_to_the_documentation_of_a_public_name(cls):
     link = re.search(r'href="(https://skvbgp[^"]+)"', estimator_html_repr(cls())).group(1)

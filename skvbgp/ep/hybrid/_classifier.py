@@ -29,6 +29,7 @@ from skvbgp.base import (
     VariationalEstimator,
     class_codes,
     class_probabilities,
+    count_rows,
     declared_classes,
     fit_method,
     lazily,
@@ -219,7 +220,7 @@ class HybridGPLVM(
         return tags
 
     @fit_method
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -229,16 +230,21 @@ class HybridGPLVM(
         y : array-like of shape (n_samples,), default=None
             Class labels, of at least two classes. None models X alone, and so does whatever is
             given where `supervised` is False.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
+            label is still one of the classes. None is 1.
 
         Returns
         -------
         self : object
             The fitted estimator.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight=sample_weight)
 
     @fit_method
-    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`. Each later one brings the columns' functions up to date
@@ -255,13 +261,15 @@ class HybridGPLVM(
             Class labels, maybe of a single class. None if the first call had none.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever occur. Needed in the first call if there are labels.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
 
         Returns
         -------
         self : object
             The updated estimator.
         """
-        return self._partial_fit(X, y, classes=classes)
+        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Infer the latent variables of rows, whose labels are taken to be unknown.
@@ -389,7 +397,7 @@ class HybridGPLVM(
 
     def _decisions(self, X: Any) -> Array:
         check_is_fitted(self)
-        if self._state.y is None:
+        if not len(self._state.y.classes):
             raise NotFittedError(
                 "This HybridGPLVM has been fitted without labels: it cannot predict classes."
             )
@@ -409,10 +417,17 @@ class HybridGPLVM(
     # -- hooks of the template -------------------------------------------------------------------
 
     def _validate(
-        self, X: Any, y: Any, *, reset: bool, **metadata: Any
-    ) -> tuple[Array, Labels | None]:
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
+    ) -> tuple[Array, Labels]:
+        """Rows and labels, without copies and rows of weight zero."""
+        X, labels = self._label(X, y, reset=reset, **metadata)
+        counted = count_rows(X, labels.codes, sample_weight)
+        return X[counted.rows], labels.counted(counted)
+
+    def _label(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Array, Labels]:
         """Rows and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
         state = None if reset else self._state
+        has_labels = state is not None and len(state.y.classes) > 0
         options: dict[str, Any] = {
             "dtype": np.float64,
             "order": "C",
@@ -422,10 +437,11 @@ class HybridGPLVM(
         if not self.supervised:
             y = None
         if y is None:
-            if state is not None and state.y is not None:
+            if has_labels:
                 raise ValueError("The first call of partial_fit had labels, this one has none.")
-            return validate_data(self, X, reset=reset, **options), None
-        if state is not None and state.y is None:
+            X = validate_data(self, X, reset=reset, **options)
+            return X, Labels(np.empty(0), np.full(len(X), -1))
+        if state is not None and not has_labels:
             raise ValueError("The first call of partial_fit had no labels, this one has.")
         if self.missing_label is None:
             X, y = validate_data(self, X, y, reset=reset, **options)

@@ -58,15 +58,15 @@ class ColumnModel:
     high: Array
 
     @classmethod
-    def of(cls, X: Array, binary: NDArray[np.bool_]) -> ColumnModel:
-        """Learn from rows (n, d) with missing entries."""
+    def of(cls, X: Array, binary: NDArray[np.bool_], counts: Array | None = None) -> ColumnModel:
+        """Learn from rows (n, d) with missing entries, which may have positive weights (n,)."""
         empty = np.flatnonzero(np.isnan(X).all(axis=0))
         if len(empty):
             raise ValueError(f"Columns {empty.tolist()} of X have no entry: leave them out.")
-        coordinates = Coordinates.of_seen(X)
+        coordinates = Coordinates.of_seen(X, counts)
         check_unit(coordinates.scale, "X")
         low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
-        gaussian = ColumnGaussian.fit(coordinates.scaled(X), _N_IMAGINED)
+        gaussian = ColumnGaussian.fit(coordinates.scaled(X), _N_IMAGINED, counts)
         model = cls(coordinates, gaussian, binary, low, high)
         model.check(X)
         return model

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Labels, Learner, is_outgrown
+from skvbgp.base import Labels, Learner, is_outgrown, merge_equal
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._free_posterior import FreePosterior
@@ -40,13 +40,11 @@ class HybridLearner(Learner):
     max_iter: int
     tol: float
 
-    def max_passes(self, y: Labels | None) -> int:
+    def max_passes(self, y: Labels) -> int:
         return self.max_iter
 
-    def start(
-        self, X: Array, y: Labels | None, rng: np.random.RandomState, before: None
-    ) -> HybridStart:
-        columns = ColumnModel.of(X, self.binary)
+    def start(self, X: Array, y: Labels, rng: np.random.RandomState, before: None) -> HybridStart:
+        columns = ColumnModel.of(X, self.binary, y.weight)
         data = self._prepare(columns, X, y)
         start = choose_start(data, self.n_components, self.n_inducing, rng)
         if self.free:
@@ -54,20 +52,18 @@ class HybridLearner(Learner):
             start = replace(start, recognition=of_rows)
         return HybridStart(columns, start)
 
-    def _prepare(self, columns: ColumnModel, X: Array, y: Labels | None) -> HybridData:
+    def _prepare(self, columns: ColumnModel, X: Array, y: Labels) -> HybridData:
         Y, seen = columns.continuous(X)
         t, prior_weight = columns.signs(X), 1.0
         weight = np.ones(X.shape[1])
-        if y is not None:
+        if len(y.classes):
             labels = np.column_stack(y.problems())
             t, prior_weight = np.hstack([t, labels]), self.prior_weight
             weight = np.append(prior_weight * weight, np.ones(labels.shape[1]))
         rows = columns.complete(X)
-        return HybridData(rows, Y, seen, t, weight, prior_weight, self.likelihood)
+        return HybridData(rows, Y, seen, t, weight, prior_weight, self.likelihood, y.weight)
 
-    def train(
-        self, state: HybridStart, X: Array, y: Labels | None, end_pass: EndPass
-    ) -> HybridState:
+    def train(self, state: HybridStart, X: Array, y: Labels, end_pass: EndPass) -> HybridState:
         columns = state.columns
         data = self._prepare(columns, X, y)
         reached = maximise(
@@ -80,22 +76,21 @@ class HybridLearner(Learner):
         return _conclude(columns, data, reached, X, y)
 
     def rows_to_restart(
-        self, state: HybridState, X: Array, y: Labels | None
-    ) -> tuple[Array, Labels | None] | None:
+        self, state: HybridState, X: Array, y: Labels
+    ) -> tuple[Array, Labels] | None:
         """All rows, if another map to the latents is to be learned with the new ones."""
-        known, new = (
-            np.empty(0) if rows is None else rows.codes[rows.codes >= 0] for rows in (state.y, y)
-        )
-        outgrown = is_outgrown(state.X, known, X, new, learns=True)
-        return _append_rows(state, X, y) if outgrown else None
+        known, new = (rows.codes[rows.codes >= 0] for rows in (state.y, y))
+        if not is_outgrown(state.X, known, X, new, learns=True):
+            return None
+        X, y = np.concatenate([state.X, X]), state.y.joined(y)
+        counted = merge_equal(X, y.codes, y.weight)
+        return X[counted.rows], y.counted(counted)
 
-    def update(
-        self, state: HybridState, X: Array, y: Labels | None, end_pass: EndPass
-    ) -> HybridState:
+    def update(self, state: HybridState, X: Array, y: Labels, end_pass: EndPass) -> HybridState:
         columns = state.posterior.columns
         columns.check(X)
         p = state.posterior.extend(self._prepare(columns, X, y))
-        X, y = _append_rows(state, X, y)
+        X, y = np.concatenate([state.X, X]), state.y.joined(y)
         data = self._prepare(columns, X, y)
         reached = Reached(p, ColumnSites.vague(data.t), state.values)
         updated = _conclude(columns, data, reached, X, y)
@@ -107,7 +102,7 @@ class HybridLearner(Learner):
         noise = np.full(len(columns.binary), np.nan)
         scale = columns.coordinates.scale[~columns.binary]
         noise[~columns.binary] = np.exp(-p.log_precision) * scale**2
-        classes = {} if state.y is None else {"classes_": state.y.classes}
+        classes = {"classes_": state.y.classes} if len(state.y.classes) else {}
         C = p.recognition.projection if isinstance(p.recognition, Recognition) else None
         return classes | {
             "lower_bound_": state.lower_bound,
@@ -121,15 +116,8 @@ class HybridLearner(Learner):
         }
 
 
-def _append_rows(state: HybridState, X: Array, y: Labels | None) -> tuple[Array, Labels | None]:
-    """All rows, the state's first."""
-    if state.y is not None and y is not None:
-        y = Labels(y.classes, np.concatenate([state.y.codes, y.codes]))
-    return np.concatenate([state.X, X]), y
-
-
 def _conclude(
-    columns: ColumnModel, data: HybridData, reached: Reached, X: Array, y: Labels | None
+    columns: ColumnModel, data: HybridData, reached: Reached, X: Array, y: Labels
 ) -> HybridState:
     """The state at some parameters, with converged sites."""
     p = reached.parameters
@@ -140,7 +128,10 @@ def _conclude(
             ConvergenceWarning,
             stacklevel=2,
         )
-    relevance = solution.latents.mean.var(axis=0) / np.square(p.kernel.length_scale)
+    mean = solution.latents.mean
+    deviation = mean - np.average(mean, axis=0, weights=data.counts)
+    spread = np.average(deviation**2, axis=0, weights=data.counts)
+    relevance = spread / np.square(p.kernel.length_scale)
     bound = solution.bound
     kind = FreePosterior if isinstance(p.recognition, RowLatents) else HybridPosterior
     posterior = kind(columns, p, data.likelihood, bound.mean, bound.covariance)

@@ -4,24 +4,26 @@ The objective is the weighted bound and a prior of the recognition map,
 
     sum_labels F_k + prior_weight (sum_columns F_j - KL(q(X) || p(X))) + log p(C / l),
 
-the corrected (S.35) for a weight of 1; see :ref:`hybrid-objective`.
+the corrected (S.35) for a weight of 1; see :ref:`hybrid-objective`. A row that counts w times is w
+copies, whose terms are equal: see :ref:`hybrid-weights`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import kl_diagonal
+from skvbgp._core.gaussian import kl_terms
 from skvbgp._core.linalg import Array
+from skvbgp.base import pick
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep._schedules import Schedule
-from skvbgp.ep._sites import Sites, log_site_scales
+from skvbgp.ep._sites import Fixpoint, Sites, log_site_scales
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import CompletedRows
 from skvbgp.ep.hybrid._recognition import Recognition
@@ -59,6 +61,8 @@ class HybridData:
         Weight of the KL.
     likelihood : Likelihood
         Of binary columns and labels.
+    counts : ndarray of shape (n,), or None
+        How often each row counts, positive; None is once.
     """
 
     rows: CompletedRows
@@ -68,10 +72,15 @@ class HybridData:
     weight: Array
     prior_weight: float
     likelihood: Likelihood
+    counts: Array | None = None
 
     @property
     def n_continuous(self) -> int:
         return self.Y.shape[1]
+
+    def repeat(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What all copies of a row have together, of values (n, k) that each copy has."""
+        return values if self.counts is None else self.counts[:, None] * values
 
 
 @dataclass(frozen=True)
@@ -97,11 +106,11 @@ class _ScaledPrior(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnSites:
-    """EP sites of f for all discrete columns; 0 where an entry is missing."""
+    """EP sites of f for all discrete columns, of one copy each; 0 where an entry is missing."""
 
     tau: Array  # (n, d_b)
     nu: Array  # (n, d_b)
-    log_scale: Array  # (d_b,) sum of the logarithms of the sites' factors
+    log_scale: Array  # (d_b,) sum of the logarithms of all sites' factors
     projected: tuple[Sites, ...]  # of g, over the rows seen: where EP goes on
     converged: bool
 
@@ -113,7 +122,13 @@ class ColumnSites:
         return cls(zero, zero, np.zeros(t.shape[1]), projected, True)
 
     def refresh(
-        self, t: Array, features: LatentFeatures, amplitude: Array, schedule: Schedule, tol: float
+        self,
+        t: Array,
+        features: LatentFeatures,
+        amplitude: Array,
+        schedule: Schedule,
+        tol: float,
+        counts: Array | None = None,
     ) -> ColumnSites:
         """Converged sites, from the ones at hand, for amplitudes (d_b,)."""
         tau, nu, log_scale = np.zeros(t.shape), np.zeros(t.shape), np.zeros(t.shape[1])
@@ -124,14 +139,31 @@ class ColumnSites:
                 projected.append(self.projected[j])
                 continue
             prior = _ScaledPrior(s * features.A[seen], s**2 * features.noise[seen])
-            fixpoint = schedule.run(t[seen, j], prior, self.projected[j], tol)
-            mean, variance = fixpoint.posterior.cavity
-            sites = fixpoint.posterior.sites.without_noise(prior.noise)
-            scales = log_site_scales(mean, variance + prior.noise, sites, fixpoint.moments)
+            weight = pick(counts, seen)
+            fixpoint = schedule.run(t[seen, j], prior, self.projected[j], tol, weight)
+            sites, scales = split_copies(fixpoint, prior.noise, weight)
             tau[seen, j], nu[seen, j], log_scale[j] = sites.tau, sites.nu, scales.sum()
             projected.append(fixpoint.posterior.sites)
             converged &= fixpoint.converged
         return ColumnSites(tau, nu, log_scale, tuple(projected), converged)
+
+
+def split_copies(fixpoint: Fixpoint, noise: Array, weight: Array | None) -> tuple[Sites, Array]:
+    """Sites of f of one copy of each row, and the logarithms of the factors of all copies.
+
+    The noise (n,) is the variance of f given g. A row of weight below 1 has one site of g for the
+    power of its likelihood, which is that power of a copy's.
+    """
+    of_g, (mean, variance) = fixpoint.posterior.sites, fixpoint.posterior.cavity
+    if weight is None:
+        sites = of_g.without_noise(noise)
+        return sites, log_site_scales(mean, variance + noise, sites, fixpoint.moments)
+    power = np.minimum(weight, 1.0)
+    sites = of_g.times(1.0 / power).without_noise(noise)
+    scales = log_site_scales(mean, variance, of_g, fixpoint.moments) / power
+    spread = 1.0 + noise * sites.tau
+    scales += 0.5 * (np.log(spread) - noise * sites.nu**2 / spread)  # of g, made one of f
+    return sites, weight * scales
 
 
 class HybridSolution:
@@ -150,24 +182,23 @@ class HybridSolution:
         precision, amplitude = np.exp(p.log_precision), np.exp(p.log_amplitude)
         w = np.hstack([data.seen * precision, sites.tau]) * amplitude**2
         r = np.hstack([data.Y * precision, sites.nu]) * amplitude
-        self.bound = CollapsedBound(self.features, w, r)
+        self.bound = CollapsedBound(self.features, data.repeat(w), data.repeat(r))
 
     @cached_property
     def _noise(self) -> tuple[Array, Array]:
         """Log normaliser of the continuous columns' noise and its derivative in log precision."""
         data, p = self._data, self._p
-        n_seen, squares = data.seen.sum(axis=0), np.sum(data.Y**2, axis=0)
+        n_seen = data.repeat(data.seen).sum(axis=0)
+        squares = data.repeat(data.Y**2).sum(axis=0)
         quadratic = 0.5 * np.exp(p.log_precision) * squares
         value = 0.5 * n_seen * (p.log_precision - np.log(2.0 * np.pi)) - quadratic
         return value, 0.5 * n_seen - quadratic
 
     def _kl(self) -> tuple[float, Array, Array]:
         """KL(q(X) || p(X)) and its gradients (n, Q)."""
-        q = self.latents
-        mean, variance = q.mean.ravel(), q.variance.ravel()
-        prior = np.zeros_like(mean), np.ones_like(mean)
-        kl, d_mean, d_variance = kl_diagonal(mean, variance, *prior)
-        return kl, d_mean.reshape(q.mean.shape), d_variance.reshape(q.mean.shape)
+        parts = kl_terms(self.latents.mean, self.latents.variance, 0.0, 1.0)
+        terms, d_mean, d_variance = map(self._data.repeat, parts)
+        return float(np.sum(terms)), d_mean, d_variance
 
     @property
     def lower_bound(self) -> float:
@@ -208,7 +239,7 @@ def solve(data: HybridData, p: HybridParameters, sites: ColumnSites, tol: float)
     features = p.features(p.recognition.latents(data.rows))
     amplitude = np.exp(p.log_amplitude[data.n_continuous :])
     schedule = Schedule("parallel", _MAX_EP_ITER, 0.0, data.likelihood)
-    sites = sites.refresh(data.t, features, amplitude, schedule, tol)
+    sites = sites.refresh(data.t, features, amplitude, schedule, tol, data.counts)
     return HybridSolution(data, p, sites, features)
 
 

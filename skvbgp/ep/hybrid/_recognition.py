@@ -44,12 +44,19 @@ class Recognition:
 
     @classmethod
     def principal(
-        cls, rows: CompletedRows, n_components: int, rng: np.random.RandomState
+        cls,
+        rows: CompletedRows,
+        n_components: int,
+        rng: np.random.RandomState,
+        counts: Array | None = None,
     ) -> Recognition:
-        """Principal components with unit variance."""
-        n, d = rows.mean.shape
-        location = rows.mean.mean(axis=0)
-        U, spread, Vt = np.linalg.svd(rows.mean - location, full_matrices=False)
+        """Principal components with unit variance, of rows that may have positive weights (n,)."""
+        d = rows.mean.shape[1]
+        location = np.average(rows.mean, axis=0, weights=counts)
+        centred, n = rows.mean - location, float(len(rows.mean))
+        if counts is not None:
+            centred, n = np.sqrt(counts)[:, None] * centred, float(counts.sum())
+        U, spread, Vt = np.linalg.svd(centred, full_matrices=False)
         U, Vt = svd_flip(U, Vt)
         rank = min(n_components, int(np.sum(spread > 1e-9 * np.sqrt(n))))
         C = _START_SPARE / np.sqrt(d) * rng.standard_normal((d, n_components))

@@ -27,7 +27,8 @@ class HybridState:
     ----------
     posterior : HybridPosterior
     X : ndarray of shape (n, d)
-    y : Labels or None
+    y : Labels
+        Of no class, if rows have no labels; and how often the rows count.
     values : tuple of float
         Objective after each iteration.
     lower_bound : float
@@ -36,7 +37,7 @@ class HybridState:
 
     posterior: HybridPosterior
     X: Array
-    y: Labels | None
+    y: Labels
     values: tuple[float, ...]
     lower_bound: float
     relevance: Array

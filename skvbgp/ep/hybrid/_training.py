@@ -9,7 +9,7 @@ import numpy as np
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.convergence import has_settled, warn_of_fall
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
-from skvbgp.base import choose_inducing_inputs, subsample
+from skvbgp.base import choose_inducing_inputs, choose_rows, pick
 from skvbgp.ep.hybrid._objective import (
     ColumnSites,
     HybridData,
@@ -40,11 +40,12 @@ def choose_start(
     data: HybridData, n_components: int, n_inducing: int, rng: np.random.RandomState
 ) -> HybridParameters:
     """Latents by PCA of the completed rows, inducing inputs by k-means."""
-    recognition = Recognition.principal(data.rows, n_components, rng)
+    recognition = Recognition.principal(data.rows, n_components, rng, data.counts)
     mean = recognition.latents(data.rows).mean
+    some = choose_rows(len(mean), rng)
     return HybridParameters(
         RBF(np.ones(n_components)),
-        choose_inducing_inputs(subsample(mean, rng), n_inducing, rng),
+        choose_inducing_inputs(mean[some], n_inducing, rng, pick(data.counts, some)),
         recognition,
         np.full(data.n_continuous, np.log(_START_PRECISION)),
         np.zeros(len(data.weight)),
