@@ -230,7 +230,13 @@ def test_statistics_of_chunks_of_weighted_rows(monkeypatch):
         {"transforms": ["identity", "log"]},
         {"batch_size": 16, "max_iter": 2},
         {"hyperparameter_posterior": "gaussian", "kernels": KERNELS[:1]},
-        {"kernels": "auto", "n_inducing": None, "n_trained": 1, "top_k": 2},
+        {
+            "kernels": "auto",
+            "transforms": ["identity"],
+            "n_inducing": None,
+            "n_trained": 1,
+            "top_k": 2,
+        },
     ],
     ids=["exact", "log", "batches", "gaussian", "series"],
 )
@@ -275,9 +281,9 @@ def test_rows_of_little_weight_are_believed_less():
     assert errors[1] < 0.3 * errors[0]
 
 
-@pytest.mark.parametrize("estimator", INSTANCES, ids=range(len(INSTANCES)))
+@pytest.mark.parametrize("estimator", INSTANCES[1:], ids=["batches", "gaussian"])
 @pytest.mark.usefixtures("quick_searches")
-def test_scikit_learns_check(estimator):
+def test_scikit_learns_check_of_other_settings(estimator):
     check_sample_weight_equivalence_on_dense_data("VBKSRegressor", clone(estimator))
 
 

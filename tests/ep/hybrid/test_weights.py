@@ -335,8 +335,8 @@ def test_few_rows_and_their_copies(rows):
     assert np.isfinite(say(model, X[:5])).all()
 
 
-@pytest.mark.parametrize("estimator", [*INSTANCES[2:], HybridGPLVM(max_iter=10)], ids=repr)
-def test_scikit_learns_check(estimator):
+@pytest.mark.parametrize("estimator", [INSTANCES[-1], HybridGPLVM(max_iter=10)], ids=repr)
+def test_scikit_learns_check_of_other_settings(estimator):
     check_sample_weight_equivalence_on_dense_data("HybridGPLVM", clone(estimator))
 
 
