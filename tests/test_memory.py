@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from numpy.lib.format import open_memmap
+from numpy.testing import assert_array_equal
 
 import skvbgp._core.partition
 import skvbgp._core.scaling
@@ -18,6 +19,9 @@ from skvbgp import (
     VBPICRegressor,
     VBPITCRegressor,
 )
+from skvbgp._core.scaling import Coordinates
+from skvbgp._core.shard import Block, Shard
+from skvbgp.base._spread_neighbours import _find_in_shard
 
 D = 8
 ROW_BYTES = 8 * (D + 1)
@@ -68,6 +72,24 @@ def peak_once(function, *args):
 
 
 OPTIONS = {"random_state": 0, "max_iter": 1}
+
+
+def test_a_worker_searches_its_rows_in_one_frame_at_a_time():
+    """Beside the rows there are their coordinates in the frame of the last search, and a tree."""
+    blocks = [Block(*chunk) for chunk in chunks(30 * CHUNK)]
+    shard, none = Shard(*blocks), np.zeros(D)
+    X = np.concatenate([block.X for block in blocks])
+
+    def search():
+        for weight in (1.0, 2.0, 3.0):
+            weights = np.full(D, weight)
+            frame = Coordinates(none, np.ones(D))
+            index = _find_in_shard(frame, weights, X[7:8] * weights, 3, shard)[1]
+        return index
+
+    distance = np.linalg.norm(X - X[7], axis=1)
+    assert_array_equal(search()[0], np.argsort(distance)[:3])
+    assert peak_once(search) < 1.6 * X.nbytes
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class Shard:
     def keep(self, what: str, key: Any, make: Callable[[], Any]) -> Any:
         """What ``make()`` has made for this key, or makes now; of the latest key alone."""
         if what not in self._kept or self._kept[what][0] != key:
+            self._kept.pop(what, None)  # not both in memory at a time
             self._kept[what] = key, make()
         return self._kept[what][1]
 

@@ -92,12 +92,15 @@ def _find_in_shard(
     coordinates: Coordinates, weights: Array, x: Array, k: int, shard: Shard
 ) -> tuple[Array, Index]:
     """Distances and places in the shard (n, k), or less of them, of its rows nearest to x."""
+    size = sum(len(block.y) for block in shard.blocks)
 
     def index_places() -> Places:
-        parts = [_locate(coordinates, weights, block.X) for block in shard.blocks]
-        return Places(np.concatenate(parts))
+        located, n = np.empty((size, x.shape[1])), 0
+        for block in shard.blocks:  # one at a time: all rows at once are half of the memory
+            located[n : n + len(block.y)] = _locate(coordinates, weights, block.X)
+            n += len(block.y)
+        return Places(located)
 
     key = tuple(part.tobytes() for part in (coordinates.offset, coordinates.scale, weights))
-    size = sum(len(block.y) for block in shard.blocks)
     places: Places = shard.keep("places", key, index_places)
     return places.nearest(x, min(k, size))
