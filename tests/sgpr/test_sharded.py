@@ -164,12 +164,8 @@ def test_a_worker_that_dies_between_two_steps_changes_nothing(client):
     assert_allclose(say(model), say(local.fit(X, y)), rtol=1e-8)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_killed", [1, 2])
-def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
-    X, y = make_data(20_000)
-    model = VBDTCRegressor(15, max_iter=3, batch_size=250, random_state=0)
-    expected = say(clone(model).fit(X, y))
+def kill_soon(client, n_killed):
+    """A thread that kills some workers in two seconds."""
     pids = list(client.run(os.getpid).values())[:n_killed]
 
     def kill():
@@ -179,6 +175,16 @@ def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
 
     killer = threading.Thread(target=kill)
     killer.start()
+    return killer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
+    X, y = make_data(20_000)
+    model = VBDTCRegressor(15, max_iter=3, batch_size=250, random_state=0)
+    expected = say(clone(model).fit(X, y))
+    killer = kill_soon(client, n_killed)
     model.fit(*(da.from_array(values, chunks=3000) for values in (X, y)))
     assert not killer.is_alive()
     assert_allclose(say(model), expected, rtol=1e-8)

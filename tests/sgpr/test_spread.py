@@ -14,7 +14,7 @@ from skvbgp import VBPICRegressor, VBPITCRegressor
 from skvbgp._core.partition import group_rows
 from skvbgp._core.shards import ShardedRows
 from tests.row_keepers import check_rows_do_not_mix
-from tests.sgpr.test_sharded import Killing, as_arrays, as_frames, make_data
+from tests.sgpr.test_sharded import Killing, as_arrays, as_frames, kill_soon, make_data
 
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
@@ -208,18 +208,28 @@ def test_a_worker_that_dies_between_two_steps_changes_nothing(client):
 
 
 @pytest.mark.slow
-def test_workers_that_die_between_two_calls_change_nothing(client):
-    X, y = make_data(N)
-    model = quick().fit(*as_arrays(X, y))
-    expected = say(model)
-    for pid in client.run(os.getpid).values():
-        os.kill(pid, signal.SIGKILL)
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
+    X, y = make_data(6_000)
+    model = quick(n_blocks=100, max_iter=8)
+    expected = say(clone(model).fit(X, y))
+    killer = kill_soon(client, n_killed)
+    model.fit(*as_arrays(X, y))
+    assert not killer.is_alive()
     assert_allclose(say(model), expected, rtol=1e-8)
 
 
-def test_models_of_several_outputs_take_no_collections():
-    X, y = make_data(90)
-    model = quick().fit(X, np.column_stack([y, -y]))
-    with pytest.raises(ValueError, match="A Dask collection has one output"):
-        model.partial_fit(*as_arrays(X, y))
-    assert model.partial_fit(X[:9], np.column_stack([y, -y])[:9]).n_samples_seen_ == 99
+@pytest.mark.slow
+def test_workers_that_die_between_two_calls_change_nothing(client):
+    X, y = make_data(N)
+    model = quick().fit(*as_arrays(X, y))
+    expected, copied = say(model), pickle.loads(pickle.dumps(model))
+    lazy = model.predict(da.from_array(PLACES, chunks=(17, 2)))
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        lazy.compute()
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        say(copied)
+    assert_allclose(say(model), expected, rtol=1e-8)
+    assert_allclose(lazy.compute(), expected[: len(PLACES)], rtol=1e-8)
