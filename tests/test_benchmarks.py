@@ -1,0 +1,139 @@
+"""What `benchmarks/compare_commits.py` computes, and that it finds a slow commit."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import skvbgp
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+#: A package whose fit is as slow as it says, in CPU seconds.
+PACKAGE = """
+from time import process_time
+
+class VBDTCRegressor:
+    def __init__(self, random_state):
+        pass
+
+    def work(self, seconds):
+        end = process_time() + seconds
+        while process_time() < end:
+            pass
+
+    def fit(self, X, y):
+        self.work({fit})
+
+    def predict(self, X):
+        self.work(0.02)
+"""
+
+
+@pytest.fixture
+def compare_commits(monkeypatch):
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    yield import_module("compare_commits")
+    for name in set(sys.modules) - before & {"compare_commits", "common"}:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Commits `first`, `second`, whose fit takes twice as long, and `broken`."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    monkeypatch.chdir(tmp_path)
+
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "skvbgp").mkdir()
+    texts = {
+        "first": PACKAGE.format(fit=0.02),
+        "second": PACKAGE.format(fit=0.04),
+        "broken": "raise ValueError('no package')",
+    }
+    for name, text in texts.items():
+        (tmp_path / "skvbgp" / "__init__.py").write_text(text)
+        git("add", ".")
+        git("commit", "-m", name)
+        git("tag", name)
+    return tmp_path
+
+
+def test_a_trend_cancels_out_of_a_round(compare_commits):
+    """Each process takes a tenth longer than the one before it, and head a quarter longer."""
+    is_head = np.array([commit == "head" for commit in compare_commits.ORDER])
+    seconds = 1.1 ** np.arange(12.0).reshape(3, 4) * np.where(is_head, 1.25, 1.0)
+    assert_allclose(compare_commits.ratios_of_rounds(seconds), 1.25)
+
+
+def test_interval_holds_the_median_as_often_as_it_says(compare_commits, rng):
+    for n in (5, 8, 15):
+        values = rng.standard_cauchy((4_000, n))
+        low, high = np.transpose([compare_commits.interval_of_median(row) for row in values])
+        held = np.mean((low < 0.0) & (high > 0.0))
+        assert 0.885 < held < 0.99
+    values = np.arange(20.0)  # 1 - 2 P(no more than 5 of 20) = .959, of 6 it would be .885
+    assert_allclose(compare_commits.interval_of_median(values), [5.0, 14.0])
+
+
+def test_all_of_the_interval_is_beyond_the_tolerance(compare_commits):
+    judge = compare_commits.judge
+    assert judge(1.04, 1.5, 0.03) == "slower"
+    assert judge(0.7, 0.96, 0.03) == "faster"
+    assert judge(1.02, 1.5, 0.03) == judge(0.7, 0.98, 0.03) == judge(0.9, 1.1, 0.03) == ""
+
+
+def test_cases_are_of_every_family(compare_commits):
+    homes = {name: home for home, names in skvbgp._HOMES.items() for name in names}
+    families = {homes[case.estimator] for case in compare_commits.CASES.values()}
+    assert families == {home for home, names in skvbgp._HOMES.items() if names}
+    for case in compare_commits.CASES.values():
+        X, y, X_new = case.make_data()
+        assert X.shape == (case.n_rows, X_new.shape[1]) and len(X_new) == case.n_new
+        assert y.shape == (case.n_rows,)
+
+
+def test_a_case_runs_with_the_package_of_a_checkout(compare_commits):
+    seconds = compare_commits.run("sgpr, few rows", Path(skvbgp.__file__).parents[1])
+    assert set(seconds) == {"fit", "predict"}
+    assert np.all(np.array([*seconds.values()]) > 0.0)
+
+
+def test_a_slow_commit_is_found(compare_commits, repository, capsys):
+    arguments = ["first", "second", "--case", "sgpr, few rows", "--json", "--fail"]
+    with pytest.raises(SystemExit, match=r"second is slower.*few rows \(fit\)"):
+        compare_commits.main(arguments)
+    fit, predict = map(json.loads, capsys.readouterr().out.splitlines())
+    assert fit["call"] == "fit" and fit["verdict"] == "slower"
+    assert 1.7 < fit["ratio"] < 2.3
+    assert predict["call"] == "predict" and 0.8 < predict["ratio"] < 1.25
+    worktrees = subprocess.check_output(["git", "worktree", "list"], text=True)
+    assert len(worktrees.splitlines()) == 1
+
+
+def test_a_commit_that_fails_is_not_compared(compare_commits, repository, capsys):
+    options = ["--case", "sgpr, few rows", "--json", "--fail"]
+    compare_commits.main(["broken", "first", *options])
+    output, errors = capsys.readouterr()
+    assert json.loads(output)["verdict"] == "base fails" and json.loads(output)["ratio"] is None
+    assert "no package" in errors
+    with pytest.raises(SystemExit, match="fails"):
+        compare_commits.main(["first", "broken", *options])
+
+
+def test_too_few_rounds_are_refused(compare_commits, capsys):
+    with pytest.raises(SystemExit):
+        compare_commits.main(["first", "second", "--repeats", "4"])
+    assert "at least 5" in capsys.readouterr().err
