@@ -93,8 +93,11 @@ html_sidebars = {
     "quick_start": [],
     "references": [],
     "reproduced_figures": [],
+    "versions": [],
     "which_estimator": [],
 }
+if tags.has("site"):  # noqa: F821
+    html_theme_options = {"navbar_end": ["versions-link", "theme-switcher", "navbar-icon-links"]}
 
 
 def _plain_text(app, env, node, contnode):

@@ -79,15 +79,16 @@ def test_decision_chart_leads_to_pages_and_has_every_estimator():
     assert in_chart <= {cls.__name__ for cls in CLASSES}
 
 
-def load_capabilities():
-    spec = importlib.util.spec_from_file_location("_capabilities", DOC / "_capabilities.py")
+def load(path):
+    """A module that is no part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
-    lines = load_capabilities().make_tables()
+    lines = load(DOC / "_capabilities.py").make_tables()
     heads = [re.search(r":class:`~(.+)`", line).group(1) for line in lines if ":class:" in line]
     assert len(set(heads)) == len(heads)
     assert {name.rpartition(".")[2] for name in heads} == {cls.__name__ for cls in CLASSES}
@@ -150,3 +151,18 @@ def test_user_guide_says_when_to_use_what_it_costs_and_what_is_uncertain(path):
 def test_examples_download_nothing(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"\bfetch_|urllib|requests|https?://(?!mapie)", text)
+
+
+def test_page_of_versions_has_the_newest_first_and_leads_to_each(tmp_path):
+    for name in ("0.9.1", "0.10.0", "0.11.0.dev0", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text(name)
+    list_versions = load(ROOT / ".ci" / "documentation.py").list_versions
+    for _ in range(2):
+        list_versions(tmp_path)
+        page = (tmp_path / "index.html").read_text("utf-8")
+        links = re.findall(r'href="(.+?)"', page)
+        versions = [(tmp_path / link).read_text() for link in links]
+        assert versions == ["0.11.0.dev0", "0.10.0", "0.9.1"]
+        assert (tmp_path / "stable" / "index.html").read_text() == "0.10.0"
+    assert "0.10.0</a>, the newest release" in page

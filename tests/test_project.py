@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_versions_agree():
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
-    assert re.search(r"^## \[(.+?)\]", changelog, re.M).group(1) == skvbgp.__version__
+    release = skvbgp.__version__.removesuffix(".dev0")  # the next one, after a release
+    assert re.search(r"^## \[(.+?)\]", changelog, re.M).group(1) == release
     assert re.search(r"^version: (.+)$", citation, re.M).group(1) == skvbgp.__version__
 
 
