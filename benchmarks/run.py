@@ -74,6 +74,9 @@ TABLES = {
         {"--sets": "breast heart pima iris wine breast_cancer digits01".split()},
         {"--sets": ["iris"]},
     ),
+    "which_estimator": Table(
+        "Where another regressor is better", "which_estimator.py", reads_data=False
+    ),
     "small_data": Table(
         "A hundred training rows", "small_data.py", sets={"--datasets": ["concrete", "airfoil"]}
     ),
