@@ -24,7 +24,10 @@ def choose_classes(found: NDArray[Any], classes: NDArray[Any] | None) -> NDArray
         raise ValueError(f"At least two classes are needed, not one class: {classes.tolist()}.")
     unknown = sorted(set(found.tolist()) - set(classes.tolist()))
     if unknown:
-        raise ValueError(f"y has labels {unknown}, which are not among the classes.")
+        raise ValueError(
+            f"y has labels {unknown}, which are not among the classes. Name all that will occur in "
+            "`classes` of the first call of partial_fit, or fit again to all rows."
+        )
     return classes
 
 

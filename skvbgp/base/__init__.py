@@ -36,6 +36,7 @@ from skvbgp.base._outputs import (
     OutputsState,
     stack_pairs,
 )
+from skvbgp.base._reading import reading
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._row_keeper import RowKeeper
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
@@ -110,6 +111,7 @@ __all__ = [
     "merge_targets",
     "pick",
     "predict_distribution",
+    "reading",
     "says_too_little",
     "stack_pairs",
     "subsample",

@@ -19,6 +19,7 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import Names, lazily
+from skvbgp.base._reading import reading
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Counted, join_weights
 
@@ -236,9 +237,9 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _decisions(self, X: Any, **metadata: Any) -> Array:
         """Scores of all problems, (n, 1) or (n, k)."""
         check_is_fitted(self)
-        X = validate_data(
-            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite=self._all_finite
-        )
+        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": self._all_finite}
+        with reading(X):
+            X = validate_data(self, X, reset=False, order="C", **options)
         inputs, learner = self._inputs(X, **metadata), self._learner()
         with single_blas_thread:
             return learner.decisions(self._state, inputs)

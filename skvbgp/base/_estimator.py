@@ -19,6 +19,7 @@ from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base._checkpoints import keep_journal, refuse_checkpoint
 from skvbgp.base._learner import Learner
+from skvbgp.base._reading import reading
 
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
 _TILE_ROWS = 1024
@@ -65,7 +66,8 @@ class VariationalEstimator(DocumentedEstimator):
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         self._look_for_collections(X, y, *metadata.values())
         with restored_on_error(self), single_blas_thread:
-            inputs, targets = self._validate(X, y, reset=True, **metadata)
+            with reading(X):
+                inputs, targets = self._validate(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
             before = self._state if warm else None
             with keep_journal(self, inputs, targets, before) as journal:
@@ -76,7 +78,8 @@ class VariationalEstimator(DocumentedEstimator):
         refuse_checkpoint(self)
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
-            inputs, targets = self._validate(X, y, reset=first, **metadata)
+            with reading(X):
+                inputs, targets = self._validate(X, y, reset=first, **metadata)
             if first:
                 return self._train_anew(X, y, inputs, targets, None)
             learner, state = self._full_learner(), self._state

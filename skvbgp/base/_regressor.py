@@ -15,6 +15,7 @@ from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._estimator import VariationalEstimator, fit_method
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
+from skvbgp.base._reading import reading
 from skvbgp.base._start import SUBSAMPLE
 
 #: Rows whose distributions are in memory at a time.
@@ -255,7 +256,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """X as the posterior takes it."""
         check_is_fitted(self)
         refuse_collection(X, "This method")
-        return self._read(X, reset=False)
+        with reading(X):
+            return self._read(X, reset=False)
 
     @property
     def _check_options(self) -> dict[str, Any]:

@@ -383,7 +383,10 @@ class EPDTCClassifier(WeightedClassifier):
         if X_var is None:
             return Inputs(X, np.zeros_like(X))
         if np.shape(X_var) != X.shape:
-            raise ValueError(f"X_var has shape {np.shape(X_var)}, but X has {X.shape}.")
+            raise ValueError(
+                f"X_var has shape {np.shape(X_var)}, but X has {X.shape}: give a variance for each "
+                "entry, 0 where it is exact."
+            )
         X_var = check_array(X_var, dtype=np.float64, order="C", input_name="X_var")
         if np.any(X_var < 0.0):
             raise ValueError("X_var holds variances: it must not be negative.")

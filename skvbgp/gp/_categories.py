@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self
@@ -20,17 +19,6 @@ _MOST_CATEGORIES = 255
 _MOST_ENTRIES = 2**28
 #: Any two categories are at a distance of one.
 _UNIT = float(np.sqrt(0.5))
-
-
-@contextmanager
-def hinting_at_categories() -> Iterator[None]:
-    """Say in an error about strings which parameter takes them."""
-    try:
-        yield
-    except ValueError as error:
-        if "string to float" in str(error):
-            error.add_note("If X has strings, `categorical_features` says which inputs they are.")
-        raise
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from skvbgp.base import (
     draw_normal,
     fit_method,
 )
-from skvbgp.gp._categories import Categories, hinting_at_categories, make_dense
+from skvbgp.gp._categories import Categories, make_dense
 from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
@@ -304,7 +304,6 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
-    @hinting_at_categories()
     def _validate(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> tuple[Any, Any]:
         """X and y, or with what `fit` is told of the noise, `Rows` and their targets.
 

@@ -33,6 +33,7 @@ from skvbgp.base import (
     declared_classes,
     fit_method,
     lazily,
+    reading,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import LIKELIHOODS
@@ -385,9 +386,9 @@ class HybridGPLVM(
     def _rows(self, X: Any) -> Array:
         check_is_fitted(self)
         refuse_collection(X, "This method")
-        X = validate_data(
-            self, X, reset=False, dtype=np.float64, order="C", ensure_all_finite="allow-nan"
-        )
+        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        with reading(X):
+            X = validate_data(self, X, reset=False, order="C", **options)
         self._state.posterior.columns.check(X)
         return X
 

@@ -1,0 +1,44 @@
+"""Errors about the user's X and y that say what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+#: What scikit-learn's errors leave open.
+_ADVICE = {
+    "Input X contains NaN": (
+        "VBGPRegressor, VBGPClassifier, EPDTCClassifier and HybridGPLVM take rows with missing "
+        "entries."
+    ),
+    "Input y contains NaN": "Leave out the rows in which y is not known.",
+    "string to float": (
+        "If X has strings, `categorical_features` of VBGPRegressor says which inputs they are; "
+        "other estimators need numbers. If y has strings, it is for a classifier."
+    ),
+}
+
+
+@contextmanager
+def reading(X: Any) -> Iterator[None]:
+    """Refuse dates, and add to an error about what is read what may be done."""
+    _refuse_dates(X)
+    try:
+        yield
+    except ValueError as error:
+        for cause, advice in _ADVICE.items():
+            if cause in str(error):
+                error.add_note(advice)
+        raise
+
+
+def _refuse_dates(X: Any) -> None:
+    """Months as numbers differ from the same months as days, which nobody would notice."""
+    types: Any = getattr(X, "dtypes", getattr(X, "dtype", None))  # of a frame's columns, or one
+    kinds = {getattr(kind, "kind", None) for kind in np.ravel(types)}
+    if kinds and kinds <= {"M", "m"}:
+        raise ValueError(
+            "X has dates or durations, whose numbers depend on their unit. Make numbers of them, "
+            "such as (dates - dates[0]) / np.timedelta64(1, 'D')."
+        )

@@ -1,0 +1,81 @@
+"""Errors about X and y that say what to do, of all estimators."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import is_classifier
+from sklearn.utils import get_tags
+
+from skvbgp import DecoupledGPRegressor, EPDTCClassifier, VBDTCRegressor
+from tests.test_common import CLASSES, quickly_fitted
+
+MONTHS = np.datetime64("2020-01") + np.arange(20).astype("timedelta64[M]")
+DATES = {
+    "dates": MONTHS[:, None],
+    "durations": (MONTHS - MONTHS[0])[:, None],
+    "frame": pd.DataFrame({"from": MONTHS, "to": MONTHS + np.timedelta64(1, "M")}),
+}
+
+
+def make_target(cls):
+    y = np.arange(20.0)
+    return y > 9.0 if is_classifier(cls()) else y
+
+
+@pytest.mark.parametrize("X", DATES.values(), ids=DATES)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_dates_are_refused(cls, X):
+    with pytest.raises(ValueError, match="X has dates or durations.*Make numbers of them"):
+        cls().fit(X, make_target(cls))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_dates_are_refused_by_a_model_of_numbers(cls):
+    model = quickly_fitted(cls)
+    dates = np.broadcast_to(DATES["dates"], (20, model.n_features_in_))
+    with pytest.raises(ValueError, match="X has dates"):
+        model.predict(dates)
+    if hasattr(model, "partial_fit"):
+        with pytest.raises(ValueError, match="X has dates"):
+            model.partial_fit(dates, make_target(cls))
+
+
+def test_dates_beside_numbers_are_no_numbers():
+    frame = pd.DataFrame({"date": MONTHS, "number": np.arange(20.0)})
+    with pytest.raises(TypeError):
+        VBDTCRegressor().fit(frame, np.arange(20.0))
+
+
+TAKERS = [cls for cls in CLASSES if get_tags(cls()).input_tags.allow_nan]
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls not in TAKERS])
+def test_an_error_about_gaps_names_those_that_take_them(cls):
+    model = quickly_fitted(cls)
+    X = np.ones((20, model.n_features_in_))
+    X[3] = np.nan
+    y = make_target(cls)
+    for call, arguments in [
+        (cls().fit, (X, y)),
+        (model.partial_fit, (X, y)),
+        (model.predict, (X,)),
+    ]:
+        with pytest.raises(ValueError, match="Input X contains NaN") as error:
+            call(*arguments)
+        assert all(taker.__name__ in error.value.__notes__[0] for taker in TAKERS)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if not is_classifier(cls())])
+def test_a_target_that_is_not_known_is_to_be_left_out(cls):
+    y = np.where(np.arange(20) == 3, np.nan, np.arange(20.0))
+    with pytest.raises(ValueError, match="y contains NaN") as error:
+        cls().fit(np.arange(20.0)[:, None], y)
+    assert "Leave out" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("cls", [DecoupledGPRegressor, EPDTCClassifier])
+def test_strings_have_a_parameter_elsewhere(cls):
+    X = np.array([["a", 1.0], ["b", 2.0]] * 10, dtype=object)
+    with pytest.raises(ValueError, match="string to float") as error:
+        cls().fit(X, make_target(cls))
+    assert "`categorical_features` of VBGPRegressor" in error.value.__notes__[0]
