@@ -97,7 +97,7 @@ html_sidebars = {
     "which_estimator": [],
 }
 if tags.has("site"):  # noqa: F821
-    html_theme_options = {"navbar_end": ["versions-link", "theme-switcher", "navbar-icon-links"]}
+    html_theme_options = {"navbar_start": ["navbar-logo", "versions-link"]}
 
 
 def _plain_text(app, env, node, contnode):
