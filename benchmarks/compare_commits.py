@@ -60,8 +60,8 @@ CASES = {
     "gp, classes": Case("VBGPClassifier", 200, 1_000, "classes"),
     "sgpr, few rows": Case("VBDTCRegressor", 200, 20_000),
     "sgpr, mini-batches": Case("VBDTCRegressor", 3_000, 20_000, parameters={"n_inducing": 50}),
-    "sgpr, blocks": Case("VBPICRegressor", 700, 2_000, parameters={"n_inducing": 50}),
-    "spectrum": Case("SVBSSGPRegressor", 600, 1_000),
+    "sgpr, blocks": Case("VBPICRegressor", 550, 2_000, parameters={"n_inducing": 50}),
+    "spectrum": Case("SVBSSGPRegressor", 400, 1_000),
     "kernel_selection": Case("VBKSRegressor", 100, 100, "series"),
     "decoupled": Case("DecoupledGPRegressor", 250, 20_000),
     "ep": Case("EPDTCClassifier", 300, 50_000, "classes"),
@@ -99,7 +99,7 @@ def checked_out(commit):
     """A temporary worktree of the repository that the command is run in."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkout")
-        git("worktree", "add", "--detach", path, commit)
+        git("worktree", "add", "--quiet", "--detach", path, commit)
         try:
             yield path
         finally:
