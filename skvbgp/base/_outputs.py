@@ -53,6 +53,11 @@ class Observations:
         rows, targets = zip(*made, strict=True)
         return cls(rows, tuple(index), len(y), known=(None,) * len(rows)), list(targets)
 
+    def refuse_unobserved(self, j: int) -> None:
+        """Raise ValueError if there is no row of output j."""
+        if self.rows[j] is None:
+            raise ValueError(f"Output {j} of y has no observed value.")
+
 
 @dataclass(frozen=True)
 class OutputsState:
@@ -82,8 +87,7 @@ class OutputsLearner(RegressionLearner):
         starts = list(X.known)
         for j, generator in enumerate(self.share(rng, len(y))):
             if starts[j] is None:
-                if X.rows[j] is None:
-                    raise ValueError(f"Output {j} of y has no observed value.")
+                X.refuse_unobserved(j)
                 starts[j] = self.single.start(X.rows[j], y[j], generator, warm[j])
         return starts
 
@@ -130,9 +134,10 @@ class OutputsLearner(RegressionLearner):
 
     def update(self, state: OutputsState, X: Observations, y: list[Any], end_pass: EndPass) -> Any:
         X = replace(X, before=state, known=state.outputs)
-        state = self.train(list(X.known), X, y, go_on)
-        end_pass(lambda: state)
-        return state
+        outputs = tuple(self.learn_more(X, y, j, go_on) for j in range(len(y)))
+        learned = self.gather(outputs, X)
+        end_pass(lambda: learned)
+        return learned
 
     # -- what a family may do in another way -------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
-from skvbgp.gp._search import Found, Judges, Search
-from skvbgp.gp._spread import SpreadRows, SpreadSearch
+from skvbgp.gp._sample import Judges, Sample, join_samples
+from skvbgp.gp._search import Found, Search
+from skvbgp.gp._spread import SpreadRows, SpreadSample
 from skvbgp.gp._state import Frames, State
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.kernels import Kernel, White
@@ -124,12 +126,23 @@ class GPLearner(RegressionLearner):
     # -- fit ---------------------------------------------------------------------------------------
 
     def start(self, X: Rows, y: Array, rng: np.random.RandomState, before: State | None) -> Start:
+        return self.start_outputs([X], rng, before)[0]
+
+    def start_outputs(
+        self, X: Sequence[Rows], rng: np.random.RandomState, before: State | None
+    ) -> list[Start]:
+        """States of outputs that share the hyperparameters, and the units of the inputs.
+
+        The scale of one exact process is that of its kernel; several outputs each have another.
+        """
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        gaps = X.learn_gaps(self.n_outputs)
-        rows = X.filled(gaps)
-        frames = self.frame(*rows.summarise(), gaps)
-        d = X.X.shape[1] - self.n_outputs
-        gaussian = len(y) <= self.few or not self.learn_hyperparameters
+        gaps = reduce(Rows.joined, X).learn_gaps(self.n_outputs)
+        outputs = [rows.filled(gaps) for rows in X]
+        inputs, targets = zip(*(rows.summarise() for rows in outputs), strict=True)
+        together = reduce(RunningScale.merged, inputs)
+        d = len(together.mean) - self.n_outputs
+        is_exact = max(map(len, outputs)) <= self.few
+        gaussian = (is_exact and len(outputs) == 1) or not self.learn_hyperparameters
         if before is not None:
             d_before = len(before.weights) - self.n_outputs
             if d_before != d:
@@ -152,8 +165,11 @@ class GPLearner(RegressionLearner):
         }
         candidates = tuple((name, start_process(kernel, **settings)) for name, kernel in pairs)
         grows = is_auto(self.kernel) and before is None
-        n_inducing = choose_inducing(self, rows, gaps, before)
-        return Start(frames, rows, candidates, grows, seed, n_inducing)
+        n_inducing = choose_inducing(self, outputs, gaps, before)
+        return [
+            Start(self.frame(together, scale, gaps), rows, candidates, grows, seed, n_inducing)
+            for rows, scale in zip(outputs, targets, strict=True)
+        ]
 
     def _bind(self, kernel: Kernel, d: int) -> Kernel:
         """A given kernel for d columns, which speaks of the inputs that these encode."""
@@ -177,74 +193,93 @@ class GPLearner(RegressionLearner):
         return Frames(inputs, targets, coordinates, target, gaps)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
-        if not self.learn_hyperparameters:
-            kept = self.keep(state)
-            end_pass(lambda: kept)
-            return kept
         if state.n_inducing:
             return train_sum(self, state, end_pass)
         return self.search(state, end_pass)
 
     def search(self, state: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
         """The state of the kernels that explain near rows."""
-        frames, rows = state.frames, state.rows
+
+        def report(make: Callable[[], tuple[State, ...]]) -> bool:
+            return end_pass(lambda: make()[0])
+
+        return self.train_outputs([state], report, judges)[0]
+
+    def train_outputs(
+        self, starts: Sequence[Start], end_pass: EndPass, judges: Judges | None = None
+    ) -> tuple[State, ...]:
+        """The states of outputs, with the kernels that explain near rows of all of them."""
+        if not self.learn_hyperparameters:
+            kept = tuple(map(self.keep, starts))
+            end_pass(lambda: kept)
+            return kept
         n_trials = 0
 
-        def reach(found: Found) -> State:
-            return State(
-                frames=frames,
-                rows=rows,
-                names=tuple(trial.name for trial in found.trials),
-                mixture=found.mixture,
-                owners=tuple(found.owners),
-                belief=found.belief,
-                weights=found.weights,
-                k=found.k,
-                n_trained=len(rows),
-                n_seen_trained=rows.n_seen,
-                n_iter=max(1, n_trials),
-                score=found.score,
-                n_jobs=self.n_jobs,
-            )
+        def reach(found: Found) -> tuple[State, ...]:
+            learned = {
+                "names": tuple(trial.name for trial in found.trials),
+                "mixture": found.mixture,
+                "owners": tuple(found.owners),
+                "belief": found.belief,
+                "weights": found.weights,
+                "k": found.k,
+                "n_iter": max(1, n_trials),
+                "score": found.score,
+            }
+            return tuple(self._make_state(start, **learned) for start in starts)
 
         def end_trial(make: Callable[[], Found]) -> bool:
             nonlocal n_trials
             n_trials += 1
             return end_pass(lambda: reach(make()))
 
+        first = starts[0]
+        rng = np.random.RandomState(first.seed)
+        rows = join_samples([self._take_sample(start, rng, judges) for start in starts])
+        search = Search(rows, self.counts, rng, self.max_iter, self.tol, end_trial)
+        return reach(search.run(list(first.candidates), grows=first.grows))
+
+    def _take_sample(
+        self, start: Start, rng: np.random.RandomState, judges: Judges | None
+    ) -> Sample:
+        """What a search sees of the rows."""
+        rows, frames = start.rows, start.frames
         noise = discount_copies(rows.X, rows.noise)
-        kind = SpreadSearch if isinstance(rows, SpreadRows) else Search
-        search = kind(
+        kind = SpreadSample if isinstance(rows, SpreadRows) else Sample
+        return kind(
             *rows.scaled(frames.coordinates, frames.target),
-            self.counts,
-            np.random.RandomState(state.seed),
-            self.max_iter,
-            self.tol,
-            end_trial,
+            rng,
             None if noise is None else noise.scaled(frames.target.unit),
             self.n_outputs,
             judges,
         )
-        return reach(search.run(list(state.candidates), grows=state.grows))
 
     def keep(self, start: Start) -> State:
         """The state of hyperparameters that stay where they start, in equal shares."""
         names, processes = zip(*start.candidates, strict=True)
         C = len(processes)
-        return State(
-            frames=start.frames,
-            rows=start.rows,
+        return self._make_state(
+            start,
             names=names,
             mixture=Mixture(processes, np.zeros(C), 0.0),
             owners=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
             weights=average_weights([p.covariance for p in processes], start.rows.X.shape[1]),
             k=self.few,
-            n_trained=len(start.rows),
-            n_seen_trained=start.rows.n_seen,
             n_iter=1,
             score=float("nan"),
+        )
+
+    def _make_state(self, start: Start, **learned: Any) -> State:
+        """The state of rows, and what has been learned from them."""
+        rows = start.rows
+        return State(
+            frames=start.frames,
+            rows=rows,
+            n_trained=len(rows),
+            n_seen_trained=rows.n_seen,
             n_jobs=self.n_jobs,
+            **learned,
         )
 
     # -- partial_fit -------------------------------------------------------------------------------

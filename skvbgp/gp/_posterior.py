@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -335,6 +335,21 @@ class NeighbourPosterior(NearRows):
         """Each process given the rows that are nearest to any of X."""
         k = max(1, min(self.k, _JOINT_ROWS // len(X)))
         return self.condition(np.unique(self.find(X, k)))
+
+
+@dataclass(frozen=True)
+class TwinPosterior(NeighbourPosterior):
+    """The posterior of an output that was observed in all rows of another one, and in no others.
+
+    With the same processes, all rows have one factor for both.
+    """
+
+    first: NeighbourPosterior = field(kw_only=True)
+
+    @cached_property
+    def conditionals(self) -> tuple[Conditional, ...]:
+        y = self.target.scaled(self.rows.y)
+        return tuple(given.given_targets(y) for given in self.first.conditionals)
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:

@@ -221,7 +221,7 @@ class Process:
     def factorise(
         self, X: Array, y: Array, known: RowNoise | None = None, K: Array | None = None
     ) -> Conditional:
-        """What rows (n, d) and their targets (n,) say; K is not modified."""
+        """What rows (n, d) and their targets (n,) or (n, m) say; K is not modified."""
         C = self.covariance(X) if K is None else K.copy()
         known = self.tell_outputs(X, known)
         if known is None:
@@ -233,23 +233,28 @@ class Process:
         return Conditional(self, X, y, tril_inverse(L) / unit, known)
 
     def log_evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> float:
-        """Logarithm of the density of rows."""
-        return self.factorise(X, y, known).log_evidence
+        """Logarithm of the density of rows with targets (n,), or (n, m) of m outputs.
+
+        The outputs are independent, and the scale of each is another.
+        """
+        return sum(one.log_evidence for one in self.factorise(X, y, known).split_outputs())
 
     def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
         K, pull_back = self._evaluate(X)
         conditional = self.factorise(X, y, known, K)
-        known = conditional.known
-        n, q, _ = conditional.summary
-        weights = conditional.weights
+        known, each = conditional.known, conditional.split_outputs()
+        m = len(each)
         dC = conditional.L_inv.T @ conditional.L_inv
-        dC *= -0.5
-        dC += np.outer(0.5 / self.estimate_scale(n, q) * weights, weights)
+        dC *= -0.5 * m
+        for one in each:
+            weights = one.weights
+            dC += np.outer(0.5 / self.estimate_scale(*one.summary[:2]) * weights, weights)
         d_noises: float | Array = float(np.trace(dC))
         d_slopes = np.zeros(len(self.slopes))
         if known is not None:
-            d_noises, d_slopes = known.vjp(self.noises, self.slopes, np.diagonal(dC))
+            d_noises, d_slopes = known.vjp(self.noises, self.slopes, np.diagonal(dC) / m)
+            d_noises, d_slopes = m * d_noises, m * d_slopes
         d_log_noises = self.noises * d_noises
         d_kernel, d_outputs = pull_back(dC)
         if self.coregion is not None:
@@ -257,17 +262,21 @@ class Process:
         d_theta = np.bincount(self._shared, d_kernel, len(self._first))
         gradient = np.append(d_theta, np.sum(d_log_noises))
         if not self.is_gaussian:
-            dof = self.dof
-            slope = 0.5 * (
-                digamma(0.5 * (dof + n))
-                - digamma(0.5 * dof)
-                - n / dof
-                - np.log1p(q / dof)
-                + (dof + n) * q / (dof * (dof + q))
-            )
-            gradient = np.append(gradient, dof * float(slope))
+            slope = sum(self._differentiate_dof(*one.summary[:2]) for one in each)
+            gradient = np.append(gradient, self.dof * slope)
         gradient = np.concatenate([gradient, d_slopes * self.slopes, d_outputs])
-        return conditional.log_evidence, gradient
+        return sum(one.log_evidence for one in each), gradient
+
+    def _differentiate_dof(self, n: float, q: float) -> float:
+        """Derivative in the degrees of freedom of `log_density`."""
+        dof = self.dof
+        return 0.5 * float(
+            digamma(0.5 * (dof + n))
+            - digamma(0.5 * dof)
+            - n / dof
+            - np.log1p(q / dof)
+            + (dof + n) * q / (dof * (dof + q))
+        )
 
     def _evaluate(self, X: Array) -> tuple[Array, Callable[[Array], tuple[Array, Array]]]:
         """The matrix of rows, and what gives the gradients of its cotangent.
@@ -331,10 +340,18 @@ class Conditional:
 
     process: Process
     X: Array  # (n, d)
-    y: Array  # (n,)
+    y: Array  # (n,), or of several outputs (n, m), which are to be split
     L_inv: Array
     known: RowNoise | None = None
     share: Array | None = None
+
+    def split_outputs(self) -> list[Conditional]:
+        """What the rows say of each output; they have the factor in common."""
+        return [self] if self.y.ndim == 1 else [self.given_targets(y) for y in self.y.T]
+
+    def given_targets(self, y: Array) -> Conditional:
+        """The same rows with other targets."""
+        return replace(self, y=y)
 
     @cached_property
     def _whitened(self) -> Array:

@@ -129,6 +129,13 @@ def discount_copies(X: Array, noise: RowNoise | None) -> RowNoise | None:
     return replace(noise, weight=np.minimum(noise.weight, 1.0))
 
 
+def have_same_noise(first: RowNoise | None, second: RowNoise | None) -> bool:
+    """Whether the same is known of as many rows."""
+    if first is None or second is None:
+        return first is second
+    return all(np.array_equal(vars(first)[name], value) for name, value in vars(second).items())
+
+
 def _may_repeat(X: Array, y: Array) -> bool:
     """Whether rows may be equal, by one number for each: tables of many rows are not copied."""
     factors = 1.0 + np.random.default_rng(0).random((X.shape[1],))

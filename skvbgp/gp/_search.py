@@ -11,25 +11,20 @@ over kernels and over draws of their hyperparameters, by evidence.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
-from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
-from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
-from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups, weigh_inputs
-from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior
+from skvbgp.gp._neighbours import average_weights, size_groups, weigh_inputs
+from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._sample import Sample, Samples
 from skvbgp.gp._training import Group, Trained, draw_normal, draw_processes, train
 from skvbgp.kernels._candidates import combine, follow
 
@@ -37,11 +32,8 @@ from skvbgp.kernels._candidates import combine, follow
 #: multiples of all rows.
 _TRIAL_ROWS, _FINAL_ROWS = 3_000, 6_000
 _TRIAL_COVER, _FINAL_COVER = 1.0, 2.0
-#: Rows that are left out, one at a time; most neighbours that a trial predicts them from, which
-#: ranks kernels as more do; rows among which neighbours are looked for.
-_HELD_OUT = 1_000
+#: Most neighbours that a trial predicts from, which ranks kernels as more do.
 _TRIAL_NEIGHBOURS = 128
-_JUDGED_ROWS = 100_000
 #: Rows, of those left out, that tell how many neighbours pay, and the least gain.
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
@@ -74,13 +66,6 @@ class Trial(NamedTuple):
         return self.trained.process
 
 
-class Judges(NamedTuple):
-    """Rows that are left out, and what a global part leaves uncertain there."""
-
-    rows: Index
-    variance: Array  # scaled, (h,)
-
-
 class Found(NamedTuple):
     """Where a search stands, or has ended."""
 
@@ -99,8 +84,8 @@ class Search:
 
     Parameters
     ----------
-    X, y : ndarray of shape (n, d) and (n,)
-        All rows, scaled.
+    rows : Sample or Samples
+        What is seen of all rows.
     counts : sequence of int
         Numbers of neighbours that compete, in rising order.
     rng : RandomState
@@ -108,31 +93,21 @@ class Search:
     tol : float
     end_pass : callable
         Called after every trial, with a function that returns what has been `Found`.
-    noise : RowNoise, optional
-        What is known of the noise of all rows, scaled.
-    n_outputs : int
-        Number of the last columns of X, which say which output a row is of.
-    judges : Judges, optional
-        The rows that are left out; by default random ones.
     """
 
-    X: Array
-    y: Array
+    rows: Sample | Samples
     counts: Sequence[int]
     rng: np.random.RandomState
     max_iter: int | None
     tol: float
     end_pass: EndPass
-    noise: RowNoise | None = None
-    n_outputs: int = 0
-    judges: Judges | None = None
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
 
     @property
     def is_exact(self) -> bool:
         """Whether all rows are neighbours of any place."""
-        return len(self.y) <= self.counts[-1]
+        return len(self.rows) <= self.counts[-1]
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` what sums and products make of the best two."""
@@ -167,56 +142,9 @@ class Search:
 
     def _draw_groups(self, most: int, cover: float) -> list[Group]:
         if self.is_exact:
-            return [(self.X, self.y, self.noise)]
-        size = size_groups(self.counts[-1])
-        n_groups = math.ceil(min(most, cover * len(self.y)) / size)
-        return [self._take(index) for index in self._find_groups(n_groups, size)]
-
-    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
-        """The rows of groups around random ones."""
-        inputs = self.X[:, : self.X.shape[1] - self.n_outputs]  # all outputs meet in a group
-        return draw_groups(inputs, n_groups, size, self.rng)
-
-    def _draw_order(self, size: int) -> Index:
-        """Distinct random rows."""
-        order = self.rng.permutation(len(self.y))
-        if self.judges is not None:
-            first = self.judges.rows
-            order = np.concatenate([first, order[~np.isin(order, first)]])
-        return order[:size]
-
-    def _take(self, index: Index) -> Group:
-        """Some of the rows."""
-        noise = None if self.noise is None else self.noise[index]
-        return self.X[index], self.y[index], noise
-
-    @cached_property
-    def _judged(self) -> Rows:
-        """Rows in random order, of which the first ones are left out in turn."""
-        return Rows().plus(*self._take(self._draw_order(_JUDGED_ROWS)))
-
-    def _leave_out(
-        self, mixture: Mixture, weights: Array, k: int, n: int | None = None
-    ) -> LocalMoments:
-        """What processes say of the first n rows that are left out."""
-        n = min(n or self._n_held, len(self._judged))
-        d = self.X.shape[1]
-        frame = Coordinates(np.zeros(d), np.ones(d)), Target(0.0, 1.0)
-        posterior = NeighbourPosterior(mixture, self._judged, *frame, weights, k)
-        parts = do_once(lambda: posterior.leave_out(np.arange(n)))
-        if self.judges is None:
-            return parts
-        return parts._replace(variance=parts.variance + self.judges.variance[:n, None])
-
-    @property
-    def _n_held(self) -> int:
-        """Most rows that are left out."""
-        return _HELD_OUT if self.judges is None else len(self.judges.rows)
-
-    def _held(self, n: int | None = None) -> tuple[Array, Array | None]:
-        """Targets of the first n rows that are left out, and how often each counts, if not once."""
-        n, y, weight = n or self._n_held, self._judged.y, self._judged.weight
-        return y[:n], None if weight is None else weight[:n]
+            return self.rows.take_all()
+        n_rows = min(most, cover * self.rows.total)
+        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]))
 
     def _try(
         self,
@@ -241,9 +169,9 @@ class Search:
     def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""
         processes = tuple(one.process for one in trained)
-        weights = weigh_inputs(processes[0].covariance, self.X.shape[1])
+        weights = weigh_inputs(processes[0].covariance, self.rows.d)
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
-        everything = self._leave_out(start, weights, self._trial_k)
+        everything = self.rows.leave_out(start, weights, self._trial_k)
         for c, one in enumerate(trained):
             parts = LocalMoments(*(part[:, c : c + 1] for part in everything))
             rank = self._rank(self._mix((one.process,), parts), parts)
@@ -252,7 +180,7 @@ class Search:
     def _summarise(self) -> Found:
         """What the best trial alone gives."""
         best = max(self.trials, key=lambda trial: trial.rank)
-        weights = weigh_inputs(best.process.covariance, self.X.shape[1])
+        weights = weigh_inputs(best.process.covariance, self.rows.d)
         mixture = self._mix((best.process,), best.parts)
         score = self._score(mixture, best.parts)
         return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
@@ -277,13 +205,13 @@ class Search:
         if len(self.counts) == 1:
             return self.counts[0]
         process = trial.process
-        weights = weigh_inputs(process.covariance, self.X.shape[1])
+        weights = weigh_inputs(process.covariance, self.rows.d)
         best, best_rank = self.counts[0], -np.inf
         for k in self.counts:
             if k == self._trial_k:
                 parts = trial.parts.head(_COUNTING_ROWS)
             else:
-                parts = self._leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
+                parts = self.rows.leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
             rank = self._rank(self._mix((process,), parts), parts)
             if rank < best_rank + _LEAST_COUNT_RISE:
                 break
@@ -310,14 +238,14 @@ class Search:
 
     def _mix(self, processes: tuple[Process, ...], parts: LocalMoments) -> Mixture:
         """The best mixture for rows that are left out."""
-        return fit_mixture(processes, parts, *self._held(len(parts.mean)))
+        return fit_mixture(processes, parts, *self.rows.hold(len(parts.mean)))
 
     def _rank(self, mixture: Mixture, parts: LocalMoments) -> float:
-        return rank_mixture(mixture, parts, *self._held(len(parts.mean)))
+        return rank_mixture(mixture, parts, *self.rows.hold(len(parts.mean)))
 
     def _score(self, mixture: Mixture, parts: LocalMoments) -> float:
         """Log density of rows that are left out, per row."""
-        return measure_score(mixture, parts, *self._held(len(parts.mean)))
+        return measure_score(mixture, parts, *self.rows.hold(len(parts.mean)))
 
     def _train_further(self) -> Found:
         """The best trials, also as trained on more groups, and the belief in them."""
@@ -338,11 +266,11 @@ class Search:
         """How well the best of a pool predict together from k neighbours, and their mixture."""
         chosen = self._select(pool, _count_kept(k))
         processes = tuple(trial.process for trial in chosen)
-        weights = average_weights([one.covariance for one in processes], self.X.shape[1])
+        weights = average_weights([one.covariance for one in processes], self.rows.d)
         start = Mixture(processes, np.zeros(len(processes)), 0.0)
-        parts = self._leave_out(start, weights, k)
+        parts = self.rows.leave_out(start, weights, k)
         mixture = self._mix(processes, parts)
-        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self._held()[1])
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self.rows.hold()[1])
         owners, score = list(range(len(chosen))), self._score(mixture, parts)
         found = Found(chosen, mixture, owners, shares, weights, k, score)
         return self._rank(mixture, parts), found
@@ -367,9 +295,9 @@ class Search:
         log_belief = np.array(log_weights) - logsumexp(log_weights)
         matter = np.flatnonzero(log_belief > log_belief.max() - _WITHIN)
         mixture = Mixture(tuple(processes[j] for j in matter), log_belief[matter], 0.0)
-        weights = np.ones(self.X.shape[1])  # all rows are neighbours
+        weights = np.ones(self.rows.d)  # all rows are neighbours
         k = self.counts[-1]
-        parts = self._leave_out(mixture, weights, k)
+        parts = self.rows.leave_out(mixture, weights, k)
         owners = [owners[j] for j in matter]
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)

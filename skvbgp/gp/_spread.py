@@ -24,7 +24,7 @@ from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
-from skvbgp.gp._search import Search
+from skvbgp.gp._sample import Sample
 
 #: Places whose neighbours are in memory at a time.
 _TILE_ROWS = 512
@@ -107,12 +107,8 @@ class _ScaledColumns:
         return self.frame.scaled(self.columns[index])
 
 
-@dataclass
-class SpreadSearch(Search):
-    """A search whose groups, and whose rows that are left out, come from the workers."""
-
-    X: Any
-    y: Any
+class SpreadSample(Sample):
+    """Groups, and rows that are left out, that come from the workers."""
 
     def _draw_order(self, size: int) -> Index:
         n = len(self.y)

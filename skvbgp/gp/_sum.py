@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments
 from skvbgp.gp._process import start_process
-from skvbgp.gp._search import Judges
+from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
 from skvbgp.kernels._candidates import make_base_kernels
@@ -41,15 +41,18 @@ def is_tried(n_inducing: int | str | None, n: int) -> bool:
     return n >= _LEAST_ROWS if isinstance(n_inducing, str) else bool(n_inducing)
 
 
-def choose_inducing(learner: GPLearner, rows: Rows, gaps: Gaps, before: State | None) -> int | str:
+def choose_inducing(
+    learner: GPLearner, outputs: Sequence[Rows], gaps: Gaps, before: State | None
+) -> int | str:
     """The number of inducing inputs, or "auto" if predictions of rows left out decide."""
-    wanted = learner.n_inducing
+    wanted, rows = learner.n_inducing, outputs[0]
     if not wanted:
         return 0
     obstacles = {
         "learn_hyperparameters=False": not learner.learn_hyperparameters,
         "forgetting": learner.forgetting != 1.0,
         "output_covariance": learner.n_outputs > 0,
+        "output_hyperparameters='shared'": len(outputs) > 1,
         "missing entries of X": bool(gaps.columns.any()),
         "Dask collections": isinstance(rows, SpreadRows),
     }

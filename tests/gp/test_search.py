@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from skvbgp.gp import _neighbours
 from skvbgp.gp._neighbours import average_weights
 from skvbgp.gp._process import start_process
+from skvbgp.gp._sample import Sample
 from skvbgp.gp._search import Search
 from skvbgp.gp._training import Trained, draw_normal, draw_processes, log_posterior, train
 from skvbgp.kernels import RBF, Matern
@@ -23,7 +24,8 @@ def make_rows(kernel, n, noise=1e-2, seed=0):
 
 
 def make_search(X, y, k, end_pass=lambda make: False):
-    return Search(X, y, (k,), np.random.RandomState(0), 10, 1e-5, end_pass)
+    rng = np.random.RandomState(0)
+    return Search(Sample(X, y, rng), (k,), rng, 10, 1e-5, end_pass)
 
 
 def make_starts(names, *, gaussian):
@@ -69,7 +71,8 @@ def test_smooth_functions_are_predicted_from_many_neighbours(counts):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
     y = np.sin(X[:, 0]) * np.cos(X[:, 1])
     starts = make_starts(["SE"], gaussian=False)
-    search = Search(X, y, counts, np.random.RandomState(0), 10, 1e-5, lambda make: False)
+    rng = np.random.RandomState(0)
+    search = Search(Sample(X, y, rng), counts, rng, 10, 1e-5, lambda make: False)
     assert search.run(starts, grows=False).k == counts[-1]
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("client")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("skvbgp.gp._search._HELD_OUT", 30)
+    monkeypatch.setattr("skvbgp.gp._sample._HELD_OUT", 30)
     monkeypatch.setattr("skvbgp.gp._search._TRIAL_ROWS", 150)
     monkeypatch.setattr("skvbgp.gp._search._FINAL_ROWS", 150)
 
@@ -283,7 +283,7 @@ def test_near_rows_are_those_of_all(rng, d):
 def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     """Groups, some rows that judge kernels, and the neighbours of a tile of places."""
     for module, name, value in [
-        ("_search", "_JUDGED_ROWS", 100),
+        ("_sample", "_JUDGED_ROWS", 100),
         ("_gaps", "_LEARNED_FROM", 100),
         ("_spread", "_TILE_ROWS", 8),
     ]:

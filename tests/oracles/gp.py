@@ -97,3 +97,15 @@ def predict_sparse(kernel, Z, X, y, t, places):
     Q, Q_places = (kernel(rows, Z) @ K_inv @ kernel(Z, X) for rows in (X, places))
     gain = Q_places @ np.linalg.inv(Q + np.diag(t))
     return gain @ y, kernel(places) - gain @ Q_places.T
+
+
+def sum_evidence(K, Y, noise, dof):
+    """Evidence of outputs Y (n, t) with the same hyperparameters, NaN where one was not observed.
+
+    The matrix K of all rows is the same for all; each output knows its own rows.
+    """
+    total = 0.0
+    for y in Y.T:
+        seen = ~np.isnan(y)
+        total += log_student(y[seen], K[np.ix_(seen, seen)] + noise * np.eye(seen.sum()), dof)
+    return total

@@ -1,0 +1,230 @@
+"""What a search sees of the rows: groups to learn from, and rows that are left out.
+
+Of several outputs with the same hyperparameters, those that were observed in the same rows have
+their matrices in common. The evidence of all is a sum over groups as that of one is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skvbgp._core.journal import do_once
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.gp._neighbours import Rows, draw_groups
+from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, TwinPosterior
+from skvbgp.gp._row_noise import RowNoise, have_same_noise
+from skvbgp.gp._training import Group
+
+#: Values that are left out, one at a time, and rows among which neighbours are looked for.
+_HELD_OUT, _JUDGED_ROWS = 1_000, 100_000
+
+
+class Judges(NamedTuple):
+    """Rows that are left out, and what a global part leaves uncertain there."""
+
+    rows: Index
+    variance: Array  # scaled, (h,)
+
+
+@dataclass
+class Sample:
+    """The rows of one output, or of m outputs that were observed in the same rows.
+
+    Parameters
+    ----------
+    X, y : ndarray of shape (n, d) and (n,) or (n, m)
+        All rows, scaled.
+    rng : RandomState
+    noise : RowNoise, optional
+        What is known of the noise of all rows, scaled.
+    n_outputs : int
+        Number of the last columns of X, which say which output a row is of.
+    judges : Judges, optional
+        The rows that are left out, of one output; by default random ones.
+    """
+
+    X: Any
+    y: Any
+    rng: np.random.RandomState
+    noise: RowNoise | None = None
+    n_outputs: int = 0
+    judges: Judges | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def total(self) -> int:
+        """Rows that groups may be of."""
+        return len(self)
+
+    @property
+    def d(self) -> int:
+        return int(self.X.shape[1])
+
+    def is_twin(self, other: Sample) -> bool:
+        """Whether another output was observed in the same rows."""
+        return np.array_equal(self.X, other.X) and have_same_noise(self.noise, other.noise)
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def take_all(self) -> list[Group]:
+        """All rows as one group."""
+        return [(self.X, self.y, self.noise)]
+
+    def draw_groups(self, n_rows: float, size: int) -> list[Group]:
+        """Groups of near rows with at least so many rows in all."""
+        return [self._take(index) for index in self._find_groups(math.ceil(n_rows / size), size)]
+
+    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
+        """The rows of groups around random ones."""
+        inputs = self.X[:, : self.d - self.n_outputs]  # all outputs meet in a group
+        return draw_groups(inputs, n_groups, size, self.rng)
+
+    def _take(self, index: Index) -> Group:
+        """Some of the rows."""
+        noise = None if self.noise is None else self.noise[index]
+        return self.X[index], self.y[index], noise
+
+    # -- rows that are left out --------------------------------------------------------------------
+
+    def _draw_order(self, size: int) -> Index:
+        """Distinct random rows."""
+        order = self.rng.permutation(len(self.y))
+        if self.judges is not None:
+            first = self.judges.rows
+            order = np.concatenate([first, order[~np.isin(order, first)]])
+        return order[:size]
+
+    @cached_property
+    def _judged(self) -> list[Rows]:
+        """By output: rows in random order, of which the first ones are left out in turn."""
+        X, y, noise = self._take(self._draw_order(_JUDGED_ROWS))
+        return [Rows().plus(X, one, noise) for one in (y.T if y.ndim == 2 else [y])]
+
+    def _count(self, n: int | None) -> tuple[int, int]:
+        """How many values are left out, and of how many rows; of all outputs before the next row.
+
+        No more than n of them.
+        """
+        n = n or (_HELD_OUT if self.judges is None else len(self.judges.rows))
+        m = len(self._judged)
+        n = min(n, len(self._judged[0]) * m)
+        return n, -(-n // m)
+
+    def leave_out(
+        self, mixture: Mixture, weights: Array, k: int, n: int | None = None
+    ) -> LocalMoments:
+        """What processes say of the first n values that are left out."""
+        n, n_rows = self._count(n)
+        frame = Coordinates(np.zeros(self.d), np.ones(self.d)), Target(0.0, 1.0)
+        first, *others = self._judged
+        one = NeighbourPosterior(mixture, first, *frame, weights, k)
+        each = [one, *(TwinPosterior(mixture, y, *frame, weights, k, first=one) for y in others)]
+        index = np.arange(n_rows)
+        parts = do_once(lambda: _interleave([one.leave_out(index) for one in each]).head(n))
+        if self.judges is None:
+            return parts
+        return parts._replace(variance=parts.variance + self.judges.variance[:n, None])
+
+    def hold(self, n: int | None = None) -> tuple[Array, Array | None]:
+        """Targets of the first n values that are left out, and how often each counts.
+
+        None is once.
+        """
+        n, n_rows = self._count(n)
+        y = np.column_stack([rows.y[:n_rows] for rows in self._judged]).ravel()[:n]
+        weight = self._judged[0].weight
+        return y, None if weight is None else np.repeat(weight[:n_rows], len(self._judged))[:n]
+
+
+@dataclass
+class Samples:
+    """Those of outputs that were observed in different rows.
+
+    All together have about as many groups, and values that are left out, as one of them would have
+    alone, in proportion to their numbers of values.
+    """
+
+    parts: Sequence[Sample]
+
+    def __len__(self) -> int:
+        """Rows of the output that has most of them."""
+        return max(map(len, self.parts))
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def d(self) -> int:
+        return self.parts[0].d
+
+    def take_all(self) -> list[Group]:
+        return [group for part in self.parts for group in part.take_all()]
+
+    def draw_groups(self, n_rows: float, size: int) -> list[Group]:
+        each = (part.draw_groups(n_rows * len(part) / self.total, size) for part in self.parts)
+        return [group for groups in each for group in groups]
+
+    @cached_property
+    def _turns(self) -> Index:
+        """Which part is next, for each value that is left out: all in turn."""
+        sizes = np.array([part.y.size for part in self.parts])
+        counts = np.minimum(np.ceil(_HELD_OUT / sizes.sum() * sizes), sizes).astype(int)
+        when = [(np.arange(count) + 0.5) / count for count in counts]
+        return np.repeat(np.arange(len(counts)), counts)[np.argsort(np.concatenate(when))]
+
+    def _sort(self, n: int | None) -> tuple[list[int], Index]:
+        """How many of the first n values are of each part, and where each value is in all parts."""
+        turns = self._turns[:n]
+        counts = np.bincount(turns, minlength=len(self.parts))
+        return counts.tolist(), np.argsort(np.argsort(turns, kind="stable"))
+
+    def leave_out(
+        self, mixture: Mixture, weights: Array, k: int, n: int | None = None
+    ) -> LocalMoments:
+        counts, order = self._sort(n)
+        pairs = zip(self.parts, counts, strict=True)
+        each = [part.leave_out(mixture, weights, k, count) for part, count in pairs if count]
+        return LocalMoments(*(np.concatenate(values)[order] for values in zip(*each, strict=True)))
+
+    def hold(self, n: int | None = None) -> tuple[Array, Array | None]:
+        counts, order = self._sort(n)
+        each = [part.hold(count) for part, count in zip(self.parts, counts, strict=True) if count]
+        y = np.concatenate([y for y, _ in each])[order]
+        if all(weight is None for _, weight in each):
+            return y, None
+        weights = [np.ones(len(y)) if weight is None else weight for y, weight in each]
+        return y, np.concatenate(weights)[order]
+
+
+def join_samples(samples: Sequence[Sample]) -> Sample | Samples:
+    """All outputs together; those that were observed in the same rows are one sample."""
+    kinds: list[list[Sample]] = []
+    for sample in samples:
+        known = next((kind for kind in kinds if kind[0].is_twin(sample)), None)
+        if known is None:
+            kinds.append([sample])
+        else:
+            known.append(sample)
+    parts = [
+        replace(kind[0], y=np.column_stack([one.y for one in kind])) if len(kind) > 1 else kind[0]
+        for kind in kinds
+    ]
+    return parts[0] if len(parts) == 1 else Samples(parts)
+
+
+def _interleave(each: Sequence[LocalMoments]) -> LocalMoments:
+    """What is said of rows of each output, as values of all outputs row by row."""
+    C = each[0].mean.shape[1]
+    stacks = (np.stack(values, axis=1) for values in zip(*each, strict=True))
+    return LocalMoments(*(stack.reshape(-1, C) for stack in stacks))
