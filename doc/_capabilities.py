@@ -46,6 +46,9 @@ REGRESSION = {
     "outputs that learn from each other: ``output_covariance``": lambda estimator: (
         "output_covariance" in estimator.get_params()
     ),
+    "hyperparameters that outputs share: ``output_hyperparameters``": lambda estimator: (
+        "output_hyperparameters" in estimator.get_params()
+    ),
     "``return_std``, ``return_cov``, ``sample_y``": has("sample_y"),
     "``predict_quantiles``, ``predict_interval``": has("predict_quantiles"),
     "``log_predictive_density``": has("log_predictive_density"),

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.gp._categories import Categories, Draws, EncodedDraws
-from skvbgp.gp._joint_outputs import JointState
 
 
 class LearnedFunction:
@@ -24,7 +23,7 @@ class LearnedFunction:
     _check_inputs: Callable[[Any], Array]
     n_outputs_: int
     kernels_: Any
-    kernel_posterior_: Array
+    kernel_posterior_: Any
     noise_variance_: Any
 
     def predict_gradient(self, X: Any) -> tuple[Array, Array]:
@@ -174,12 +173,12 @@ class LearnedFunction:
             return _describe(
                 "The function", self.kernels_, self.kernel_posterior_, self.noise_variance_
             )
-        if isinstance(self._state, JointState):
-            return _describe(
-                "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
-            )
-        parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
-        return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
+        if isinstance(self.kernel_posterior_, list):
+            parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
+            return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
+        return _describe(
+            "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
+        )
 
 
 def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:

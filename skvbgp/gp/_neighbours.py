@@ -217,6 +217,11 @@ class Rows:
         """(n,), None if all are one."""
         return None if self.noise is None else self.noise.weight
 
+    @property
+    def count(self) -> float:
+        """Number of rows, of which equal ones may be one."""
+        return len(self) if self.weight is None else float(self.weight.sum())
+
     @cached_property
     def _joined(self) -> Chunk:
         return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)

@@ -79,8 +79,10 @@ class GPOutputsLearner(OutputsLearner):
         self, state: OutputsState, X: Observations, y: list[Any]
     ) -> tuple[Observations, list[Any]] | None:
         """All outputs learn again as soon as one of them does."""
-        if super().rows_to_restart(state, X, y) is None:
-            return None
+        return None if super().rows_to_restart(state, X, y) is None else self.join(state, X)
+
+    def join(self, state: Any, X: Observations) -> tuple[Observations, list[Any]]:
+        """Known rows and new ones, to train with."""
         rows = tuple(
             self.single.join(known, rows, X.n)
             for known, rows in zip(state.outputs, X.rows, strict=True)

@@ -29,7 +29,11 @@ from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import GPOutputsLearner
+from skvbgp.gp._shared_outputs import SharedLearner
 from skvbgp.gp._spread import SpreadRows
+
+#: `output_covariance` and `output_hyperparameters`: nothing in common, and one model of all.
+_OWN, _JOINT = (None, "own"), ("learned", "own")
 
 
 class VBGPRegressor(LearnedFunction, WeightedRegressor):
@@ -60,8 +64,8 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         Inducing inputs of a global part of the function, a sparse process of all rows; near rows
         then say what that leaves. "auto" has 500 where, with 2,000 rows or more, rows that are
         left out are predicted better so. It has none if `kernel` is given or rows are forgotten,
-        for a learned `output_covariance`, missing entries of X and Dask collections. Up to as
-        many rows as neighbours there is none; None and 0 are none, too.
+        for a learned `output_covariance`, shared `output_hyperparameters`, missing entries of X and
+        Dask collections. Up to as many rows as neighbours there is none; None and 0 are none, too.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
@@ -77,6 +81,13 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         outputs; ``return_cov`` and `log_predictive_density` take each by itself. What is left out,
         in `loo_predict` and `log_predictive_density_`, is one value, given the others of its row.
         Of one output it changes nothing.
+
+    output_hyperparameters : "own" or "shared", default="own"
+        What several outputs have in common that are models each. "own" is nothing. "shared" is all
+        that is learned: the kernels and the belief in them, length scales, the number of neighbours
+        and, in units of each output, variances and noise; the outputs together choose them. Their
+        functions remain independent. With a learned `output_covariance`, which has an answer of its
+        own, it has to be "own". Of one output it changes nothing.
 
     learn_hyperparameters : bool, default=True
         Whether to learn the kernels' hyperparameters, the noise and the belief. False keeps
@@ -154,7 +165,8 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
 
     n_outputs_ : int
         Number of outputs. Of several ones, what describes a model is a list or an array with one
-        entry for each; with a learned `output_covariance`, that is `noise_variance_` alone.
+        entry for each; with a learned `output_covariance` or shared `output_hyperparameters`, that
+        is `noise_variance_` alone.
 
     output_covariance_ : ndarray of shape (n_outputs, n_outputs)
         Prior covariance of the outputs' functions at one place, on the squared scale of y, averaged
@@ -188,6 +200,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         "n_inducing": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "output_covariance": [StrOptions({"learned"}), None],
+        "output_hyperparameters": [StrOptions({"own", "shared"})],
         "learn_hyperparameters": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -206,6 +219,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         n_inducing: int | str | None = "auto",
         categorical_features: Any = None,
         output_covariance: str | None = None,
+        output_hyperparameters: str = "own",
         learn_hyperparameters: bool = True,
         max_iter: int | None = None,
         tol: float = 1e-5,
@@ -220,6 +234,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         self.n_inducing = n_inducing
         self.categorical_features = categorical_features
         self.output_covariance = output_covariance
+        self.output_hyperparameters = output_hyperparameters
         self.learn_hyperparameters = learn_hyperparameters
         self.max_iter = max_iter
         self.tol = tol
@@ -267,8 +282,9 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         ValueError
             If a weight or variance is negative or not finite, if all weights are zero, if weights
             are given and the kernel has a :class:`~skvbgp.kernels.White` part, or if an output
-            was never observed, if `n_inducing` is a number where there can be no global part, or,
-            with a warm start, if `output_covariance` has changed.
+            was never observed, if `n_inducing` is a number where there can be no global part, if
+            outputs share hyperparameters and learn their covariance, or, with a warm start, if
+            this has changed.
         TypeError
             If a Dask collection is given with what needs rows in memory.
         """
@@ -324,16 +340,12 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         learner = self._learner()
         if "streams" in noise and learner.forgetting != 1.0:
             weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
-        is_joint = t > 1 and self.output_covariance is not None
-        is_bound = not reset or self.warm_start
-        if is_bound and is_joint != getattr(self, "_is_joint", is_joint):
-            raise ValueError("output_covariance has changed since the outputs were learned.")
-        self._is_joint = is_joint
+        self._bind_form(reset=reset)
         is_weighted = noise["sample_weight"] is not None or learner.fading < 1.0
         if t == 1:
             rows = learner.make_rows(X, y, weight, variance, is_weighted)
             return rows, rows.y
-        if is_joint:
+        if self._form == _JOINT:
             seen = ~np.isnan(y.ravel())
             each = np.nan_to_num(y.ravel()), np.repeat(weight, t) * seen, variance.ravel()
             rows = learner.make_rows(lengthen(X, t), *each, is_weighted)
@@ -346,6 +358,22 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
 
         return Observations.of(y, weight, make)
 
+    def _bind_form(self, *, reset: bool) -> None:
+        """Note how several outputs go together, which streams and warm starts do not change."""
+        names = "output_covariance", "output_hyperparameters"
+        form = tuple(getattr(self, name) for name in names)
+        if form == ("learned", "shared"):
+            raise ValueError(
+                'output_hyperparameters="shared" is for outputs that are models each: with '
+                'output_covariance="learned" they share the kernels, and each has its noise.'
+            )
+        form = _OWN if self.n_outputs_ == 1 else form
+        before = form if reset and not self.warm_start else getattr(self, "_form", form)
+        for name, now, then in zip(names, form, before, strict=True):
+            if now != then:
+                raise ValueError(f"{name} has changed since the outputs were learned.")
+        self._form = form
+
     def _encodes(self, X: Any) -> bool:
         return self.categorical_features is not None or issparse(X)
 
@@ -353,6 +381,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         for name, is_used in [
             ("categorical_features", self.categorical_features is not None),
             ("output_covariance", self.output_covariance is not None),
+            ("output_hyperparameters", self.output_hyperparameters != "own"),
             ("forgetting", self.forgetting != 1.0),
         ]:
             if is_used:
@@ -366,7 +395,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         self._bind_outputs(1, "A Dask collection has one output", reset=reset)
         knows_spread = not reset and isinstance(self._state.rows, SpreadRows)
         placed = self._place_rows(X, y, reset=reset)
-        self._categories, self._is_joint = None, False
+        self._categories, self._form = None, _OWN
         rows: Rows = SpreadRows.at(placed)
         if not knows_spread and placed.n <= self._learner().few:
             X, y = placed.fetch(np.arange(placed.n))
@@ -447,9 +476,11 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
 
     def _full_learner(self) -> GPLearner | JointLearner | GPOutputsLearner:
         single = self._learner()
-        if self._is_joint:
+        if self.n_outputs_ == 1:
+            return single
+        if self._form == _JOINT:
             return JointLearner(single, self.n_outputs_)
-        return single if self.n_outputs_ == 1 else GPOutputsLearner(single)
+        return GPOutputsLearner(single) if self._form == _OWN else SharedLearner(single)
 
     def _learner(self) -> GPLearner:
         return GPLearner(

@@ -16,7 +16,8 @@ from skvbgp.gp._gradient import Relevance, measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
-from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
+from skvbgp.gp._row_noise import have_same_noise
 from skvbgp.gp._spread import SpreadPosterior, SpreadRows, refuse_spread
 from skvbgp.gp._sum_posterior import SumPosterior
 
@@ -59,6 +60,8 @@ class State:
     shared : GlobalPart or None
         What all rows have in common. The targets of `rows`, and their frame, are then those of
         what its mean leaves.
+    twin : State or None
+        That of an output which was observed in the same rows, with the same mixture.
     """
 
     frames: Frames
@@ -75,6 +78,7 @@ class State:
     score: float
     n_jobs: int | None
     shared: GlobalPart | None = None
+    twin: State | None = None
 
     @property
     def shares(self) -> Array:
@@ -97,8 +101,19 @@ class State:
         )
         if self.shared is not None:
             return SumPosterior(*known, shared=self.shared)
+        if self.twin is not None:
+            return TwinPosterior(*known, first=self.twin.posterior)
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
+
+    def is_twin(self, other: State) -> bool:
+        """Whether all rows are neighbours, and another output was observed in the same ones."""
+        mine, theirs = self.posterior, other.posterior
+        if len(self.rows) != len(other.rows) or not (mine.is_exact and theirs.is_exact):
+            return False
+        if not np.array_equal(self.rows.X, other.rows.X):
+            return False
+        return have_same_noise(mine.noise, theirs.noise)
 
     @property
     def observed(self) -> Rows:

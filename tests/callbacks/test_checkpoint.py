@@ -168,6 +168,12 @@ def test_a_fit_goes_on_and_ends_as_it_would_have(case, path):
             ),
             2,
         ),
+        (
+            VBGPRegressor(
+                [RBF(), Matern()], output_hyperparameters="shared", max_iter=2, random_state=0
+            ),
+            2,
+        ),
         (CASES["exact"], 6),  # in the second output
         (CASES["stochastic"], 7),
         (CASES["spectrum"], 10),

@@ -219,6 +219,7 @@ OBSTACLES = {
     "learn_hyperparameters=False": {"learn_hyperparameters": False},
     "forgetting": {"forgetting": 0.9},
     "output_covariance": {"output_covariance": "learned"},
+    "output_hyperparameters='shared'": {"output_hyperparameters": "shared"},
     "missing entries": {},
 }
 
@@ -226,7 +227,7 @@ OBSTACLES = {
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_where_there_can_be_none(name):
     X, y = make_data(60)
-    if name == "output_covariance":
+    if name.startswith("output_"):
         y = np.column_stack([y, y**2])
     if name == "missing entries":
         X[0, 0] = np.nan

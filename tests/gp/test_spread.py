@@ -195,6 +195,7 @@ def test_rows_are_in_one_place_all_of_them(models):
     [
         ({"categorical_features": [0]}, {}),
         ({"output_covariance": "learned"}, {}),
+        ({"output_hyperparameters": "shared"}, {}),
         ({"forgetting": 0.9}, {}),
         ({}, {"sample_weight": 2.0}),
         ({}, {"y_var": 1.0}),

@@ -1,0 +1,70 @@
+"""Several outputs with the same hyperparameters, chosen by the sum of what all of them say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from skvbgp._optim.ascent import EndPass
+from skvbgp.base import Observations, OutputsState
+from skvbgp.gp._learner import Start
+from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
+from skvbgp.gp._state import State
+
+
+@dataclass(frozen=True)
+class SharedLearner(GPOutputsLearner):
+    """The settings of outputs that have kernels, belief and noise in common.
+
+    Each is in units of its own, and is predicted from its own rows; the inputs' units are the same.
+    """
+
+    def max_passes(self, y: list[Any]) -> int:
+        longest = max((column for column in y if column is not None), key=len)
+        return replace(self.single, n_inducing=None).max_passes(longest)
+
+    def start(
+        self, X: Observations, y: list[Any], rng: np.random.RandomState, before: Any
+    ) -> list[Start]:
+        for j in range(len(y)):
+            X.refuse_unobserved(j)
+        return self.single.start_outputs(X.rows, rng, None if before is None else before.outputs[0])
+
+    def train(
+        self, state: list[Start], X: Observations, y: list[Any], end_pass: EndPass
+    ) -> GPOutputsState:
+        def report(make: Callable[[], tuple[State, ...]]) -> bool:
+            return end_pass(lambda: self.gather(make(), X))
+
+        return self.gather(self.single.train_outputs(state, report), X)
+
+    def rows_to_restart(
+        self, state: OutputsState, X: Observations, y: list[Any]
+    ) -> tuple[Observations, list[Any]] | None:
+        """As for models of their own; units of inputs that are not learned follow every row."""
+        if self.single.learn_hyperparameters:
+            return super().rows_to_restart(state, X, y)
+        return self.join(state, X)
+
+    def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
+        """The state of all outputs; those that were observed in the same rows share factors."""
+        known: list[State] = []
+        for output in outputs:
+            twin = next((one for one in known if one.twin is None and one.is_twin(output)), None)
+            known.append(replace(output, twin=twin))
+        return super().gather(tuple(known), X)
+
+    def attributes(self, state: OutputsState) -> dict[str, Any]:
+        """Those that all have in common, and the noise of each."""
+        each = [self.single.attributes(output) for output in state.outputs]
+        scores = [one["log_predictive_density_"] for one in each]
+        weights = [output.rows.count for output in state.outputs]
+        return each[0] | {
+            "n_neighbors_": max(one["n_neighbors_"] for one in each),
+            "noise_variance_": np.array([one["noise_variance_"] for one in each]),
+            "log_predictive_density_": float(np.average(scores, weights=weights)),
+            "n_samples_seen_": state.n,
+        }
