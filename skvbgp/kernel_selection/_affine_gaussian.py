@@ -38,6 +38,14 @@ class AffineGaussian:
         rows, columns = self._tril
         return len(self.prior_mean) + np.flatnonzero(rows == columns)
 
+    @cached_property
+    def units(self) -> Array:
+        """Units of the flat vector in which the prior has no scale."""
+        std = np.sqrt(self.prior_variance)
+        units = np.concatenate([std, std[self._tril[0]]])
+        units[self._diagonal] = 1.0  # logarithms
+        return units
+
     def pack(self, m: Array, std: Array) -> Array:
         """The vector of N(m, diag(std)^2)."""
         x = np.concatenate([m, np.zeros(len(self._tril[0]))])

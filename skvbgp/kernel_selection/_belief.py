@@ -24,7 +24,7 @@ from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standa
 #: at uniform p(k); from here on it changes little (see the theory page).
 PRIOR_VARIANCE = 100.0
 _MAX_ITER = 200
-_TOL = 1e-7
+_TOL = 1e-5
 
 
 class KernelBelief(NamedTuple):
@@ -54,15 +54,18 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
     k = len(L)
     draws = draw_standard(n_samples, k, np.random.RandomState(seed))
     family = AffineGaussian(np.zeros(k), np.full(k, PRIOR_VARIANCE))
+    units = family.units
+
+    def objective(z: Array) -> tuple[float, Array]:
+        value, gradient = belief_bound(units * z, family, L, draws)
+        return value, units * gradient
 
     def search(start: Array) -> LbfgsResult:
         with np.errstate(over="ignore", invalid="ignore"):  # a step too far: the search retreats
-            return lbfgs_ascent(
-                lambda x: belief_bound(x, family, L, draws), start, max_iter=_MAX_ITER, tol=_TOL
-            )
+            return lbfgs_ascent(objective, start / units, max_iter=_MAX_ITER, tol=_TOL)
 
     result = max(thread_map(search, [(x,) for x in _starts(L, family)]), key=lambda r: r.value)
-    m, C = family.unpack(result.x)
+    m, C = family.unpack(units * result.x)
     posterior = softmax(m + draws @ C.T).mean(axis=0)
     moments = _average_exchanges(L, m, C @ C.T, posterior)
     K = len(local_bounds)
