@@ -27,6 +27,7 @@ from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
+    log_determinant,
 )
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._scales import Frame
@@ -194,15 +195,30 @@ def log_evidence(
     """
     kernel, noise = parameters(kernel, x)
     K = kernel(X)  # (n, n)
-    C = K.copy()
-    C.flat[:: len(C) + 1] += noise if counts is None else noise / counts
-    try:
-        L = np.asarray(np.linalg.cholesky(C))
-    except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
-        raise NotPositiveDefiniteError("The noise drowns in the rounding of k(X, X).") from None
-    normal = ZeroMeanNormal.of(L, y)
+    normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
     dK = normal.gradient()
     theta, _, _ = kernel.vjp(X, None, K, dK)
     d_noise = own_gradient(noise, counts, np.diagonal(dK))
     value = normal.log_density + Copies.of(noise, counts).log_density
     return value, np.append(theta, noise * float(d_noise.sum()))
+
+
+def log_evidence_alone(
+    kernel: Kernel, x: Array, X: Array, y: Array, counts: Array | None = None
+) -> float:
+    """The same without its gradient."""
+    kernel, noise = parameters(kernel, x)
+    L = _factor_of_rows(kernel(X), noise, counts)
+    root = np.linalg.solve(L, y)
+    log_density = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(root @ root))
+    return log_density + Copies.of(noise, counts).log_density
+
+
+def _factor_of_rows(K: Array, noise: float, counts: Array | None) -> Array:
+    """Lower Cholesky factor of K and the noise of rows, each of which counts as often (n,)."""
+    C = K.copy()
+    C.flat[:: len(C) + 1] += noise if counts is None else noise / counts
+    try:
+        return np.asarray(np.linalg.cholesky(C))
+    except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
+        raise NotPositiveDefiniteError("The noise drowns in the rounding of k(X, X).") from None

@@ -71,7 +71,7 @@ class _Sample(NamedTuple):
 
     X: Array  # (n, d)
     y: Targets
-    Z_coarse: Array  # of the first look at many values, centred as the others
+    Z_coarse: Array | None  # of the first look at many values, centred as the others
     Z_climb: Array | None
     Z_bound: Array | None  # of the bound that kernels are ranked by
 
@@ -285,8 +285,10 @@ class VBKSLearner(RegressionLearner):
             * state.scales.spread
             for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
         )
-        Z_climb = None if m >= len(X) and len(X) <= _SCREENING_DENSE_ROWS else climb
-        return _Sample(X, y, coarse, Z_climb, state.Z if exact else Z_climb)
+        every = m >= len(X)  # row is an inducing input
+        Z_coarse = None if every and len(X) <= _COARSE_INDUCING else coarse
+        Z_climb = None if every and len(X) <= _SCREENING_DENSE_ROWS else climb
+        return _Sample(X, y, Z_coarse, Z_climb, state.Z if exact else Z_climb)
 
     def _choose_training(
         self, state: State, frame: Frame, X: Array, y: Targets

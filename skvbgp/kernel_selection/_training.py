@@ -29,6 +29,7 @@ from skvbgp.kernel_selection._bound import (
     average_statistics,
     collapsed_bound,
     log_evidence,
+    log_evidence_alone,
     total_statistics,
 )
 from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
@@ -89,7 +90,7 @@ class Rows(NamedTuple):
 def screen(
     X: Array,
     y: Targets,
-    Z_coarse: Array,
+    Z_coarse: Array | None,
     Z_climb: Array | None,
     Z: Array | None,
     scales: DataScales,
@@ -162,11 +163,14 @@ def judge(X: Array, y: Targets, Z: Array | None, kernel: Kernel, fit: LocalFit) 
     return fit._replace(lower_bound=Rows(X, y, Z).objective(kernel)(fit.x)[0])
 
 
-def _value(kernel: Kernel, x: Array, X: Array, y: Targets, Z: Array) -> float:
+def _value(kernel: Kernel, x: Array, X: Array, y: Targets, Z: Array | None) -> float:
     """The bound without its gradient, which costs as much again; -inf where it fails."""
     try:
-        statistics = Evaluation(Prior(kernel, x, Z), X, y.y, counts=y.weight).statistics
-        value = statistics.bound(statistics.optimal_q())
+        if Z is None:
+            value = log_evidence_alone(kernel, x, X, y.y, y.weight)
+        else:
+            statistics = Evaluation(Prior(kernel, x, Z), X, y.y, counts=y.weight).statistics
+            value = statistics.bound(statistics.optimal_q())
     except NotPositiveDefiniteError:
         return -np.inf
     return value if np.isfinite(value) else -np.inf

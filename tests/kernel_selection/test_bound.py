@@ -13,6 +13,7 @@ from skvbgp.kernel_selection._bound import (
     average_statistics,
     collapsed_bound,
     log_evidence,
+    log_evidence_alone,
     parameters,
     total_statistics,
 )
@@ -105,6 +106,7 @@ def test_log_evidence_and_its_gradient(kernel_and_x):
     value, gradient = log_evidence(kernel, x, X, y)
     fitted, noise = parameters(kernel, x)
     assert_allclose(value, oracle.log_evidence(fitted(X), noise, y), rtol=1e-10)
+    assert_allclose(log_evidence_alone(kernel, x, X, y), value, rtol=1e-10)
     expected = numerical_gradient(lambda x: log_evidence(kernel, x, X, y)[0], x)
     assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
 

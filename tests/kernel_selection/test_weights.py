@@ -16,6 +16,7 @@ from skvbgp.kernel_selection._bound import (
     average_statistics,
     collapsed_bound,
     log_evidence,
+    log_evidence_alone,
     parameters,
     total_statistics,
 )
@@ -59,6 +60,7 @@ def test_evidence_of_fractions_and_its_gradient(name):
     value, gradient = log_evidence(kernel, x, X, y, FRACTIONS)
     fitted, noise = parameters(kernel, x)
     assert_allclose(value, weighted_log_evidence(y, fitted(X), noise, FRACTIONS), rtol=1e-10)
+    assert_allclose(log_evidence_alone(kernel, x, X, y, FRACTIONS), value, rtol=1e-10)
     expected = numerical_gradient(lambda x: log_evidence(kernel, x, X, y, FRACTIONS)[0], x)
     assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
 
