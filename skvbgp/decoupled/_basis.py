@@ -162,45 +162,59 @@ class GeneralizedSE:
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
         # With W the cotangent of log K and e = c^2 + c'^2:
         # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e
+        if X.log_c is None:
+            W, (left, columns) = dK * K, self._features(X, Z)
+            return self._vjp_of_rows(X, Z, W.T @ left, W @ columns)
         half_d = 0.5 * Z.Z.shape[1]
         left, right = self._factors(X, Z)
         A, B = left[:, 2:], -0.5 * right[:, 2:]
-        square_X = np.ones(len(X)) if X.log_c is None else np.exp(2.0 * X.log_c)
+        square_X = np.exp(2.0 * X.log_c)
         square_Z = np.ones(len(Z)) if Z.log_c is None else np.exp(2.0 * Z.log_c)
-        dA, dB = np.empty_like(A), np.zeros_like(B)
+        from_Z, from_X = np.empty_like(left), np.zeros_like(right)
         de_X, de_Z = np.empty(len(X)), np.zeros(len(Z))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
         for rows in row_blocks(*K.shape):
             W, e = dK[rows] * K[rows], square_X[rows, None] + square_Z
             total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
             W /= e
-            dA[rows] = 2.0 * (W @ B - W.sum(axis=1)[:, None] * A[rows])
-            dB += 2.0 * (W.T @ A[rows] - W.sum(axis=0)[:, None] * B)
-            de = squared_distances(left[rows], right)
-            de /= e
-            de -= half_d
-            de *= W
-            de_X[rows], de_Z = de.sum(axis=1), de_Z + de.sum(axis=0)
+            from_Z[rows] = W @ right
+            from_X += W.T @ left[rows]
+            W /= e  # times r^2 = left right', sums by row and column
+            de_X[rows] = np.sum(left[rows] * (W @ right), axis=1)
+            de_Z += np.sum((W.T @ left[rows]) * right, axis=1)
+        dA = -from_Z[:, 2:] - 2.0 * from_Z[:, :1] * A
+        dB = 2.0 * (from_X[:, 2:] - from_X[:, 1:2] * B)
+        de_X -= half_d * from_Z[:, 0]
+        de_Z -= half_d * from_X[:, 1]
         return self._gather(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
 
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
-        if X.log_c is not None:
+        if X.log_c is not None or u.shape[1] > 1:
             return self.vjp(X, Z, K, u @ v.T)
+        left, columns = self._features(X, Z)
+        from_X = v * (K.T @ (u * left))  # W does not have to be formed
+        from_Z = u * (K @ (v * columns))
+        return self._vjp_of_rows(X, Z, from_X, from_Z)
+
+    def _features(self, X: Basis, Z: Basis) -> _Pair:
+        """[|a|^2, 1, a] of points X of f, and [b / e, 1 / e, 1]."""
+        # e = e_j: every sum over pairs is a matrix product with W, the cotangent of log K, as
+        # r^2 = |a|^2 + |b|^2 - 2 a.b
         e, _ = self._row_of_pairs(Z)
-        # e = e_j: every sum over pairs is a matrix product with W = (u v') * K, as
-        # r^2 = |a|^2 + |b|^2 - 2 a.b: sums of W [|a|^2, 1, a] and of W [b / e, 1 / e, 1]
+        left, right = self._factors(X, Z)
+        B, ones = -0.5 * right[:, 2:], np.ones((len(Z), 1))
+        return left, np.hstack([B / e[:, None], ones / e[:, None], ones])
+
+    def _vjp_of_rows(
+        self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
+    ) -> tuple[Array, Basis, Basis]:
+        """Gradients for points X of f, from W' and W times the two `_features`."""
+        e, _ = self._row_of_pairs(Z)
         half_d = 0.5 * Z.Z.shape[1]
         left, right = self._factors(X, Z)
-        A, B, ones = left[:, 2:], -0.5 * right[:, 2:], np.ones((len(Z), 1))
-        columns = np.hstack([B / e[:, None], ones / e[:, None], ones])
-        if u.shape[1] == 1:  # W does not have to be formed
-            from_X, from_Z = v * (K.T @ (u * left)), u * (K @ (v * columns))
-        else:
-            W = u @ v.T
-            W *= K
-            from_X, from_Z = W.T @ left, W @ columns
+        A, B = left[:, 2:], -0.5 * right[:, 2:]
         total_Z = from_X[:, 1]
         dA = 2.0 * (from_Z[:, :-2] - from_Z[:, -2:-1] * A)
         dB = 2.0 * (from_X[:, 2:] - total_Z[:, None] * B) / e[:, None]
