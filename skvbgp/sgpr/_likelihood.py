@@ -119,6 +119,9 @@ class SampledGroup:
     draws : ndarray of shape (S, 1, d) or (S, n, d)
         Standard normal e: common to the group's rows, or (independent noise only, where
         the bound is a sum over rows) one for each row, which averages out far faster.
+    whitening : ndarray of shape (m, m) or None
+        L^-1 of Sigma_ZZ = L L'. Then ``psi`` and ``information`` are about the whitened inducing
+        outputs, with A = K L^-T for K, and `backward` takes W L^-1 for V = L^-T W L^-1.
     """
 
     def __init__(
@@ -131,12 +134,14 @@ class SampledGroup:
         xi: Array,
         draws: Array,
         copies: Copies = _NONE,
+        whitening: Array | None = None,
     ) -> None:
         self._X, self._y, self._Z, self._nu, self._xi, self._draws = X, y, Z, nu, xi, draws
         self.precision = as_precision(C, copies)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
-        self.psi = np.asarray(sum(self._gram(K) for K in self._K) / len(draws))
+        self._A = self._K if whitening is None else [K @ whitening.T for K in self._K]
+        self.psi = np.asarray(sum(self._gram(A) for A in self._A) / len(draws))
 
     @cached_property
     def prior_trace(self) -> float:
@@ -148,13 +153,13 @@ class SampledGroup:
 
     def information(self, targets: Array) -> Array:
         weighted = self.precision.solve(targets)
-        return np.asarray(sum(K.T @ weighted for K in self._K) / len(self._K))
+        return np.asarray(sum(A.T @ weighted for A in self._A) / len(self._A))
 
-    def _gram(self, K: Array) -> Array:
+    def _gram(self, A: Array) -> Array:
         if self.precision.matrix.ndim == 1:
-            scaled = K * np.sqrt(self.precision.matrix)[:, None]
+            scaled = A * np.sqrt(self.precision.matrix)[:, None]
             return np.asarray(scaled.T @ scaled)  # one symmetric product, half the cost
-        return np.asarray(K.T @ self.precision.solve(K))
+        return np.asarray(A.T @ self.precision.solve(A))
 
     def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
         y, Z, precision = self._y, self._Z, self.precision
@@ -164,8 +169,8 @@ class SampledGroup:
         dZ = np.zeros_like(Z)
         f = np.zeros(len(y))
         moment = np.zeros_like(precision.matrix)  # E[K V K' + K~]
-        for e, x, K in zip(self._draws, self._rotated, self._K, strict=True):
-            KV = K @ V
+        for e, x, K, A in zip(self._draws, self._rotated, self._K, self._A, strict=True):
+            KV = A @ V
             f += K @ v / n_draws
             W = precision.solve(KV)  # W becomes dF/dK * K
             W *= -second

@@ -35,10 +35,10 @@ _SEGMENT_ROWS = 8192
 
 
 class Statistics(NamedTuple):
-    """Sums over groups of rows, before they are whitened."""
+    """Sums over groups of rows, in the whitened coordinates of a prior."""
 
-    psi: Array  # (m, m) E[K' C^-1 K]
-    targets_information: Array  # (m, 2) E[K]' C^-1 (y, 1)
+    information: Array  # (m, m) E[A' C^-1 A] for A = K L^-T
+    targets_information: Array  # (m, 2) E[A]' C^-1 (y, 1)
     targets_gram: Array  # (2, 2) (y, 1)' C^-1 (y, 1)
     log_det: float  # log |C|
     trace: float  # tr(C^-1 E[K~])
@@ -70,8 +70,7 @@ class Memory:
     @classmethod
     def of(cls, prior: Prior, sums: Statistics) -> Memory:
         """The memory of the rows that were summed."""
-        information, targets = prior.whiten(sums.psi, sums.targets_information)
-        return cls(prior.L, prior.L_inv, information, targets, *sums[2:])
+        return cls(prior.L, prior.L_inv, *sums)
 
     @classmethod
     def empty(cls, prior: Prior) -> Memory:
@@ -214,17 +213,22 @@ def sum_groups(
     sizes: Array,
     seed: int,
 ) -> Statistics:
-    """Sums over some groups of rows, one after the other."""
+    """Sums over some groups of rows, one after the other.
+
+    Rows whose expectations are over draws are whitened before they are summed, see
+    `WhitenedEvaluation`.
+    """
     rng = np.random.RandomState(seed)
     total, start = Statistics.none(len(prior.L)), 0
     for size in sizes:
         rows = data.rows(slice(start, start + size))
-        group = model.group(parameters, prior, noise, rows, draw_rule(rows, rng))
+        draws = draw_rule(rows, rng)
+        group = model.group(parameters, prior, noise, rows, draws, whitened=draws is not None)
         targets = np.column_stack([rows.y, np.ones(size)])
+        sums = group.psi, group.information(targets)
         total = total.plus(
             Statistics(
-                group.psi,
-                group.information(targets),
+                *(prior.whiten(*sums) if draws is None else sums),
                 targets.T @ group.precision.solve(targets),
                 group.precision.log_det,
                 group.prior_trace,

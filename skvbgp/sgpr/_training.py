@@ -18,11 +18,11 @@ from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp._optim.schedule import no_annealing
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, WhitenedEvaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import CommonDraws, DrawRule, sign_draws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, sign_draws
 from skvbgp.sgpr._sharded import ShardedBatch, evaluate
 from skvbgp.sgpr._start import narrow, settle_variances
 
@@ -55,9 +55,10 @@ def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     batch = [data.rows(index) for index in data.groups()]
     rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
     draws = [draw_rule(rows, rng) for rows in batch]
+    kind = Evaluation if isinstance(draw_rule, ClosedForm) else WhitenedEvaluation
 
     def bound(parameters: Parameters) -> tuple[float, Parameters]:
-        evaluation = Evaluation(model, parameters, batch, draws)
+        evaluation = kind(model, parameters, batch, draws)
         value, gradient = evaluation.gradient(evaluation.optimal_q())
         if value > evaluation.ceiling:
             raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")

@@ -5,13 +5,15 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
-from skvbgp.sgpr._data import Coordinates, Data, Target
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior, WhitenedEvaluation
+from skvbgp.sgpr._data import Coordinates, Data, Rows, Target
+from skvbgp.sgpr._noise import White
 from skvbgp.sgpr._parameters import Parameters
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import sgpr as oracles
@@ -230,6 +232,54 @@ def test_optimal_q_is_a_maximum(rng):
         root = size * rng.normal(size=(4, 4))
         other = best.with_information(root @ root.T, size * rng.normal(size=4))
         assert evaluation.gradient(other)[0] < value
+
+
+# --- rows that are whitened one by one --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "expectation"), [*[(k, "common") for k in KINDS], ("fitc", "by row")]
+)
+def test_whitened_rows_have_the_same_bound(kind, expectation):
+    problem, q = small_problem(kind), random_q(4)
+    draws = draws_of(problem, expectation)
+    plain = problem.evaluation(draws)
+    whitened = WhitenedEvaluation(problem.model, problem.parameters, problem.batch, draws)
+    assert_allclose(whitened.information, plain.information, rtol=1e-10, atol=1e-12)
+    assert_allclose(whitened.shift, plain.shift, rtol=1e-10, atol=1e-12)
+    (value, gradient), (expected, expected_gradient) = (
+        evaluation.gradient(q, 1.7) for evaluation in (whitened, plain)
+    )
+    assert_allclose(value, expected, rtol=1e-12)
+    pack = problem.parameters.pack_gradient
+    assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-9, atol=1e-9)
+
+
+def test_whitened_rows_keep_their_digits_where_inducing_inputs_are_close():
+    """5e-5 nats from the twin, of which rounding in K leaves no more; summed first, 3e-2."""
+    x = np.linspace(-1.0, 1.0, 200)[:, None]
+    y = np.sin(5.0 * x[:, 0]) + 1e-2 * np.random.default_rng(0).normal(size=200)
+    p = Parameters(
+        nu=np.array([4.5]),
+        xi=np.array([1e-30]),
+        alpha=1.0,
+        beta=1e-30,
+        noise_variance=1e-4,
+        noise_theta=np.empty(0),
+        U=np.linspace(-1.0, 1.0, 60)[:, None],
+    )
+    model = Model(
+        Coordinates(np.zeros(1), np.ones(1)), HyperPrior(np.zeros(2), np.ones(2)), White()
+    )
+    evaluation = WhitenedEvaluation(model, p, [Rows(x, y)], [np.zeros((1, 1, 1))])
+    value, _ = evaluation.gradient(evaluation.optimal_q())
+    Z = p.nu * p.U
+    root = np.linalg.cholesky(oracles.sigma_zz(Z, JITTER))
+    A = np.linalg.solve(root, oracles.se(Z, p.nu * x)).T
+    density = multivariate_normal(np.zeros(200), A @ A.T + 1e-4 * np.eye(200)).logpdf(y)
+    left = 200.0 - np.sum(A**2)
+    expected = density - 0.5 * left / 1e-4 - model.kl_theta(p)[0]
+    assert_allclose(value, expected, rtol=0.0, atol=1e-3)
 
 
 # --- Theorem 2: mini-batches ------------------------------------------------------------------

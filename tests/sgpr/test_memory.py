@@ -10,9 +10,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.sgpr import _data
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._memory import Memory, remember
-from skvbgp.sgpr._quadrature import FreshDraws
+from skvbgp.sgpr._quadrature import CommonDraws, FreshDraws
 from tests.derivatives import numerical_gradient
-from tests.sgpr.problems import KINDS, past_of, pseudo_likelihood, random_q, small_problem
+from tests.sgpr.problems import (
+    KINDS,
+    past_of,
+    pseudo_likelihood,
+    random_q,
+    row_problem,
+    small_problem,
+)
 
 ALPHA, SECOND, TARGET = 0.9, 0.96, np.array([1.3, -0.4])
 
@@ -67,6 +74,21 @@ def test_stands_for_the_rows(problem):
         fit = memory.expected_log_likelihood(other, p.alpha, p.second_moment, TARGET)
         value = fit - other.kl_to_prior - problem.model.kl_theta(p)[0]
         assert_allclose(value, evaluation.gradient(other)[0], rtol=1e-11)
+
+
+def test_information_over_draws_keeps_its_digits_where_inducing_inputs_are_close():
+    """No eigenvalue is negative but by rounding; whitened after the sum, by 1e-7 of the largest."""
+    problem = row_problem(200, 1, 100, noise_variance=1e-4)
+    memory = remember(
+        problem.model,
+        problem.parameters,
+        problem.data,
+        CommonDraws(np.zeros((1, 1))),
+        rng=np.random.RandomState(0),
+        n_jobs=None,
+    )
+    values = np.linalg.eigvalsh(memory.information)
+    assert values[0] > -1e-12 * values[-1]
 
 
 def test_chunks_add(problem):

@@ -240,6 +240,23 @@ def test_training_at_the_mean_ends_beside_the_optimum(kind):
     assert bound(trained.parameters)[0] > best.values[-1] - 0.05
 
 
+def test_line_searches_are_not_lost_in_rounding(monkeypatch):
+    """Inducing inputs that are close: 1.1 evaluations in an iteration, and not 5."""
+    problem = row_problem(150, 1, 75, noise_variance=1e-4)
+    n_evaluations = 0
+
+    class Counted(_training.WhitenedEvaluation):
+        def gradient(self, *args):
+            nonlocal n_evaluations
+            n_evaluations += 1
+            return super().gradient(*args)
+
+    monkeypatch.setattr(_training, "WhitenedEvaluation", Counted)
+    free = all_but(problem.parameters, "xi", "beta")
+    trained = collapsed(problem, rule=CommonDraws(np.zeros((1, 1))), free=free, tol=1e-6)
+    assert n_evaluations < 2 * len(trained.values)
+
+
 # --- Fig. 1: the stochastic solver converges to the collapsed one ------------------------------
 
 
