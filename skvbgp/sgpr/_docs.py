@@ -59,9 +59,9 @@ _COMMON = """
     max_iter : int, default=None
         Largest number of passes over the data (of L-BFGS iterations for "exact"
         and "collapsed").
-        None is 200 iterations (100 for "exact", 40 for "collapsed" blocks), or as
-        many passes as visit about a million rows (300,000 for the models with
-        blocks), but at least two.
+        None is 200 iterations (100 for "exact" and for "collapsed" with draws, 40 for
+        "collapsed" blocks), or as many passes as visit about a million rows (300,000
+        for the models with blocks), but at least two.
 
     batch_size : int, default=2048
         Rows in a mini-batch.

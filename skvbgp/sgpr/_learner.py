@@ -66,10 +66,11 @@ _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, and with noise
-#: that starts well; rows that the stochastic solver visits.
+#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, with fewer at
+#: the mean of Lambda, and with noise that starts well; rows that the stochastic solver visits.
 _EXACT_ITERATIONS = 100
 _LBFGS_ITERATIONS = 200
+_LBFGS_MEAN_ITERATIONS = 100
 _LBFGS_BLOCK_ITERATIONS = 40
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
@@ -344,6 +345,8 @@ class SparseLearner(RegressionLearner):
                 "end_pass": end_pass,
             }
             if isinstance(state.draw_rule, CommonDraws):
+                if self.max_iter is None:
+                    options["max_iter"] = min(max_iter, _LBFGS_MEAN_ITERATIONS)
                 return solve_at_mean(state.model, parameters, data, **options)
             bound = collapse_bound(state.model, data, state.draw_rule)
             return solve_full(bound, state.model, parameters, **options)
