@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf
 
 from skvbgp._core.linalg import JITTER, LAST_JITTER, Array, NotPositiveDefiniteError
 
@@ -16,7 +15,7 @@ class Bordered(NamedTuple):
 
     place: Array  # L^-1 k, (n,)
     targets: Array  # L^-1 Y', as rows (m, n)
-    factor: Array  # L, (n, n), of which only the lower triangle is meant
+    factor: Array  # L, (n, n)
 
     def weigh_rows(self) -> Array:
         """C^-1 k, (n,): the weights that the place gives to values at the rows."""
@@ -41,25 +40,25 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
     """
     m, n = Y.shape
     prior = np.diagonal(K)
+    C = np.zeros((n + 1 + m, n + 1 + m))  # the lower triangle is read
+    diagonal = C.reshape(-1)[:: n + 2 + m]
     jitter = JITTER
     while True:
         load = noise + jitter * (prior[:n] + noise)  # relative to each row's own variance
-        C = np.zeros((n + 1 + m, n + 1 + m))  # the lower triangle is read
-        diagonal = C.reshape(-1)[:: n + 2 + m]
         C[: n + 1, : n + 1] = K
         diagonal[:n] += load
         C[n + 1 :, :n] = Y
         least = float(load.min())  # last entries that are large enough
         diagonal[n] += least
         diagonal[n + 1 :] = 1.0 + 2.0 * float(np.vdot(Y, Y)) / least * (1.0 + prior[n] / least)
-        # in its place, as the upper factor of the transpose: a copy would take half as long again
-        upper, failed = dpotrf(C.T, overwrite_a=True, clean=False)
-        if not failed:
-            L: Array = upper.T
+        try:  # unlike SciPy's, this lets other threads run meanwhile: most of a prediction's time
+            L: Array = np.asarray(np.linalg.cholesky(C))
+        except np.linalg.LinAlgError:  # rounding asks for more
+            if jitter >= LAST_JITTER:
+                raise NotPositiveDefiniteError(
+                    "The covariance of neighbours is not positive definite: the kernel is not a "
+                    "valid covariance function at these inputs."
+                ) from None
+            jitter *= 10.0
+        else:
             return Bordered(L[n, :n], L[n + 1 :, :n], L[:n, :n])
-        if jitter >= LAST_JITTER:  # rounding asks for more
-            raise NotPositiveDefiniteError(
-                "The covariance of neighbours is not positive definite: the kernel is not a "
-                "valid covariance function at these inputs."
-            )
-        jitter *= 10.0

@@ -1,5 +1,7 @@
 """One process: its evidence, its gradient and what it says given rows."""
 
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
-from skvbgp.gp import _bordered, _process
+from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
@@ -158,18 +160,38 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     expected = oracle.predict_from_neighbours(
         C, k, k_own, y, process.noise, process.dof, _process._WINDOW
     )
-    real = _bordered.dpotrf
+    real = np.linalg.cholesky
 
-    def fails_once(C, **options):
-        monkeypatch.setattr(_bordered, "dpotrf", real)
-        real(C, **options)  # leaves something else in its place
-        return C, 2
+    def fails_once(C):
+        monkeypatch.setattr(np.linalg, "cholesky", real)
+        raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(_bordered, "dpotrf", fails_once)
+    monkeypatch.setattr(_process.np.linalg, "cholesky", fails_once)
     found = predict_from_neighbours([process], X, y, X[0])[0]
     assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # the variance is a small difference
+    monkeypatch.setattr(_process.np.linalg, "cholesky", real)
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
         factorise_bordered(-np.eye(3), np.zeros((1, 2)), np.full(2, 0.1))
+
+
+def test_other_threads_run_during_a_factorisation():
+    K, shares = np.eye(1_501), []
+
+    def watch(done):
+        times = [time.perf_counter()]
+        while not done.wait(1e-4):
+            times.append(time.perf_counter())
+        times.append(time.perf_counter())
+        shares.append(np.diff(times).max() / (times[-1] - times[0]))
+
+    for _ in range(5):  # of which one has the machine for itself
+        done = threading.Event()
+        watcher = threading.Thread(target=watch, args=(done,))
+        watcher.start()
+        factorise_bordered(K, np.zeros((1, 1_500)), np.ones(1_500))
+        done.set()
+        watcher.join()
+    assert min(shares) < 0.35
 
 
 # -- weights and known noise ---------------------------------------------------------------------
