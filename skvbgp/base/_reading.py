@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-#: What scikit-learn's errors leave open.
+_MAKE_NUMBERS = (
+    "Make numbers of dates and durations, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
+)
+#: What the errors of scikit-learn and NumPy leave open.
 _ADVICE = {
     "Input X contains NaN": (
         "VBGPRegressor, VBGPClassifier, EPDTCClassifier and HybridGPLVM take rows with missing "
@@ -17,7 +20,7 @@ _ADVICE = {
         "If X has strings, `categorical_features` of VBGPRegressor says which inputs they are; "
         "other estimators need numbers. If y has strings, it is for a classifier."
     ),
-}
+} | dict.fromkeys(["DateTime64", "TimeDelta64", "'Timestamp'", "'Timedelta'"], _MAKE_NUMBERS)
 
 
 @contextmanager
@@ -26,10 +29,11 @@ def reading(X: Any) -> Iterator[None]:
     _refuse_dates(X)
     try:
         yield
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         for cause, advice in _ADVICE.items():
             if cause in str(error):
                 error.add_note(advice)
+                break
         raise
 
 
@@ -39,6 +43,5 @@ def _refuse_dates(X: Any) -> None:
     kinds = {getattr(kind, "kind", None) for kind in np.ravel(types)}
     if kinds and kinds <= {"M", "m"}:
         raise ValueError(
-            "X has dates or durations, whose numbers depend on their unit. Make numbers of them, "
-            "such as (dates - dates[0]) / np.timedelta64(1, 'D')."
+            f"X has dates or durations, whose numbers depend on their unit. {_MAKE_NUMBERS}"
         )
