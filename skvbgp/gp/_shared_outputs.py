@@ -10,9 +10,20 @@ import numpy as np
 
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Observations, OutputsState
+from skvbgp.gp._gradient import Relevance
 from skvbgp.gp._learner import Start
 from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
 from skvbgp.gp._state import State
+
+
+@dataclass(frozen=True)
+class SharedState(GPOutputsState):
+    """The models of all outputs, which have their processes in common."""
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs, averaged over outputs, which are not sure of the same."""
+        return Relevance(*np.mean([output.relevance for output in self.outputs], axis=0))
 
 
 @dataclass(frozen=True)
@@ -35,7 +46,7 @@ class SharedLearner(GPOutputsLearner):
 
     def train(
         self, state: list[Start], X: Observations, y: list[Any], end_pass: EndPass
-    ) -> GPOutputsState:
+    ) -> SharedState:
         def report(make: Callable[[], tuple[State, ...]]) -> bool:
             return end_pass(lambda: self.gather(make(), X))
 
@@ -49,13 +60,14 @@ class SharedLearner(GPOutputsLearner):
             return super().rows_to_restart(state, X, y)
         return self.join(state, X)
 
-    def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
+    def gather(self, outputs: tuple[State, ...], X: Observations) -> SharedState:
         """The state of all outputs; those that were observed in the same rows share factors."""
         known: list[State] = []
         for output in outputs:
             twin = next((one for one in known if one.twin is None and one.is_twin(output)), None)
             known.append(replace(output, twin=twin))
-        return super().gather(tuple(known), X)
+        state = super().gather(tuple(known), X)
+        return SharedState(state.outputs, state.n, state.index)
 
     def attributes(self, state: OutputsState) -> dict[str, Any]:
         """Those that all have in common, and the noise of each."""
