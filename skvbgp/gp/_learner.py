@@ -141,8 +141,8 @@ class GPLearner(RegressionLearner):
         inputs, targets = zip(*(rows.summarise() for rows in outputs), strict=True)
         together = reduce(RunningScale.merged, inputs)
         d = len(together.mean) - self.n_outputs
-        is_exact = max(map(len, outputs)) <= self.few
-        gaussian = (is_exact and len(outputs) == 1) or not self.learn_hyperparameters
+        is_one_exact = len(outputs) == 1 and len(outputs[0]) <= self.few
+        gaussian = is_one_exact or not self.learn_hyperparameters
         if before is not None:
             d_before = len(before.weights) - self.n_outputs
             if d_before != d:

@@ -229,6 +229,8 @@ def test_known_noise_is_in_units_of_each(data):
     learned = make_model().fit(X, Y[:, :2], y_var=0.04 * np.array([[1.0, 400.0]] * 60))
     noise = learned.noise_variance_ / np.std(Y[:, :2], axis=0) ** 2
     assert_allclose(noise[0], noise[1])
+    uneven = make_model(**FIXED).fit(X, Y[:, :2], y_var=np.array([[1.0, 4.0]] * 60))
+    assert uneven._state.outputs[1].twin is None
 
 
 @pytest.mark.parametrize("learn_hyperparameters", [False, True])
@@ -243,6 +245,24 @@ def test_stream_ends_where_a_fit_does(data, learn_hyperparameters):
     assert_allclose(stream.predict(T), whole.predict(T), rtol=1e-6, atol=1e-8)
     assert_allclose(stream.loo_predict()[0], whole.loo_predict()[0], rtol=1e-6, atol=1e-8)
     assert stream.n_samples_seen_ == 60
+
+
+def test_units_of_inputs_are_those_of_all_values(data):
+    """Learned or not, of whichever output they are, and with a stream as with a fit."""
+    X, Y, T = data
+    X = X * [1.0, 30.0]
+    y = Y.copy()
+    y[X[:, 0] > 0.0, 0] = np.nan  # one of the outputs was seen at one side only
+    observed = np.concatenate([X[~np.isnan(column)] for column in y.T])
+    for settings in (FIXED, {}):
+        model = make_model(max_iter=1, **settings).fit(X, y)
+        frames = [output.frames for output in model._state.outputs]
+        for frame in frames:
+            assert_allclose(frame.inputs.std, observed.std(axis=0))
+            assert_array_equal(frame.coordinates.scale, frames[0].coordinates.scale)
+    whole, stream = make_model("auto", **FIXED).fit(X, y), make_model("auto", **FIXED)
+    stream.partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
+    assert_allclose(stream.predict(T), whole.predict(T), rtol=1e-8)
 
 
 def test_new_rows_are_known_at_once_and_hyperparameters_stay(data):
