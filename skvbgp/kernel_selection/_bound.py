@@ -209,8 +209,8 @@ def log_evidence_alone(
     """The same without its gradient."""
     kernel, noise = parameters(kernel, x)
     L = _factor_of_rows(kernel(X), noise, counts)
-    root = np.linalg.solve(L, y)
-    log_density = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(root @ root))
+    whitened = np.linalg.solve(L, y)
+    log_density = -0.5 * (len(y) * _LOG_2PI + log_determinant(L) + float(whitened @ whitened))
     return log_density + Copies.of(noise, counts).log_density
 
 

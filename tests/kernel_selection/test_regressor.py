@@ -298,3 +298,16 @@ def test_starting_values_respect_the_bounds_of_the_user():
 def test_parameters_of_a_vector():
     kernel, noise = parameters(RBF(), np.log([2.0, 0.5]))
     assert_allclose([kernel.length_scale, noise], [2.0, 0.5])
+
+
+@pytest.mark.parametrize("n, is_evidence", [(48, True), (49, False)])
+def test_starts_on_few_rows_are_compared_by_their_evidence(n, is_evidence):
+    X, y = make_series(n)
+    learner, targets = small(n_inducing=None)._learner(), Targets(y)
+    state = learner.start(X, targets, np.random.RandomState(0), None)
+    sample = learner._draw_sample(state, X, targets)
+    assert (sample.Z_coarse is None) == is_evidence
+    assert is_evidence or sample.Z_coarse.shape == (48, 1)
+    fewer = small(n_inducing=20)._learner()  # inducing inputs than rows
+    state = fewer.start(X, targets, np.random.RandomState(0), None)
+    assert fewer._draw_sample(state, X, targets).Z_coarse.shape == (20, 1)

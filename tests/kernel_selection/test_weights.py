@@ -214,6 +214,25 @@ def test_a_weight_is_so_many_copies(options, rng, monkeypatch, unmerged):
     assert_same(*models, X, rtol=1e-8 if len(models[0].kernels_) == 1 else 1e-5)
 
 
+def test_rows_seen_are_those_with_all_copies(monkeypatch):
+    monkeypatch.setattr("skvbgp.kernel_selection._learner.COLLAPSED_ROWS", 30)
+    X, y = make_series(70)
+    model = small(max_iter=2, kernels=KERNELS[:1]).fit(X[:36], y[:36])
+    assert model.partial_fit(X[[40, 40, 41]], y[[40, 40, 41]]).n_samples_seen_ == 39
+
+
+def test_inducing_inputs_are_weighted_means(monkeypatch):
+    """Of a training and of the search for starts, which both have the weighted mean as origin."""
+    for name in ("_COARSE_INDUCING", "_SCREENING_INDUCING"):
+        monkeypatch.setattr(f"skvbgp.kernel_selection._learner.{name}", 1)
+    X, y = make_series(60)
+    targets, learner = Targets(y, np.linspace(0.01, 1.0, 60)), small(n_inducing=1)._learner()
+    state = learner.start(X, targets, np.random.RandomState(0), None)
+    sample = learner._draw_sample(state, X, targets)
+    for Z in (state.Z, sample.Z_coarse, sample.Z_climb):
+        assert_allclose(Z, [[0.0]], atol=1e-10)
+
+
 def test_statistics_of_chunks_of_weighted_rows(monkeypatch):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()

@@ -98,3 +98,14 @@ def test_training_over_draws_ends_as_high_as_in_closed_form(cls):
     options = dict(solver="collapsed", max_iter=100, random_state=0)
     sampled, closed = (cls(20, psi=psi, **options).fit(X, y) for psi in ("sampled", "closed_form"))
     assert sampled.lower_bound_ > closed.lower_bound_ - 2.0
+
+
+@pytest.mark.parametrize("max_iter, longest", [(None, 2), (4, 4)])
+def test_training_over_draws_has_its_own_default_of_iterations(max_iter, longest, monkeypatch):
+    monkeypatch.setattr("skvbgp.sgpr._learner._LBFGS_MEAN_ITERATIONS", 2)
+    X, y = make_data(60)
+    options = {"solver": "collapsed", "tol": 0.0, "random_state": 0}
+    model = VBDTCRegressor(10, psi="sampled", max_iter=max_iter, **options).fit(X, y)
+    assert model.n_iter_ == longest
+    closed = VBDTCRegressor(10, psi="closed_form", max_iter=max_iter, **options).fit(X, y)
+    assert closed.n_iter_ > 2
