@@ -245,7 +245,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         (142,)
         """
         check_is_fitted(self)
-        X, y = self._validate(X, y, reset=False)
+        with reading(X):
+            X, y = self._validate(X, y, reset=False)
         return self._by_tile(X, True, lambda given, rows: given.log_density(y[rows]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:

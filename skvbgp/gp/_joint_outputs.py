@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import OutputsDistribution, RegressionLearner
+from skvbgp.base import OutputsDistribution, RegressionLearner, reading
 from skvbgp.gp._gradient import Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
@@ -153,7 +153,9 @@ class JointDraws:
         return self.units.unit[:, None, None] * slopes.reshape(-1, t, *slopes.shape[1:])
 
     def _lengthen(self, X: Any) -> Array:
-        X, t = check_array(X, dtype=np.float64), len(self.units.unit)
+        with reading(X):
+            X = check_array(X, dtype=np.float64)
+        t = len(self.units.unit)
         d = self.functions.posterior.rows.X.shape[1] - t
         if X.shape[1] != d:
             raise ValueError(f"X has {X.shape[1]} features, but the functions have {d}.")

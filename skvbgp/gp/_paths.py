@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp.base import reading
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process, predict_line
@@ -136,7 +137,9 @@ class FunctionDraws:
         return np.array(slopes) * (posterior.target.unit / posterior.coordinates.scale[:, None])
 
     def _check(self, X: Any) -> Array:
-        X, d = check_array(X, dtype=np.float64), self.posterior.rows.X.shape[1]
+        with reading(X):
+            X = check_array(X, dtype=np.float64)
+        d = self.posterior.rows.X.shape[1]
         if X.shape[1] != d:
             raise ValueError(f"X has {X.shape[1]} features, but the functions have {d}.")
         return np.asarray(X)

@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from sklearn.utils import check_X_y
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Targets, count_targets, pick
+from skvbgp.base import Targets, count_targets, pick, reading
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
 from skvbgp.kernels import (
     Constant,
@@ -69,7 +69,8 @@ def series_kernels(X: Any, y: Any, sample_weight: Any = None) -> list[tuple[str,
     >>> [name for name, _ in series_kernels(t, y)][:2]
     ['LIN + W + PER * M32', 'LIN + W + M32 + PER * M32']
     """
-    X, y = check_X_y(X, y, y_numeric=True, dtype=np.float64)
+    with reading(X):
+        X, y = check_X_y(X, y, y_numeric=True, dtype=np.float64)
     return list_series_kernels(*count_targets(X, y, sample_weight))
 
 

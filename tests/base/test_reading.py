@@ -6,7 +6,8 @@ import pytest
 from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
-from skvbgp import DecoupledGPRegressor, EPDTCClassifier, VBDTCRegressor
+from skvbgp import DecoupledGPRegressor, EPDTCClassifier, VBDTCRegressor, VBGPRegressor
+from skvbgp.kernel_selection import series_kernels
 from tests.test_common import CLASSES, quickly_fitted
 
 MONTHS = np.datetime64("2020-01") + np.arange(20).astype("timedelta64[M]")
@@ -35,9 +36,24 @@ def test_dates_are_refused_by_a_model_of_numbers(cls):
     dates = np.broadcast_to(DATES["dates"], (20, model.n_features_in_))
     with pytest.raises(ValueError, match="X has dates"):
         model.predict(dates)
+    if hasattr(model, "log_predictive_density"):
+        with pytest.raises(ValueError, match="X has dates"):
+            model.log_predictive_density(dates, np.ones(20))
     if hasattr(model, "partial_fit"):
         with pytest.raises(ValueError, match="X has dates"):
             model.partial_fit(dates, make_target(cls))
+
+
+def test_dates_are_refused_by_kernels_of_a_series_and_by_functions_drawn():
+    y = np.arange(20.0)
+    with pytest.raises(ValueError, match="X has dates"):
+        series_kernels(DATES["dates"], y)
+    for options, targets in ({}, y), ({"output_covariance": "learned"}, np.column_stack([y, y])):
+        model = VBGPRegressor(learn_hyperparameters=False, **options).fit(y[:, None], targets)
+        draws = model.sample_function()
+        for call in (draws, draws.gradient):
+            with pytest.raises(ValueError, match="X has dates"):
+                call(DATES["dates"])
 
 
 @pytest.mark.parametrize("other", [np.arange(20.0), np.arange(20), pd.Categorical(["a"] * 20)])
