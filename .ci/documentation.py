@@ -60,6 +60,7 @@ def build(commit, site, options):
             files.extractall(folder, filter="data")
         text = Path(folder, "skvbgp", "__init__.py").read_text("utf-8")
         version = re.search(r'^__version__ = "(.+)"$', text, re.M).group(1)
+        options = ["-d", Path(folder, "doctrees"), *options]  # by default among the pages
         command = [sys.executable, "-m", "sphinx", "-q", "-W", "-t", "site", *options]
         env = os.environ | {"PYTHONPATH": folder}
         subprocess.run([*command, "doc", site / version], check=True, cwd=folder, env=env)

@@ -219,7 +219,7 @@ class Rows:
 
     @property
     def count(self) -> float:
-        """Number of rows, of which equal ones may be one."""
+        """Number of rows, each as often as it counts."""
         return len(self) if self.weight is None else float(self.weight.sum())
 
     @cached_property

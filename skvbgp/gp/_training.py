@@ -14,7 +14,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.gp._row_noise import RowNoise
 
-#: X (n, d) and y (n,), scaled, and what is known of the noise.
+#: X (n, d) and y (n,), or (n, m) of m outputs, scaled, and what is known of the noise.
 Group = tuple[Array, Array, RowNoise | None]
 
 

@@ -328,8 +328,8 @@ class WhitenedEvaluation(Evaluation):
     """The same over draws, whose rows are whitened before they are summed.
 
     Where inducing inputs are near one another, a sum that is whitened later has lost half of its
-    digits, and a line search follows rounding errors. Each draw costs a product more; what it
-    saves are two of the order of the inducing inputs.
+    digits, and a line search follows rounding errors. Each draw costs a product more, and
+    three of the order of the inducing inputs are saved in all.
     """
 
     _whitens_rows = True
