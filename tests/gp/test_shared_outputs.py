@@ -202,6 +202,11 @@ def test_search_over_kernels_is_shared_and_where_it_ended_a_warm_start_begins(da
     model.fit(X, Y)
     assert {name for name, _ in model.kernels_} <= set(names)
     assert model.predict(T).shape == (7, 3)
+    observed, y = model._validate(X, Y, reset=True, sample_weight=None, y_var=None)
+    starts = model._full_learner().start(observed, y, np.random.RandomState(0), model._state)
+    learned = model._state.outputs[0].mixture.processes
+    for start in starts:
+        assert all(any(p.kernel == one.kernel for one in learned) for _, p in start.candidates)
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
@@ -358,7 +363,10 @@ def test_of_one_output_it_changes_nothing(data):
     X, Y, T = data
     plain = make_model(output_hyperparameters="own").fit(X, Y[:, 0])
     for y in (Y[:, 0], Y[:, :1]):
-        assert_array_equal(make_model().fit(X, y).predict(T), plain.predict(T))
+        model = make_model().fit(X, y)
+        assert_array_equal(model.predict(T), plain.predict(T))
+    model.set_params(output_hyperparameters="own").partial_fit(X[:1] + 0.1, [0.0])
+    assert model.n_samples_seen_ == 61
 
 
 def test_unfit_calls_are_refused(data):
