@@ -76,6 +76,83 @@ def test_stochastic_against_exact_training(monkeypatch, name):
     assert bounds["stochastic"] <= bounds["exact, from the end"]
 
 
+@pytest.fixture(scope="module")
+def rows_of_a_wave():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (160, 1)) * [[10.0]]
+    y = 5.0 + 2.0 * np.sin(X[:, 0] / 5.0) + 0.1 * rng.normal(size=160)
+    return X[:120], y[:120], X[120:], y[120:]
+
+
+def test_learning_curves_of_three_noise_structures(monkeypatch, rows_of_a_wave):
+    fig2 = import_module("paper000_fig2_fig3")
+    for constant, value in {"N_INDUCING": 8, "BLOCK_ROWS": 30, "BATCH_SIZE": 60}.items():
+        monkeypatch.setattr(fig2, constant, value)
+    rows, one_draw = fig2.learning_curves(*rows_of_a_wave, [1, 2], seed=0)
+    assert [(row["model"], row["passes"]) for row in rows] == [
+        (model, passes) for model in ("VBDTC+", "VBFITC+", "VBPIC+") for passes in (1, 2)
+    ]
+    assert all(row["seconds"] > 0.0 for row in rows)
+    assert rows[-1]["RMSE"] < 0.2  # noise is 0.1
+    assert rows[-1]["NLPD"] < 0.0
+    assert one_draw == pytest.approx(rows[-1]["RMSE"], abs=0.05)
+    assert one_draw != rows[-1]["RMSE"]
+
+
+def test_other_models_of_table_1(monkeypatch, rows_of_a_wave):
+    fig2 = import_module("paper000_fig2_fig3")
+    monkeypatch.setattr(fig2, "N_INDUCING", 16)
+    monkeypatch.setattr(fig2, "BATCH_SIZE", 30)
+    errors = fig2.others(*rows_of_a_wave, 60, seed=0)
+    assert set(errors) == {"SVIGP", "VSSGPR", "rBCM"}
+    assert max(errors["SVIGP"], errors["rBCM"]) < 0.15  # noise is 0.1
+    assert errors["VSSGPR"] < 0.8 * np.std(rows_of_a_wave[3])
+
+
+def test_robust_committee_weighs_experts_by_what_they_have_learned(rows_of_a_wave):
+    """Deisenroth and Ng (2015), eqs. 20 to 22, written out for each row; far off, the prior."""
+    X, y, X_test, _ = rows_of_a_wave
+    model = import_module("rbcm").RobustCommittee(expert_rows=60, max_iter=5).fit(X, y)
+    assert len(model.experts_) == 2
+    mean, std = model.predict(X_test)
+    scaled = (X_test - X.mean(axis=0)) / X.std(axis=0)
+    prior, noise = model.kernel_.k1.k1.constant_value, model.kernel_.k2.noise_level
+    for i in (0, 7):
+        beta, precision, shift = 0.0, 0.0, 0.0
+        for expert in model.experts_:
+            k = model.kernel_.k1(scaled[i : i + 1], expert.X_train_)[0]
+            C = model.kernel_(expert.X_train_)
+            variance = prior - k @ np.linalg.solve(C, k)
+            b = 0.5 * (np.log(prior) - np.log(variance))
+            beta, precision = beta + b, precision + b / variance
+            shift += b / variance * (k @ np.linalg.solve(C, expert.y_train_))
+        precision += (1.0 - beta) / prior
+        assert_allclose(mean[i], y.mean() + y.std() * shift / precision)
+        assert_allclose(std[i], y.std() * np.sqrt(1.0 / precision + noise))
+    mean, std = model.predict([[1e4]])
+    assert_allclose([mean[0], std[0]], [y.mean(), y.std() * np.sqrt(prior + noise)])
+
+
+def test_the_grammar_to_level_3_holds_the_true_kernels():
+    fig2 = import_module("paper003_fig2")
+    kernels = dict(fig2.kernel_set_144())
+    assert len(kernels) == 144
+    assert set(fig2.TRUE_KERNELS) <= set(fig2.K12) <= set(kernels)
+    line = kernels["LIN"](np.array([[0.0], [1.0], [2.0]]))
+    assert_allclose(line[0], 0.0)  # it passes through the origin
+
+
+def test_kernels_are_drawn_that_were_first_or_second():
+    from matplotlib.figure import Figure
+
+    beliefs = np.array([[0.5, 0.3, 0.2, 0.0, 0.0], [0.5, 0.1, 0.3, 0.1, 0.0]])
+    axis = Figure().add_subplot()
+    drawn = import_module("paper003_fig2").draw(axis, [0.1, 1.0], beliefs, list("abcde"), 4)
+    assert drawn == [0, 1, 2, 4]
+    assert [line.get_label() for line in axis.lines] == list("abce")
+    assert axis.lines[-1].get_linewidth() > axis.lines[0].get_linewidth()
+
+
 def test_simulated_blogs_have_the_inputs_of_blog_feedback(monkeypatch):
     blog = import_module("paper001_fig3_blog")
     for constant, value in {"N_ROWS": 600, "N_SITES": 20}.items():

@@ -67,7 +67,7 @@ def run(options: Options) -> Result:
                     f"lead ({MANY_INDUCING})": lead(fit(X, y, MANY_INDUCING), i),
                 }
             )
-            draw(axis, shares, beliefs, i)
+            draw(axis, shares, beliefs, K12, i)
             axis.set_title(f"{true}, draw {seed}", fontsize="small")
     figure.supxlabel("share of the data")
     figure.supylabel("belief")
@@ -86,12 +86,17 @@ def synthetic_data(kernel, rng, n_drawn=256, n=1000):
     return X, f / f.std() + NOISE * rng.standard_normal(n)
 
 
-def fit(X, y, n_inducing=N_INDUCING, **options):
-    grammar = dict(kernel_grammar(base=("SE", "RQ", ("LIN", line()), "PER")))
-    kernels = [(name, grammar[name]) for name in K12]
+def fit(X, y, n_inducing=N_INDUCING, names=K12, **options):
+    grammar = dict(kernel_set_144())
+    kernels = [(name, grammar[name]) for name in names]
     return VBKSRegressor(
         kernels, n_inducing=n_inducing, normalize_y=False, random_state=0, n_jobs=2, **options
     ).fit(X, y)
+
+
+def kernel_set_144():
+    """(name, kernel) pairs of the grammar to level 3, with lines through the origin."""
+    return kernel_grammar(base=("SE", "RQ", ("LIN", line()), "PER"))
 
 
 def lead(model, i):
@@ -99,9 +104,14 @@ def lead(model, i):
     return float(bounds[i] - np.delete(bounds, i).max())
 
 
-def draw(axis, shares, beliefs, true):
-    """Kernels that were among the first two at any share, and the true one as a thick line."""
-    for k in sorted({true, *np.argsort(-beliefs, axis=1)[:, :2].ravel()}):
+def draw(axis, shares, beliefs, names, true):
+    """Kernels that were among the first two at any share, and the true one as a thick line.
+
+    Returns which.
+    """
+    drawn = sorted({true, *np.argsort(-beliefs, axis=1)[:, :2].ravel()})
+    for k in drawn:
         width = 3.0 if k == true else 1.0
-        axis.plot(shares, beliefs[:, k], marker=".", linewidth=width, label=K12[k])
+        axis.plot(shares, beliefs[:, k], marker=".", linewidth=width, label=names[k])
     axis.legend(fontsize="xx-small")
+    return drawn

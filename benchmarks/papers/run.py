@@ -19,11 +19,13 @@ from peers import environments
 #: Modules with a function run(options) that returns a Result.
 FIGURES = [
     "paper000_fig1",
+    "paper000_fig2_fig3",
     "paper000_fig4_fig5",
     "paper001_fig1_fig3",
     "paper001_fig2",
     "paper001_fig3_blog",
     "paper003_fig2",
+    "paper003_fig2_cd",
     "paper003_fig3_fig4",
     "paper004_kin40k",
 ]
