@@ -172,6 +172,23 @@ def test_simulated_blogs_have_the_inputs_of_blog_feedback(monkeypatch):
     assert np.corrcoef(recent, y)[0, 1] > 0.3
 
 
+def test_runs_and_times_of_kernel_selection(monkeypatch, rows_of_a_wave):
+    fig4 = import_module("paper003_fig4a_fig5")
+    constants = {"N_INDUCING": 12, "BATCH_SIZE": 20, "PASSES": 8, "TEST_ROWS": 30, "N_JOBS": 1}
+    for constant, value in constants.items():
+        monkeypatch.setattr(fig4, constant, value)
+    monkeypatch.setattr(fig4, "BATCH_SIZES", (30, 50))
+    kernels = [("SE", kernels_of.RBF()), ("LIN", kernels_of.Linear())]
+    score = fig4.scores_of_run(kernels, rows_of_a_wave, 60, seed=0)
+    assert score["first"] == "SE"
+    assert score["VBKS-s"] < 0.3
+    assert score["VBKS"] == pytest.approx(score["VBKS-s"], abs=0.01)  # no belief in LIN
+    X, y, _, _ = rows_of_a_wave
+    rows = fig4.seconds_by_steps(X, y, 0, [1, 2])
+    assert [(row["rows"], row["steps"]) for row in rows] == [(30, 4), (30, 8), (50, 3), (50, 6)]
+    assert all(row["seconds"] > 0.0 for row in rows)
+
+
 def test_affinity_is_the_overlap_of_two_densities(rng):
     """Of functions at one place, by quadrature, for two draws of hyperparameters of each kernel."""
     a, b = rng.uniform(0.5, 3.0, (2, 2, 1, 1))

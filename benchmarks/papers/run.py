@@ -27,6 +27,7 @@ FIGURES = [
     "paper003_fig2",
     "paper003_fig2_cd",
     "paper003_fig3_fig4",
+    "paper003_fig4a_fig5",
     "paper004_kin40k",
 ]
 
