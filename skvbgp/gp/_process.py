@@ -40,7 +40,7 @@ _WINDOW = 16.0
 #: Mean and standard deviation of the normal priors of the hyperparameters' logarithms, by name;
 #: those with other names have flat ones.
 _PRIORS = {
-    "length_scale": (np.log(2.0), 3.0),
+    "length_scale": (np.log(2.0), 2.0),
     "value": (0.0, 2.0),
     "alpha": (0.0, 1.5),
     "noise": (np.log(0.05), 1.0),
