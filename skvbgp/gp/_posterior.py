@@ -13,6 +13,7 @@ from scipy.special import softmax
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
+from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gaps import Gaps
@@ -29,6 +30,8 @@ from skvbgp.gp._process import (
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import count_sets
 
+#: Rows that are predicted from all known ones at a time.
+_TILE_ROWS = 1024
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
 _JOINT_ROWS = 2_000
 #: Largest matrix of all rows, whose parts serve rows that are left out.
@@ -259,10 +262,17 @@ class NeighbourPosterior(NearRows):
 
     def _measure(self, X: Array) -> LocalMoments:
         """What each process says of rows X without gaps."""
-        if self.is_exact:
-            scaled = self.coordinates.scaled(X)
-            return _join([given.moments(scaled) for given in self.conditionals], len(X))
-        return self._measure_near(X, self.find(X))
+        if not self.is_exact:
+            return self._measure_near(X, self.find(X))
+        _ = self.conditionals  # once, not in each thread
+        tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
+        parts = thread_map(self._measure_exactly, tiles)
+        return LocalMoments(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _measure_exactly(self, X: Array) -> LocalMoments:
+        """The same of some rows, from all known ones."""
+        scaled = self.coordinates.scaled(X)
+        return _join([given.moments(scaled) for given in self.conditionals], len(X))
 
     def leave_out(self, index: Index) -> LocalMoments:
         """What each process says of known rows, each without itself.
