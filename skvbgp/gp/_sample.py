@@ -70,6 +70,11 @@ class Sample:
     def d(self) -> int:
         return int(self.X.shape[1])
 
+    @property
+    def may_all_predict(self) -> bool:
+        """Whether every place may be predicted from all rows, here and without a global part."""
+        return self.judges is None
+
     def is_twin(self, other: Sample) -> bool:
         """Whether another output was observed in the same rows."""
         return np.array_equal(self.X, other.X) and have_same_noise(self.noise, other.noise)
@@ -167,6 +172,10 @@ class Samples:
     @property
     def d(self) -> int:
         return self.parts[0].d
+
+    @property
+    def may_all_predict(self) -> bool:
+        return all(part.may_all_predict for part in self.parts)
 
     def take_all(self) -> list[Group]:
         return [group for part in self.parts for group in part.take_all()]

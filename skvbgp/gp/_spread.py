@@ -110,6 +110,8 @@ class _ScaledColumns:
 class SpreadSample(Sample):
     """Groups, and rows that are left out, that come from the workers."""
 
+    may_all_predict = False
+
     def _draw_order(self, size: int) -> Index:
         n = len(self.y)
         return draw_first(n, min(size, n), self.rng).astype(np.intp)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.gp import _neighbours
+from skvbgp.gp import _neighbours, _search
 from skvbgp.gp._neighbours import average_weights
 from skvbgp.gp._process import start_process
 from skvbgp.gp._sample import Sample
@@ -66,14 +66,28 @@ def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     assert len(stopped.trials) == 1
 
 
-@pytest.mark.parametrize("counts", [(8, 60), (8,)])
-def test_smooth_functions_are_predicted_from_many_neighbours(counts):
+def count_neighbours(counts, y_of):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
-    y = np.sin(X[:, 0]) * np.cos(X[:, 1])
-    starts = make_starts(["SE"], gaussian=False)
     rng = np.random.RandomState(0)
-    search = Search(Sample(X, y, rng), counts, rng, 10, 1e-5, lambda make: False)
-    assert search.run(starts, grows=False).k == counts[-1]
+    search = Search(Sample(X, y_of(X), rng), counts, rng, 10, 1e-5, lambda make: False)
+    return search.run(make_starts(["SE"], gaussian=False), grows=False).k
+
+
+def make_smooth(X):
+    return np.sin(X[:, 0]) * np.cos(X[:, 1])
+
+
+@pytest.mark.parametrize(
+    "counts, most, k", [((8, 60), 149, 60), ((8, 60), 150, 300), ((8,), 150, 8)]
+)
+def test_smooth_functions_are_predicted_from_many_neighbours(monkeypatch, counts, most, k):
+    """From all rows if there are few enough, also of those that a stream will bring."""
+    monkeypatch.setattr(_search, "_ALL_ROWS", most)
+    assert count_neighbours(counts, make_smooth) == k
+
+
+def test_rows_whose_scale_depends_on_the_place_are_predicted_from_near_ones():
+    assert count_neighbours((8, 60), lambda X: make_smooth(8.0 * X) * np.exp(X[:, 0])) <= 60
 
 
 def test_a_kernel_follows_what_another_one_has_learned():
