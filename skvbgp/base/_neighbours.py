@@ -13,8 +13,6 @@ from skvbgp._core.parallel import thread_map
 
 #: Most features that a tree of places serves better than all distances do.
 _TREE_FEATURES = 12
-#: Rows of a leaf of a tree: with half of them it takes half as much memory again, and no less time.
-_LEAF_ROWS = 32
 #: Rows of one task of a search.
 _TILE_ROWS = 256
 
@@ -25,11 +23,14 @@ class Places:
     Parameters
     ----------
     X : ndarray of shape (n, d)
+    leaf_rows : int
+        Rows of a leaf of a tree.
     """
 
-    def __init__(self, X: Array) -> None:
+    def __init__(self, X: Array, leaf_rows: int = 16) -> None:
         self._X = X
-        self._tree: Any = cKDTree(X, leafsize=_LEAF_ROWS) if X.shape[1] <= _TREE_FEATURES else None
+        has_tree = X.shape[1] <= _TREE_FEATURES
+        self._tree: Any = cKDTree(X, leafsize=leaf_rows) if has_tree else None
         self._brute: Any = None
         if self._tree is None:
             from sklearn.neighbors import NearestNeighbors  # a tenth of a second to import

@@ -18,6 +18,8 @@ from skvbgp.base._neighbours import Places
 
 #: Places that are searched at a time.
 _TILE_ROWS = 512
+#: Rows of a leaf of a worker's tree: with half of them it takes half as much memory again.
+_LEAF_ROWS = 32
 #: Distances may be wrong by this share.
 _ROUNDING = 1e-6
 
@@ -99,7 +101,7 @@ def _find_in_shard(
         for block in shard.blocks:  # one at a time: all rows at once are half of the memory
             located[n : n + len(block.y)] = _locate(coordinates, weights, block.X)
             n += len(block.y)
-        return Places(located)
+        return Places(located, _LEAF_ROWS)
 
     key = tuple(part.tobytes() for part in (coordinates.offset, coordinates.scale, weights))
     places: Places = shard.keep("places", key, index_places)
