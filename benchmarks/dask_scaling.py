@@ -2,9 +2,7 @@
 
 The speed of two workers against one, in some three minutes of an idle machine of two cores:
 ``--memory-rows --neighbour-rows --block-rows``. Rows come in chunks of 50,000: an even number of
-chunks is as much for each of two workers. The client talks to the workers itself, as it can where
-it reaches them; by default all messages pass through the scheduler, which takes its share of the
-cores.
+chunks is as much for each of two workers.
 """
 
 import os
@@ -67,7 +65,7 @@ def measure_speed(n_workers, n, m, batch_size):
     X, y = make_collections(n)
     times = StepTimes()
     model = VBDTCRegressor(m, max_iter=3, batch_size=batch_size, tol=0.0, random_state=0)
-    with start_cluster(n_workers) as cluster, Client(cluster, direct_to_workers=True):
+    with start_cluster(n_workers) as cluster, Client(cluster):
         X, y = X.persist(), y.persist()
         wait([X, y])
         model.set_callbacks(times).fit(X, y)
@@ -146,12 +144,12 @@ def in_another_process(function, *arguments):
 
 
 def measure_memory_of_client(address, n, m, batch_size):
-    with Client(address, direct_to_workers=True):
+    with Client(address):
         return measure_memory(n, m, batch_size)
 
 
 def measure_keeper_of_client(address, name, n, n_places):
-    with Client(address, direct_to_workers=True):
+    with Client(address):
         return measure_keeper(name, n, n_places)
 
 
