@@ -345,7 +345,8 @@ class GPLearner(RegressionLearner):
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
-        state = replace(state, frames=frames, rows=rows)
+        k = state.k if len(rows) <= state.k else min(state.k, self.few)  # all were neighbours
+        state = replace(state, frames=frames, rows=rows, k=k)
         end_pass(lambda: state)
         return state
 

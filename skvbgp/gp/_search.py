@@ -37,8 +37,8 @@ _TRIAL_NEIGHBOURS = 128
 #: Rows, of those left out, that tell how many neighbours pay, and the least gain.
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
-#: Up to so many rows, all of them compete as neighbours. They remain all in a
-#: stream, which learns again before there are twice as many.
+#: Up to so many rows, all of them compete as neighbours, and remain all while a stream has not yet
+#: twice as many: it learns again before.
 _ALL_ROWS = 2_000
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
@@ -261,9 +261,11 @@ class Search:
                 n_iter = self.max_iter or _FINAL_ITERATIONS
                 self._try(trial.name, trial.process, groups, n_iter, _NOISE_FACTORS)
             pool += self.trials
-        counts = {k, min(k, self._trial_k)} if len(self.counts) > 1 else {k}
-        if len(self.counts) > 1 and len(self.rows) <= _ALL_ROWS and self.rows.may_all_predict:
-            counts.add(2 * _ALL_ROWS)
+        counts = {k}
+        if len(self.counts) > 1:
+            counts.add(min(k, self._trial_k))
+            if len(self.rows) <= _ALL_ROWS and self.rows.may_all_predict:
+                counts.add(2 * _ALL_ROWS)
         ranked = [self._mix_pool(pool, k) for k in sorted(counts)]
         return max(ranked, key=lambda pair: pair[0])[1]
 

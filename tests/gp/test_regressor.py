@@ -196,3 +196,15 @@ def test_intervals_of_any_size_hold_what_they_promise(n_neighbors):
 def test_bad_kernels_are_refused(kernel):
     with pytest.raises((TypeError, ValueError), match="kernel"):
         VBGPRegressor(kernel).fit(*make_data(10))
+
+
+def test_a_stream_that_learns_no_more_may_outgrow_the_rows_that_all_predict(monkeypatch):
+    monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
+    monkeypatch.setattr("skvbgp.gp._search._ALL_ROWS", 50)
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (120, 2))
+    y = np.sin(X[:, 0]) * np.cos(X[:, 1])
+    model = small(RBF()).fit(X[:40], y[:40])
+    assert model.n_neighbors_ == 40
+    model.set_params(learn_hyperparameters=False)
+    assert model.partial_fit(X[40:90], y[40:90]).n_neighbors_ == 90
+    assert model.partial_fit(X[90:], y[90:]).n_neighbors_ == 16
