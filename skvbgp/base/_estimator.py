@@ -152,11 +152,10 @@ class VariationalEstimator(DocumentedEstimator):
         return self
 
 
-def in_tiles(moments: Callable[[Array], tuple[Array, Array]], X: Array) -> tuple[Array, Array]:
-    """Means and variances of many rows, tile by tile on several threads."""
+def in_tiles(function: Callable[[Array], tuple[Array, ...]], X: Array) -> Any:
+    """What a function says of many rows, such as moments, tile by tile on several threads."""
     tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
-    means, variances = zip(*thread_map(moments, tiles), strict=True)
-    return np.concatenate(means), np.concatenate(variances)
+    return tuple(map(np.concatenate, zip(*thread_map(function, tiles), strict=True)))
 
 
 @contextmanager

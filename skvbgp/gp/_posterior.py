@@ -13,8 +13,8 @@ from scipy.special import softmax
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import in_tiles
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._gradient import Slopes, measure_slopes
@@ -30,8 +30,6 @@ from skvbgp.gp._process import (
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import count_sets
 
-#: Rows that are predicted from all known ones at a time.
-_TILE_ROWS = 1024
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
 _JOINT_ROWS = 2_000
 #: Largest matrix of all rows, whose parts serve rows that are left out.
@@ -265,14 +263,11 @@ class NeighbourPosterior(NearRows):
         if not self.is_exact:
             return self._measure_near(X, self.find(X))
         _ = self.conditionals  # once, not in each thread
-        tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
-        parts = thread_map(self._measure_exactly, tiles)
-        return LocalMoments(*map(np.concatenate, zip(*parts, strict=True)))
+        return LocalMoments(*in_tiles(self._measure_exactly, self.coordinates.scaled(X)))
 
     def _measure_exactly(self, X: Array) -> LocalMoments:
-        """The same of some rows, from all known ones."""
-        scaled = self.coordinates.scaled(X)
-        return _join([given.moments(scaled) for given in self.conditionals], len(X))
+        """The same of scaled rows, from all known ones."""
+        return _join([given.moments(X) for given in self.conditionals], len(X))
 
     def leave_out(self, index: Index) -> LocalMoments:
         """What each process says of known rows, each without itself.
