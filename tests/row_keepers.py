@@ -1,8 +1,12 @@
 """Checks of regressors that keep all rows in memory, or all of them on Dask's workers."""
 
+import os
+import pickle
+import signal
+
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 
@@ -22,3 +26,23 @@ def check_rows_do_not_mix(model, X, y, spread, say):
     local.partial_fit(*spread(X[:50], y[:50]))
     assert local.n_samples_seen_ == len(y) + 50
     return model
+
+
+def check_deaths_change_nothing(client, model, places, say):
+    """Of a model of rows on workers that all die between two calls.
+
+    Lazy predictions and copies in other processes end in an error, until the model has its rows
+    again.
+    """
+    import dask.array as da
+
+    expected, copy = say(model), pickle.loads(pickle.dumps(model))
+    lazy = model.predict(da.from_array(places, chunks=(17, 2)))
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        lazy.compute()
+    with pytest.raises(RuntimeError, match="not on the workers any more"):
+        say(copy)
+    assert_allclose(say(model), expected, rtol=1e-8)
+    assert_allclose(lazy.compute(), expected[: len(places)], rtol=1e-8)

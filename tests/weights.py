@@ -58,3 +58,36 @@ def check_routed(model, X, y, **grid):
         Z = StandardScaler().fit_transform(X)
         expected = clone(best[-1]).fit(Z, y, sample_weight=weight)
     assert_array_equal(search.best_estimator_[-1].predict(Z), expected.predict(Z))
+
+
+def check_routed_to_the_last_step(make, X, y, say):
+    """A search hands weights to what ``make()`` makes, the last step of a pipeline."""
+    weight = np.tile([0.5, 3.0], len(y) // 2)
+    with config_context(enable_metadata_routing=True):
+        model = make().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        search = GridSearchCV(make_pipeline(scaler, model), {}, cv=2)
+        search.fit(X, y, sample_weight=weight)
+    Z = StandardScaler().fit_transform(X)
+    expected = make().fit(Z, y, sample_weight=weight)
+    assert_array_equal(say(search.best_estimator_[-1], Z), say(expected, Z))
+
+
+def check_streams_of_copies(model, chunks, y, rng, bounds=("lower_bounds_", "lower_bound_")):
+    """Training cannot tell weights, in another order, from copies.
+
+    Returns the model and the weights.
+    """
+    n = len(y)
+    weight, copies = draw_weights(rng, n)
+    shuffled, expected = rng.permutation(n), clone(model)
+    for X in chunks:
+        expected.partial_fit(X[copies], y[copies])
+        model.partial_fit(X[shuffled], y[shuffled], sample_weight=weight[shuffled])
+        said = model.predict(chunks[0], True), expected.predict(chunks[0], True)
+        for one, other in zip(*said, strict=True):
+            assert_array_equal(one, other)
+        for name in bounds:
+            assert_array_equal(getattr(model, name), getattr(expected, name))
+    assert expected.n_samples_seen_ == len(chunks) * weight.sum()
+    return model, weight

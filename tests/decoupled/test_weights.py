@@ -5,11 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp.base import Targets
@@ -24,7 +20,7 @@ from tests.decoupled.cases import check_exact_process, small
 from tests.decoupled.problems import LIKELIHOODS, M_ALPHA, PARAMETRIZATIONS, N, make_problem
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import decoupled as oracles
-from tests.weights import check_refused
+from tests.weights import check_refused, check_routed_to_the_last_step
 
 both = pytest.mark.parametrize("cls", [DecoupledGPRegressor, DecoupledGPClassifier])
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
@@ -333,14 +329,4 @@ def test_bad_weights_are_refused_and_change_nothing(cls):
 
 @both
 def test_weights_find_their_way_through_a_pipeline_and_a_search(cls):
-    X, y = make_data(cls)
-    weight = np.tile([0.5, 3.0], 20)
-    with config_context(enable_metadata_routing=True):
-        model = small(cls).set_fit_request(sample_weight=True)
-        model.set_score_request(sample_weight=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
-        search = GridSearchCV(make_pipeline(scaler, model), {}, cv=2)
-        search.fit(X, y, sample_weight=weight)
-    Z = StandardScaler().fit_transform(X)
-    expected = small(cls).fit(Z, y, sample_weight=weight)
-    assert_array_equal(say(search.best_estimator_[-1], Z), say(expected, Z))
+    check_routed_to_the_last_step(lambda: small(cls), *make_data(cls), say)

@@ -6,10 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import EPDTCClassifier
@@ -31,7 +27,7 @@ from tests.ep.problems import (
 )
 from tests.ep.test_bound import small_problem
 from tests.oracles import ep as oracles
-from tests.weights import check_refused
+from tests.weights import check_refused, check_routed_to_the_last_step
 
 TOL = 1e-12
 each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
@@ -304,13 +300,4 @@ def test_bad_weights_are_refused_and_change_nothing():
 
 
 def test_weights_find_their_way_through_a_pipeline_and_a_search():
-    X, y = make_labels(40)
-    weight = np.tile([0.5, 3.0], 20)
-    with config_context(enable_metadata_routing=True):
-        model = small().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
-        search = GridSearchCV(make_pipeline(scaler, model), {}, cv=2)
-        search.fit(X, y, sample_weight=weight)
-    Z = StandardScaler().fit_transform(X)
-    expected = small().fit(Z, y, sample_weight=weight)
-    assert_allclose(say(search.best_estimator_[-1], Z), say(expected, Z), rtol=1e-12)
+    check_routed_to_the_last_step(small, *make_labels(40), say)

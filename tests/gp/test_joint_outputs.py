@@ -11,6 +11,7 @@ from skvbgp import VBGPRegressor
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._joint_outputs import lengthen
 from skvbgp.kernels import RBF, Matern, White
+from tests.gp.cases import small_outputs
 from tests.oracles import gp as oracle
 
 FIXED = {"learn_hyperparameters": False}
@@ -28,9 +29,7 @@ def data():
 
 
 def make_model(kernel=None, **parameters):
-    settings = {"output_covariance": "learned", "max_iter": 8, "random_state": 0}
-    kernel = Matern([1.0, 1.0], nu=2.5) if kernel is None else kernel
-    return VBGPRegressor(kernel, **(settings | parameters))
+    return small_outputs(kernel, **({"output_covariance": "learned"} | parameters))
 
 
 @pytest.fixture(scope="module")

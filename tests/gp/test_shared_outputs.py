@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skvbgp import VBGPRegressor
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.kernels import RBF, Matern, White
+from tests.gp.cases import small_outputs
 from tests.observer import Observer
 from tests.oracles import gp as oracle
 
@@ -30,9 +30,7 @@ def data():
 
 
 def make_model(kernel=None, **parameters):
-    settings = {"output_hyperparameters": "shared", "max_iter": 8, "random_state": 0}
-    kernel = Matern([1.0, 1.0], nu=2.5) if kernel is None else kernel
-    return VBGPRegressor(kernel, **(settings | parameters))
+    return small_outputs(kernel, **({"output_hyperparameters": "shared"} | parameters))
 
 
 @pytest.fixture(scope="module")

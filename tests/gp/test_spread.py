@@ -1,8 +1,6 @@
 """Rows that stay on the workers of a Dask cluster: fits and predictions are those of memory."""
 
-import os
 import pickle
-import signal
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from skvbgp._core.shards import ShardedRows
 from skvbgp.base import Neighbourhoods, find_near
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.kernels import RBF, Matern, White
+from tests.row_keepers import check_deaths_change_nothing
 
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
@@ -308,17 +307,7 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
 @pytest.mark.slow
 def test_workers_that_die_change_nothing(client):
     X, y = make_data(N)
-    model = clone(FIXED).fit(*spread(X, y))
-    expected, copy = say(model), pickle.loads(pickle.dumps(model))
-    lazy = model.predict(da.from_array(PLACES, chunks=(17, 2)))
-    for pid in client.run(os.getpid).values():
-        os.kill(pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="not on the workers any more"):
-        lazy.compute()
-    with pytest.raises(RuntimeError, match="not on the workers any more"):
-        say(copy)
-    assert_allclose(say(model), expected, rtol=1e-8)
-    assert_allclose(lazy.compute(), expected[: len(PLACES)], rtol=1e-8)
+    check_deaths_change_nothing(client, clone(FIXED).fit(*spread(X, y)), PLACES, say)
 
 
 def test_kernels_with_white_noise():

@@ -29,7 +29,13 @@ from tests.kernel_selection.problems import kernel_at, make_rows
 from tests.kernel_selection.test_bound import matrices, some_q
 from tests.oracles import kernel_selection as oracle
 from tests.oracles.decoupled import weighted_log_evidence
-from tests.weights import assert_same, check_refused, check_routed, draw_weights
+from tests.weights import (
+    assert_same,
+    check_refused,
+    check_routed,
+    check_streams_of_copies,
+    draw_weights,
+)
 
 TIMES = np.array([1.0, 2.0, 3.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 2.0, 1.0, 3.0])
 FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
@@ -265,18 +271,8 @@ def test_statistics_of_chunks_of_weighted_rows(monkeypatch):
 def test_training_cannot_tell_a_weight_from_copies(options, rng):
     """Wherever rows are picked, and in streams: equal rows of all calls are one row."""
     X, y = make_series(40)
-    weight, copies = draw_weights(rng, 40)
-    shuffled = rng.permutation(40)
-    model = small(**{"max_iter": 3, **options})
-    expected = clone(model)
-    for X_new in (X, X + 5.0, X):
-        expected.partial_fit(X_new[copies], y[copies])
-        model.partial_fit(X_new[shuffled], y[shuffled], sample_weight=weight[shuffled])
-        for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
-            assert_array_equal(one, other)
-        assert_array_equal(model.local_lower_bounds_, expected.local_lower_bounds_)
-        assert model.lower_bound_ == expected.lower_bound_
-    assert expected.n_samples_seen_ == 3 * weight.sum()
+    model, bounds = small(**{"max_iter": 3, **options}), ("local_lower_bounds_", "lower_bound_")
+    model, weight = check_streams_of_copies(model, [X, X + 5.0, X], y, rng, bounds)
     assert len(model._state.rows[0]) == 2 * np.count_nonzero(weight)
 
 

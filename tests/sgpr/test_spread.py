@@ -3,7 +3,6 @@
 import copy
 import os
 import pickle
-import signal
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from sklearn.base import clone
 from skvbgp import VBPICRegressor, VBPITCRegressor
 from skvbgp._core.partition import group_rows
 from skvbgp._core.shards import ShardedRows
-from tests.row_keepers import check_rows_do_not_mix
+from tests.row_keepers import check_deaths_change_nothing, check_rows_do_not_mix
 from tests.sgpr.test_sharded import Killing, as_arrays, as_frames, kill_soon, make_data
 
 da = pytest.importorskip("dask.array")
@@ -222,14 +221,4 @@ def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
 @pytest.mark.slow
 def test_workers_that_die_between_two_calls_change_nothing(client):
     X, y = make_data(N)
-    model = quick().fit(*as_arrays(X, y))
-    expected, copied = say(model), pickle.loads(pickle.dumps(model))
-    lazy = model.predict(da.from_array(PLACES, chunks=(17, 2)))
-    for pid in client.run(os.getpid).values():
-        os.kill(pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="not on the workers any more"):
-        lazy.compute()
-    with pytest.raises(RuntimeError, match="not on the workers any more"):
-        say(copied)
-    assert_allclose(say(model), expected, rtol=1e-8)
-    assert_allclose(lazy.compute(), expected[: len(PLACES)], rtol=1e-8)
+    check_deaths_change_nothing(client, quick().fit(*as_arrays(X, y)), PLACES, say)

@@ -38,7 +38,13 @@ from tests.sgpr.problems import (
     row_problem,
     small_problem,
 )
-from tests.weights import assert_same, check_refused, check_routed, draw_weights
+from tests.weights import (
+    assert_same,
+    check_refused,
+    check_routed,
+    check_streams_of_copies,
+    draw_weights,
+)
 
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -221,16 +227,7 @@ def test_a_weight_is_a_repetition_to_the_exact_solver(normalize_y, rng, unmerged
 def test_training_cannot_tell_a_weight_from_a_repetition(cls, solver, rng):
     """Wherever rows are picked at random: k-means, mini-batches, draws and blocks."""
     X, y = make_data(60)
-    weight, repeated = draw_weights(rng, 60)
-    shuffled = rng.permutation(60)
-    model = small(cls, solver)
-    expected = clone(model)
-    for X_new in (X, X + 0.2):
-        expected.partial_fit(X_new[repeated], y[repeated])
-        model.partial_fit(X_new[shuffled], y[shuffled], sample_weight=weight[shuffled])
-        for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
-            assert_array_equal(one, other)
-        assert_array_equal(model.lower_bounds_, expected.lower_bounds_)
+    check_streams_of_copies(small(cls, solver), [X, X + 0.2], y, rng)
 
 
 def test_equal_weights_of_one_are_none(rng):

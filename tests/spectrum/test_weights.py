@@ -18,7 +18,13 @@ from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import HYPER, INSTANCES, POSTERIORS, D, M, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
 from tests.spectrum.test_regressor import KNOWN
-from tests.weights import assert_same, check_refused, check_routed, draw_weights
+from tests.weights import (
+    assert_same,
+    check_refused,
+    check_routed,
+    check_streams_of_copies,
+    draw_weights,
+)
 
 TIMES = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1, 3])
 FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
@@ -193,18 +199,8 @@ def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
 def test_training_cannot_tell_a_weight_from_copies(posterior, options, rng):
     """Wherever rows are picked: mini-batches, blocks and neighbours."""
     X, y = make_data(60)
-    weight, copies = draw_weights(rng, 60)
-    shuffled = rng.permutation(60)
     model = small(posterior=posterior, **options)
-    expected = clone(model)
-    for X_new in (X, X + 0.2, X[:, ::-1]):
-        expected.partial_fit(X_new[copies], y[copies])
-        model.partial_fit(X_new[shuffled], y[shuffled], sample_weight=weight[shuffled])
-        for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
-            assert_array_equal(one, other)
-        assert_array_equal(model.lower_bounds_, expected.lower_bounds_)
-        assert model.lower_bound_ == expected.lower_bound_
-    assert expected.n_samples_seen_ == 3 * weight.sum()
+    check_streams_of_copies(model, [X, X + 0.2, X[:, ::-1]], y, rng)
 
 
 def test_weights_of_one_are_none_and_zero_leaves_out():

@@ -10,9 +10,7 @@ from scipy.special import log_ndtr
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_wine
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import HybridGPLVM, VBGPRegressor
@@ -34,7 +32,7 @@ from tests.derivatives import assert_slopes
 from tests.ep.cases import INSTANCES, make_labels
 from tests.ep.hybrid.problems import JITTER, dense_arguments, small_problem
 from tests.oracles import ep, hybrid
-from tests.weights import check_refused, draw_weights
+from tests.weights import check_refused, check_routed_to_the_last_step, draw_weights
 
 TIMES = np.array([1, 3, 2, 1, 4, 1, 2])
 COPIES = np.repeat(np.arange(7), TIMES)
@@ -350,15 +348,7 @@ def test_bad_weights_are_refused_and_change_nothing(supervised):
 
 
 def test_weights_find_their_way_through_a_pipeline_and_a_search():
-    X, y = make_labels(40)
-    weight = np.tile([0.5, 3.0], 20)
-    with config_context(enable_metadata_routing=True):
-        model = small().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
-        search = GridSearchCV(make_pipeline(scaler, model), {}, cv=2)
-        search.fit(X, y, sample_weight=weight)
-    Z = StandardScaler().fit_transform(X)
-    assert_array_equal(say(search.best_estimator_[-1], Z), say(small().fit(Z, y, weight), Z))
+    check_routed_to_the_last_step(small, *make_labels(40), say)
 
 
 def test_weights_reach_latents_in_front_of_a_regressor():
