@@ -1,11 +1,12 @@
-"""DecoupledGP on real data: beside VBDTC, on a stream, per step, and as a classifier."""
+"""DecoupledGP on real data: beside VBDTC, on a stream, per step, and as a classifier; on curves."""
 
 from time import perf_counter
 
 import numpy as np
 from common import Report, load_split, parser, scores, smooth_data
-from sklearn.gaussian_process import GaussianProcessClassifier
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.datasets import make_friedman1
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -82,7 +83,56 @@ def classify(args, report):
                 )
 
 
-TASKS = {"fit": fit, "stream": stream, "step": step, "classify": classify}
+def chirp(n, rng):
+    X = rng.uniform(size=(n, 1))
+    return X, np.sin(2 * np.pi * 15 * X[:, 0] ** 2)
+
+
+def step_function(n, rng):
+    X = rng.uniform(-1.0, 1.0, (n, 1))
+    return X, np.sign(X[:, 0])
+
+
+def franke(n, rng):
+    X = rng.uniform(size=(n, 2))
+    u, v = 9.0 * X.T
+    return X, (
+        0.75 * np.exp(-((u - 2) ** 2 + (v - 2) ** 2) / 4)
+        + 0.75 * np.exp(-((u + 1) ** 2) / 49 - (v + 1) / 10)
+        + 0.5 * np.exp(-((u - 7) ** 2 + (v - 3) ** 2) / 4)
+        - 0.2 * np.exp(-((u - 4) ** 2) - (v - 7) ** 2)
+    )
+
+
+def friedman(n, rng):
+    return make_friedman1(n, random_state=rng.integers(2**31))
+
+
+CURVES = [(chirp, 500), (chirp, 4_000), (chirp, 20_000), (step_function, 500), (franke, 1_000)]
+CURVES += [(friedman, 800)]
+
+
+def curves(args, report):
+    """Curves and surfaces of unit spread, noise of std 0.15, beside scikit-learn's exact one."""
+    for make, n in CURVES:
+        rng = np.random.default_rng(args.seed)
+        X, f = make(n + 1_000, rng)
+        y = (f - np.mean(f)) / np.std(f) + 0.15 * rng.standard_normal(len(f))
+        exact = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+        models = [
+            (DecoupledGPRegressor(random_state=args.seed), n),
+            (GaussianProcessRegressor(exact, normalize_y=True, random_state=args.seed), 1_000),
+        ]
+        for model, n_rows in models:
+            pipe = make_pipeline(StandardScaler(), model).fit(
+                X[: min(n, n_rows)], y[: min(n, n_rows)]
+            )
+            mean, std = pipe.predict(X[n:], return_std=True)
+            name = type(model).__name__
+            report.add(data=make.__name__, rows=n, model=name, **scores(y[n:], mean, std))
+
+
+TASKS = {"fit": fit, "stream": stream, "step": step, "classify": classify, "curves": curves}
 
 
 def main():

@@ -6,6 +6,9 @@ included, is fitted on four of them. Imputed test entries are compared with the 
 standard deviations of the column's training entries. The error of the difference of the two
 log-losses is its standard error over the draws. All models have their defaults, but for what the
 options say.
+
+`--labels` keeps the labels of so many rows of each class and all of X, and gives the log-loss of
+the other rows, whose inputs the model sees, beside a fit to the labelled rows alone.
 """
 
 import warnings
@@ -74,6 +77,19 @@ def measure(X, y, seed, n_folds, share_missing, parameters):
     return mean_of(rows)
 
 
+def measure_few_labels(X, y, seed, n_labels, parameters):
+    """Log-loss of the rows without a label, which the model was shown or not."""
+    rng = np.random.default_rng(seed)
+    labelled = [rng.choice(np.flatnonzero(y == k), n_labels, replace=False) for k in np.unique(y)]
+    known = np.isin(np.arange(len(y)), labelled)
+    model = HybridGPLVM(random_state=0, missing_label=-1, **parameters)
+    losses = {}
+    for name, rows in (("log-loss", slice(None)), ("labelled rows alone", known)):
+        model.fit(X[rows], np.where(known, y, -1)[rows])
+        losses[name] = log_loss(y[~known], model.predict_proba(X[~known]))
+    return losses
+
+
 def compare_entries(model, train, test, truth):
     """Scores of the imputed entries of test rows."""
     missing, unit = np.isnan(test), np.nanstd(train, axis=0)
@@ -100,6 +116,7 @@ def main():
     cli.add_argument("--prior-weight", type=float, help="instead of the default")
     cli.add_argument("--latents", help="instead of the default")
     cli.add_argument("--likelihood", help="instead of the default")
+    cli.add_argument("--labels", type=int, help="labelled rows of each class")
     args = cli.parse_args()
     warnings.filterwarnings("ignore", module="sklearn")  # the imputer's convergence
     options = {name: getattr(args, name) for name in ("prior_weight", "latents", "likelihood")}
@@ -108,8 +125,13 @@ def main():
     report = Report(args.json)
     for name in args.dataset:
         X, y = load(args.data, name)
-        rows = [measure(X, y, seed, args.folds, args.share_missing, parameters) for seed in draws]
-        difference = [row["log-loss"] - row["logistic"] for row in rows]
+        if args.labels is None:
+            shares, other = (args.folds, args.share_missing), "logistic"
+            rows = [measure(X, y, seed, *shares, parameters) for seed in draws]
+        else:
+            other = "labelled rows alone"
+            rows = [measure_few_labels(X, y, seed, args.labels, parameters) for seed in draws]
+        difference = [row["log-loss"] - row[other] for row in rows]
         error = float(np.std(difference, ddof=1) / np.sqrt(len(draws))) if len(draws) > 1 else None
         result = {**mean_of(rows), "difference": float(np.mean(difference)), "error": error}
         report.add(data=name, **result)
