@@ -20,7 +20,7 @@ _ADVICE = {
         "If X has strings, `categorical_features` of VBGPRegressor says which inputs they are; "
         "other estimators need numbers. If y has strings, it is for a classifier."
     ),
-} | dict.fromkeys(["DateTime64", "TimeDelta64", "'Timestamp'", "'Timedelta'"], _MAKE_NUMBERS)
+} | dict.fromkeys(["DateTime64", "TimeDelta64", "'Time", "'date", "'time"], _MAKE_NUMBERS)
 
 
 @contextmanager
@@ -41,7 +41,16 @@ def _refuse_dates(X: Any) -> None:
     """Months as numbers differ from the same months as days, which nobody would notice."""
     types: Any = getattr(X, "dtypes", getattr(X, "dtype", None))  # of a frame's columns, or one
     kinds = {getattr(kind, "kind", None) for kind in np.ravel(types)}
-    if kinds and kinds <= {"M", "m"}:
+    if (kinds and kinds <= {"M", "m"}) or _lists_dates(X):
         raise ValueError(
             f"X has dates or durations, whose numbers depend on their unit. {_MAKE_NUMBERS}"
         )
+
+
+def _lists_dates(X: Any) -> bool:
+    """Whether the first row of lists or objects has NumPy's dates, which would become numbers."""
+    is_object = isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim > 0
+    if not (isinstance(X, list | tuple) or is_object) or not len(X):
+        return False
+    entries = X[0] if isinstance(X[0], list | tuple | np.ndarray) else [X[0]]
+    return any(isinstance(entry, np.datetime64 | np.timedelta64) for entry in entries)

@@ -1,5 +1,7 @@
 """Errors about X and y that say what to do, of all estimators."""
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +16,8 @@ MONTHS = np.datetime64("2020-01") + np.arange(20).astype("timedelta64[M]")
 DATES = {
     "dates": MONTHS[:, None],
     "durations": (MONTHS - MONTHS[0])[:, None],
+    "list": [[date] for date in MONTHS],
+    "objects, beside numbers": np.array([[1.0, date] for date in MONTHS], dtype=object),
     "frame": pd.DataFrame({"from": MONTHS, "to": MONTHS + np.timedelta64(1, "M")}),
 }
 
@@ -62,6 +66,14 @@ def test_dates_beside_something_else_are_no_numbers(dates, other):
     frame = pd.DataFrame({"date": dates, "other": other})
     with pytest.raises((TypeError, ValueError)) as error:
         VBDTCRegressor().fit(frame, np.arange(20.0))
+    (note,) = error.value.__notes__
+    assert "Make numbers of dates" in note
+
+
+@pytest.mark.parametrize("moment", [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.timedelta(1)])
+def test_lists_of_python_dates_are_no_numbers(moment):
+    with pytest.raises(TypeError) as error:
+        VBDTCRegressor().fit([[moment]] * 20, np.arange(20.0))
     (note,) = error.value.__notes__
     assert "Make numbers of dates" in note
 
