@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import (
@@ -112,7 +112,7 @@ class RowFeatures:
         if uncertain.any():
             L_inv = self._inducing.L_inv
             second = self._psi2.quadratic_forms(
-                L_inv.T @ (covariance + np.outer(mean, mean)) @ L_inv
+                triu_congruence(L_inv, covariance + np.outer(mean, mean))
             )
             variance[uncertain] = self.residual[uncertain] + second - first[uncertain] ** 2
         return first, np.maximum(variance, 0.0)

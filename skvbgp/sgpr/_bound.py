@@ -20,7 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
-from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import (
+    Array,
+    cholesky_vjp,
+    jittered_cholesky,
+    tril_congruence,
+    tril_inverse,
+    triu_congruence,
+)
 from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp.sgpr._data import Rows
@@ -60,7 +67,7 @@ class Prior:
 
     def whiten(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
         """Information about u from that about Sigma^-1 s."""
-        return self.L_inv @ psi @ self.L_inv.T, self.L_inv @ information_y
+        return tril_congruence(self.L_inv, psi), self.L_inv @ information_y
 
     def vjp(self, LtdL: Array) -> Array:
         """Gradient in Z from ``L' dL``."""
@@ -307,7 +314,7 @@ class Evaluation:
     def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
         """v = L^-T m and V = L^-T W L^-1, by which q enters the data terms."""
         L_inv = self.prior.L_inv
-        return L_inv.T @ q.mean, L_inv.T @ q.excess_moment @ L_inv
+        return L_inv.T @ q.mean, triu_congruence(L_inv, q.excess_moment)
 
     def _factor_backward(
         self, q: WhitenedGaussian, weight: float, past: PastTerm | None

@@ -17,7 +17,7 @@ import numpy as np
 
 from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.mixture import NormalMixture
 from skvbgp.base import in_tiles
 from skvbgp.sgpr._bound import Prior
@@ -122,7 +122,7 @@ class SparseLatent:
         self._draws = draws
         L_inv = prior.L_inv
         self._v = L_inv.T @ q.mean  # (m,)
-        self._V = L_inv.T @ q.excess_moment @ L_inv  # (m, m)
+        self._V = triu_congruence(L_inv, q.excess_moment)  # (m, m)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters

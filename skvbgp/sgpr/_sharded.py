@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, pack_symmetric, unpack_symmetric
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp._core.shard import Block, Shard
@@ -143,11 +143,16 @@ class ShardedEvaluation(Evaluation):
 
     def _sum(self, q: WhitenedGaussian | None) -> Callable[[], list[DataGradients]]:
         """Keep the sums over the rows; what is returned waits for the gradients at q."""
-        weights = None if q is None else self._weights(q)
+        weights = None if q is None else self._pack_weights(q)
         begun = self._batch.begin(self._model, self._parameters, weights, self._draws)
         psi, information = (sum(parts) for parts in zip(*begun.first, strict=True))
-        self._keep(psi, information)
+        self._keep(unpack_symmetric(psi), information)
         return begun.resume
+
+    def _pack_weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
+        """v, and the triangle of V: what is sent counts as much as what is computed."""
+        v, V = self._weights(q)
+        return v, pack_symmetric(V)
 
 
 def evaluate(
@@ -207,12 +212,16 @@ def sum_batch(
     batch: Sequence[Rows],
     draws: Sequence[Array | None],
 ) -> Iterator[Any]:
-    """Sums over groups of a mini-batch: psi and information, then gradients at (v, V)."""
+    """Sums over groups of a mini-batch: psi and information, then gradients at (v, V).
+
+    Psi and V are sent as triangles.
+    """
     prior, noise = Prior(parameters), model.noise(parameters)
     groups = Groups(model, parameters, prior, noise, batch, draws)
-    yield groups.psi, groups.information
+    yield pack_symmetric(groups.psi), groups.information
     if weights is not None:
-        yield groups.backward(*weights)
+        v, triangle = weights
+        yield groups.backward(v, unpack_symmetric(triangle))
 
 
 def _sum_shard(

@@ -12,8 +12,12 @@ from skvbgp._core.linalg import (
     inverse_from_cholesky,
     jittered_cholesky,
     log_determinant,
+    pack_symmetric,
     solve_stack,
+    tril_congruence,
     tril_inverse,
+    triu_congruence,
+    unpack_symmetric,
 )
 from tests.derivatives import symmetric_gradient
 
@@ -118,6 +122,26 @@ def test_cholesky_vjp(rng):
     # the upper triangle of L' dL does not matter
     above = np.triu(rng.normal(size=(m, m)), 1)
     assert_array_equal(cholesky_vjp(np.tril(L.T @ dL) + above, tril_inverse(L)), dK)
+
+
+@pytest.mark.parametrize("m", [1, 5, 2 * LEAF, 9 * LEAF + 7])
+def test_congruences(rng, m):
+    """Products of m numbers below 5, summed m times: to m^2 eps."""
+    L, S = np.tril(rng.uniform(-1.0, 1.0, (m, m))), rng.uniform(-1.0, 1.0, (m, m))
+    S += S.T
+    for result, expected in (
+        (tril_congruence(L, S), L @ S @ L.T),
+        (triu_congruence(L, S), L.T @ S @ L),
+    ):
+        assert_allclose(result, expected, rtol=0, atol=m * m * 2e-16)
+
+
+def test_triangle_of_a_symmetric_matrix(rng):
+    for m in (1, 2, 7):
+        S = well_conditioned(m, rng)
+        triangle = pack_symmetric(S)
+        assert triangle.shape == (m * (m + 1) // 2,)
+        assert_array_equal(unpack_symmetric(triangle), S)
 
 
 def test_a_stack_is_solved_matrix_by_matrix(rng):
