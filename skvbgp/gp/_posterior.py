@@ -187,15 +187,14 @@ class NeighbourPosterior(NearRows):
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances are those of `moments`.
 
-        The correlations are those of the processes, given rows that are near to any row of X and
-        averaged by the belief in them.
+        The correlations are those of the mixture of the processes, given rows that are near to any
+        row of X and believed in as much as on average.
         """
         filled, inputs = self._fill(X)
         parts = self._measure(filled)
         mean, variance = self.mixture.mix(parts, include_noise=False)
-        belief = self.mixture.weigh(parts.evidence).mean(axis=0)
         std = np.sqrt(variance)
-        covariance = self._correlate(filled, belief) * np.outer(std, std)
+        covariance = self._correlate(filled, parts) * np.outer(std, std)
         parts = self._widen(parts, inputs)  # by what is not known of each row alone
         parts = self._tell_outputs(X, parts)
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
@@ -311,18 +310,25 @@ class NeighbourPosterior(NearRows):
         """A posterior that has these neighbours in memory, and their indices there."""
         return self, near
 
-    def _correlate(self, X: Array, belief: Array) -> Array:
-        """Correlations (n, n) of the latent function at rows X."""
+    def _correlate(self, X: Array, parts: LocalMoments) -> Array:
+        """Correlations (n, n) of the latent function at rows X, of which each process says `parts`.
+
+        Covariances within the processes and between their means add up, as variances do.
+        """
         conditionals = self.conditionals if self.is_exact else self._condition_on_any(X)
         scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
-        for share, given in zip(belief, conditionals, strict=True):
+        belief = self.mixture.weigh(parts.evidence)
+        errors = parts.mean - np.sum(belief * parts.mean, axis=1)[:, None]
+        for c, (share, given) in enumerate(zip(belief.mean(axis=0), conditionals, strict=True)):
             covariance = self._add_covariance(X, given.covariance(scaled))
-            prior = given.process.covariance.diag(scaled)
-            variance = np.maximum(np.diagonal(covariance), _LEAST_SHARE * prior)
+            least = _LEAST_SHARE * given.process.covariance.diag(scaled)
+            variance = np.maximum(np.diagonal(covariance), least)
             covariance.flat[:: len(X) + 1] = variance
-            std = np.sqrt(variance)
-            total += share * (covariance / std[:, None] / std)
-        return total
+            ratio = np.sqrt(np.maximum(parts.variance[:, c], least) / variance)
+            covariance *= np.outer(ratio, ratio)
+            total += share * (covariance + np.outer(errors[:, c], errors[:, c]))
+        std = np.sqrt(np.diagonal(total))
+        return np.asarray(total / std[:, None] / std)
 
     def _add_covariance(self, X: Array, covariance: Array) -> Array:
         """Covariance (n, n) of the latent function at rows X, from that given near rows."""

@@ -154,6 +154,22 @@ def test_joint_of_an_exact_process_is_its_covariance(rng):
     assert_allclose(posterior.joint(places, False)[1], expected, rtol=1e-6, atol=1e-9)
 
 
+def test_joint_of_a_mixture_has_covariances_within_and_between_its_processes(rng):
+    posterior = make_posterior(rng, 40)
+    coordinates, target = FRAMES
+    places = rng.standard_normal((5, 2))
+    scaled = coordinates.scaled(places)
+    known = coordinates.scaled(posterior.rows.X), target.scaled(posterior.rows.y)
+    given = [process.factorise(*known) for process in PROCESSES]
+    belief = posterior.mixture.weigh_place(given)
+    means = np.array([one.moments(scaled).mean for one in given])
+    errors = means - belief @ means
+    within = sum(b * one.covariance(scaled) for b, one in zip(belief, given, strict=True))
+    between = (belief[:, None] * errors).T @ errors
+    expected = posterior.mixture.calibration * (within + between) * target.unit**2
+    assert_allclose(posterior.joint(places, False)[1], expected, rtol=1e-6, atol=1e-9)
+
+
 def test_far_away_the_function_is_as_uncertain_as_before(rng):
     posterior = make_posterior(rng, 5)
     mean, variance = posterior.moments(np.full((1, 2), 1e3), include_noise=False)
