@@ -91,8 +91,9 @@ class LearnedFunction:
 
         Notes
         -----
-        Means and variances are those of `predict` with ``include_noise=False``. With more rows
-        than neighbours, functions jump a little where the neighbours change, as predictions do.
+        Means and variances are those of `predict` with ``include_noise=False``, and those of
+        gradients are those of `predict_gradient`. With more rows than neighbours, functions jump a
+        little where the neighbours change, as predictions do.
 
         Examples
         --------

@@ -25,11 +25,11 @@ from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp._categories import Draws
 from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._training import train
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._features import Features, draw_features
 
 #: Most rows that hyperparameters are learned from, and that the process is conditioned on.
 _TRAINED_ROWS, _MOST_ROWS = 800, 20_000
@@ -37,7 +37,6 @@ _TRAINED_ROWS, _MOST_ROWS = 800, 20_000
 _MAX_ITER = 20
 #: Rows of one task.
 _TILE_ROWS = 1024
-_FREQUENCIES = 1024
 
 
 @dataclass(frozen=True)
@@ -196,12 +195,10 @@ class GlobalPart:
 
     def draw(self, n: int, rng: np.random.RandomState) -> GlobalDraws:
         """Functions n from the posterior."""
-        features = draw_features(self.kernel, self.Z.shape[1], _FREQUENCIES, rng)
-        size = features(self.Z[:1]).shape[1]
-        prior = rng.standard_normal((size, n))
+        prior = PriorDraws.draw(self.process, self.Z.shape[1], n, rng)
         v = self.w[:, None] + self.R.T @ rng.standard_normal((len(self.Z), n))
-        weights = self.L_inv.T @ (v - self.L_inv @ (features(self.Z) @ prior))
-        return GlobalDraws(self, features, prior, weights)
+        weights = self.L_inv.T @ (v - self.L_inv @ prior(self.Z))
+        return GlobalDraws(self, prior, weights)
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -230,8 +227,7 @@ class GlobalDraws:
     """
 
     part: GlobalPart
-    features: Features
-    prior: Array  # (F, S)
+    prior: PriorDraws
     weights: Array  # (m, S)
 
     def __call__(self, X: Array) -> Array:
@@ -240,7 +236,7 @@ class GlobalDraws:
 
         def measure(tile: Array) -> Array:
             scaled = part.coordinates.scaled(tile)
-            return self.features(scaled) @ self.prior + part.kernel(scaled, part.Z) @ self.weights
+            return self.prior(scaled) + part.kernel(scaled, part.Z) @ self.weights
 
         values = part.target.original(_by_tile(measure, X))
         return values - part.mean(X)[:, None]
@@ -251,7 +247,7 @@ class GlobalDraws:
 
         def measure(x: Array) -> Array:
             slopes = part.kernel.gradient(x, part.Z).T
-            return self.features.gradient(x).T @ self.prior + slopes @ self.weights
+            return self.prior.gradient(x) + slopes @ self.weights
 
         tasks = [(x,) for x in part.coordinates.scaled(X)]
         unit = part.target.unit / part.coordinates.scale

@@ -21,59 +21,12 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import reading
-from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._posterior import NeighbourPosterior
-from skvbgp.gp._process import Process, predict_line
-from skvbgp.kernels._features import Features, draw_features
+from skvbgp.gp._prior_draws import PriorDraws
+from skvbgp.gp._process import predict_line
 
-#: Frequencies of all processes, and of one at least.
-_ALL_FREQUENCIES, _LEAST_FREQUENCIES = 1024, 64
 #: Rows of one task, from all rows and from neighbours.
 _TILE_ROWS, _NEAR_ROWS = 1024, 64
-
-
-@dataclass(frozen=True)
-class JointFeatures:
-    """Features of several outputs: every feature of the inputs times each of B^1/2 z."""
-
-    features: Features
-    coregion: Coregion
-
-    def __call__(self, X: Array) -> Array:
-        inputs, outputs = self.coregion.split(X)
-        parts = outputs @ self.coregion.root
-        return (self.features(inputs)[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
-
-    def gradient(self, x: Array) -> Array:
-        """Derivatives (F, d + t) of the features at one row x, zero in its indicator."""
-        inputs, output = self.coregion.split(x)
-        slopes = self.features.gradient(inputs)[:, None, :] * (output @ self.coregion.root)[:, None]
-        slopes = slopes.reshape(-1, len(inputs))
-        return np.hstack([slopes, np.zeros((len(slopes), len(output)))])
-
-
-def draw_process_features(
-    process: Process, d: int, m: int, rng: np.random.RandomState
-) -> Features | JointFeatures:
-    """Features of a process of d columns, with m random frequencies for each of its terms."""
-    coregion = process.coregion
-    if coregion is None:
-        return draw_features(process.kernel, d, m, rng)
-    return JointFeatures(draw_features(process.kernel, d - coregion.t, m, rng), coregion)
-
-
-@dataclass(frozen=True)
-class PriorDraws:
-    """Draws of a process a priori: features, and the weights (F, S) of each of S draws."""
-
-    features: Features | JointFeatures
-    weights: Array
-
-    def at(self, X: Array) -> Array:
-        """Values (n, S) at scaled rows."""
-        tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
-        parts = thread_map(lambda tile: self.features(tile) @ self.weights, tiles)
-        return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -85,7 +38,8 @@ class FunctionDraws:
     """
 
     posterior: NeighbourPosterior
-    priors: tuple[PriorDraws, ...]  # by process
+    priors: tuple[PriorDraws, ...]  # by process, of the functions that go by it somewhere
+    members: tuple[Index, ...]  # which these are
     normal: Array  # (n_known, S), of the noise of the known rows
     level: Array  # (S,), where between 0 and 1 each function is in the belief in the processes
 
@@ -94,16 +48,20 @@ class FunctionDraws:
         cls, posterior: NeighbourPosterior, n: int, rng: np.random.RandomState
     ) -> FunctionDraws:
         """Functions n, which differ from another process to process as well."""
-        processes, d = posterior.mixture.processes, posterior.rows.X.shape[1]
-        m = max(_ALL_FREQUENCIES // len(processes), _LEAST_FREQUENCIES)
-        priors = []
-        for process in processes:
-            features = draw_process_features(process, d, m, rng)
-            size = features(np.zeros((1, d))).shape[1]
-            priors.append(PriorDraws(features, rng.standard_normal((size, n))))
-        normal = rng.standard_normal((len(posterior.rows), n))
+        mixture, d = posterior.mixture, posterior.rows.X.shape[1]
         level = (rng.permutation(n) + rng.uniform(size=n)) / n  # as often as it is believed
-        return cls(posterior, tuple(priors), normal, level)
+        members = [np.arange(n)] * len(mixture.processes)
+        if posterior.is_exact:  # the belief is the same everywhere
+            with single_blas_thread:
+                owners = _choose(level, mixture.weigh_place(posterior.conditionals))
+            members = [np.flatnonzero(owners == c) for c in range(len(mixture.processes))]
+        among = sum(len(mine) > 0 for mine in members)
+        priors = tuple(
+            PriorDraws.draw(process, d, len(mine), rng, among)
+            for process, mine in zip(mixture.processes, members, strict=True)
+        )
+        normal = rng.standard_normal((len(posterior.rows), n))
+        return cls(posterior, priors, tuple(members), normal, level)
 
     def __call__(self, X: Any) -> Array:
         X, posterior = self._check(X), self.posterior
@@ -156,32 +114,32 @@ class FunctionDraws:
                 for one, known in zip(given, self._known, strict=True)
             ]
         belief = mixture.weigh_place(given)
-        owners = self._choose(belief)
+        owners = _choose(self.level, belief)
         slopes = [one.process.covariance.gradient(x, one.X).T for one in given]  # (d, n) each
         means = np.array([part @ one.weights for part, one in zip(slopes, given, strict=True)])
-        mean, factor = belief @ means, np.sqrt(mixture.calibration)
         values = np.empty((len(x), len(owners)))
         for c in np.unique(owners):
-            mine = owners == c
-            prior = self.priors[c].features.gradient(x).T @ self.priors[c].weights[:, mine]
-            deviation = np.sqrt(given[c].spread) * (prior - slopes[c] @ corrections[c][:, mine])
-            values[:, mine] = mean[:, None] + factor * ((means[c] - mean)[:, None] + deviation)
-        return values
+            own = owners[self.members[c]] == c
+            error = self.priors[c].gradient(x) - slopes[c] @ corrections[c]
+            values[:, owners == c] = np.sqrt(given[c].spread) * error[:, own]
+        return self._spread_out(belief, means, owners, values)
 
     @cached_property
     def _known(self) -> list[Array]:
-        """By process: what the correction is of, g + e at the known rows, (n_known, S)."""
+        """By process: what the correction is of, g + e at the known rows, (n_known, its own)."""
         posterior = self.posterior
         X = posterior.coordinates.scaled(posterior.rows.X)
-        noises = [process.spread_noise(posterior.noise) for process in posterior.mixture.processes]
-        return [
-            prior.at(X) + np.sqrt(np.broadcast_to(noise, len(X)))[:, None] * self.normal
-            for prior, noise in zip(self.priors, noises, strict=True)
-        ]
+        known = []
+        for process, prior, own in zip(
+            posterior.mixture.processes, self.priors, self.members, strict=True
+        ):
+            noise = np.broadcast_to(process.spread_noise(posterior.noise), len(X))
+            known.append(prior.by_tile(X) + np.sqrt(noise)[:, None] * self.normal[:, own])
+        return known
 
     @cached_property
     def _corrections(self) -> list[Array]:
-        """By process: C^-1 (g + e), (n_known, S), where all rows are neighbours."""
+        """By process: C^-1 (g + e), (n_known, its own), where all rows are neighbours."""
         return [
             given.L_inv.T @ (given.L_inv @ known)
             for given, known in zip(self.posterior.conditionals, self._known, strict=True)
@@ -190,20 +148,22 @@ class FunctionDraws:
     def _from_all_rows(self, X: Array) -> Array:
         scaled = self.posterior.coordinates.scaled(X)
         given = self.posterior.conditionals
-        owners = self._choose(self.posterior.mixture.weigh_place(given))
-        values = np.empty((len(X), len(self.level)))
-        for c in np.unique(owners):
-            mine, one = owners == c, given[c]
+        mixture = self.posterior.mixture
+        belief, values = mixture.weigh_place(given), np.empty((len(X), len(self.level)))
+        means = np.zeros((len(given), len(X)))
+        for c, (one, own) in enumerate(zip(given, self.members, strict=True)):
+            if not len(own) and mixture.calibration == 1.0:
+                continue  # then the mixture's mean does not matter
             k = one.process.covariance(scaled, one.X)
-            prior = self.priors[c].features(scaled) @ self.priors[c].weights[:, mine]
-            deviation = np.sqrt(one.spread) * (prior - k @ self._corrections[c][:, mine])
-            values[:, mine] = (k @ one.weights)[:, None] + deviation
-        return values
+            means[c] = k @ one.weights
+            error = self.priors[c](scaled) - k @ self._corrections[c]
+            values[:, own] = np.sqrt(one.spread) * error
+        return self._spread_out(belief, means, _choose(self.level, belief), values)
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
         posterior, mixture = self.posterior, self.posterior.mixture
         scaled = posterior.coordinates.scaled(X)
-        priors = [prior.features(scaled) @ prior.weights for prior in self.priors]
+        priors = [prior(scaled) for prior in self.priors]
         places = posterior.known.visit(mixture.processes, X, near)
         values = np.empty((len(X), len(self.level)))
         for i, (index, K, y, noise) in enumerate(places):
@@ -215,13 +175,21 @@ class FunctionDraws:
                 deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - carried))
             means, _, _, evidence = np.array(lines).T
             belief = mixture.weigh(evidence[None])[0]
-            owners = self._choose(belief)
-            mean, factor = belief @ means, np.sqrt(mixture.calibration)
+            owners = _choose(self.level, belief)
             own = np.array(deviations)[owners, np.arange(len(owners))]
-            values[i] = mean + factor * (means[owners] - mean + own)
+            values[i] = self._spread_out(belief, means[:, None], owners, own[None])[0]
         return values
 
-    def _choose(self, belief: Array) -> Index:
-        """The process of each function, (S,), by the belief (C,) in them."""
-        shares = np.cumsum(belief)
-        return np.searchsorted(shares[:-1], self.level).astype(np.intp)
+    def _spread_out(self, belief: Array, means: Array, owners: Index, values: Array) -> Array:
+        """Functions (n, S) from their deviations from the means (C, n) of their processes.
+
+        Calibrated as the mixture is, about its mean.
+        """
+        mean, factor = belief @ means, np.sqrt(self.posterior.mixture.calibration)
+        return np.asarray(mean[:, None] + factor * ((means[owners] - mean).T + values))
+
+
+def _choose(level: Array, belief: Array) -> Index:
+    """The process of each function, (S,), by the belief (C,) in them."""
+    shares = np.cumsum(belief)
+    return np.searchsorted(shares[:-1], level).astype(np.intp)

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv, chdtri, gammainccinv
 
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Product, Sum
@@ -15,6 +16,10 @@ from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
+#: Radii of frequencies that a share of at least this exceed are drawn as often at each order of
+#: magnitude of that share as at others.
+_LEAST_TAIL = 1e-8
+
 
 @dataclass(frozen=True)
 class Term:
@@ -22,21 +27,21 @@ class Term:
 
     Attributes
     ----------
-    amplitude : float
-        Square root of the product of the constants.
     frequencies : ndarray of shape (m, d)
         Of a wave each: those of stationary factors add up. One of zero if there is no such factor.
+    amplitudes : ndarray of shape (m,)
+        Of these waves. Their squares add up to the product of the constants.
     lines : tuple of Linear
         Linear factors, whose features are exact.
     """
 
-    amplitude: float
     frequencies: Array
+    amplitudes: Array
     lines: tuple[Linear, ...]
 
     def __call__(self, X: Array) -> Array:
         features = make_waves(X @ self.frequencies.T)
-        features *= self.amplitude / np.sqrt(len(self.frequencies))
+        features *= np.tile(self.amplitudes, 2)
         for line in self.lines:
             inputs = X / line.length_scale
             parts = np.column_stack([np.full(len(X), line.offset), inputs])
@@ -45,8 +50,8 @@ class Term:
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d) of the features at one row x (d,)."""
-        unit = self.amplitude / np.sqrt(len(self.frequencies))
-        cosine, sine = np.split(unit * make_waves((self.frequencies @ x)[None])[0], 2)
+        waves = np.tile(self.amplitudes, 2) * make_waves((self.frequencies @ x)[None])[0]
+        cosine, sine = np.split(waves, 2)
         features = np.append(cosine, sine)
         slopes = np.vstack([-sine[:, None] * self.frequencies, cosine[:, None] * self.frequencies])
         for line in self.lines:
@@ -121,25 +126,55 @@ def _draw_term(leaves: tuple[Kernel, ...], d: int, m: int, rng: np.random.Random
     lines = tuple(leaf for leaf in leaves if isinstance(leaf, Linear))
     waves = [leaf for leaf in leaves if not isinstance(leaf, Constant | Linear)]
     frequencies = np.zeros((m if waves else 1, d))
+    weights = np.ones(len(frequencies))
     for leaf in waves:
-        frequencies += _draw_frequencies(leaf, frequencies.shape, rng)
-    return Term(float(np.sqrt(np.prod(constants))), frequencies, lines)
+        drawn, counts = _draw_frequencies(leaf, frequencies.shape, rng)
+        frequencies += drawn
+        weights *= counts
+    amplitudes = np.sqrt(float(np.prod(constants)) * weights / weights.sum())
+    return Term(frequencies, amplitudes, lines)
 
 
-def _draw_frequencies(leaf: Any, shape: tuple[int, int], rng: np.random.RandomState) -> Array:
-    """Frequencies (m, d) from the spectral density of a stationary kernel."""
-    if isinstance(leaf, Periodic) and not (leaf.isotropic and shape[1] > 1):
+def _draw_frequencies(
+    leaf: Any, shape: tuple[int, int], rng: np.random.RandomState
+) -> tuple[Array, Array]:
+    """Frequencies (m, d) from the spectral density of a stationary kernel, and weights (m,)."""
+    m, d = shape
+    if isinstance(leaf, Periodic) and not (leaf.isotropic and d > 1):
         # exp((cos a - 1) / l^2) has the weights of a Skellam variable at its harmonics
         rate = 0.5 / np.broadcast_to(leaf.length_scale, shape) ** 2
         harmonics = rng.poisson(rate) - rng.poisson(rate)
-        return np.asarray(2.0 * np.pi / np.asarray(leaf.period) * harmonics)
+        return np.asarray(2.0 * np.pi / np.asarray(leaf.period) * harmonics), np.ones(m)
     if not isinstance(leaf, RBF | Matern | RationalQuadratic):
         reason = "white noise is no function" if isinstance(leaf, White) else "no spectrum is known"
         raise ValueError(f"Functions cannot be drawn from {leaf!r}: {reason}.")
-    normal: Array = rng.standard_normal(shape) / np.asarray(leaf.length_scale)
-    if isinstance(leaf, Matern):
-        dof = 2.0 * leaf.nu
-        normal *= np.sqrt(dof / rng.chisquare(dof, (shape[0], 1)))
-    elif isinstance(leaf, RationalQuadratic):
-        normal *= np.sqrt(rng.gamma(leaf.alpha, 1.0 / leaf.alpha, (shape[0], 1)))
-    return normal
+    tail, weights = _draw_tails(m, rng)
+    if isinstance(leaf, Matern):  # a normal vector over the root of a mean square of 2 nu others
+        share = betaincinv(leaf.nu, 0.5 * d, tail)
+        radius = np.sqrt(2.0 * leaf.nu * (1.0 / share - 1.0))
+    else:
+        radius = np.sqrt(chdtri(d, tail))
+    if isinstance(leaf, RationalQuadratic):  # one times the root of a gamma variable
+        tail, counts = _draw_tails(m, rng)
+        radius = radius * np.sqrt(gammainccinv(leaf.alpha, tail) / leaf.alpha)
+        weights = weights * counts
+    direction = rng.standard_normal(shape)
+    direction *= (radius / np.linalg.norm(direction, axis=1))[:, None]
+    return np.asarray(direction / np.asarray(leaf.length_scale)), weights
+
+
+def _draw_tails(m: int, rng: np.random.RandomState) -> tuple[Array, Array]:
+    """Probabilities u (m,) that something uniform is below, and weights (m,) of these draws.
+
+    One half of u is uniform and the other half has a uniform logarithm, both by strata, so that
+    what is rare is drawn with a small weight instead of hardly ever with a large one. Averages
+    with the weights, m in all, are those of uniform draws.
+    """
+    half = m // 2
+    rare, plain = (
+        (np.arange(size) + rng.uniform(size=size)) / max(size, 1) for size in (half, m - half)
+    )
+    u = np.append(_LEAST_TAIL**rare, plain)
+    density = (m - half) + half * (u >= _LEAST_TAIL) / (-np.log(_LEAST_TAIL) * u)
+    order = rng.permutation(m)
+    return u[order], m / density[order]

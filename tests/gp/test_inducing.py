@@ -139,9 +139,9 @@ def test_prediction_is_the_sum_of_both(rng):
     assert_allclose(found_std**2, total)
 
 
-def test_covariance_draws_and_rows_left_out_agree_with_predictions():
-    """With a smooth kernel: of others, the slopes of draws have heavy tails."""
-    model, X, _ = fit_sum(kernel=RBF())
+@pytest.mark.parametrize("kernel", [RBF(), Matern(nu=1.5)], ids=repr)
+def test_covariance_draws_and_rows_left_out_agree_with_predictions(kernel):
+    model, X, _ = fit_sum(kernel=kernel)
     places = np.vstack([X[:3] + 0.2, [[8.0, 9.0]]])
     mean, covariance = model.predict(places, return_cov=True, include_noise=False)
     std = model.predict(places, return_std=True, include_noise=False)[1]

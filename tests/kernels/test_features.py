@@ -1,11 +1,13 @@
 """Random features against the kernels that they stand for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, White
-from skvbgp.kernels._features import draw_features, make_waves
+from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+from skvbgp.kernels._features import Features, _draw_tails, draw_features, make_waves
 from tests.derivatives import numerical_gradient
 from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
 
@@ -48,6 +50,40 @@ def test_variances_are_exact(kernel):
     assert_allclose(np.sum(features(X) ** 2, axis=1), kernel.diag(X))
 
 
+@pytest.mark.parametrize("m", [1, 2, 257])
+def test_weighted_tails_are_uniform_on_average(m):
+    """Also where they are rare, which few draws would meet."""
+    rng = np.random.RandomState(0)
+    u, weights = np.array([_draw_tails(m, rng) for _ in range(40_000 // m)]).swapaxes(0, 1)
+    assert_allclose(np.mean(weights), 1.0, atol=0.02)
+    assert weights.max() <= 2.0
+    if m > 1:
+        for limit in (0.5, 0.1, 1e-3, 1e-6):
+            share = weights * (u < limit)
+            assert_allclose(np.mean(share) / limit, 1.0, atol=0.2)
+            assert np.mean(u < limit) > 0.1
+
+
+ROUGH = [Matern(1.2, nu=1.5), Matern(1.2, nu=2.5), RationalQuadratic(1.2, alpha=0.3), RBF(1.2)]
+
+
+@pytest.mark.parametrize("kernel", [*ROUGH, Matern(1.2, nu=2.5) * RBF(2.0)], ids=repr)
+def test_what_rows_leave_open_has_its_variance(kernel):
+    """Waves that known rows do not determine are few and decide; slopes have heavy tails."""
+    X, x = np.linspace(-2.0, 2.0, 17)[:, None], np.array([0.13])
+    weights = np.linalg.solve(kernel(X) + 1e-5 * np.eye(17), kernel(X, x[None]))[:, 0]
+    variance = kernel(x[None])[0, 0] - 2.0 * weights @ kernel(X, x[None])[:, 0]
+    variance += weights @ kernel(X) @ weights
+    rng, errors, slopes = np.random.RandomState(0), [], []
+    for _ in range(20):
+        features = draw_features(kernel, 1, 512, rng)
+        errors.append(np.sum((features(x[None])[0] - weights @ features(X)) ** 2) / variance)
+        slopes.append(np.sum(features.gradient(x) ** 2) / kernel.curvature(x[None])[0, 0])
+    assert_allclose(errors, 1.0, atol=0.6)
+    assert_allclose(np.mean(errors), 1.0, atol=0.15)
+    assert_allclose(np.mean(slopes), 1.0, atol=0.08)
+
+
 def test_straight_lines_are_exact():
     X, Z = inputs(5), inputs(4, seed=1)
     kernel = Constant(1.5) * Linear(SCALES, offset=0.4) * Linear(2.0) + Constant(0.3)
@@ -68,7 +104,14 @@ def test_an_isotropic_period_of_one_input():
 def test_gradient_of_features(kernel):
     if has_white(kernel) or has_wiener(kernel) or is_isotropic_periodic(kernel):
         pytest.skip("no features")
-    features = draw_features(kernel, 3, 5, np.random.RandomState(0))
+    drawn = draw_features(kernel, 3, 5, np.random.RandomState(0))
+    limit = 20.0  # of frequencies that finite differences can follow
+    features = Features(
+        tuple(
+            replace(term, frequencies=np.clip(term.frequencies, -limit, limit))
+            for term in drawn.terms
+        )
+    )
     x = inputs(1)[0]
     numerical = [
         numerical_gradient(lambda x, i=i: features(x[None])[0, i], x)

@@ -1,0 +1,92 @@
+"""Draws of processes a priori, from random features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import thread_map
+from skvbgp.gp._coregion import Coregion
+from skvbgp.gp._process import Process
+from skvbgp.kernels._features import Features, draw_features
+
+#: Frequencies of each term of a kernel, the least of them and those of all processes, and functions
+#: that have them in common.
+_FREQUENCIES, _LEAST_FREQUENCIES, _ALL_FREQUENCIES = 512, 128, 4096
+_SHARING = 20
+#: Rows of one task.
+_TILE_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class JointFeatures:
+    """Features of several outputs: every feature of the inputs times each of B^1/2 z."""
+
+    features: Features
+    coregion: Coregion
+
+    def __call__(self, X: Array) -> Array:
+        inputs, outputs = self.coregion.split(X)
+        parts = outputs @ self.coregion.root
+        return (self.features(inputs)[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
+
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (F, d + t) of the features at one row x, zero in its indicator."""
+        inputs, output = self.coregion.split(x)
+        slopes = self.features.gradient(inputs)[:, None, :] * (output @ self.coregion.root)[:, None]
+        slopes = slopes.reshape(-1, len(inputs))
+        return np.hstack([slopes, np.zeros((len(slopes), len(output)))])
+
+
+def draw_process_features(
+    process: Process, d: int, m: int, rng: np.random.RandomState
+) -> Features | JointFeatures:
+    """Features of a process of d columns, with m random frequencies for each of its terms."""
+    coregion = process.coregion
+    if coregion is None:
+        return draw_features(process.kernel, d, m, rng)
+    return JointFeatures(draw_features(process.kernel, d - coregion.t, m, rng), coregion)
+
+
+@dataclass(frozen=True)
+class PriorDraws:
+    """Functions from a process a priori, in sets: features, and the weights (F, s) of s functions.
+
+    Every set has other frequencies, so that averages over functions are those over frequencies,
+    too.
+    """
+
+    d: int
+    sets: tuple[tuple[Features | JointFeatures, Array], ...]
+
+    @classmethod
+    def draw(
+        cls, process: Process, d: int, n: int, rng: np.random.RandomState, among: int = 1
+    ) -> Self:
+        """Functions n of d columns, where this process is one among others."""
+        m = int(np.clip(_ALL_FREQUENCIES // among, _LEAST_FREQUENCIES, _FREQUENCIES))
+        sets = []
+        for start in range(0, n, _SHARING):
+            features = draw_process_features(process, d, m, rng)
+            size = features(np.zeros((1, d))).shape[1]
+            weights = rng.standard_normal((size, min(_SHARING, n - start)))
+            sets.append((features, weights))
+        return cls(d, tuple(sets))
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, S) at scaled rows."""
+        parts = [features(X) @ weights for features, weights in self.sets]
+        return np.hstack([np.empty((len(X), 0)), *parts])
+
+    def by_tile(self, X: Array) -> Array:
+        """The same at many rows."""
+        tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
+        return np.concatenate(thread_map(self, tiles))
+
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (d, S) at one scaled row."""
+        parts = [features.gradient(x).T @ weights for features, weights in self.sets]
+        return np.hstack([np.empty((self.d, 0)), *parts])
