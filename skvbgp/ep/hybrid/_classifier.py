@@ -453,9 +453,13 @@ class HybridGPLVM(
         if "classes" in metadata:
             known = None if state is None else state.y.classes
             classes = declared_classes(metadata["classes"], known)
-        if self.missing_label is None:
-            return X, Labels.of(y, classes)
-        return X, Labels.of_some(y, self.missing_label, classes)
+        try:
+            if self.missing_label is None:
+                return X, Labels.of(y, classes)
+            return X, Labels.of_some(y, self.missing_label, classes)
+        except ValueError as error:
+            error.add_note("If y is no class, supervised=False leaves it out.")
+            raise
 
     def _learner(self) -> HybridLearner:
         names = getattr(self, "feature_names_in_", None)

@@ -313,8 +313,9 @@ def test_y_is_left_out_where_it_is_no_class(iris):
     assert_array_equal(stream.transform(holes).shape, (150, 2))
     with pytest.raises(NotFittedError, match="without labels"):
         other.predict(holes)
-    with pytest.raises(ValueError, match="Unknown label type"):
+    with pytest.raises(ValueError, match="Unknown label type") as caught:
         quick().fit(holes, target)
+    assert caught.value.__notes__ == ["If y is no class, supervised=False leaves it out."]
     regressor = make_pipeline(quick(supervised=False), VBGPRegressor(Matern(), random_state=0))
     regressor.fit(holes[::2], target[::2])
     assert regressor.score(holes[1::2], target[1::2]) > 0.7
