@@ -170,9 +170,9 @@ def _add(terms: list[tuple[str, Kernel]]) -> tuple[str, Kernel]:
 def find_season(t: Array, y: Array, weight: Array | None = None) -> float | None:
     """The period of a season in y at times t, in order, or None; values may have weights (n,).
 
-    Sums of harmonics are added to a level that wanders, and the rise of the log evidence is their
-    power: unlike in a plain spectrum, slow changes of the level are no peak. It must exceed what
-    BIC charges for the harmonics, and the logarithm of the number of periods that are tried.
+    Sums of harmonics are added to a level that wanders: unlike in a plain spectrum, slow changes of
+    the level are no peak. The rise of the log evidence, which integrates over their amplitudes and
+    the scale of the noise, must exceed the logarithm of the number of periods that are tried.
     """
     extent = t[-1] - t[0]
     highest = 0.5 * (len(np.unique(t)) - 1)  # cycles in the range, of two spacings each
@@ -185,7 +185,8 @@ def find_season(t: Array, y: Array, weight: Array | None = None) -> float | None
     angles = 2.0 * np.pi * np.outer(z, cycles)
     waves = np.hstack([np.cos(angles), np.sin(angles)])  # (n, 2 G)
     waves = solve_triangular(L, waves, lower=True, overwrite_b=True)
-    gains = [_gain(waves[:, _list_waves(i, len(cycles))], whitened) for i in range(len(cycles))]
+    n = len(t) if weight is None else float(weight.sum())
+    gains = [_gain(waves[:, _list_waves(i, len(cycles))], whitened, n) for i in range(len(cycles))]
     best = int(np.argmax(gains))
     return float(extent / cycles[best]) if gains[best] > np.log(len(cycles)) else None
 
@@ -207,7 +208,7 @@ def _whiten_level(z: Array, y: Array, weight: Array | None) -> tuple[Array, Arra
         noise = float(residual @ residual) / n
         value = -0.5 * n * np.log(noise) - float(np.log(np.diagonal(L)).sum())
         if value > best:
-            best, found = value, (np.sqrt(noise) * L, residual / np.sqrt(noise))
+            best, found = value, (L, residual)
     return found
 
 
@@ -218,12 +219,22 @@ def _list_waves(i: int, n_cycles: int) -> list[int]:
     return [j + part for j in multiples if j < n_cycles for part in (0, n_cycles)]
 
 
-def _gain(waves: Array, y: Array) -> float:
-    """Largest rise of the log evidence over numbers of harmonics, less BIC's charge."""
-    gram, power = waves.T @ waves, waves.T @ y
+def _gain(waves: Array, y: Array, n: float) -> float:
+    """Largest rise of the log evidence over numbers of harmonics, of n copies of the values.
+
+    Amplitudes have Zellner's prior with as much information as one of the values has.
+    """
+    gram, power, total = waves.T @ waves, waves.T @ y, float(y @ y)
     gram.flat[:: len(gram) + 1] *= 1.0 + 1e-6  # a wave of two spacings has no sine
     gram.flat[:: len(gram) + 1] += np.finfo(float).tiny
+    g = float(len(y))
     return max(
-        0.5 * float(power[:k] @ np.linalg.solve(gram[:k, :k], power[:k])) - 0.5 * k * np.log(len(y))
+        -0.5 * k * np.log1p(g)
+        - 0.5 * (n - 1.0) * np.log1p(-g / (1.0 + g) * _share(gram[:k, :k], power[:k], total))
         for k in range(2, len(gram) + 1, 2)
     )
+
+
+def _share(gram: Array, power: Array, total: float) -> float:
+    """What waves explain of a sum of squares."""
+    return min(float(power @ np.linalg.solve(gram, power)) / total, 1.0)

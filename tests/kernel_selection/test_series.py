@@ -10,10 +10,11 @@ from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import log_evidence
 from skvbgp.kernel_selection._fits import LocalFit
 from skvbgp.kernel_selection._scales import DataScales
-from skvbgp.kernel_selection._series import N_SERIES_KERNELS, find_season
+from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
 from skvbgp.kernel_selection._start import limits
 from skvbgp.kernel_selection._training import train_series
 from skvbgp.kernels import IntegratedOU
+from tests.oracles.kernel_selection import season_gain
 
 
 def make_walk(n=80, seed=0):
@@ -38,6 +39,23 @@ def test_season_is_found_in_a_level_that_wanders():
     assert_allclose(find_season(t, seasonal), 12.0, rtol=0.02)
     irregular = np.sort(np.random.default_rng(1).choice(t, 100, replace=False)).astype(int)
     assert_allclose(find_season(t[irregular], seasonal[irregular]), 12.0, rtol=0.02)
+
+
+@pytest.mark.parametrize("seed", [2, 6])
+def test_season_is_found_in_few_values_that_a_level_could_follow(seed):
+    """Without a season, a fast level is their best explanation, with much of it as noise."""
+    X, y = make_walk(58, seed)
+    t = X[:, 0]
+    seasonal = 0.6 * y + 1.2 * np.sin(2.0 * np.pi * t / 12.0) + 0.6 * np.cos(np.pi * t / 3.0)
+    assert_allclose(find_season(t, seasonal / seasonal.std()), 12.0, rtol=0.02)
+
+
+def test_gain_of_a_season_is_a_ratio_of_evidences(rng):
+    waves, level = rng.standard_normal((14, 2)), 1e6
+    y = waves @ [1.0, -0.5] + rng.standard_normal(14) + 3.0
+    L = np.linalg.cholesky(np.eye(14) + level)
+    gain = _gain(np.linalg.solve(L, waves), np.linalg.solve(L, y), 14.0)
+    assert_allclose(gain, season_gain(waves, y, level), atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))

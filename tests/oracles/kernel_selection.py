@@ -1,6 +1,7 @@
 """Literal dense twins of the formulas of variational Bayesian kernel selection."""
 
 import numpy as np
+from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 JITTER = 1e-8
@@ -56,3 +57,23 @@ def belief_bound(local_bounds, mean, factor, prior_variance, nodes, weights):
     _, log_det = np.linalg.slogdet(covariance / prior_variance)
     kl = 0.5 * (np.trace(covariance) / prior_variance + mean @ mean / prior_variance - K - log_det)
     return expected - kl
+
+
+def season_gain(waves, y, level):
+    """log p(y | waves) - log p(y), integrated over the amplitudes and over log s.
+
+    y = a level of this variance + F b + noise of deviation s, b ~ N(0, n s2 (F'F)^-1) with F about
+    its mean.
+    """
+    n = len(y)
+    F = waves - waves.mean(axis=0)
+    shared = n * waves @ np.linalg.solve(F.T @ F, waves.T)
+
+    def log_evidence(of_waves):
+        values = [
+            multivariate_normal(cov=s2 * (np.eye(n) + of_waves) + level).logpdf(y)
+            for s2 in np.exp(np.linspace(-3.0, 5.0, 200))
+        ]
+        return logsumexp(values)
+
+    return log_evidence(shared) - log_evidence(np.zeros((n, n)))
