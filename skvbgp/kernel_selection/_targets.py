@@ -20,6 +20,8 @@ from skvbgp._core.scaling import RunningScale, Target, check_unit
 
 #: Logarithms of moments of y are cut off here, before their squares overflow.
 _LARGEST_LOG = 150.0
+#: Variance of a logarithm at which moments of y no longer grow: beyond, they are those of a tail.
+_WIDEST_LOG = 1.0
 #: What y is above the zero of the logarithm at least, in units of its range: a learned transform.
 _MARGINS = (0.01, 0.05, 0.25)
 #: What users may ask for.
@@ -88,7 +90,7 @@ class LogTarget(PlainTarget):
     """The logarithm of y + c, less its mean and in units of its standard deviation.
 
     If it is Gaussian with mean m and variance v, then E y = exp(m + v / 2) - c, and y_i and y_j
-    have the covariance E(y_i + c) E(y_j + c) (exp(v_ij) - 1).
+    have the covariance E(y_i + c) E(y_j + c) (exp(v_ij) - 1); both with v up to `_WIDEST_LOG`.
 
     Attributes
     ----------
@@ -138,15 +140,16 @@ class LogTarget(PlainTarget):
 
     def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         mean, variance = self.unscaled(mean, variance)
+        variance = np.minimum(variance, _WIDEST_LOG)
         expected = _exp(mean + 0.5 * variance)
-        variance = expected**2 * np.expm1(np.minimum(variance, _LARGEST_LOG))
-        return expected - self.shift, variance
+        return expected - self.shift, expected**2 * np.expm1(variance)
 
     def joint(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
         mean, covariance = self.unscaled(mean, covariance)
+        shrunk = np.sqrt(_WIDEST_LOG / np.maximum(np.diagonal(covariance), _WIDEST_LOG))
+        covariance = shrunk[:, None] * covariance * shrunk
         expected = _exp(mean + 0.5 * np.diagonal(covariance))
-        correlated = np.expm1(np.minimum(covariance, _LARGEST_LOG))
-        return expected - self.shift, np.outer(expected, expected) * correlated
+        return expected - self.shift, np.outer(expected, expected) * np.expm1(covariance)
 
     def _log_where(self, y: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Logarithms where they exist, and where that is."""

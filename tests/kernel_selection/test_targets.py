@@ -49,6 +49,21 @@ def test_joint_moments_are_those_of_draws(rng):
     assert_allclose(found[1], np.cov(y.T), rtol=0.03)
 
 
+def test_moments_of_a_wide_logarithm_are_not_those_of_its_tail():
+    """A kernel of next to no belief must not decide the mean: its own would be e^20 here."""
+    mean, covariance = np.array([0.1, -0.2]), np.array([[100.0, 1.5], [1.5, 0.5]])
+    found = LOG.joint(mean, covariance)
+    shrunk = np.diag([1.0 / 7.0, 1.0])  # to the variance 1 of the logarithm
+    expected = LOG.joint(mean, shrunk @ covariance @ shrunk)
+    for one, other, moment in zip(
+        found, expected, LOG.moments(mean, np.diagonal(covariance)), strict=True
+    ):
+        assert_allclose(one, other)
+        assert_allclose(one if one.ndim == 1 else np.diagonal(one), moment)
+    assert_allclose(found[0][0] - 1.5, np.exp(0.4 + 0.07 + 0.5))
+    assert np.linalg.eigvalsh(found[1])[0] > 0.0
+
+
 def test_moments_far_away_are_finite():
     found = LOG.moments(np.array([1e3]), np.array([1e4]))
     assert np.isfinite(found).all() and np.isfinite(found[1] + found[0] ** 2).all()
