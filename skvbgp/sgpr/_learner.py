@@ -16,7 +16,6 @@ from skvbgp.base import (
     RegressionLearner,
     Targets,
     as_vector,
-    choose_inducing_inputs,
     merge_targets,
     says_too_little,
 )
@@ -27,6 +26,7 @@ from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
+from skvbgp.sgpr._nested import solve_white
 from skvbgp.sgpr._noise import Blocks, Structure
 from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
@@ -42,6 +42,7 @@ from skvbgp.sgpr._start import (
     choose_inputs,
     choose_target,
     go_on_from,
+    grow,
     shorten,
     start_from_blocks,
 )
@@ -254,13 +255,26 @@ class SparseLearner(RegressionLearner):
         # whether f has left its usual start for that of the noise
         moved = not np.array_equal(first.parameters.nu, state.parameters.nu)
         follows = self.structure.correlated and moved
+        stopped = False
+
+        def report(make: Callable[[], Any]) -> bool:
+            nonlocal stopped
+            stopped = end_pass(make)
+            return stopped
+
         learned = self._learn(
-            first, conclude, lambda end: self._solve(first, data, rng, follows, end), end_pass
+            first, conclude, lambda end: self._solve(first, data, rng, follows, end), report
         )
-        if follows:
-            start = replace(first, memory=conclude(first.parameters).memory)
-            start = replace(start, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)
-            learned = max(learned, start, key=lambda state: state.lower_bound)
+        rivals = [first.parameters] if follows else []
+        contains_white = self.structure.is_open and not state.model.structure.found
+        if contains_white and first is not state and self._is_collapsed(len(data)) and not stopped:
+            rule = self._rule_of_fit(replace(data, blocks=None), state.parameters, state.seed)
+            limits = self.max_iter or _LBFGS_MEAN_ITERATIONS, self.tol
+            white = solve_white(first, state.parameters, data, rule, learned, *limits)
+            rivals += [] if white is None else [white]
+        passes: dict[str, Any] = {"lower_bounds": learned.lower_bounds, "n_iter": learned.n_iter}
+        others = [replace(conclude(p), **passes) for p in rivals]
+        learned = max([learned, *others], key=lambda state: state.lower_bound)
         return choose_noise_variance(learned, data, conclude)
 
     def _remember(
@@ -321,10 +335,9 @@ class SparseLearner(RegressionLearner):
         end_pass: EndPass,
     ) -> State:
         """The state that ``conclude`` makes of the solver's parameters, or of the start's."""
-        offset = state.summary.n * float(np.log(state.target.unit))
 
         def finish(trained: Trained) -> State:
-            values = tuple(value - offset for value in trained.values)
+            values = tuple(value - state.log_unit for value in trained.values)
             concluded = conclude(trained.parameters)
             return replace(concluded, lower_bounds=values, n_iter=max(1, len(values)))
 
@@ -398,7 +411,8 @@ class SparseLearner(RegressionLearner):
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
         state = state.having_seen(y)
         state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
-        state = self._grow(state, X, y, rng)
+        if self.inducing_inputs is None:
+            state = grow(state, X, y.weight, self.n_inducing, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
         data = gather_data(X, y, state.model.coordinates, state.target)
         unit = state.parameters.nu if state.blocks is None else state.blocks.unit
@@ -447,21 +461,6 @@ class SparseLearner(RegressionLearner):
             memory = memory.rescale_noise(ratio**2)
             model = replace(model, structure=model.structure.rescale(ratio**2))
         return replace(state, target=target, parameters=p, memory=memory, model=model)
-
-    def _grow(self, state: State, X: Array, y: Targets, rng: np.random.RandomState) -> State:
-        """The state with inducing inputs at new places, while there is room for them."""
-        U = state.parameters.U
-        room = self.n_inducing - len(U)
-        if self.inducing_inputs is not None or room <= 0:
-            return state
-        assert isinstance(state.memory, Memory)
-        sample = Sample.of(X, y.weight, rng).within(state.model.coordinates)
-        new = choose_inducing_inputs(sample.X, room, rng, sample.weight)
-        new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
-        parameters = replace(state.parameters, U=np.concatenate([U, new]))
-        return replace(
-            state, parameters=parameters, memory=state.memory.carry_to(Prior(parameters))
-        )
 
     # -- what a state says -------------------------------------------------------------
 

@@ -65,6 +65,8 @@ class Structure:
         Whether the rows are divided into blocks whose noise is correlated.
     explained : bool
         Whether it is what inducing inputs leave open of a process.
+    is_open : bool
+        Whether the user gives no kernel of correlated noise.
     is_searched : bool
         Whether the process' kernel is left to a search, once the rows are known.
     found : bool
@@ -73,6 +75,7 @@ class Structure:
 
     correlated = False
     explained = False
+    is_open = False
     is_searched = False
     found = False
 
@@ -190,8 +193,7 @@ class Blocks(Diagonal):
         return is_auto(self.kernel)
 
     @property
-    def is_open(self) -> bool:
-        """Whether the user gives no kernel."""
+    def is_open(self) -> bool:  # type: ignore[override]
         return self.kernel is None or self.is_searched
 
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:

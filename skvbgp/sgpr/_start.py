@@ -20,12 +20,14 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import choose_inducing_inputs, choose_rows
-from skvbgp.sgpr._bound import Evaluation, Model
+from skvbgp.sgpr._bound import Evaluation, Model, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 from skvbgp.sgpr._quadrature import sign_draws
+from skvbgp.sgpr._state import State
 
 #: Rows that the starting length scales are judged by, and what these are divided by.
 _SAMPLE_ROWS = 512
@@ -92,6 +94,22 @@ def choose_inputs(
     coordinates = Coordinates.of(given)
     check_unit(coordinates.scale, "inducing_inputs")
     return coordinates, coordinates.scaled(given)
+
+
+def grow(
+    state: State, X: Array, weight: Array | None, n_inducing: int, rng: np.random.RandomState
+) -> State:
+    """The state with inducing inputs at new places, while there is room for them."""
+    U = state.parameters.U
+    room = n_inducing - len(U)
+    if room <= 0:
+        return state
+    assert isinstance(state.memory, Memory)
+    sample = Sample.of(X, weight, rng).within(state.model.coordinates)
+    new = choose_inducing_inputs(sample.X, room, rng, sample.weight)
+    new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
+    parameters = replace(state.parameters, U=np.concatenate([U, new]))
+    return replace(state, parameters=parameters, memory=state.memory.carry_to(Prior(parameters)))
 
 
 def choose_exact_inputs(rows: Rows, seed: int, *, explained: bool) -> Array:

@@ -66,6 +66,11 @@ class State:
     n_iter: int = 1
     kept_rows: tuple[Array, Targets] | None = None
 
+    @property
+    def log_unit(self) -> float:
+        """How far log densities of the scaled target are above those of y."""
+        return self.summary.n * float(np.log(self.target.unit))
+
     @cached_property
     def prior(self) -> Prior:
         return Prior(self.parameters)
@@ -99,12 +104,11 @@ class State:
     @cached_property
     def lower_bound(self) -> float:
         """The complete bound on log p(y), y on its own scale."""
-        constant = self.summary.n * float(np.log(self.target.unit))
         if isinstance(self.memory, Mixture):
-            return self.memory.lower_bound - constant
+            return self.memory.lower_bound - self.log_unit
         p = self.parameters
         fit = self.memory.expected_log_likelihood(
             self.q, p.alpha, p.second_moment, self.target_vector
         )
         kl_theta, _, _ = self.model.kl_theta(p)
-        return fit - self.q.kl_to_prior - kl_theta - constant
+        return fit - self.q.kl_to_prior - kl_theta - self.log_unit

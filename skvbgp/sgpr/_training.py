@@ -139,9 +139,14 @@ def solve_at_mean(
         tol=tol,
         end_pass=end_pass,
     )
-    _, gradient = collapse_bound(model, data, CommonDraws(sign_draws(d)))(trained.parameters)
-    settled = settle_variances(model, trained.parameters, gradient)
-    return trained._replace(parameters=settled)
+    return trained._replace(parameters=settle(model, trained.parameters, data))
+
+
+def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
+    """The same with the variances of q(theta) that all rows suggest."""
+    draws = sign_draws(len(parameters.nu))
+    _, gradient = collapse_bound(model, data, CommonDraws(draws))(parameters)
+    return settle_variances(model, parameters, gradient)
 
 
 class _Climb(NamedTuple):

@@ -116,6 +116,38 @@ def test_vbpic_finds_what_its_blocks_tell_with_both_solvers():
         assert np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2)) < 0.004, solver
 
 
+def linear_rows(n=300, d=20):
+    """Four inputs matter, and the blocks tell next to nothing: q(theta) stays wide."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, X[:, :4] @ [1.0, 0.5, -0.7, 0.3] + 0.3 * rng.normal(size=n)
+
+
+def test_correlated_noise_does_not_end_below_white_noise():
+    """VBPITC contains VBDTC; by its own training alone it ends 7 below. A nat is its draws'."""
+    X, y = linear_rows()
+    options = dict(n_inducing=60, random_state=0)
+    white = VBDTCRegressor(**options).fit(X, y)
+    model = VBPITCRegressor(**options).fit(X, y)
+    assert model.lower_bound_ > white.lower_bound_ - 1.0
+    assert len(model.lower_bounds_) == model.n_iter_
+
+
+def test_a_callback_that_stops_training_stops_all_of_it(monkeypatch):
+    X, y = linear_rows(n=150, d=4)
+
+    def refuse(*args):
+        raise AssertionError("trained further")
+
+    monkeypatch.setattr(_learner, "solve_white", refuse)
+    learner = VBPITCRegressor(20, random_state=0)._learner()
+    state = learner.start(X, Targets(y), np.random.RandomState(0), None)
+    after = learner.train(state, X, Targets(y), lambda make: True)
+    assert after.n_iter == 1
+    with pytest.raises(AssertionError, match="further"):
+        learner.train(state, X, Targets(y), lambda make: False)
+
+
 def test_training_that_loses_its_start_returns_it(monkeypatch):
     X, y = lines_of_groups()
     model = VBPICRegressor(30, solver="stochastic", n_blocks=3, max_iter=1, random_state=0)
