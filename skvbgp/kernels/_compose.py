@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from numbers import Real
 from operator import add, iadd, imul
 from typing import Self
@@ -46,8 +46,8 @@ class Composite(Kernel):
 
     def with_theta(self, theta: Array) -> Self:
         theta = check_theta(self, theta)
-        ends = accumulate(k.n_free for k in self.kernels)
-        parts = np.split(theta, list(ends)[:-1])
+        ends = accumulate((k.n_free for k in self.kernels), initial=0)
+        parts = (theta[start:stop] for start, stop in pairwise(ends))
         return type(self)(*(k.with_theta(t) for k, t in zip(self.kernels, parts, strict=True)))
 
     @property

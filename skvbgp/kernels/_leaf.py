@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -81,7 +82,7 @@ class Leaf(Kernel):
         )
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    @property
+    @cached_property  # which a copy with another theta keeps
     def n_free(self) -> int:
         values = (getattr(self, name) for name in self._names if not self._is_fixed(name))
         return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
@@ -91,7 +92,8 @@ class Leaf(Kernel):
 
     def _set_value(self, name: str, value: Array, zero: bool = False) -> None:
         """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
-        if not (np.isfinite(value) & ((value >= 0) if zero else (value > 0))).all():
+        lowest = value.min()
+        if not ((lowest >= 0 if zero else lowest > 0) and value.max() < np.inf):
             label = f"{type(self).__name__}: {name}"
             raise ValueError(f"{label} must be positive and finite, got {value}.")
         object.__setattr__(self, name, _as_tuple(value))
