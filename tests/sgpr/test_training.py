@@ -352,8 +352,10 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
     ("kind", "n", "m", "batch_size", "max_iter", "natural_rate"),
     [
         pytest.param("dtc", 100, 10, 20, 300, 0.02, marks=pytest.mark.slow),
+        pytest.param("fitc", 100, 10, 20, 300, 0.02, marks=pytest.mark.slow),
         pytest.param("pitc", 100, 10, 20, 150, 0.02, marks=pytest.mark.slow),
         pytest.param("dtc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
+        pytest.param("fitc", 1000, 50, 100, 400, 0.03, marks=pytest.mark.slow),
         pytest.param("pitc", 1000, 50, 200, 900, 0.02, marks=pytest.mark.slow),
     ],
 )
@@ -362,10 +364,10 @@ def test_stochastic_converges_to_collapsed(
 ):
     """Fig. 1 on blocks of 20 or 100 rows: both divergences fall below 1 % of their start.
 
-    Closed-form expectations for DTC; for PITC both solvers take the same four draws.
+    Closed-form expectations for DTC and FITC; for PITC both solvers take the same four draws.
     """
     problem = fig_1_problem(kind, n, m, n_blocks=5 if n < 1000 else 10)
-    rule = ClosedForm() if kind == "dtc" else CommonDraws(quasi_normal(4, 3, seed=0))
+    rule = CommonDraws(quasi_normal(4, 3, seed=0)) if kind == "pitc" else ClosedForm()
     distances = distances_to_the_collapsed_optimum(
         monkeypatch,
         problem,
