@@ -133,7 +133,9 @@ _ATTRIBUTES = """
         is a noise kernel, the centres of a quarter of them, which belong to the noise alone.
 
     lower_bound_ : float
-        Variational lower bound on log p(y), with every constant.
+        Variational lower bound on log p(y), with every constant. Where expectations are over draws,
+        as by default beyond some tens of inducing inputs, an estimate of it: the user guide says
+        how good.
 
     lower_bounds_ : list of float
         The bound after each pass (an average over mini-batches for "stochastic").

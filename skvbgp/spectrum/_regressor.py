@@ -134,7 +134,7 @@ class SVBSSGPRegressor(RowKeeper):
 
     lower_bound_ : float
         Variational lower bound on log p(y), with every constant (for "point" on
-        log p(y | theta)). An average over draws.
+        log p(y | theta)). An average over draws: an estimate.
 
     lower_bounds_ : list of float
         The bound in each pass that maximises it, and after each `partial_fit`.
