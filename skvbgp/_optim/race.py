@@ -8,7 +8,7 @@ from typing import Protocol
 from skvbgp._optim.ascent import EndPass
 
 #: Iterations whose average rise says how far the others may get.
-_RECENT = 3
+_RECENT = 5
 
 
 class HasValues(Protocol):
@@ -17,7 +17,7 @@ class HasValues(Protocol):
         """One for each iteration so far."""
 
 
-def give_up_below(target: float, max_iter: int, recent: int = _RECENT) -> EndPass:
+def give_up_below(target: float, max_iter: int) -> EndPass:
     """End a search that would stay below ``target``.
 
     As it would if each of the iterations that are left, of ``max_iter``, were to rise as the last
@@ -26,9 +26,9 @@ def give_up_below(target: float, max_iter: int, recent: int = _RECENT) -> EndPas
 
     def end_pass(make: Callable[[], HasValues]) -> bool:
         values = make().values
-        if len(values) <= recent:
+        if len(values) <= _RECENT:
             return False
-        rise = (values[-1] - values[-1 - recent]) / recent
+        rise = (values[-1] - values[-1 - _RECENT]) / _RECENT
         return values[-1] + rise * (max_iter - len(values)) < target
 
     return end_pass
