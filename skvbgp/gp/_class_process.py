@@ -21,11 +21,14 @@ import numpy as np
 from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._link import Link
-from skvbgp.gp._process import Process
+from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._votes import Votes
 
 #: Scale of the Cauchy prior of the logarithms by which length scales differ.
 _APART = 0.3
+#: Mean and standard deviation of the normal prior of the noise's logarithm. Of labels it may be as
+#: large as a function of unit variance, or larger, where classes overlap.
+LABEL_NOISE = (float(np.log(0.5)), 2.0)
 #: Variance where all of a row is missing: before training, limits, normal prior of its logarithm.
 _START_GAP, _GAP_LIMITS = 0.1, (1e-6, 1e3)
 _LOG_GAP_MEAN, _LOG_GAP_STD = np.log(0.1), 1.5
@@ -85,9 +88,10 @@ class ClassProcess:
         value, gradient = self.process.log_prior()
         link_value, link_gradient = self.link.log_prior()
         if self.shared_scale is not None:
-            # the length scales come first
+            # the length scales come first; the prior of a shared one counts once
             apart = np.log(self.kernel.length_scale) - np.log(self.shared_scale)
-            value -= float(np.sum(np.log1p((apart / _APART) ** 2)))
+            value -= (len(apart) - 1) * log_length_prior(self.shared_scale)
+            value -= float(np.sum(np.log1p((apart / _APART) ** 2) + np.log(np.pi * _APART)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
         d_gap = []
         if self.gap is not None:

@@ -10,6 +10,7 @@ those that matter are trained further.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
-from skvbgp.gp._class_process import ClassProcess
+from skvbgp.gp._class_process import LABEL_NOISE, ClassProcess
 from skvbgp.gp._link import Link
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._process import start_process
@@ -88,7 +89,8 @@ def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
 
 def start_class_process(kernel: Kernel, has_gaps: bool = False) -> ClassProcess:
     """A process of this kernel before training, where some inputs may be missing."""
-    return ClassProcess(start_process(kernel, gaussian=True), Link()).with_gaps(has_gaps)
+    process = replace(start_process(kernel, gaussian=True), noise_prior=LABEL_NOISE)
+    return ClassProcess(process, Link()).with_gaps(has_gaps)
 
 
 def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
@@ -148,7 +150,8 @@ class ClassSearch:
         if self.stopped:
             return self._judge(self._select(len(self.trials)))
         if self.is_exact and len(self.votes) <= _TRIAL_PLACES:
-            return self._draw(self._select(len(self.trials)))
+            # an integral over the prior has a penalty of its own
+            return self._draw(self._select(len(self.trials), lambda trial: trial.trained.value))
         self._train_further()
         return self._judge(self._select(len(self.trials)))
 
@@ -176,10 +179,12 @@ class ClassSearch:
             if not self.stopped:
                 self.stopped = self.end_pass(lambda: self._judge(self._select(1)))
 
-    def _select(self, most: int) -> list[Trial]:
+    def _select(
+        self, most: int, score: Callable[[Trial], float] = lambda trial: trial.score
+    ) -> list[Trial]:
         """The best trials, those that matter."""
-        ordered = sorted(self.trials, key=lambda trial: -trial.score)[:most]
-        return [trial for trial in ordered if trial.score > ordered[0].score - _WITHIN]
+        ordered = sorted(self.trials, key=score, reverse=True)[:most]
+        return [trial for trial in ordered if score(trial) > score(ordered[0]) - _WITHIN]
 
     def _train_further(self) -> None:
         """Train the best trials on all places, or on more groups."""

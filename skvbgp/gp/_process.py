@@ -69,6 +69,8 @@ class Process:
         columns of a category. Without any, every input is its own.
     coregion : Coregion or None
         How outputs go together, of which every row says by its last columns which one it is of.
+    noise_prior : tuple of float
+        Mean and standard deviation of the normal prior of the noise's logarithm.
     """
 
     kernel: Kernel
@@ -77,6 +79,7 @@ class Process:
     slopes: tuple[float, ...] = ()
     owners: tuple[int, ...] = ()
     coregion: Coregion | None = None
+    noise_prior: tuple[float, float] = _PRIORS["noise"]
 
     @cached_property
     def covariance(self) -> Covariance:
@@ -144,7 +147,7 @@ class Process:
     def _prior(self) -> tuple[Array, Array]:
         """Mean and precision of the prior of `vector`, each (p,)."""
         names = [name.split(".")[-1].split("[")[0] for name in dict.fromkeys(self._names)]
-        pairs = [_PRIORS.get(name, (0.0, np.inf)) for name in (*names, "noise")]
+        pairs = [*(_PRIORS.get(name, (0.0, np.inf)) for name in names), self.noise_prior]
         if not self.is_gaussian:
             pairs.append((0.0, np.inf))
         pairs += [_PRIORS["slope"]] * len(self.slopes)
@@ -305,6 +308,13 @@ def start_process(
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
     return Process(kernel, _START_NOISE, dof, slopes, owners, coregion)
+
+
+def log_length_prior(length_scale: float) -> float:
+    """Log density of the prior of a length scale's logarithm."""
+    mean, std = _PRIORS["length_scale"]
+    shift = (np.log(length_scale) - mean) / std
+    return float(-0.5 * shift**2 - np.log(std * np.sqrt(2.0 * np.pi)))
 
 
 class Summary(NamedTuple):

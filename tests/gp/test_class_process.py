@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
 from skvbgp.gp._class_process import ClassProcess, predict_classes_from_neighbours
+from skvbgp.gp._class_search import free_length_scales
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
@@ -94,10 +96,18 @@ def test_gradient_of_the_prior():
 
 
 def test_prior_of_length_scales_that_differ_is_that_of_cauchy():
-    process = make(RBF([0.5, 3.0]).bind(2))
-    apart = np.log([0.5 / 1.2, 3.0 / 1.2]) / 0.3
-    rise = replace(process, shared_scale=1.2).log_prior()[0] - process.log_prior()[0]
-    assert_allclose(rise, -np.sum(np.log(1.0 + apart**2)))
+    """Around the shared one, whose own prior counts once."""
+    shared = make(RBF(1.2, isotropic=True).bind(2))
+    freed = free_length_scales(shared, 2)
+    spread = stats.cauchy(scale=0.3)
+    rise = freed.log_prior()[0] - shared.log_prior()[0]
+    assert_allclose(rise, 2.0 * spread.logpdf(0.0))
+    apart = np.log([0.5 / 1.2, 3.0 / 1.2])
+    moved = replace(freed, process=make(RBF([0.5, 3.0]).bind(2)).process)
+    normal = stats.norm(np.log(2.0), 2.0)
+    others = normal.logpdf(np.log([0.5, 3.0])).sum() - 2.0 * normal.logpdf(np.log(1.2))
+    rise = moved.log_prior()[0] - shared.log_prior()[0]
+    assert_allclose(rise, spread.logpdf(apart).sum() + others)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
