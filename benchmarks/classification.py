@@ -8,11 +8,19 @@ its digits 0 and 1), and one split of synthetic classes with curved borders. Nam
 sets to run it in parts. Estimators that would take hours get a random subset of the training rows:
 the column says how many.
 
+`--peers` are interpreters of other environments: the first that has GPBoost adds its Vecchia
+process to complete sets of two classes.
+
 `--missing` removes entries at random, in training and in tests. Estimators that take NaN get them
 as they are, and all estimators behind each of the `--imputers`.
 """
 
+import json
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 from common import Report, parser
@@ -45,7 +53,7 @@ ESTIMATORS = {
     "Laplace": lambda: GaussianProcessClassifier(ConstantKernel() * RBF(2.0), random_state=0),
 }
 #: Of estimators whose time is quadratic or cubic in the rows.
-MOST_ROWS = {"EPDTC": 10_000, "SVC": 10_000, "Laplace": 1_000}
+MOST_ROWS = {"EPDTC": 10_000, "SVC": 10_000, "Laplace": 1_000, "GPBoost": 10_000}
 IMPUTERS = {
     "mean": SimpleImputer,
     "nearest": KNNImputer,
@@ -65,21 +73,30 @@ def main():
     cli.add_argument("--folds", type=int, default=10, help="most folds that are measured")
     cli.add_argument("--missing", type=float, default=0.0, help="share of entries to remove")
     cli.add_argument("--imputers", nargs="+", choices=IMPUTERS, default=["mean", "iterative"])
+    cli.add_argument("--peers", nargs="+", default=[], metavar="PYTHON")
     args = cli.parse_args()
     report = Report(args.json)
     for name in args.sets:
-        splits = make_splits(name, args)
         first = None
-        for estimator in args.estimators:
-            for imputer in choose_imputers(ESTIMATORS[estimator](), args):
-                row = {"data": name, "estimator": estimator}
-                if args.missing:
-                    row |= {"missing": args.missing, "imputer": imputer}
-                scores, losses = measure(estimator, imputer, splits)
-                first = losses if first is None else first
-                difference, its_error = average(losses - first)
-                compared = {"difference": difference, "its s.e.": its_error}
-                report.add(**row, **scores, **compared)
+        for row, scores, losses in measure_all(name, args):
+            first = losses if first is None else first
+            difference, its_error = average(losses - first)
+            report.add(**row, **scores, **{"difference": difference, "its s.e.": its_error})
+
+
+def measure_all(name, args):
+    """Yield what is measured, its scores and the log-loss of each split."""
+    splits = make_splits(name, args)
+    for estimator in args.estimators:
+        for imputer in choose_imputers(ESTIMATORS[estimator](), args):
+            row = {"data": name, "estimator": estimator}
+            if args.missing:
+                row |= {"missing": args.missing, "imputer": imputer}
+            yield row, *measure(estimator, imputer, splits)
+    if not args.missing and splits[0][1].max() == 1:
+        results = predict_by_peer(splits, args.peers)
+        if results:
+            yield {"data": name, "estimator": "GPBoost"}, *score(results, splits)
 
 
 def choose_imputers(model, args):
@@ -128,35 +145,84 @@ def make_curved(n, n_classes):
     return X, np.minimum((n_classes * angle).astype(int), n_classes - 1)
 
 
+class Result(NamedTuple):
+    """Of one split."""
+
+    p: np.ndarray  # (n, K), probabilities of the classes 0 to K - 1
+    seconds: list[float]  # of fit and of prediction
+    n_rows: int  # that trained
+
+
 def measure(estimator, imputer, splits):
     """Scores, and the log-loss of each split."""
-    losses, right, confidence, seconds = [], [], [], np.zeros(2)
-    for X, y, X_test, y_test in splits:
-        rows = np.random.default_rng(0).permutation(len(y))[: MOST_ROWS.get(estimator)]
-        rows.sort()
-        steps = [] if imputer is None else [IMPUTERS[imputer]()]
-        start = process_time()
-        model = make_pipeline(StandardScaler(), *steps, ESTIMATORS[estimator]())
-        model.fit(X[rows], y[rows])
-        fitted = process_time()
-        p = model.predict_proba(X_test)
-        seconds += [fitted - start, process_time() - fitted]
-        own = p[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)]
-        losses.append(np.mean(-np.log(np.maximum(own, 1e-15))))
-        right.append(model.classes_[p.argmax(axis=1)] == y_test)
-        confidence.append(p.max(axis=1))
-    right, confidence, losses = np.concatenate(right), np.concatenate(confidence), np.array(losses)
+    return score([predict(estimator, imputer, *split[:3]) for split in splits], splits)
+
+
+def predict(estimator, imputer, X, y, X_test):
+    X, y = choose_rows(estimator, X, y)
+    steps = [] if imputer is None else [IMPUTERS[imputer]()]
+    start = process_time()
+    model = make_pipeline(StandardScaler(), *steps, ESTIMATORS[estimator]()).fit(X, y)
+    fitted = process_time()
+    p = model.predict_proba(X_test)
+    return Result(p, [fitted - start, process_time() - fitted], len(y))
+
+
+def choose_rows(estimator, X, y):
+    """All training rows, or as many at random as the estimator gets."""
+    rows = np.random.default_rng(0).permutation(len(y))[: MOST_ROWS.get(estimator)]
+    rows.sort()
+    return X[rows], y[rows]
+
+
+def predict_by_peer(splits, peers):
+    """Results of GPBoost by the first interpreter that has it, None without one."""
+    arrays, n_rows = {}, []
+    for k, (X, y, X_test, _) in enumerate(splits):
+        X, y = choose_rows("GPBoost", X, y)
+        scaler = StandardScaler().fit(X)
+        arrays[f"X{k}"], arrays[f"X_test{k}"] = scaler.transform(X), scaler.transform(X_test)
+        arrays[f"y{k}"] = y
+        n_rows.append(len(y))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "splits.npz"
+        np.savez(file, **arrays)
+        command = ["-W", "ignore", str(Path(__file__).with_name("run_bernoulli.py")), str(file)]
+        for python in peers:
+            done = subprocess.run([python, *command], stdout=subprocess.PIPE, text=True)
+            if done.returncode == 0:
+                lines = filter(lambda line: line.startswith("{"), done.stdout.splitlines())
+                found = [json.loads(line) for line in lines]
+                p = [np.column_stack([1.0 - np.array(one["p"]), one["p"]]) for one in found]
+                return [
+                    Result(*parts)
+                    for parts in zip(p, (one["seconds"] for one in found), n_rows, strict=True)
+                ]
+    return None
+
+
+def score(results, splits):
+    """Scores, and the log-loss of each split."""
+    tests = [y_test for *_, y_test in splits]
+    losses = np.array([measure_loss(result.p, y) for result, y in zip(results, tests, strict=True)])
+    right = np.concatenate([r.p.argmax(axis=1) == y for r, y in zip(results, tests, strict=True)])
+    confidence = np.concatenate([result.p.max(axis=1) for result in results])
+    fit, prediction = np.mean([result.seconds for result in results], axis=0).tolist()
     loss, error = average(losses)
     scores = {
-        "rows": len(rows),
+        "rows": results[-1].n_rows,
         "log-loss": loss,
         "s.e.": error,
         "accuracy": float(np.mean(right)),
         "ECE": measure_calibration_error(right, confidence),
-        "fit s": seconds[0] / len(splits),
-        "predict s": seconds[1] / len(splits),
+        "fit s": fit,
+        "predict s": prediction,
     }
     return scores, losses
+
+
+def measure_loss(p, y):
+    return np.mean(-np.log(np.maximum(p[np.arange(len(y)), y], 1e-15)))
 
 
 def average(values):

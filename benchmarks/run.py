@@ -3,8 +3,9 @@
 Runs the other scripts of this folder, and writes NAME.md (with --rst NAME.rst) for each table. Data
 sets that are not in --data are left out. --peers are interpreters of other environments: whichever
 of GPBoost, GPyTorch and GPflow they have joins the table of regression, GPyTorch and GPflow with
-500 inducing inputs (fewer for fewer rows) and a bounded time of training; statsmodels joins that of
-forecasts. --short takes about five minutes on two idle cores, the whole hours.
+500 inducing inputs (fewer for fewer rows) and a bounded time of training; GPBoost joins that of
+classes, statsmodels that of forecasts. --short takes about five minutes on two idle cores, the
+whole hours.
 """
 
 import argparse
@@ -65,6 +66,7 @@ TABLES = {
             "--sets": "breast heart pima iris wine breast_cancer digits curved2 curved7".split(),
         },
         {"--sets": ["heart", "iris"]},
+        takes_peers=True,
     ),
     "gaps": Table(
         "Classification with 30 % of the entries missing",
