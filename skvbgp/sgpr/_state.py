@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -112,3 +113,6 @@ class State:
         )
         kl_theta, _, _ = self.model.kl_theta(p)
         return fit - self.q.kl_to_prior - kl_theta - self.log_unit
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt
