@@ -33,14 +33,14 @@ HOUR = 3600.0
 class Parts:
     """What is measured, by default as on two cores, m = 500 and eight inputs."""
 
-    worker: float = 0.0392  # CPU seconds of a worker's step, whatever its rows
-    row: float = 5.55e-5  # for each of them
-    last: float = 5.58e-5  # CPU seconds of a row in the last pass
-    hidden: float = 0.117  # seconds of the client while the workers compute
-    serial: float = 0.0107  # ... while they wait
-    message: float = 0.0225  # seconds of a worker's messages of a step, on one machine
-    relay: float = 0.0114  # CPU seconds of client and scheduler in it
-    bytes: float = 4.04e6  # of a worker's messages of a step, both ways, whatever its rows
+    worker: float = 0.0006  # CPU seconds of a worker's step, whatever its rows
+    row: float = 4.30e-5  # for each of them
+    last: float = 6.75e-5  # CPU seconds of a row in the last pass
+    hidden: float = 0.0606  # seconds of the client while the workers compute
+    serial: float = 0.0097  # ... while they wait
+    message: float = 0.0058  # seconds of a worker's messages of a step, on one machine
+    relay: float = 0.0039  # CPU seconds of client and scheduler in it
+    bytes: float = 2.05e6  # of a worker's messages of a step, both ways, whatever its rows
     row_bytes: float = 72.0  # for each of them
 
     def step(self, n_workers, batch_size, bandwidth=np.inf):
