@@ -63,7 +63,7 @@ def test_divergence_of_gaussians():
 @pytest.mark.parametrize("name", ["VBDTC", "VBPIC"])
 def test_stochastic_against_exact_training(monkeypatch, name):
     fig1 = import_module("paper000_fig1")
-    for constant, value in {"N_ROWS": 40, "N_BLOCKS": 2, "N_INDUCING": 4}.items():
+    for constant, value in {"N_ROWS": 40, "N_BLOCKS": 2, "N_INDUCING": 4, "N_TEST": 10}.items():
         monkeypatch.setattr(fig1, constant, value)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (50, 1))
@@ -74,6 +74,7 @@ def test_stochastic_against_exact_training(monkeypatch, name):
     if name == "VBDTC":  # so few passes leave PIC's noise where rounding takes it
         assert np.all(curve[-1] < 0.5 * curve[0])
     assert bounds["stochastic"] <= bounds["exact, from the end"]
+    assert bounds["RMSE, exact"] < 0.5 * y.std() and bounds["NLPD, exact"] < 0.6
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -82,7 +81,7 @@ class Leaf(Kernel):
         )
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    @cached_property  # which a copy with another theta keeps
+    @property
     def n_free(self) -> int:
         values = (getattr(self, name) for name in self._names if not self._is_fixed(name))
         return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
