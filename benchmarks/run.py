@@ -57,6 +57,18 @@ TABLES = {
         {"--datasets": ["kin40k", "protein", "flights", "aimpeak", "bike", *SHORT_SETS]},
         {"--datasets": SHORT_SETS},
     ),
+    "intervals": Table(
+        "Every regressor, and its intervals",
+        "gp_accuracy.py",
+        "--splits 0 1 2 --estimators VBGPRegressor VBDTCRegressor VBFITCRegressor VBPITCRegressor "
+        "VBPICRegressor SVBSSGPRegressor DecoupledGPRegressor VBKSRegressor",
+        sets={"--datasets": ["kin40k", "protein", "flights", "aimpeak", "bike", *SHORT_SETS]},
+    ),
+    "defaults": Table(
+        "Defaults beside other values",
+        "defaults.py",
+        sets={"--datasets": ["concrete", "airfoil", "protein"]},
+    ),
     "classification": Table(
         "Classification",
         "classification.py",
