@@ -97,7 +97,8 @@ class RowBound:
         """The best point of one row (2 Q,): what it is does not depend on other rows."""
 
         def objective(x: Array) -> tuple[float, Array]:
-            values, gradients = self(x[None], row)
+            with np.errstate(all="ignore"):  # a step too far: the search retreats
+                values, gradients = self(x[None], row)
             return float(values[0]), gradients[0]
 
         return lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL).x
