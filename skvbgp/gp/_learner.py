@@ -35,7 +35,7 @@ from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._candidates import make_base_kernels
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
-_COUNTS = (64, 128, 256, 350)
+_COUNTS = (64, 128, 256, 400)
 
 
 @dataclass(frozen=True)
