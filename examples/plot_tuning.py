@@ -49,8 +49,8 @@ def try_out(settings):
 
 # %%
 # The search. The first settings are random; afterwards a draw decides, from a
-# thousand random candidates. ``partial_fit`` adds one trial at a time. The model
-# is of the logarithm of the error, as bad settings err many times more.
+# thousand random candidates. ``partial_fit`` adds one trial at a time. The
+# model is of the logarithm of the error, as bad settings err many times more.
 
 
 def propose(rng, n):
