@@ -65,6 +65,7 @@ sphinx_gallery_conf = {
             "plot_kernel_selection.py",
             "plot_sensors.py",
             "plot_bayesian_optimisation.py",
+            "plot_tuning.py",
             "plot_forgetting.py",
             "plot_stream.py",
             "plot_out_of_core.py",
