@@ -107,33 +107,26 @@ def tril_inverse(L: Array) -> Array:
 
 
 def tril_congruence(L: Array, S: Array) -> Array:
-    """``L @ S @ L.T`` of a lower triangular and a symmetric matrix, in half of the operations.
-
-    Block rows of L leave out what is zero, and the upper triangle is the lower one's mirror image.
-    """
-    blocks = _cut(len(L))
-    result = np.empty_like(S)
-    for rows in blocks:
-        LS = L[rows, : rows.stop] @ S[: rows.stop]
-        for columns in blocks:
-            if columns.start <= rows.start:
-                end = columns.stop
-                result[rows, columns] = LS[:, :end] @ L[columns, :end].T
-                result[columns, rows] = result[rows, columns].T
-    return result
+    """``L @ S @ L.T`` of a lower triangular and a symmetric matrix, in half of the operations."""
+    return _congruence(L, S, [(rows, slice(rows.stop)) for rows in _cut(len(L))])
 
 
 def triu_congruence(L: Array, S: Array) -> Array:
     """``L.T @ S @ L`` of a lower triangular and a symmetric matrix, in half of the operations."""
-    blocks = _cut(len(L))
+    return _congruence(L.T, S, [(rows, slice(rows.start, None)) for rows in _cut(len(L))[::-1]])
+
+
+def _congruence(T: Array, S: Array, blocks: list[tuple[slice, slice]]) -> Array:
+    """``T @ S @ T.T`` from blocks of T's rows, each with the columns in which it is not zero.
+
+    These become more from block to block. What is on one side of the diagonal is mirrored.
+    """
     result = np.empty_like(S)
-    for rows in blocks:
-        LtS = L[rows.start :, rows].T @ S[rows.start :]
-        for columns in blocks:
-            if columns.start >= rows.start:
-                start = columns.start
-                result[rows, columns] = LtS[:, start:] @ L[start:, columns]
-                result[columns, rows] = result[rows, columns].T
+    for k, (rows, filled) in enumerate(blocks):
+        TS = T[rows, filled] @ S[filled]
+        for others, their_filled in blocks[: k + 1]:
+            result[rows, others] = TS[:, their_filled] @ T[others, their_filled].T
+            result[others, rows] = result[rows, others].T
     return result
 
 
