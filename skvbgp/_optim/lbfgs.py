@@ -44,7 +44,7 @@ def lbfgs_ascent(
     ----------
     objective : callable
         ``x -> (value, gradient)``. A :class:`NotPositiveDefiniteError` or a value that
-        is not finite counts as "far too low", and the line search retreats.
+        is not finite counts as "far too low", and the line search retreats without a warning.
     x : ndarray of shape (p,)
         Start; here the objective has to succeed.
     max_iter : int
@@ -72,7 +72,8 @@ def lbfgs_ascent(
         if np.array_equal(z, best_x):
             return -best_value, -best_gradient
         try:
-            value, gradient = objective(z)
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                value, gradient = objective(z)
         except NotPositiveDefiniteError:
             value = np.nan
         if not (np.isfinite(value) and np.isfinite(gradient).all()):

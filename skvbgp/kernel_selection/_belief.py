@@ -61,8 +61,7 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
         return value, units * gradient
 
     def search(start: Array) -> LbfgsResult:
-        with np.errstate(over="ignore", invalid="ignore"):  # a step too far: the search retreats
-            return lbfgs_ascent(objective, start / units, max_iter=_MAX_ITER, tol=_TOL)
+        return lbfgs_ascent(objective, start / units, max_iter=_MAX_ITER, tol=_TOL)
 
     result = max(thread_map(search, [(x,) for x in _starts(L, family)]), key=lambda r: r.value)
     m, C = family.unpack(units * result.x)

@@ -97,8 +97,7 @@ class RowBound:
         """The best point of one row (2 Q,): what it is does not depend on other rows."""
 
         def objective(x: Array) -> tuple[float, Array]:
-            with np.errstate(all="ignore"):  # a step too far: the search retreats
-                values, gradients = self(x[None], row)
+            values, gradients = self(x[None], row)
             return float(values[0]), gradients[0]
 
         return lbfgs_ascent(objective, x, max_iter=_MAX_ITER, tol=_TOL).x
