@@ -16,6 +16,7 @@ from skvbgp.base._estimator import (
     as_row_values,
     as_vector,
     as_weights,
+    by_tile,
     fit_method,
     in_tiles,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "find_near",
     "find_near_scaled",
     "fit_method",
+    "by_tile",
     "in_tiles",
     "is_outgrown",
     "join_variances",

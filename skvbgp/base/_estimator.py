@@ -154,8 +154,17 @@ class VariationalEstimator(DocumentedEstimator):
 
 def in_tiles(function: Callable[[Array], tuple[Array, ...]], X: Array) -> Any:
     """What a function says of many rows, such as moments, tile by tile on several threads."""
+    return tuple(map(np.concatenate, zip(*_map_tiles(function, X), strict=True)))
+
+
+def by_tile(function: Callable[[Array], Array], X: Array) -> Array:
+    """The same of a function that returns one array."""
+    return np.concatenate(_map_tiles(function, X))
+
+
+def _map_tiles(function: Callable[[Array], Any], X: Array) -> list[Any]:
     tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
-    return tuple(map(np.concatenate, zip(*thread_map(function, tiles), strict=True)))
+    return thread_map(function, tiles)
 
 
 @contextmanager

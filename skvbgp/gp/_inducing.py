@@ -11,7 +11,6 @@ so that g(x) has the mean phi' w and the variance k(x, x) - phi' phi + phi' A^-1
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -23,6 +22,7 @@ from skvbgp._core.linalg import Array, cholesky, jittered_cholesky, tril_inverse
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import by_tile
 from skvbgp.gp._categories import Draws
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._prior_draws import PriorDraws
@@ -35,7 +35,7 @@ from skvbgp.kernels import Kernel
 _TRAINED_ROWS, _MOST_ROWS = 800, 20_000
 #: Largest number of L-BFGS iterations.
 _MAX_ITER = 20
-#: Rows of one task.
+#: Rows at a time.
 _TILE_ROWS = 1024
 
 
@@ -139,7 +139,7 @@ class GlobalPart:
         def measure(tile: Array) -> Array:
             return coefficients @ self.kernel(self.Z, self.coordinates.scaled(tile))
 
-        return self.target.original(_by_tile(measure, X))
+        return self.target.original(by_tile(measure, X))
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n,) of the function."""
@@ -168,7 +168,7 @@ class GlobalPart:
             rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
             return np.column_stack([self.w @ phi, rest, np.sum((self.R @ phi) ** 2, axis=0)])
 
-        mean, rest, learned = _by_tile(measure, X).T
+        mean, rest, learned = by_tile(measure, X).T
         return mean, rest, learned
 
     def covariance(self, X: Array) -> Array:
@@ -238,7 +238,7 @@ class GlobalDraws:
             scaled = part.coordinates.scaled(tile)
             return self.prior(scaled) + part.kernel(scaled, part.Z) @ self.weights
 
-        values = part.target.original(_by_tile(measure, X))
+        values = part.target.original(by_tile(measure, X))
         return values - part.mean(X)[:, None]
 
     def gradient(self, X: Array) -> Array:
@@ -277,9 +277,3 @@ class SumDraws:
         with single_blas_thread:
             mean, deviation = self.shared.part.measure_gradient(X)[0], self.shared.gradient(X)
             return np.asarray(slopes + mean[:, :, None] + self.factor * deviation)
-
-
-def _by_tile(function: Callable[[Array], Array], X: Array) -> Array:
-    """What a function says of rows, tile by tile."""
-    tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
-    return np.concatenate(thread_map(function, tiles))

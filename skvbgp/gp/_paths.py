@@ -20,13 +20,13 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
-from skvbgp.base import reading
+from skvbgp.base import by_tile, reading
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import predict_line
 
-#: Rows of one task, from all rows and from neighbours.
-_TILE_ROWS, _NEAR_ROWS = 1024, 64
+#: Rows of one task, from neighbours.
+_NEAR_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,12 @@ class FunctionDraws:
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
             if posterior.is_exact:
-                tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
-                parts = thread_map(self._from_all_rows, tiles)
+                values = by_tile(self._from_all_rows, X)
             else:
                 near, step = posterior.find(X), _NEAR_ROWS
                 pairs = [(X[i : i + step], near[i : i + step]) for i in range(0, len(X), step)]
-                parts = thread_map(self._from_neighbours, pairs)
-        return posterior.target.original(np.concatenate(parts))
+                values = np.concatenate(thread_map(self._from_neighbours, pairs))
+        return posterior.target.original(values)
 
     def gradient(self, X: Any) -> Array:
         """Derivatives of all functions at rows X, (n_samples, n_features, n).

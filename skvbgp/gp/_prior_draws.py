@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
+from skvbgp.base import by_tile
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._process import Process
 from skvbgp.kernels._features import Features, draw_features
@@ -17,8 +17,6 @@ from skvbgp.kernels._features import Features, draw_features
 #: that have them in common.
 _FREQUENCIES, _LEAST_FREQUENCIES, _ALL_FREQUENCIES = 512, 128, 4096
 _SHARING = 20
-#: Rows of one task.
-_TILE_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -83,8 +81,7 @@ class PriorDraws:
 
     def by_tile(self, X: Array) -> Array:
         """The same at many rows."""
-        tiles = [(X[i : i + _TILE_ROWS],) for i in range(0, len(X), _TILE_ROWS)]
-        return np.concatenate(thread_map(self, tiles))
+        return by_tile(self, X)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (d, S) at one scaled row."""
