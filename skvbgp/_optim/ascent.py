@@ -25,6 +25,18 @@ def go_on(make: Callable[[], Any]) -> bool:
     return False
 
 
+class Watch:
+    """An `EndPass` that remembers whether it has asked to stop."""
+
+    def __init__(self, end_pass: EndPass) -> None:
+        self._end_pass = end_pass
+        self.stopped = False
+
+    def __call__(self, make: Callable[[], Any]) -> bool:
+        self.stopped = self._end_pass(make)
+        return self.stopped
+
+
 class Clock(NamedTuple):
     """What a step knows about the run that it belongs to."""
 

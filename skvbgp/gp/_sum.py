@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, Watch
 from skvbgp.gp._belief import fit_mixture, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._gaps import Gaps
@@ -76,15 +76,9 @@ def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
     order = rng.permutation(len(rows))
     held, others = np.split(order, [min(_HELD_OUT, int(_HELD_SHARE * len(rows)))])
     if isinstance(wanted, str):
-        stopped = False
-
-        def watch(make: Callable[[], State]) -> bool:
-            nonlocal stopped
-            stopped = end_pass(make)
-            return stopped
-
+        watch = Watch(end_pass)
         alone, wanted = learner.search(start, watch), _N_INDUCING
-        if stopped:
+        if watch.stopped:
             return alone
         best = _rank_state(alone, rows, held)
     part = _learn_part(learner, start, others, wanted)

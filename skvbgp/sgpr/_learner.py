@@ -10,7 +10,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Target
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, Watch
 from skvbgp.base import (
     Posterior,
     RegressionLearner,
@@ -255,19 +255,14 @@ class SparseLearner(RegressionLearner):
         # whether f has left its usual start for that of the noise
         moved = not np.array_equal(first.parameters.nu, state.parameters.nu)
         follows = self.structure.correlated and moved
-        stopped = False
-
-        def report(make: Callable[[], Any]) -> bool:
-            nonlocal stopped
-            stopped = end_pass(make)
-            return stopped
-
+        watch = Watch(end_pass)
         learned = self._learn(
-            first, conclude, lambda end: self._solve(first, data, rng, follows, end), report
+            first, conclude, lambda end: self._solve(first, data, rng, follows, end), watch
         )
         rivals = [first.parameters] if follows else []
         contains_white = self.structure.is_open and not state.model.structure.found
-        if contains_white and first is not state and self._is_collapsed(len(data)) and not stopped:
+        may_improve = contains_white and first is not state and not watch.stopped
+        if may_improve and self._is_collapsed(len(data)):
             rule = self._rule_of_fit(replace(data, blocks=None), state.parameters, state.seed)
             limits = self.max_iter or _LBFGS_MEAN_ITERATIONS, self.tol
             white = solve_white(first, state.parameters, data, rule, learned, *limits)
