@@ -172,20 +172,29 @@ def gpflow_svgp(X, y, Z, batch_size, seed):
     return step, moments
 
 
-def gpboost_vecchia(X, y, seed):
-    """GPBoost's Vecchia approximation of 20 neighbours, Matern-3/2, at most 50 iterations."""
+#: Of a fit of GPBoost.
+GPBOOST_PARAMS = {"maxit": 50}
+
+
+def make_gpboost(X, seed, **options):
+    """GPBoost's Vecchia approximation: Matern-3/2, a length scale for each input, 20 neighbours."""
     import gpboost
 
     X = X + 1e-9 * np.random.default_rng(seed).standard_normal(X.shape)  # distinct places
-    model = gpboost.GPModel(
+    return gpboost.GPModel(
         gp_coords=X,
         cov_function="matern_ard",
         cov_fct_shape=1.5,
         gp_approx="vecchia",
         num_neighbors=20,
         seed=seed,
+        **options,
     )
-    model.fit(y=y, params={"maxit": 50})
+
+
+def gpboost_vecchia(X, y, seed):
+    model = make_gpboost(X, seed)
+    model.fit(y=y, params=GPBOOST_PARAMS)
 
     def moments(inputs):
         predicted = model.predict(gp_coords_pred=inputs, predict_var=True, predict_response=True)
