@@ -1,6 +1,7 @@
 """The matrices of a kernel at several sets of rows at once.
 
-A set of a hundred rows takes a kernel longer to be called than to be computed.
+A set of a hundred rows takes a kernel longer to be called than to be computed, and threads that
+call it often wait for each other.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from skvbgp.kernels._compose import Composite
 from skvbgp.kernels._distance import factors, squared_distances
 from skvbgp.kernels._stationary import Stationary
 
-#: Entries of the matrices of a stack, which stay in the cache of a core.
-_STACK_SIZE = 2**17
+#: Entries of the matrices of a stack.
+_STACK_SIZE = 3 * 2**17
 
 
 def count_sets(n: int) -> int:

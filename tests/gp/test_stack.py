@@ -39,4 +39,5 @@ def test_rows_that_are_nearly_equal(rng, gap):
 
 def test_large_sets_are_measured_one_by_one():
     assert count_sets(65) > 20
-    assert count_sets(401) == 1
+    assert count_sets(401) == 2
+    assert count_sets(700) == 1
