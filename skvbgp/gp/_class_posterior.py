@@ -86,7 +86,7 @@ class ClassPosterior(NearRows):
         return result
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
-        """Log probabilities (n, K) from what each process says, as `leave_out` returns it."""
+        """Log probabilities (n, K) from means (n, K) and a variance (n,) by each process."""
         log_frequencies = self.votes.log_frequencies
         parts = [
             process.link.log_probabilities(*given, log_frequencies)
@@ -111,12 +111,11 @@ class ClassPosterior(NearRows):
         ]
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:
-        """The same at known rows, each without itself."""
-        if self.is_exact:
-            moments = [given.leave_out() for given in self._conditionals]
-            return [(mean[index], variance[index]) for mean, variance in moments]
-        moments = self._measure_near(self.rows.X[index], self.find_others(index))
-        return self._widen(moments, self.votes.part(index).missing)
+        """Moments of the functions at known rows, each without itself."""
+        if not self.is_exact:
+            return self._measure_near(self.rows.X[index], self.find_others(index))
+        moments = [given.leave_out() for given in self._conditionals]
+        return [(mean[index], variance[index]) for mean, variance in moments]
 
     def _measure_near(self, X: Array, near: Index) -> list[tuple[Array, Array]]:
         """What each process says of rows X given their neighbours (n, k)."""

@@ -2,10 +2,12 @@ r"""Gaussian processes of all classes, which share their kernel and their noise.
 
 With K the kernel's matrix of n places, N_i the votes of a place and Y (n, classes) the centred
 shares of these, every column of Y is N(0, C), C = K + noise diag(1 / N). One factorisation serves
-all classes. What is learned maximises the log probability of every place's votes given the other
-places, which are in closed form: with Q = C^-1, A = Q Y and q = diag(Q),
+all classes. What is learned maximises the log probability of every vote given the other
+places and the other votes there, which are in closed form: with Q = C^-1, A = Q Y, q = diag(Q),
 
-    m_i = y_i - a_i / q_i,   v_i = 1 / q_i - noise / N_i.
+    m_i = y_i - a_i / q_i,   v_i = 1 / q_i - noise / N_i
+
+are given the other places, and `LeftOut` gives the other votes back.
 
 See :doc:`/theory/gp_classes`.
 """
@@ -109,11 +111,20 @@ class ClassProcess:
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
         return ClassConditional(self.process, votes.X, votes.targets, noise, gaps, L_inv)
 
+    def give_back(self, votes: Votes, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Means (M, K) and variances (M,) of votes left out, from those given the other places.
+
+        The variances include what is missing of the place.
+        """
+        gaps, out = self.measure_gaps(votes.missing), votes.left_out
+        mean, variance = out.give_back(mean, variance, self.process.noise + gaps)
+        return mean, variance + gaps[out.owner]
+
     def log_evidence(self, votes: Votes) -> float:
-        """Log probability of the votes of every place given the others."""
-        mean, variance = self.factorise(votes).leave_out()
-        log_p = self.link.log_probabilities(mean, variance, votes.log_frequencies)
-        return float(np.vdot(votes.counts, log_p))
+        """Log probability of every vote given the others."""
+        moments = self.give_back(votes, *self.factorise(votes).leave_out())
+        log_p = self.link.log_probabilities(*moments, votes.log_frequencies)
+        return float(np.vdot(votes.left_out.counts, log_p))
 
     def evidence(self, votes: Votes) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
@@ -121,18 +132,21 @@ class ClassProcess:
         given = self.factorise(votes, K)
         Q, A, q = given.L_inv.T @ given.L_inv, given.weights, given.precision
         mean, variance = given.leave_out()
-        value, d_mean, d_variance, d_link = self.link.score(
-            mean, variance, votes.counts, votes.log_frequencies
+        out, noise = votes.left_out, self.process.noise + given.gaps
+        value, d_mean, d_total, d_link = self.link.score(
+            *self.give_back(votes, mean, variance), out.counts, votes.log_frequencies
         )
+        d_mean, d_variance, d_vote = out.give_back_vjp(mean, variance, noise, d_mean, d_total)
         # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2
-        # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + dgaps_i) / N_i + dgaps_i
+        # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + dgaps_i) / N_i
         dC = (Q @ (d_mean / q[:, None])) @ A.T
         dC += dC.T
         dC *= 0.5
         dC += (Q * ((d_variance - np.sum(d_mean * A, axis=1)) / q**2)) @ Q
-        dt = (np.diagonal(dC) - d_variance) / votes.sizes  # (n,)
+        dt = (np.diagonal(dC) - d_variance) / votes.sizes + d_vote  # (n,)
         d_noise = self.process.noise * float(dt.sum())
-        d_gap = [] if self.gap is None else [self.gap * float((dt + d_variance) @ votes.missing)]
+        d_gaps = dt + out.sum_places(d_total)
+        d_gap = [] if self.gap is None else [self.gap * float(d_gaps @ votes.missing)]
         d_kernel = self.process.kernel.vjp(votes.X, None, K, dC)[0]
         return value, np.concatenate([d_kernel, [d_noise], d_gap, d_link])
 
@@ -178,7 +192,7 @@ class ClassConditional:
         """The same at every place, given all the others."""
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
-        return mean, np.maximum(1.0 / q - self.noise, 0.0) + self.gaps
+        return mean, np.maximum(1.0 / q - self.noise, 0.0)
 
 
 def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:

@@ -116,7 +116,7 @@ class ClassSearch:
     end_pass: EndPass
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
-    held_out: Index = field(init=False)  # of places that are left out in turn
+    held_out: Index = field(init=False)  # of places whose votes are left out in turn
 
     def __post_init__(self) -> None:
         n = len(self.votes)
@@ -197,21 +197,21 @@ class ClassSearch:
     # -- belief ----------------------------------------------------------------------------------
 
     def _judge(self, trials: list[Trial]) -> Found:
-        """The belief in trials, in proportion to what they say of places that are left out.
+        """The belief in trials, in proportion to what they say of votes that are left out.
 
         Neighbours ask for a link of their own.
         """
         processes = [trial.process for trial in trials]
-        moments, votes = self._leave_out(processes), self.votes.part(self.held_out)
+        moments, counts = self._leave_out(processes), self._left_out
         if not self.is_exact:
-            known = votes.counts, votes.log_frequencies
+            known = counts, self.votes.log_frequencies
             processes = [
                 replace(process, link=process.link.learn(*given, *known))
                 for process, given in zip(processes, moments, strict=True)
             ]
         parts = self._log_probabilities(processes, moments)
         scores = [
-            float(np.vdot(votes.counts, part)) + process.log_prior()[0] - len(process.vector)
+            float(np.vdot(counts, part)) + process.log_prior()[0] - len(process.vector)
             for process, part in zip(processes, parts, strict=True)
         ]
         belief = softmax(scores)
@@ -245,8 +245,13 @@ class ClassSearch:
         chosen = [trials[i] for i in used]
         return self._mix(chosen, processes, numbers.tolist(), softmax(log_belief), parts)
 
+    @property
+    def _left_out(self) -> Array:
+        """Votes (M, K) that are left out."""
+        return self.votes.part(self.held_out).left_out.counts
+
     def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
-        """Moments of places that are left out, by each process."""
+        """Moments of votes that are left out, by each process."""
         noise, inputs = None, self.votes.inputs
         if inputs is not None:
             noise = replace(RowNoise.plain(len(inputs)), inputs=inputs)
@@ -259,12 +264,16 @@ class ClassSearch:
             self._weigh_inputs(processes),
             self.k,
         )
-        return posterior.leave_out(self.held_out)
+        votes = self.votes.part(self.held_out)
+        return [
+            process.give_back(votes, *moments)
+            for process, moments in zip(processes, posterior.leave_out(self.held_out), strict=True)
+        ]
 
     def _log_probabilities(
         self, processes: list[ClassProcess], moments: list[tuple[Array, Array]]
     ) -> list[Array]:
-        """Of places that are left out, by each process."""
+        """Of votes that are left out, by each process."""
         return [
             process.link.log_probabilities(*given, self.votes.log_frequencies)
             for process, given in zip(processes, moments, strict=True)
@@ -281,7 +290,7 @@ class ClassSearch:
         belief: Array,
         parts: list[Array],
     ) -> Found:
-        counts = self.votes.counts[self.held_out]
+        counts = self._left_out
         score = float(np.vdot(counts, mix_log_probabilities(parts, belief))) / float(counts.sum())
         names = tuple(trial.name for trial in trials)
         weights = self._weigh_inputs(processes)

@@ -13,6 +13,8 @@ from skvbgp._core.linalg import Array
 
 #: Smallest and largest weight of a row, those of its class included.
 _WEIGHTS = (1e-9, 1e9)
+#: Relative rounding of votes.
+_LEAST_REST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,64 @@ class Labelled:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """Votes that are left out, M times one of a place or all of it; the others there remain.
+
+    Attributes
+    ----------
+    owner : ndarray of shape (M,)
+        Index of the place, ascending; none is missing.
+    counts : ndarray of shape (M, K)
+        How often this happens, in the column of the class that is left out.
+    sizes : ndarray of shape (M,)
+        Number of votes that remain at the place.
+    targets : ndarray of shape (M, K)
+        Their shares less the classes' frequencies; zero where none remain.
+    """
+
+    owner: NDArray[np.intp]
+    counts: Array
+    sizes: Array
+    targets: Array
+
+    def give_back(self, mean: Array, variance: Array, noise: Array) -> tuple[Array, Array]:
+        """Means (M, K) and variances (M,) of the functions, told what remains.
+
+        From those given the other places, (n, K) and (n,), and the noise of a vote, (n,).
+        """
+        gain = self._gain(variance, noise)
+        mean = mean[self.owner]
+        return mean + gain[:, None] * (self.targets - mean), (1.0 - gain) * variance[self.owner]
+
+    def give_back_vjp(
+        self, mean: Array, variance: Array, noise: Array, d_mean: Array, d_variance: Array
+    ) -> tuple[Array, Array, Array]:
+        """Pull cotangents (M, K) and (M,) back to the moments and the noise."""
+        gain = self._gain(variance, noise)
+        mean, variance, noise = mean[self.owner], variance[self.owner], noise[self.owner]
+        d_gain = np.sum(d_mean * (self.targets - mean), axis=1) - d_variance * variance
+        # gain = v N / (v N + noise)
+        total = variance * self.sizes + noise
+        d_noise = -d_gain * gain / total
+        d_variance = (1.0 - gain) * d_variance + d_gain * self.sizes * noise / total**2
+        return (
+            self.sum_places((1.0 - gain)[:, None] * d_mean),
+            self.sum_places(d_variance),
+            self.sum_places(d_noise),
+        )
+
+    def sum_places(self, values: Array) -> Array:
+        """Sums (n, ...) over what is left out of every place, from (M, ...)."""
+        starts = np.flatnonzero(np.diff(self.owner, prepend=-1))
+        return np.asarray(np.add.reduceat(values, starts, axis=0))
+
+    def _gain(self, variance: Array, noise: Array) -> Array:
+        """Weight (M,) of what remains against what the other places say."""
+        signal = variance[self.owner] * self.sizes
+        return np.asarray(signal / (signal + noise[self.owner]))
+
+
+@dataclass(frozen=True)
 class Votes:
     """Places and the votes that they give to the classes, which are regressed on the places.
 
@@ -52,17 +112,22 @@ class Votes:
         Logarithms of the classes' frequencies, in all rows of the model.
     inputs : ndarray of shape (n, g) or None
         Variances of the entries of X that may be missing, in units of their columns' spread.
+    units : ndarray of shape (K,) or None
+        The votes of a single row of each class, see `find_units`. None if rows cannot be told
+        apart.
     """
 
     X: Array
     counts: Array
     log_frequencies: Array
     inputs: Array | None = None
+    units: Array | None = None
 
     @classmethod
     def of(cls, X: Array, counts: Array, inputs: Array | None = None) -> Self:
         """Votes whose frequencies are their own, with one more vote shared by the classes."""
-        return cls(X, counts, find_log_frequencies(counts.sum(axis=0)), inputs)
+        log_frequencies = find_log_frequencies(counts.sum(axis=0))
+        return cls(X, counts, log_frequencies, inputs, find_units(counts))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -82,6 +147,23 @@ class Votes:
         """What share of each place is missing, (n,)."""
         return find_missing_share(self.inputs, self.X.shape)
 
+    @cached_property
+    def left_out(self) -> LeftOut:
+        """Every vote left out in turn, or all of a place if rows cannot be told apart."""
+        n, K = self.counts.shape
+        if self.units is None:
+            none = np.zeros(n)
+            return LeftOut(np.arange(n), self.counts, none, np.zeros((n, K)))
+        owner, label = np.nonzero(self.counts)
+        own = np.zeros((len(owner), K))
+        own[np.arange(len(owner)), label] = self.units[label]
+        rest = np.maximum(self.counts[owner] - own, 0.0)
+        rest[rest < _LEAST_REST * own.sum(axis=1, keepdims=True)] = 0.0  # of rounding
+        sizes = rest.sum(axis=1)
+        targets = rest / np.where(sizes > 0.0, sizes, 1.0)[:, None]
+        targets[sizes > 0.0] -= np.exp(self.log_frequencies)
+        return LeftOut(owner, np.where(own > 0.0, self.counts[owner], 0.0), sizes, targets)
+
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""
         inputs = None if self.inputs is None else self.inputs[index]
@@ -98,6 +180,29 @@ def find_log_frequencies(totals: Array) -> Array:
     """Logarithms (K,) of the classes' frequencies, from their numbers of votes."""
     totals = totals + 1.0 / len(totals)
     return np.asarray(np.log(totals / totals.sum()))
+
+
+def find_units(counts: Array) -> Array | None:
+    """Votes (K,) of a single row of each class, from those of places (n, K); None if unknown.
+
+    A row of weight w is w equal ones. The rows of a class have the weight of the lightest place if
+    that of every other one is a multiple of it, and else one if all are whole numbers.
+    """
+    units = np.ones(counts.shape[1])
+    for c, column in enumerate(counts.T):
+        votes = column[column > 0.0]
+        if not len(votes):
+            continue
+        least = float(votes.min())
+        if _are_whole(votes / least):
+            units[c] = least
+        elif not _are_whole(votes):
+            return None
+    return units
+
+
+def _are_whole(values: Array) -> bool:
+    return bool(np.all(np.abs(values - np.rint(values)) <= _LEAST_REST * values))
 
 
 def merge_equal(X: Array, counts: Array) -> tuple[Array, Array]:

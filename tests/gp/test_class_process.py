@@ -1,4 +1,4 @@
-"""Processes of several classes, against dense ones that leave out one place after the other."""
+"""Processes of several classes, against dense ones that leave out what is left out."""
 
 from dataclasses import replace
 
@@ -31,6 +31,15 @@ def votes(rng):
     return Votes.of(rng.standard_normal((15, 2)), counts * rng.uniform(0.5, 2.0, (15, 1)))
 
 
+@pytest.fixture
+def rows(rng):
+    """Votes of single rows, up to seven of them at a place; a row of class 1 has half a vote."""
+    counts = np.eye(3)[rng.integers(3, size=15)] + rng.integers(0, 3, (15, 3)) * (
+        np.arange(15)[:, None] < 6
+    )
+    return Votes.of(rng.standard_normal((15, 2)), counts * [1.0, 0.5, 2.0])
+
+
 def make(kernel, **options):
     return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7, 0.2), **options)
 
@@ -52,6 +61,34 @@ def test_leaving_out_in_closed_form(votes, kernel):
     assert_allclose(process.log_evidence(votes), value, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_leaving_out_votes_of_single_rows(rows, kernel):
+    """The other rows at the place are known."""
+    process = make(kernel)
+    known_ = known(process, rows)
+    value = oracle.measure_log_probability(*known_, 4.0, 0.7, 0.2, units=[1.0, 0.5, 2.0])
+    assert_allclose(process.evidence(rows)[0], value, rtol=1e-6)
+    assert_allclose(process.log_evidence(rows), value, rtol=1e-6)
+    mean, variance = process.give_back(rows, *process.factorise(rows).leave_out())
+    _, frequencies, noise = known_[1:]
+    expected = oracle.leave_out_votes(*known_[:2], [1.0, 0.5, 2.0], frequencies, noise)
+    places, classes, means, variances = zip(*expected, strict=True)
+    assert_allclose(rows.left_out.owner, places)
+    assert_allclose(rows.left_out.counts.nonzero()[1], classes)
+    assert_allclose(mean, means, rtol=1e-5, atol=1e-7)
+    assert_allclose(variance, variances, rtol=1e-5, atol=1e-7)
+
+
+def test_a_place_of_one_row_is_left_out(rng):
+    """However much the rows of a class count; and any place, where rows cannot be told apart."""
+    X, labels = rng.standard_normal((6, 2)), np.eye(3)[[0, 1, 2, 0, 1, 2]]
+    process = make(KERNELS[0])
+    rows = Votes.of(X, labels * [1.0, 3.0, 0.3])
+    places = replace(rows, units=None)
+    assert_allclose(process.evidence(rows)[0], process.evidence(places)[0], rtol=1e-12)
+    assert_allclose(process.evidence(rows)[1], process.evidence(places)[1], rtol=1e-10)
+
+
 def with_gaps(votes, rng):
     return replace(votes, inputs=rng.exponential(size=(15, 2)) * (rng.uniform(size=(15, 2)) < 0.4))
 
@@ -68,7 +105,8 @@ def test_leaving_out_places_with_gaps(votes, rng):
         others = np.arange(15) != i
         weights = np.linalg.solve((K + np.diag(noise))[np.ix_(others, others)], K[others, i])
         assert_allclose(mean[i], weights @ votes.targets[others], rtol=1e-5, atol=1e-7)
-        assert_allclose(variance[i], K[i, i] - weights @ K[others, i] + own[i], rtol=1e-5)
+        assert_allclose(variance[i], K[i, i] - weights @ K[others, i], rtol=1e-5)
+    assert_allclose(process.give_back(votes, mean, variance)[1], variance + own, rtol=1e-12)
     x = rng.standard_normal(2)
     near = predict_classes_from_neighbours(process, votes, x)
     weights = np.linalg.solve(K + np.diag(noise), KERNELS[0](votes.X, x[None])[:, 0])
@@ -77,8 +115,9 @@ def test_leaving_out_places_with_gaps(votes, rng):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("gaps", [False, True])
-def test_gradient_of_the_evidence(votes, kernel, gaps, rng):
-    process = make(kernel)
+@pytest.mark.parametrize("labels", ["votes", "rows"])
+def test_gradient_of_the_evidence(request, kernel, gaps, labels, rng):
+    process, votes = make(kernel), request.getfixturevalue(labels)
     if gaps:
         votes = with_gaps(votes, rng)
         process = replace(process, gap=0.7)

@@ -124,6 +124,16 @@ def test_weights_are_repetitions(rng, n_neighbors):
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-9)
 
 
+def test_shares_of_classes_where_rows_are_equal():
+    """Two inputs of two values each: a place has the shares of its many rows."""
+    places = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    counts = np.array([21, 83, 117, 181])  # of 200 rows each
+    X = np.repeat(places, 200, axis=0)
+    y = (np.arange(200) < counts[:, None]).ravel()
+    p = small().fit(X, y).predict_proba(places)[:, 1]
+    assert_allclose(p, counts / 200, atol=0.03)
+
+
 def test_a_heavier_class_is_believed_more(rng):
     X, y = make_classes(60)
     y = rng.permutation(y)

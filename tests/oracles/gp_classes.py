@@ -1,4 +1,4 @@
-"""Literal twins of the classes of skvbgp.gp: every place is left out by solving without it."""
+"""Literal twins of the classes of skvbgp.gp: what is left out, is by solving without it."""
 
 import numpy as np
 
@@ -38,9 +38,26 @@ def leave_out(K, counts, frequencies, noise):
     return np.array(means), np.array(variances)
 
 
-def measure_log_probability(K, counts, frequencies, noise, slope, damping, width):
-    """Log probability of all votes, those of each place given the others."""
+def leave_out_votes(K, counts, units, frequencies, noise):
+    """Place, class, mean and variance of every vote, from all other votes."""
+    result = []
+    for i, c in zip(*np.nonzero(counts), strict=True):
+        rest = counts.copy()
+        rest[i, c] -= units[c]
+        known = rest.sum(axis=1) > 1e-12
+        given = K[np.ix_(known, known)], K[known, i], K[i, i], rest[known]
+        result.append((i, c, *predict_place(*given, frequencies, noise)))
+    return result
+
+
+def measure_log_probability(K, counts, frequencies, noise, slope, damping, width, units=None):
+    """Log probability of all votes given the other places or, with units, the other votes."""
     total = 0.0
+    if units is not None:
+        for i, c, *given in leave_out_votes(K, counts, units, frequencies, noise):
+            p = find_probabilities(*given, frequencies, slope, damping, width)
+            total += counts[i, c] * np.log(p[c])
+        return total
     for i, given in enumerate(zip(*leave_out(K, counts, frequencies, noise), strict=True)):
         p = find_probabilities(*given, frequencies, slope, damping, width)
         total += counts[i] @ np.log(p)
