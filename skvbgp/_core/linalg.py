@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Relative diagonal loading of the first attempt, and of the last.
-JITTER = 1e-8
+#: Relative diagonal loading of the first attempt, for a matrix with noise on its diagonal, and
+#: of the last attempt.
+JITTER, NOISY_JITTER = 1e-8, 1e-12
 LAST_JITTER = 1e-2
 #: Order up to which a triangular matrix is inverted directly.
 _INVERSE_LEAF = 64
@@ -26,11 +27,13 @@ class NotPositiveDefiniteError(ArithmeticError):
     """A covariance matrix could not be factorised, even with a large jitter."""
 
 
-def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
+def jittered_cholesky(
+    K: Array, name: str = "covariance matrix", *, jitter: float = JITTER
+) -> Array:
     """Lower Cholesky factor of ``K + jitter * mean(diag(K)) * I``.
 
-    The jitter starts at 1e-8 and grows tenfold until the factorisation succeeds, so
-    that the factor is a smooth function of ``K`` wherever the first attempt does.
+    The jitter grows tenfold until the factorisation succeeds, so that the factor is a
+    smooth function of ``K`` wherever the first attempt does.
 
     Parameters
     ----------
@@ -38,6 +41,8 @@ def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
         Symmetric matrix, positive semi-definite up to rounding. Not modified.
     name : str
         How the error message calls the matrix.
+    jitter : float, default=1e-8
+        That of the first attempt.
 
     Returns
     -------
@@ -55,7 +60,6 @@ def jittered_cholesky(K: Array, name: str = "covariance matrix") -> Array:
             f"The {name} has entries that are not finite: a hyperparameter has left the "
             "range of double precision. Rescale X or y, or give starting values."
         )
-    jitter = JITTER
     while jitter <= LAST_JITTER:
         loaded = K.copy()
         loaded.flat[:: len(K) + 1] += jitter * scale

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
+from skvbgp._core.linalg import NOISY_JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._process import Process, start_process
@@ -38,7 +38,7 @@ def rows(rng):
     return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(12)
 
 
-def loaded(process, X, jitter=JITTER):
+def loaded(process, X, jitter=NOISY_JITTER):
     """The kernel's matrix with the jitter of a factorisation."""
     K = process.kernel(X)
     return K + jitter * (np.mean(np.diag(K)) + process.noise) * np.eye(len(X))
@@ -155,7 +155,7 @@ def test_processes_of_one_kernel_share_its_matrix(rows, monkeypatch):
 def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     X, y = rows
     process = Process((10.0 * RBF(5.0)).bind(2), 1e-4, 10.0)
-    C = loaded(process, X, 10.0 * JITTER) + process.noise * np.eye(len(X))
+    C = loaded(process, X, 10.0 * NOISY_JITTER) + process.noise * np.eye(len(X))
     k, k_own = process.kernel(X, X[:1])[:, 0], process.kernel.diag(X[:1])[0]
     expected = oracle.predict_from_neighbours(
         C, k, k_own, y, process.noise, process.dof, _process._WINDOW
@@ -245,7 +245,7 @@ def test_a_weighted_neighbour_counts_as_often_for_the_scale(process, rows, known
     """All equals of a row have its rank; a share of the evidence is that power of a density."""
     X, y = rows
     x = rng.standard_normal(2)
-    C = loaded(process, X) + np.diag(known.spread(process.noise) * (1.0 + JITTER))
+    C = loaded(process, X) + np.diag(known.spread(process.noise) * (1.0 + NOISY_JITTER))
     k, k_own = process.kernel(X, x[None])[:, 0], process.kernel.diag(x[None])[0]
     expected = oracle.predict_from_neighbours(
         C, k, k_own, y, process.noise, process.dof, _process._WINDOW, known.weight, known.variance
@@ -275,3 +275,15 @@ def test_a_row_of_much_noise_says_nothing(rows):
     assert_allclose(found.variance, expected.variance, rtol=1e-6)
     (alone,) = predict_from_neighbours([gaussian], X, y, X[0] + 0.1, known)
     assert_allclose(alone[:2], [expected.mean[0], expected.variance[0]], rtol=1e-6)
+
+
+def test_a_huge_kernel_keeps_a_small_noise(rng):
+    """A plane is smooth and large: what is added for rounding must not pass for its noise."""
+    X = rng.standard_normal((60, 2))
+    y = X @ [1.0, -2.0] + 1e-3 * rng.standard_normal(60)
+    process = Process((1e4 * RBF([60.0, 40.0])).bind(2), 1e-6, np.inf)
+    left = process.factorise(X, y).leave_out(np.array([7]))
+    others = np.arange(60) != 7
+    direct = process.factorise(X[others], y[others]).moments(X[7:8])
+    assert_allclose(left.mean, direct.mean, atol=1e-5)
+    assert_allclose(left.variance + 1e-6, direct.variance + 1e-6, rtol=0.02)
