@@ -29,13 +29,14 @@ from skvbgp.ep.expectations import (
 )
 from skvbgp.kernels._inducing import InducingPrior
 
-#: Rows that one thread works on at a time.
+#: Most rows that one thread works on at a time.
 TILE_ROWS = 1024
 
 
 def tiles(n: int) -> list[slice]:
-    """Every one of n rows once."""
-    return [slice(start, min(start + TILE_ROWS, n)) for start in range(0, n, TILE_ROWS)]
+    """Every one of n rows once, in tiles of about equal sizes."""
+    ends = np.linspace(0, n, -(-n // TILE_ROWS) + 1).astype(int).tolist()
+    return list(map(slice, ends[:-1], ends[1:]))
 
 
 class RowGradients(NamedTuple):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.ep import _features
-from skvbgp.ep._features import SparsePrior
+from skvbgp.ep._features import TILE_ROWS, SparsePrior, tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.kernels import RBF, Constant, Linear, Matern
@@ -99,6 +99,15 @@ def test_gradients_for_other_kernels(approximation, kernel, rng):
     prior = SparsePrior(InducingPrior(kernel, Z), inputs, approximation)
     g = prior.vjp(lambda rows: d_A[rows], d_noise, d_residual)
     assert_allclose(g.theta, numerical_gradient(value, kernel.theta), atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, TILE_ROWS, TILE_ROWS + 1, 1257, 5 * TILE_ROWS - 3])
+def test_tiles_are_every_row_once_in_about_equal_parts(n):
+    parts = tiles(n)
+    assert_array_equal(np.concatenate([np.arange(n)[part] for part in parts]), np.arange(n))
+    sizes = [part.stop - part.start for part in parts]
+    assert len(parts) == -(-n // TILE_ROWS)
+    assert max(sizes) <= TILE_ROWS and max(sizes) - min(sizes) <= 1
 
 
 def test_tiles_change_nothing(monkeypatch, rng):
