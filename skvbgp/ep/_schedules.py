@@ -12,9 +12,10 @@ from skvbgp.ep._factored import FactoredPosterior
 from skvbgp.ep._likelihoods import Likelihood, Probit
 from skvbgp.ep._sites import Fixpoint, Posterior, Sites, match_sites
 
-#: The sites oscillate where a pass would take back more than this share of the one before.
-_TAKEN_BACK = 0.5
-#: Factor of the step where they do.
+#: The sites oscillate where a pass would take back more than this share of the one before, and
+#: creep where it would repeat more than that.
+_REPEATED = 0.5
+#: Factor of the step where they do, and its inverse where a pass goes on as the one before.
 _BACK_OFF = 0.7
 
 
@@ -57,10 +58,11 @@ class Schedule:
 
         Rows with weights (n,) have as many equal sites, and below 1 a power of the likelihood.
         The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
-        the sites oscillate, the damping increases.
+        the sites oscillate, the damping increases; where they then creep, it decreases again.
         """
         advance = self._sequential if self.name == "sequential" else self._parallel
-        step, last = 1.0 - self.damping, np.zeros(2 * len(t))
+        largest = step = 1.0 - self.damping
+        last = np.zeros(2 * len(t))
         counts = None if weight is None else np.maximum(weight, 1.0)
         power = None if weight is None else np.minimum(weight, 1.0)
         for n_iter in range(1, self.max_iter + 1):
@@ -71,8 +73,11 @@ class Schedule:
             distance = np.max(np.abs(move))
             if distance < tol or n_iter == self.max_iter:
                 break
-            if move @ last < -_TAKEN_BACK * (last @ last):
+            repeated, most = move @ last, _REPEATED * (last @ last)
+            if repeated < -most:
                 step *= _BACK_OFF
+            elif repeated > most:
+                step = min(step / _BACK_OFF, largest)
             sites, last = advance(t, prior, posterior, matched, step, power), move
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 

@@ -113,6 +113,15 @@ def test_oscillating_sites_are_damped():
     assert_allclose(parallel.log_evidence, sequential.log_evidence, rtol=1e-9)
 
 
+def test_damping_decreases_once_the_sites_creep():
+    """Where some moves repeat and others are taken back: with the smallest step, 54 passes."""
+    X = np.random.default_rng(0).standard_normal((100, 4))
+    t = np.where(X[:, :3].sum(axis=1) > 2.5, 1.0, -1.0)
+    prior = SparsePrior(InducingPrior(Constant(100.0) * RBF(4.0), X[:20]), certain(X), "dtc")
+    run = PARALLEL.run(t, prior, Sites.vague(100), 1e-9)
+    assert run.converged and run.n_iter < 45
+
+
 def test_first_pass_is_damped_by_the_share_that_is_asked_for():
     prior = small_prior()
     t = small_labels(small_inputs())
