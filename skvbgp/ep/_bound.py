@@ -122,7 +122,7 @@ class Objective:
     """x -> (value, gradient) for L-BFGS.
 
     x holds the kernel's theta and, if they are to be learned, the inducing inputs in units
-    of the inputs' spread and the refinement of the missing entries.
+    of the distance of typical rows and the refinement of the missing entries.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class Objective:
         p = self._start
         parts = [p.kernel.theta]
         if self._learn_inducing:
-            parts.append(np.ravel(p.columns.coordinates.scaled(p.Z)))
+            parts.append(np.ravel(p.columns.frame.scaled(p.Z)))
         return np.concatenate([*parts, p.refinement.x])
 
     @property
@@ -182,7 +182,7 @@ class Objective:
         p = replace(p, kernel=p.kernel.with_theta(theta))
         if self._learn_inducing:
             U, rest = np.split(rest, [p.Z.size])
-            p = replace(p, Z=p.columns.coordinates.original(U.reshape(p.Z.shape)))
+            p = replace(p, Z=p.columns.frame.original(U.reshape(p.Z.shape)))
         return replace(p, refinement=p.refinement.with_x(rest))
 
     def __call__(self, x: Array) -> tuple[float, Array]:
@@ -202,7 +202,7 @@ class Objective:
             value, theta = value + log_density, theta + d_theta
         gradient = [theta]
         if self._learn_inducing:
-            gradient.append(np.ravel(g.Z * p.columns.coordinates.scale))
+            gradient.append(np.ravel(g.Z * p.columns.frame.scale))
         value -= p.refinement.kl(problem.gaps)
         gradient.append(
             p.refinement.gradient(problem.conditional, problem.gaps, g.mean, g.variance)

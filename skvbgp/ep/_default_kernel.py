@@ -19,13 +19,8 @@ _DEVIATION_STD = 0.3
 _RANGE = 1e3
 
 
-def default_kernel(unit: Array) -> Kernel:
-    """Squared exponential whose length scales are the inputs' spread (d,) times sqrt(d).
-
-    That is the distance of typical rows: half of the squared distance of two independent
-    rows is the sum of the columns' variances.
-    """
-    length_scale = unit * np.sqrt(len(unit))
+def default_kernel(length_scale: Array) -> Kernel:
+    """Squared exponential that starts with some length scales (d,), those of `InputModel.frame`."""
     limits = np.array([1.0 / _RANGE, _RANGE])
     return Constant(_VARIANCE, value_bounds=_VARIANCE * limits) * RBF(
         length_scale, length_scale_bounds=length_scale[:, None] * limits

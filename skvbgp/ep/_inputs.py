@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -76,6 +76,14 @@ class InputModel:
     def n_seen(self) -> int:
         """Number d of columns in the model."""
         return int(self.seen.sum())
+
+    @cached_property
+    def frame(self) -> Coordinates:
+        """The coordinates in units of the distance of typical rows.
+
+        Half of the squared distance of two independent rows is the sum of the columns' variances.
+        """
+        return replace(self.coordinates, scale=self.coordinates.scale * np.sqrt(self.n_seen))
 
     @classmethod
     def of(cls, X: Array, weight: Array | None = None) -> InputModel:

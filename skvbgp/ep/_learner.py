@@ -86,7 +86,7 @@ class EPLearner(Learner):
         refinement = Refinement.start(self.refine, _find_missing(X, columns))
         hyperprior = None
         if self.kernel is None:
-            kernel = default_kernel(columns.coordinates.scale)
+            kernel = default_kernel(columns.frame.scale)
             hyperprior = ScalePrior(kernel.theta)
         else:
             kernel = self.kernel.bind(columns.n_seen)

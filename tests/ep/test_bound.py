@@ -150,7 +150,7 @@ def test_hyperprior(rng):
 
 def test_default_kernel_starts_at_the_distance_of_the_rows(rng):
     X = rng.standard_normal((2000, 5)) * np.arange(1, 6)
-    kernel = default_kernel(X.std(axis=0)).kernels[1]
+    kernel = default_kernel(InputModel.of(X).frame.scale).kernels[1]
     r2 = np.sum(((X[::2] - X[1::2]) / kernel.length_scale) ** 2, axis=1)
     assert_allclose(np.mean(r2), 2.0, rtol=0.05)
 
