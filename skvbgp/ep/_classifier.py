@@ -91,7 +91,7 @@ class EPDTCClassifier(WeightedClassifier):
     max_iter : int, default=100
         Largest number of L-BFGS iterations from one start.
 
-    tol : float, default=1e-5
+    tol : float, default=1e-4
         Stop when the log evidence rises by less than this share of itself.
 
     multi_class : {"one_vs_rest"}, default="one_vs_rest"
@@ -196,7 +196,7 @@ class EPDTCClassifier(WeightedClassifier):
         learn_inducing_inputs: bool | None = None,
         n_restarts: int = 0,
         max_iter: int = 100,
-        tol: float = 1e-5,
+        tol: float = 1e-4,
         multi_class: str = "one_vs_rest",
         class_weight: Any = None,
         warm_start: bool = False,
