@@ -18,6 +18,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp.ep._default_kernel import ScalePrior
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel, Inputs
+from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites, features_gradient
@@ -90,6 +91,12 @@ class Solution:
         """Of each problem (k,), with the trace correction: the corrected (S.21)."""
         corrections = [-0.5 * float(f.tau @ self.prior.residual) for f in self._latent_totals]
         return np.array([f.log_evidence for f in self.fixpoints]) + corrections
+
+    def loo_scores(self, likelihood: Likelihood) -> Array:
+        """Scores (n, k) of the rows, each by all others: by the cavity of its sites."""
+        own = self.prior.noise + self.prior.residual
+        cavities = [fixpoint.posterior.cavity for fixpoint in self.fixpoints]
+        return np.column_stack([likelihood.score(mean, v + own) for mean, v in cavities])
 
     @property
     def correction_weights(self) -> Array:

@@ -23,6 +23,7 @@ from skvbgp.base import (
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner
+from skvbgp.ep._link import log_probabilities
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
@@ -133,6 +134,11 @@ class EPDTCClassifier(WeightedClassifier):
     site_precision_, site_mean_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
         The Gaussian in f that stands for the likelihood of each row, of one copy of it if it has a
         weight; no precision where that is 0. The mean is 0 where the precision has underflown to 0.
+
+    exclusion_ : float
+        How much the probability of one of more than two classes depends on what excludes the
+        others, from 0 to 1: it is Phi(z) / Phi(-z)**exclusion_ of its score z, normalised.
+        Learned from what EP says of each training row without its own sites.
 
     n_iter_ : int
         Number of L-BFGS iterations from all starts; 1 without learning.
@@ -321,10 +327,13 @@ class EPDTCClassifier(WeightedClassifier):
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Those of more than two classes are one-versus-rest
-            probabilities, normalised to a sum of one.
+            In the order of `classes_`. Those of more than two classes are made of the scores of
+            each one versus the rest, see `exclusion_`.
         """
-        return class_probabilities(self._decisions(X, X_var=X_var))
+        decisions = self._decisions(X, X_var=X_var)
+        if decisions.shape[1] == 1:
+            return class_probabilities(decisions)
+        return np.exp(log_probabilities(decisions, self._state.exclusion))
 
     @lazily(COLUMNS["decision_function"], rows=("X_var",))
     def decision_function(self, X: Any, X_var: Any = None) -> Array:

@@ -26,6 +26,7 @@ from skvbgp.base import (
 from skvbgp.ep._bound import Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
+from skvbgp.ep._link import learn_exclusion
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
@@ -202,9 +203,20 @@ class EPLearner(Learner):
             np.array([q.mean for q in each]),
             np.array([q.covariance for q in each]),
         )
-        evidence = solution.log_evidence
+        exclusion = 0.0
+        if len(each) > 1:
+            scores = solution.loo_scores(self.schedule.likelihood)
+            exclusion = learn_exclusion(scores, y.codes, problem.weight)
         return State(
-            start, n_iter, X, y, solution.sites, solution.latent_sites, evidence, posterior
+            start,
+            n_iter,
+            X,
+            y,
+            solution.sites,
+            solution.latent_sites,
+            solution.log_evidence,
+            posterior,
+            exclusion,
         )
 
     # -- new rows --------------------------------------------------------------------------------
@@ -261,6 +273,7 @@ class EPLearner(Learner):
             "log_marginal_likelihood_value_": evidence,
             "site_precision_": tau,
             "site_mean_": mean,
+            "exclusion_": state.exclusion,
             "n_iter_": state.n_iter,
         }
 

@@ -37,6 +37,7 @@ class State:
     latent_sites: tuple[Sites, ...]  # of f
     log_evidence: Array  # (k,)
     posterior: LatentPosterior
+    exclusion: float  # of the other classes, see `log_probabilities`; 0 for two classes
 
     @property
     def classes(self) -> NDArray[Any]:
