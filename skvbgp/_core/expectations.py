@@ -113,6 +113,13 @@ class SecondMoment:
         v = self._pair_weights(V)
         return np.concatenate(self._map(lambda rows, T: T @ v.T))
 
+    def matrices(self) -> Array:
+        """Those of all rows, (n, m, m)."""
+        matrices = np.empty((len(self._mu), len(self._Z), len(self._Z)))
+        for rows, values in self._map(lambda rows, T: (rows, T)):
+            matrices[rows, self._a, self._b] = matrices[rows, self._b, self._a] = values
+        return matrices
+
     def vjp(self, w: Array, V: Array, mixture: Array | None = None) -> SecondMomentGradients:
         """Gradients of sum_i w_i tr(second_moment_i V), for weights (n,) and a symmetric V (m, m).
 

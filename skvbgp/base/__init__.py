@@ -29,6 +29,7 @@ from skvbgp.base._learner import (
     RegressionLearner,
     predict_distribution,
 )
+from skvbgp.base._left_out import LeavesOut, find_known
 from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._outputs import (
     Observations,
@@ -71,6 +72,7 @@ __all__ = [
     "Interval",
     "Labels",
     "Learner",
+    "LeavesOut",
     "Neighbourhoods",
     "Observations",
     "OutputsDistribution",
@@ -100,6 +102,7 @@ __all__ = [
     "count_targets",
     "declared_classes",
     "draw_normal",
+    "find_known",
     "find_near",
     "find_near_scaled",
     "fit_method",

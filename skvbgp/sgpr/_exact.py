@@ -59,6 +59,23 @@ class _Process(NamedTuple):
         mean, root = self._condition(x, noise_cross)
         return mean, self.sigma_f**2 * unit_se(x, x) - root.T @ root
 
+    def leave_out(
+        self, noise_cross: Array | float, noise_own: Array | float
+    ) -> tuple[Array, Array]:
+        """Mean and variance (n,) of f at each row given the others, plus noise.
+
+        With Q = C^-1, what the inverse without row i has at the others is Q - Q_i Q_i' / Q_ii.
+        """
+        L_inv, weights = self.outputs.L_inv, self.outputs.weights
+        cross = self.sigma_f**2 * self.K + noise_cross  # (n, n)
+        Q = L_inv.T @ L_inv
+        weigh = Q @ cross  # (n, n)
+        own, q = np.diagonal(weigh), np.diagonal(Q)
+        mean = weights @ cross - own * weights / q
+        explained = np.sum(cross * weigh, axis=0) - own**2 / q
+        variance = self.sigma_f**2 + noise_own - explained
+        return mean, np.maximum(variance, 1e-10 * self.sigma_f**2)
+
     def _condition(self, x: Array, noise_cross: Array | float) -> tuple[Array, Array]:
         K = self.sigma_f**2 * unit_se(self.x, x) + noise_cross  # (n, n*)
         return self.outputs.weights @ K, self.outputs.L_inv @ K
@@ -195,6 +212,14 @@ class Mixture:
         parts = [p.moments(X, noise_cross, noise_own) for p in self._processes]
         means, variances = zip(*parts, strict=True)
         return np.array(means), np.array(variances)
+
+    def leave_out(
+        self, noise_cross: Array | float = 0.0, noise_own: Array | float = 0.0
+    ) -> tuple[Array, Array]:
+        """The same as `moments` of the rows themselves, each given all the others."""
+        tasks = [(process, noise_cross, noise_own) for process in self._processes]
+        means, variances = zip(*self._map(_Process.leave_out, tasks), strict=True)
+        return np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
 
     def joint(self, X: Array, noise_cross: Array | float = 0.0) -> tuple[Array, Array]:
         """The same as `moments`, with the covariance (n, n)."""

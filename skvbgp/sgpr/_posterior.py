@@ -19,14 +19,16 @@ from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.base import in_tiles
+from skvbgp.base import Targets, find_known, in_tiles
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._left_out import predict_left_out
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
+from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
 
 
@@ -52,7 +54,7 @@ class GlobalPosterior:
     """
 
     def __init__(self, state: State, latent: Latent, noise: Noise) -> None:
-        self._coordinates, self._target = state.model.coordinates, state.target
+        self._state, self._coordinates, self._target = state, state.model.coordinates, state.target
         self._latent, self._noise = latent, noise
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -69,6 +71,18 @@ class GlobalPosterior:
         if include_noise:
             covariance.flat[:: len(X) + 1] += self._noise.marginal_variance(X)
         return self._target.original(mean), covariance * self._target.unit**2
+
+    def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        """Mean and variance (n,) of observations at known rows, each given all the others."""
+        mean, variance = self._leave_out(X, targets)
+        variance = variance + self._noise.marginal_variance(X)
+        return self._target.original(mean), variance * self._target.unit**2
+
+    def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        """The same of f, in scaled units."""
+        assert isinstance(self._latent, SparseLatent)
+        data = gather_data(X, targets, self._coordinates, self._target)
+        return predict_left_out(self._state, self._latent.rule, data)
 
 
 class ExactPosterior(GlobalPosterior):
@@ -95,6 +109,12 @@ class ExactPosterior(GlobalPosterior):
 
         return NormalMixture.of_moments(*in_tiles(components, X))
 
+    def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        assert self._state.kept_rows is not None
+        index = find_known(X, targets, *self._state.kept_rows)
+        mean, variance = self._mixture.leave_out()
+        return mean[index], variance[index]
+
 
 class SparseLatent:
     """Moments of f* for models whose test rows are independent of the data given s.
@@ -118,7 +138,7 @@ class SparseLatent:
         rule: ClosedForm | CommonDraws,
         draws: Array,
     ) -> None:
-        self._parameters, self._prior, self._q, self._rule = parameters, prior, q, rule
+        self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
         self._draws = draws
         L_inv = prior.L_inv
         self._v = L_inv.T @ q.mean  # (m,)
@@ -126,16 +146,16 @@ class SparseLatent:
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters
-        if isinstance(self._rule, ClosedForm):
+        if isinstance(self.rule, ClosedForm):
             arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
             mean = p.alpha * (first_moment(*arguments) @ self._v)
             second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
         else:
             first, second = np.zeros(len(X)), np.zeros(len(X))
-            for e in self._rule.draws:
+            for e in self.rule.draws:
                 K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
-                first += K @ self._v / len(self._rule.draws)
-                second += np.einsum("nm,nm->n", K @ self._V, K) / len(self._rule.draws)
+                first += K @ self._v / len(self.rule.draws)
+                second += np.einsum("nm,nm->n", K @ self._V, K) / len(self.rule.draws)
             mean = p.alpha * first
         variance = p.second_moment * (1.0 + second) - mean**2
         return mean, np.maximum(variance, 1e-10 * p.second_moment)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp.base import Interval, RowKeeper, StrOptions, WeightedRegressor
+from skvbgp.base import Interval, LeavesOut, RowKeeper, StrOptions, WeightedRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -77,7 +77,7 @@ class _SparseRegressor(WeightedRegressor):
     have a closed form [Yu2019]_.
     """
 )
-class VBDTCRegressor(_SparseRegressor):
+class VBDTCRegressor(LeavesOut, _SparseRegressor):
     _parameter_constraints = _COMMON
 
     def __init__(
@@ -118,7 +118,7 @@ class VBDTCRegressor(_SparseRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
 )
-class VBFITCRegressor(_SparseRegressor):
+class VBFITCRegressor(LeavesOut, _SparseRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL
 
     def __init__(

@@ -34,6 +34,7 @@ def test_second_moment(arguments, weights):
     (w, V), expected = weights, oracles.psi2(*arguments, *UNIT)  # (n, m, m)
     moment = SecondMoment(*arguments, n_kept=0)
     assert_allclose(moment.weighted_sum(w), np.tensordot(w, expected, 1), rtol=1e-9)
+    assert_allclose(moment.matrices(), expected, rtol=1e-9)
     assert_allclose(moment.quadratic_forms(V), np.einsum("nab,ab->n", expected, V), rtol=1e-9)
     assert_allclose(moment.vjp(w, V).w, np.einsum("nab,ab->n", expected, V), rtol=1e-9)
 

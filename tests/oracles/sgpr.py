@@ -433,6 +433,19 @@ def predict_closed(Xs, Z, m, S, nu, xi, alpha, beta, jitter=0.0):
     return mean, var
 
 
+def leave_one_out(X, y, Z, nu, xi, alpha, beta, C, jitter=0.0):
+    """Mean and variance of the latent f of each row, App. F.1 with eq. (7) for all the others."""
+    n = len(y)
+    mean, var = np.zeros(n), np.zeros(n)
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        rest = X[others], y[others], Z, nu, xi, alpha, beta, C[np.ix_(others, others)]
+        m, S = optimal_q(*rest, jitter)
+        at = predict_closed(X[i : i + 1], Z, m, S, nu, xi, alpha, beta, jitter)
+        mean[i], var[i] = at[0][0], at[1][0]
+    return mean, var
+
+
 def predict_theta(Xs, Z, m, S, lam, sigma_f, jitter=0.0):
     """Mean and variance of the latent f(x*) for one fixed theta, App. F.1."""
     Sigma = sigma_zz(Z, jitter)

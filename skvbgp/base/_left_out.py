@@ -1,0 +1,144 @@
+"""Predictions of the rows that a regressor has been trained on, each left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skvbgp._core.collections import refuse_collection
+from skvbgp._core.copies import make_keys
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base._estimator import as_weights
+from skvbgp.base._known_noise import as_noise
+from skvbgp.base._reading import reading
+from skvbgp.base._weights import Targets, count_rows
+
+
+class LeavesOut:
+    """Adds ``loo_predict`` to a `WeightedRegressor` whose posteriors have ``leave_out``."""
+
+    _state: Any
+    _full_learner: Callable[[], Any]
+    _read_rows: Callable[..., tuple[Any, Any]]
+    _check_known_noise: Callable[[], None]
+    n_outputs_: int
+
+    def loo_predict(
+        self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None
+    ) -> tuple[Array, Array]:
+        """Predict rows that the model was trained on, each from all the others.
+
+        The hyperparameters, their uncertainty and the inducing inputs stay as they were learned
+        from all rows. What a row has added to the posterior is subtracted, in closed form.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of `fit` and `partial_fit`, as they were given there: some of them or, where the
+            noise of rows is correlated in blocks, all.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counted. None is 1.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as it was given. None is 0.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictive moments of the observations, on the scale of y, with their known noise. Equal
+            rows are left out together; those of weight 0 and what was not observed are NaN.
+
+        Raises
+        ------
+        TypeError
+            If rows are Dask collections, or the model keeps rows on Dask's workers.
+        ValueError
+            If the numbers of inputs or outputs are not those of the fit, or if the model cannot
+            have been trained on these rows. This is found out only where the model keeps its rows,
+            or where a row says more than all that the model knows: other rows that were never
+            seen get a prediction that means nothing.
+
+        Notes
+        -----
+        After a `partial_fit` that has learned hyperparameters or added inducing inputs, earlier
+        rows are remembered by what they said at the time: leaving one out is approximate then.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X, y)
+        >>> mean, std = model.loo_predict(X, y)
+        >>> mean.shape
+        (442,)
+        """
+        check_is_fitted(self)
+        for values in (X, y, sample_weight, y_var):
+            refuse_collection(values, "loo_predict")
+        with reading(X):
+            X, y = self._read_rows(X, y, reset=False)
+        weight = as_weights(sample_weight, len(y))
+        if y_var is not None:
+            self._check_known_noise()
+        variance = as_noise(y_var, y.shape)
+        posterior = self._full_learner().posterior(self._state)
+        with single_blas_thread:
+            if y.ndim == 1:
+                return _leave_out(posterior, X, y, weight, variance)
+            columns = [
+                _leave_out(one, X, y[:, j], weight, variance[:, j])
+                for j, one in enumerate(posterior.outputs)
+            ]
+        mean, std = zip(*columns, strict=True)
+        return np.column_stack(mean), np.column_stack(std)
+
+
+def _leave_out(
+    posterior: Any, X: Array, y: Array, weight: Array, variance: Array
+) -> tuple[Array, Array]:
+    """Mean and standard deviation (n,) of rows of one output."""
+    mean, squared = np.full(len(y), np.nan), np.full(len(y), np.nan)
+    seen = np.flatnonzero((weight > 0.0) & ~np.isnan(y))
+    if len(seen):
+        known = variance[seen] if np.any(variance[seen]) else None
+        targets = Targets(y[seen], variance=known)
+        counted = count_rows(X[seen], targets.keys, weight[seen])
+        owner = slice(None) if counted.origin is None else counted.origin
+        found = posterior.leave_out(X[seen][counted.rows], targets.counted(counted))
+        mean[seen], squared[seen] = found[0][owner], found[1][owner]
+    return mean, np.sqrt(squared + variance)
+
+
+def find_known(X: Array, targets: Targets, X_known: Array, known: Targets) -> Index:
+    """Which of the rows that a model keeps the given ones are.
+
+    Raises
+    ------
+    ValueError
+        If one is not among them, or counts more or less often.
+    """
+    place = {key: i for i, key in enumerate(_make_keys(X_known, known))}
+    index = np.array([place.get(key, -1) for key in _make_keys(X, targets)], dtype=np.intp)
+    if np.any(index < 0):
+        raise ValueError(
+            "The model has not been trained on all of these rows (X, y, y_var): one at least is "
+            "new to it."
+        )
+    if not np.allclose(targets.counts, known.counts[index], rtol=1e-9, atol=0.0):
+        raise ValueError(
+            "The model has been trained on as many rows, but they count more or less often there: "
+            "give all copies of a row, and the sample_weight of fit."
+        )
+    return index
+
+
+def _make_keys(X: Array, targets: Targets) -> list[bytes]:
+    variance = np.zeros(len(X)) if targets.variance is None else targets.variance
+    return make_keys(X, targets.y, variance).tolist()
