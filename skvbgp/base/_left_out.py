@@ -39,8 +39,8 @@ class LeavesOut:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Rows of `fit` and `partial_fit`, as they were given there: some of them or, where the
-            noise of rows is correlated in blocks, all.
+            Rows of `fit` and `partial_fit`, as they were given there: some of them, or all of a
+            single `fit` where their noise is correlated in blocks that are not kept (VBPITC).
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
@@ -62,7 +62,7 @@ class LeavesOut:
             If the numbers of inputs or outputs are not those of the fit, or if the model cannot
             have been trained on these rows. This is found out only where the model keeps its rows,
             or where a row says more than all that the model knows: other rows that were never
-            seen get a prediction that means nothing.
+            seen get a prediction that means nothing. Also if blocks of rows are not known.
 
         Notes
         -----

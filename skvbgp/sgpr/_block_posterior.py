@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -29,11 +30,12 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.partition import rows_by_block
-from skvbgp.base import in_tiles
+from skvbgp.base import Targets, find_known, in_tiles
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise, ResidualNoise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
@@ -181,6 +183,34 @@ class BlockConditional:
         spread = np.asarray(total) / len(means) if full else np.array(variances)
         return np.array(means), spread, coefficients
 
+    def leave_out(self, block: Rows, factors: BlockFactors) -> tuple[Array, Array, Array]:
+        """Observations at a block's rows, each given the others of it and each draw of theta.
+
+        Returns
+        -------
+        offset : ndarray of shape (n, S)
+            Of their means, which are offset + b' u.
+        variance : ndarray of shape (n, S)
+            Given u.
+        coefficients : ndarray of shape (n, S, m)
+            b.
+        """
+        X = self._model.coordinates.original(block.X)
+        C, _ = weighted_covariance(self._noise, X, block)
+        more = self._noise.marginal_variance(X) - np.diagonal(C)  # than the copies of a row have
+        offsets, variances, coefficients = [], [], []
+        for sigma_f, A, inverse in zip(self._sigma_f, factors.A, factors.inverse, strict=True):
+            variance = 1.0 / np.diagonal(inverse)
+            H = variance[:, None] * inverse
+            offsets.append(block.y - H @ block.y)
+            variances.append(variance + more)
+            coefficients.append(sigma_f * (H @ A))
+        return (
+            np.stack(offsets, axis=1),
+            np.stack(variances, axis=1),
+            np.stack(coefficients, axis=1),
+        )
+
 
 class BlockPosterior:
     """Predictions that condition on the rows of the own block, in the user's units.
@@ -201,6 +231,7 @@ class BlockPosterior:
         p, noise = state.parameters, state.noise
         draws = quasi_normal(n_samples, p.U.shape[1] + 1, state.seed)
         self._conditional = BlockConditional(state.model, p, state.prior, noise, self._q, draws)
+        self._remembered = Remembered.of(state)
 
     @classmethod
     def of(cls, state: State, blocks: KeptBlocks, n_samples: int) -> BlockPosterior:
@@ -251,6 +282,28 @@ class BlockPosterior:
         covariance += np.cov(means, rowvar=False, bias=True)
         return self._target.original(means.mean(axis=0)), covariance * self._target.unit**2
 
+    def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        """Mean and variance (n,) of observations at known rows, each given all the others."""
+        assert isinstance(self._blocks, BlockRows)
+        known = reduce(Targets.joined, self._blocks.targets)
+        index = find_known(X, targets, np.concatenate(self._blocks.X), known)
+        sizes = [len(rows) for rows in self._blocks.X]
+        ends, found = np.cumsum(sizes), np.empty((2, len(known)))
+        for k in np.unique(np.searchsorted(ends, index, side="right")):
+            found[:, ends[k] - sizes[k] : ends[k]] = self._leave_out_of(int(k))
+        mean, variance = found[:, index]
+        return self._target.original(mean), variance * self._target.unit**2
+
+    def _leave_out_of(self, k: int) -> tuple[Array, Array]:
+        """Scaled moments of each row of block k."""
+        block = self._rows(k)
+        factors = self._conditional.recall_factors(k, block)
+        offset, variance, b = self._conditional.leave_out(block, factors)
+        mean, more = self._remembered.without(block).project(b)
+        mean += offset
+        variance += more
+        return mean.mean(axis=1), variance.mean(axis=1) + mean.var(axis=1)
+
     def _rows(self, k: int) -> Rows:
         assert isinstance(self._blocks, BlockRows)
         X, targets = self._blocks.X[k], self._blocks.targets[k]
@@ -269,7 +322,7 @@ class ExactBlockPosterior:
     """
 
     def __init__(self, state: State, blocks: KeptBlocks, mixture: Mixture) -> None:
-        self._blocks, self._mixture = blocks, mixture
+        self._blocks, self._mixture, self._kept_rows = blocks, mixture, state.kept_rows
         self._coordinates, self._target = state.model.coordinates, state.target
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -306,6 +359,13 @@ class ExactBlockPosterior:
             own = self._mixture.noise.covariance(X)
             covariance += np.where(labels[:, None] == labels, own, 0.0)
         return self._target.original(mean), covariance * self._target.unit**2
+
+    def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        """Mean and variance (n,) of observations at known rows, each given all the others."""
+        assert self._kept_rows is not None
+        index = find_known(X, targets, *self._kept_rows)
+        mean, variance = self._mixture.leave_out(include_noise=True)
+        return self._target.original(mean[index]), variance[index] * self._target.unit**2
 
     def _noise_cross(self, X: Array, labels: NDArray[np.intp]) -> Array:
         """Covariance (n_data, n) of the data's noise with that of new rows."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.partition import Partition, partition_rows
+from skvbgp._core.partition import Partition, group_rows, partition_rows
 from skvbgp.base import Targets
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._sharded import ShardedData
@@ -16,11 +16,38 @@ from skvbgp.sgpr._spread import SpreadData, SpreadRows
 
 
 @dataclass(frozen=True)
-class BlockRows:
-    """The rows of the blocks, kept for predictions that condition on them."""
+class Division:
+    """Where the blocks are."""
 
     partition: Partition
     unit: Array  # (d,) the partition lives in scaled coordinates times this
+
+    def lookup(self, X: Array) -> NDArray[np.intp]:
+        """Block of each row in scaled coordinates."""
+        return self.partition.lookup(X * self.unit)
+
+    def group(self, X: Array) -> list[NDArray[np.intp]]:
+        """Which of all rows in scaled coordinates are in each block.
+
+        Raises
+        ------
+        ValueError
+            If they are not as many as the blocks were made of.
+        """
+        labels, sizes = self.lookup(X), self.partition.sizes
+        if not np.array_equal(np.bincount(labels, minlength=len(sizes)), sizes):
+            raise ValueError(
+                "The noise of rows is correlated in blocks: give all rows of the fit, and no "
+                "others. (Of rows at one place, some may be in another block: then no row can be "
+                "left out.)"
+            )
+        return group_rows(labels, len(sizes))
+
+
+@dataclass(frozen=True)
+class BlockRows(Division):
+    """The rows of the blocks, kept for predictions that condition on them."""
+
     X: tuple[Array, ...]  # by block, user's coordinates
     targets: tuple[Targets, ...]  # by block
 
@@ -32,10 +59,6 @@ class BlockRows:
             self.targets + other.targets,
         )
 
-    def lookup(self, X: Array) -> NDArray[np.intp]:
-        """Block of each row in scaled coordinates."""
-        return self.partition.lookup(X * self.unit)
-
 
 #: In memory, or on workers.
 KeptBlocks = BlockRows | SpreadRows
@@ -43,8 +66,8 @@ KeptBlocks = BlockRows | SpreadRows
 
 def divide(
     data: Data, y: Targets, n_blocks: int, unit: Array, *, keeps: bool
-) -> tuple[Data, KeptBlocks | None]:
-    """The data divided into blocks, and these to be kept, if they are.
+) -> tuple[Data, KeptBlocks | Division | None]:
+    """The data divided into blocks, and what is kept of these: their rows, or where they are.
 
     ``unit`` multiplies the scaled coordinates in which blocks are compact.
     """
@@ -53,6 +76,6 @@ def divide(
         return spread, SpreadRows(spread.blocks, unit) if keeps else None
     partition, index = partition_rows(data.X, n_blocks, lambda X: data.coordinates.scaled(X) * unit)
     if not keeps:
-        return data.divide(index), None
+        return data.divide(index), Division(partition, unit)
     parts = zip(*((data.X[rows], y[rows]) for rows in index), strict=True)
     return data.divide(index), BlockRows(partition, unit, *parts)

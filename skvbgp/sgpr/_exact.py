@@ -64,7 +64,8 @@ class _Process(NamedTuple):
     ) -> tuple[Array, Array]:
         """Mean and variance (n,) of f at each row given the others, plus noise.
 
-        With Q = C^-1, what the inverse without row i has at the others is Q - Q_i Q_i' / Q_ii.
+        The diagonal of ``noise_cross`` does not matter. With Q = C^-1, what the inverse without row
+        i has at the others is Q - Q_i Q_i' / Q_ii.
         """
         L_inv, weights = self.outputs.L_inv, self.outputs.weights
         cross = self.sigma_f**2 * self.K + noise_cross  # (n, n)
@@ -213,11 +214,12 @@ class Mixture:
         means, variances = zip(*parts, strict=True)
         return np.array(means), np.array(variances)
 
-    def leave_out(
-        self, noise_cross: Array | float = 0.0, noise_own: Array | float = 0.0
-    ) -> tuple[Array, Array]:
-        """The same as `moments` of the rows themselves, each given all the others."""
-        tasks = [(process, noise_cross, noise_own) for process in self._processes]
+    def leave_out(self, *, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance (n,) of f, or of f plus noise, at each row given all the others."""
+        noise: tuple[Array | float, Array | float] = 0.0, 0.0
+        if include_noise:
+            noise = self._weighted_noise[0], self.noise.marginal_variance(self.X)
+        tasks = [(process, *noise) for process in self._processes]
         means, variances = zip(*self._map(_Process.leave_out, tasks), strict=True)
         return np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
 

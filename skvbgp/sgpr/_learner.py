@@ -20,7 +20,7 @@ from skvbgp.base import (
     says_too_little,
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
-from skvbgp.sgpr._blocks import KeptBlocks, divide
+from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
@@ -386,8 +386,10 @@ class SparseLearner(RegressionLearner):
             return shorten(state.model, p, data, state.seed)
         return p
 
-    def _divide(self, data: Data, y: Targets, unit: Array) -> tuple[Data, KeptBlocks | None]:
-        """The data divided into blocks, if noise is correlated, and those that are kept."""
+    def _divide(
+        self, data: Data, y: Targets, unit: Array
+    ) -> tuple[Data, KeptBlocks | Division | None]:
+        """The data divided into blocks, if noise is correlated, and what is kept of these."""
         if not self.structure.correlated:
             return data, None
         n = len(data)
@@ -410,10 +412,9 @@ class SparseLearner(RegressionLearner):
             state = grow(state, X, y.weight, self.n_inducing, rng)
         state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
         data = gather_data(X, y, state.model.coordinates, state.target)
-        unit = state.parameters.nu if state.blocks is None else state.blocks.unit
-        data, blocks = self._divide(data, y, unit)
-        if state.blocks is not None and blocks is not None:
-            state = replace(state, blocks=state.blocks.plus(blocks))  # type: ignore[arg-type]
+        kept: Any = state.blocks if self.local else None
+        data, blocks = self._divide(data, y, state.parameters.nu if kept is None else kept.unit)
+        state = replace(state, blocks=None if kept is None else kept.plus(blocks))
         memory = state.memory
         assert isinstance(memory, Memory)  # a mixture starts again
         if self.learn_hyperparameters:
@@ -476,16 +477,17 @@ class SparseLearner(RegressionLearner):
         }
 
     def posterior(self, state: State) -> Posterior:
-        mixture = state.memory
+        mixture, blocks = state.memory, state.blocks
         if isinstance(mixture, Mixture):
-            if state.blocks is None:
+            if not self.local:
                 return ExactPosterior(state, mixture)
+            assert isinstance(blocks, BlockRows)
             mixture = mixture.with_draws(self.n_samples, state.seed)
-            return ExactBlockPosterior(state, state.blocks, mixture)
-        if state.blocks is not None:
-            is_spread = isinstance(state.blocks, SpreadRows)
-            kind = SpreadBlockPosterior if is_spread else BlockPosterior
-            return kind.of(state, state.blocks, self.n_samples)
+            return ExactBlockPosterior(state, blocks, mixture)
+        if isinstance(blocks, SpreadRows):
+            return SpreadBlockPosterior.of(state, blocks, self.n_samples)
+        if isinstance(blocks, BlockRows):
+            return BlockPosterior.of(state, blocks, self.n_samples)
         p, seed = state.parameters, state.seed
         rule = self._rule_by_size(p, seed, pairs_of_rows=False)
         draws = quasi_normal(_N_DRAWS, p.U.shape[1], seed)

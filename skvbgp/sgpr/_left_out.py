@@ -4,26 +4,30 @@ To the precision and the shift of q(u) a row with independent noise of variance 
 
     (second / c) E[a a'],   (alpha y / c) E[a],     a = L^-1 k(Z, Lambda x),
 
-which are subtracted. Expectations over S draws have rank S, so that the covariance grows by a term
-of that rank (Woodbury); those in closed form have full rank.
+which are subtracted. A row of a block whose noise has the precision Q = C^-1 has added as much as
+one with independent noise of variance c = 1 / Q_ii, and H_i y and H_i A for y and a, with
+H_i = c Q_i: what the others of the block do not tell of it. Expectations over S draws have rank S,
+so that the covariance grows by a term of that rank (Woodbury); those in closed form have full rank.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
-from skvbgp.sgpr._bound import Prior
-from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import weighted_covariance
+from skvbgp.sgpr._noise import Noise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._psi import rotate
+from skvbgp.sgpr._psi import DensePsi, rotate
 from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
 from skvbgp.sgpr._state import State
 
@@ -68,15 +72,23 @@ class Integrated(NamedTuple):
 Expected = Drawn | Integrated
 
 
-def expect(rule: DrawRule, X: Array, p: Parameters, prior: Prior) -> Expected:
-    """What a rule makes of scaled rows X."""
+def expect(
+    rule: DrawRule, X: Array, p: Parameters, prior: Prior, H: Array | None = None
+) -> Expected:
+    """What a rule makes of scaled rows X, or of combinations of them, by the rows of H (n, n)."""
     L_inv = prior.L_inv
     if isinstance(rule, CommonDraws):
         K = [unit_se(X * (p.nu + np.sqrt(p.xi) * e), prior.Z) for e in rule.draws]
-        return Drawn(np.stack(K, axis=1) @ L_inv.T / np.sqrt(len(K)))
+        roots = np.stack(K, axis=1) @ L_inv.T / np.sqrt(len(K))
+        return Drawn(roots if H is None else np.tensordot(H, roots, 1))
     arguments = (*rotate(X, p.nu, p.xi), prior.Z)
-    matrices = SecondMoment(*arguments, n_kept=0).matrices()
-    return Integrated(first_moment(*arguments) @ L_inv.T, L_inv @ matrices @ L_inv.T)
+    first = first_moment(*arguments) @ L_inv.T
+    if H is None:
+        matrices = SecondMoment(*arguments, n_kept=0).matrices()
+    else:
+        first = H @ first
+        matrices = DensePsi(X, prior.Z, p.nu, p.xi, np.eye(len(X))).matrices(H)
+    return Integrated(first, L_inv @ matrices @ L_inv.T)
 
 
 class LeftOut(NamedTuple):
@@ -119,30 +131,76 @@ class LeftOut(NamedTuple):
         variance = p.second_moment * (1.0 - row.trace + second) - mean**2
         return mean, np.maximum(variance, 1e-10 * p.second_moment)
 
-
-def leave_out(state: State, rows: Rows) -> LeftOut:
-    """q(u) without each of some rows whose noise is independent."""
-    p, noise = state.parameters, state.noise
-    c, _ = weighted_covariance(noise, state.model.coordinates.original(rows.X), rows)
-    known = expect(state.draw_rule, rows.X, p, state.prior)
-    return LeftOut.of(state.q, known, p.second_moment / c, p.alpha * rows.y / c)
+    def project(self, b: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, S) of b' u, for coefficients (n, S, m)."""
+        variance = sum(np.sum((b @ np.swapaxes(root, -1, -2)) ** 2, axis=2) for root in self.roots)
+        return (b @ self.mean[:, :, None])[:, :, 0], np.asarray(variance)
 
 
-def predict_left_out(state: State, rule: DrawRule, data: Data) -> tuple[Array, Array]:
-    """Mean and variance (n,) of f at rows, each given all the others.
+class Remembered(NamedTuple):
+    """What is known of all rows, and how it has been made of them."""
 
-    ``rule`` is that of predictions; the state has that of what is remembered of rows.
-    """
-    p, prior = state.parameters, state.prior
-    _ = state.q.precision_factor_inv, prior.L_inv  # once, not in each thread
+    model: Model
+    parameters: Parameters
+    prior: Prior
+    noise: Noise
+    q: WhitenedGaussian
+    rule: DrawRule
 
-    def predict(rows: Rows) -> tuple[Array, Array]:
-        return leave_out(state, rows).moments(expect(rule, rows.X, p, prior), p)
+    @classmethod
+    def of(cls, state: State) -> Remembered:
+        """By a state whose memory is sums over rows."""
+        return cls(
+            state.model,
+            state.parameters,
+            state.prior,
+            state.noise,
+            state.q,
+            state.draw_rule,
+        )
 
-    m, rules = len(p.U), (rule, state.draw_rule)
-    width = max(len(one.draws) if isinstance(one, CommonDraws) else m for one in rules)
-    height = max(1, _TILE // (m * width))
-    tiles = [slice(start, start + height) for start in range(0, len(data), height)]
-    parts = thread_map(predict, ((data.rows(tile),) for tile in tiles))
-    mean, variance = zip(*parts, strict=True)
-    return np.concatenate(mean), np.concatenate(variance)
+    def without(self, rows: Rows) -> LeftOut:
+        """q(u) without each of some rows: those of a block, or any if noise is independent."""
+        p = self.parameters
+        c, _ = weighted_covariance(self.noise, self.model.coordinates.original(rows.X), rows)
+        y, H = rows.y, None
+        if c.ndim == 2:
+            Q = inverse_from_cholesky(cholesky(c, "noise covariance of a block"))
+            c = 1.0 / np.diagonal(Q)
+            H = c[:, None] * Q
+            y = H @ y
+        known = expect(self.rule, rows.X, p, self.prior, H)
+        return LeftOut.of(self.q, known, p.second_moment / c, p.alpha * y / c)
+
+    def predict(
+        self, rule: DrawRule, data: Data, blocks: list[Index] | None = None
+    ) -> tuple[Array, Array]:
+        """Mean and variance (n,) of f at rows, each given all the others.
+
+        Parameters
+        ----------
+        rule : ClosedForm or CommonDraws
+            That of predictions.
+        data : Data
+        blocks : list of ndarray or None
+            The rows of each block, if their noise is correlated there.
+        """
+        p, prior = self.parameters, self.prior
+        _ = self.q.precision_factor_inv, prior.L_inv  # once, not in each thread
+
+        def predict(rows: Rows) -> tuple[Array, Array]:
+            return self.without(rows).moments(expect(rule, rows.X, p, prior), p)
+
+        groups: Sequence[RowIndex] = self._tiles(rule, len(data)) if blocks is None else blocks
+        parts = thread_map(predict, ((data.rows(group),) for group in groups))
+        found = np.empty((2, len(data)))
+        for group, part in zip(groups, parts, strict=True):
+            found[:, group] = part
+        return found[0], found[1]
+
+    def _tiles(self, rule: DrawRule, n: int) -> list[slice]:
+        """Rows whose matrices are in memory at a time."""
+        m = len(self.q.shift)
+        width = max(len(r.draws) if isinstance(r, CommonDraws) else m for r in (rule, self.rule))
+        height = max(1, _TILE // (m * width))
+        return [slice(start, start + height) for start in range(0, n, height)]

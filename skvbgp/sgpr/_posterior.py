@@ -20,9 +20,10 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.mixture import NormalMixture
 from skvbgp.base import Targets, find_known, in_tiles
+from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import predict_left_out
+from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
@@ -82,7 +83,15 @@ class GlobalPosterior:
         """The same of f, in scaled units."""
         assert isinstance(self._latent, SparseLatent)
         data = gather_data(X, targets, self._coordinates, self._target)
-        return predict_left_out(self._state, self._latent.rule, data)
+        blocks = None
+        if self._state.model.structure.correlated:
+            if not isinstance(self._state.blocks, Division):
+                raise ValueError(
+                    "The noise of rows is correlated in blocks, which are known of a single fit to "
+                    "rows in memory: fit the model to all rows at once."
+                )
+            blocks = self._state.blocks.group(self._coordinates.scaled(X))
+        return Remembered.of(self._state).predict(self._latent.rule, data, blocks)
 
 
 class ExactPosterior(GlobalPosterior):
@@ -112,7 +121,7 @@ class ExactPosterior(GlobalPosterior):
     def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         assert self._state.kept_rows is not None
         index = find_known(X, targets, *self._state.kept_rows)
-        mean, variance = self._mixture.leave_out()
+        mean, variance = self._mixture.leave_out(include_noise=False)
         return mean[index], variance[index]
 
 

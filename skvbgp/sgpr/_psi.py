@@ -140,6 +140,19 @@ class DensePsi:
             _features_vjp(self._Z, d_features), d_nu, d_xi, self._weights_vjp(d_weights)
         )
 
+    def matrices(self, H: Array) -> Array:
+        """E_q(Lambda)[K' h h' K] for each row h of H (k, n), (k, m, m)."""
+        m = len(self._Z)
+        half = np.zeros((len(H), m**2))
+        for pairs, T in self._tiles():
+            a, b = self._rows[pairs], self._columns[pairs]
+            weights, step = np.where(a == b, 0.5, 1.0), max(1, _TILE // len(T))
+            for start in range(0, len(H), step):
+                some = slice(start, start + step)
+                half[some] += (weights * H[some][:, a] * H[some][:, b]) @ T
+        matrices = half.reshape(-1, m, m)
+        return matrices + matrices.mT
+
     def _weights_vjp(self, d_weights: Array) -> Array:
         dC_inv = np.zeros((self._n, self._n))
         dC_inv[self._rows, self._columns] = 0.5 * d_weights

@@ -56,7 +56,7 @@ def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
     return SparseLearner(structure, **settings)
 
 
-class _SparseRegressor(WeightedRegressor):
+class _SparseRegressor(LeavesOut, WeightedRegressor):
     """A regressor whose data terms are sums over rows, or over blocks of them."""
 
     solver: str
@@ -77,7 +77,7 @@ class _SparseRegressor(WeightedRegressor):
     have a closed form [Yu2019]_.
     """
 )
-class VBDTCRegressor(LeavesOut, _SparseRegressor):
+class VBDTCRegressor(_SparseRegressor):
     _parameter_constraints = _COMMON
 
     def __init__(
@@ -118,7 +118,7 @@ class VBDTCRegressor(LeavesOut, _SparseRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
 )
-class VBFITCRegressor(LeavesOut, _SparseRegressor):
+class VBFITCRegressor(_SparseRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL
 
     def __init__(

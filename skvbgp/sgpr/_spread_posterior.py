@@ -14,6 +14,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Shard
 from skvbgp._core.sharded_blocks import copy_blocks
+from skvbgp.base import Targets
 from skvbgp.sgpr._block_posterior import BlockConditional, BlockPosterior
 from skvbgp.sgpr._blocks import KeptBlocks
 from skvbgp.sgpr._data import Rows
@@ -49,6 +50,9 @@ class SpreadBlockPosterior(BlockPosterior):
         order = np.argsort(np.concatenate([own.places for own in shards.values()]))
         mean, variance = (np.concatenate(part)[order] for part in zip(*parts, strict=True))
         return self._target.original(mean), variance * self._target.unit**2
+
+    def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        raise TypeError("loo_predict needs a model of rows in memory, not of a Dask collection.")
 
     def _rows(self, k: int) -> Rows:
         (block,) = self._spread.pick(np.array([k]))

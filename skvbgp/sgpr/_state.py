@@ -13,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Targets
-from skvbgp.sgpr._blocks import KeptBlocks
+from skvbgp.sgpr._blocks import Division, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
@@ -44,6 +44,8 @@ class State:
         Whether variances of the noise of some rows are known.
     is_warm : bool
         Whether training has started from the parameters of another fit.
+    blocks : KeptBlocks, Division or None
+        The blocks that predictions condition on, or where those of all rows are.
     lower_bounds : tuple of float
         One per pass, on y's own scale.
     kept_rows : tuple of an ndarray and Targets, or None
@@ -61,7 +63,7 @@ class State:
     n_seen: int
     knows_noise: bool = False
     is_warm: bool = False
-    blocks: KeptBlocks | None = None
+    blocks: KeptBlocks | Division | None = None
     adam: AdamState | None = None
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1

@@ -165,11 +165,16 @@ def test_tiling_changes_nothing_in_a_block(X, Z, rng, monkeypatch, tile):
     V = rng.normal(size=(M, M))
     V += V.T
     whole = _psi.DensePsi(X, Z, NU, XI, C_inv)
-    expected = whole.vjp(V)
+    expected, H = whole.vjp(V), rng.normal(size=(3, len(X)))
+    of_combinations = whole.matrices(H)
     assert len(list(whole._tiles())) == 1
     monkeypatch.setattr(_psi, "_TILE", tile)
     tiled = _psi.DensePsi(X, Z, NU, XI, C_inv)
     assert len(list(tiled._tiles())) > 1
     assert_allclose(tiled.value, whole.value, rtol=1e-13)
+    assert_allclose(tiled.matrices(H), of_combinations, rtol=1e-11, atol=1e-12)
+    for h, matrix in zip(H, of_combinations, strict=True):
+        alone = _psi.psi_statistic(X, Z, NU, XI, np.outer(h, h)).value
+        assert_allclose(matrix, alone, rtol=1e-11, atol=1e-12)
     for actual, of_whole in zip(tiled.vjp(V), expected, strict=True):
         assert_allclose(actual, of_whole, rtol=1e-11, atol=1e-12)

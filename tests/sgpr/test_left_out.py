@@ -8,23 +8,26 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skvbgp import VBDTCRegressor
+from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.linalg import JITTER
+from skvbgp._core.partition import group_rows
 from skvbgp._core.scaling import RunningScale
 from skvbgp.base import Targets
 from skvbgp.kernels import RBF
 from skvbgp.sgpr import _learner
+from skvbgp.sgpr._blocks import BlockRows, Division
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import predict_left_out
-from skvbgp.sgpr._memory import remember
+from skvbgp.sgpr._left_out import Remembered
+from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
 from tests.oracles import sgpr as oracles
-from tests.sgpr.cases import GIVEN, INDEPENDENT, make_data, small
-from tests.sgpr.problems import small_problem
+from tests.sgpr.cases import GIVEN, INDEPENDENT, REGRESSORS, make_data, small
+from tests.sgpr.problems import KINDS, small_problem
 
-every = pytest.mark.parametrize("cls", INDEPENDENT)
+every = pytest.mark.parametrize("cls", REGRESSORS)
+independent = pytest.mark.parametrize("cls", INDEPENDENT)
 
 
 def state_of(problem):
@@ -42,10 +45,11 @@ def state_of(problem):
     )
 
 
-@pytest.mark.parametrize("kind", ["dtc", "fitc"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_twin(kind):
     problem = small_problem(kind)
-    mean, variance = predict_left_out(state_of(problem), ClosedForm(), problem.data)
+    remembered, data = Remembered.of(state_of(problem)), problem.data
+    mean, variance = remembered.predict(ClosedForm(), data, data.blocks)
     known = *problem.scaled, problem.Z, *problem.theta, problem.C, JITTER
     expected_mean, expected_variance = oracles.leave_one_out(*known)
     assert_allclose(mean, expected_mean, atol=1e-9)
@@ -55,20 +59,30 @@ def test_twin(kind):
 def leave_out_by_brute_force(model, X, targets, i):
     """Mean and standard deviation of an observation at row i of what the model makes of the others.
 
-    All that is not made of the rows is held: hyperparameters, inducing inputs and frames.
+    All that is not made of the rows is held: hyperparameters, inducing inputs, frames and blocks.
     """
     state, learner = model._state, model._learner()
-    others = np.delete(np.arange(len(X)), i)
-    if isinstance(state.memory, Mixture):
+    memory, blocks = state.memory, state.blocks
+    if isinstance(memory, Mixture):
         kept = np.flatnonzero(np.any(state.kept_rows[0] != X[i], axis=1))
-        memory = replace(state.memory, rows=state.memory.rows.take(kept))
+        members = [np.arange(len(state.kept_rows[0]))[group] for group in memory.groups]
+        groups = tuple(np.flatnonzero(np.isin(kept, group)) for group in members)
+        memory = replace(memory, rows=memory.rows.take(kept), groups=groups)
     else:
+        others = np.delete(np.arange(len(X)), i)
         data = gather_data(X[others], targets[others], state.model.coordinates, state.target)
+        if blocks is not None:
+            labels = blocks.lookup(state.model.coordinates.scaled(X[others]))
+            index = group_rows(labels, blocks.partition.n_blocks)
+            data = data.divide(index)
+            if isinstance(blocks, BlockRows):
+                parts = zip(*((X[others][b], targets[others][b]) for b in index), strict=True)
+                blocks = BlockRows(blocks.partition, blocks.unit, *parts)
         rng = np.random.RandomState(0)
         memory = remember(
             state.model, state.parameters, data, state.draw_rule, rng=rng, n_jobs=None
         )
-    rest = replace(state, memory=memory, reference=state.target)
+    rest = replace(state, memory=memory, blocks=blocks, reference=state.target)
     mean, variance = learner.posterior(rest).moments(X[i : i + 1], True)
     if targets.variance is not None:
         variance = variance + targets.variance[i]
@@ -83,6 +97,9 @@ def check_brute_force(model, X, y, weight=None, y_var=None):
     for i in (0, 7, len(y) - 1):
         expected = leave_out_by_brute_force(model, X, targets, i)
         assert_allclose([mean[i], std[i]], expected, atol=1e-8)
+    if isinstance(model._state.memory, Memory) and isinstance(model._state.blocks, Division):
+        if not isinstance(model._state.blocks, BlockRows):
+            return  # all rows are needed
     alone = model.loo_predict(
         X[7:9],
         y[7:9],
@@ -117,7 +134,7 @@ def test_weights_and_known_noise(cls, solver, rng):
     check_brute_force(small(cls, solver), X, y, weight, y_var)
 
 
-@every
+@independent
 def test_as_a_fit_without_the_row(cls):
     """By what is public: with all that is given, and next to no uncertainty of it."""
     X, y = make_data(30)
@@ -159,7 +176,7 @@ def test_rows_in_the_order_given(cls, solver):
     assert_allclose([mean[5], std[5]], expected, atol=1e-8)
 
 
-@every
+@independent
 def test_a_stream_whose_hyperparameters_stay(cls):
     X, y = make_data()
     fixed = {"inducing_inputs": X[::4] + 0.1, "learn_hyperparameters": False}
@@ -167,6 +184,19 @@ def test_a_stream_whose_hyperparameters_stay(cls):
     y = np.append(5.0 * y[:33], y[33:])
     mean, std = model.loo_predict(X, y)
     for i in (0, 39):
+        expected = leave_out_by_brute_force(model, X, Targets(y), i)
+        assert_allclose([mean[i], std[i]], expected, atol=1e-8)
+
+
+def test_blocks_of_a_stream():
+    X, y = make_data()
+    order = np.argsort(X[:, 0])
+    X, y = X[order], y[order]
+    fixed = {"inducing_inputs": X[::4] + 0.1, "learn_hyperparameters": False, "n_blocks": 1}
+    model = VBPICRegressor(**fixed, **GIVEN).fit(X[:20] - 3.0, y[:20]).partial_fit(X[20:], y[20:])
+    X = np.concatenate([X[:20] - 3.0, X[20:]])
+    mean, std = model.loo_predict(X, y)
+    for i in (0, 25):
         expected = leave_out_by_brute_force(model, X, Targets(y), i)
         assert_allclose([mean[i], std[i]], expected, atol=1e-8)
 
@@ -231,7 +261,7 @@ def test_what_cannot_be_is_refused(cls):
 
 @every
 def test_rows_that_the_model_has_not_seen(cls):
-    """Where it keeps rows, or where they say too much."""
+    """Where it keeps rows."""
     X, y = make_data()
     X_new, y_new = make_data(5, seed=1)
     exact = small(cls, "exact").fit(X, y)
@@ -242,9 +272,35 @@ def test_rows_that_the_model_has_not_seen(cls):
         exact.loo_predict(X, y, sample_weight=2.0)
     with pytest.raises(ValueError, match="new to it"):
         exact.loo_predict(X, y, y_var=2.0)
+
+
+@independent
+def test_rows_that_would_say_too_much(cls):
+    X, y = make_data()
     fixed = {"inducing_inputs": X, "learn_hyperparameters": False}
     model = cls(**fixed, **GIVEN | {"noise_variance": 1e-4}).fit(X[:20], y[:20])
     with pytest.raises(ValueError, match="more than all that the model knows"):
+        model.loo_predict(X, y)
+
+
+@pytest.mark.parametrize("solver", ["collapsed", "stochastic"])
+def test_blocks_that_keep_their_rows(solver):
+    X, y = make_data()
+    model = small(VBPICRegressor, solver).fit(X, y)
+    for rows, targets in ((X + 0.1, y), (X, y[::-1])):
+        with pytest.raises(ValueError, match="new to it"):
+            model.loo_predict(rows, targets)
+    with pytest.raises(ValueError, match="more or less often"):
+        model.loo_predict(X, y, sample_weight=2.0)
+
+
+def test_blocks_without_rows_need_all_of_them():
+    X, y = make_data()
+    model = small(VBPITCRegressor).fit(X, y)
+    with pytest.raises(ValueError, match="give all rows of the fit"):
+        model.loo_predict(X[1:], y[1:])
+    model.partial_fit(X + 5.0, y)
+    with pytest.raises(ValueError, match="known of a single fit"):
         model.loo_predict(X, y)
 
 

@@ -94,6 +94,20 @@ def test_a_fit_is_that_of_the_same_blocks(monkeypatch):
     assert_allclose(say(spread), say(local), rtol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        (VBPICRegressor, TypeError, "needs a model of rows in memory"),
+        (VBPITCRegressor, ValueError, "known of a single fit to rows in memory"),
+    ],
+)
+def test_rows_in_blocks_on_workers_cannot_be_left_out(kind, error, message):
+    X, y = make_data(N)
+    model = quick(kind).fit(*as_arrays(X, y))
+    with pytest.raises(error, match=message):
+        model.loo_predict(X, y)
+
+
 def test_a_fit_does_not_depend_on_the_chunks():
     X, y = make_data(N)
     expected = say(quick().fit(*as_arrays(X, y)))
