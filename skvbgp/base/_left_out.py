@@ -33,8 +33,8 @@ class LeavesOut:
     ) -> tuple[Array, Array]:
         """Predict rows that the model was trained on, each from all the others.
 
-        The hyperparameters, their uncertainty and the inducing inputs stay as they were learned
-        from all rows. What a row has added to the posterior is subtracted, in closed form.
+        The hyperparameters, their uncertainty, and inducing inputs or frequencies stay as they were
+        learned from all rows. What a row has added to the posterior is subtracted, in closed form.
 
         Parameters
         ----------
@@ -62,12 +62,14 @@ class LeavesOut:
             If the numbers of inputs or outputs are not those of the fit, or if the model cannot
             have been trained on these rows. This is found out only where the model keeps its rows,
             or where a row says more than all that the model knows: other rows that were never
-            seen get a prediction that means nothing. Also if blocks of rows are not known.
+            seen get a prediction that means nothing. Also if blocks of rows are not known, and for
+            SVBSSGPRegressor with another `gamma` than 0.
 
         Notes
         -----
-        After a `partial_fit` that has learned hyperparameters or added inducing inputs, earlier
-        rows are remembered by what they said at the time: leaving one out is approximate then.
+        After a `partial_fit` that has learned hyperparameters or added inducing inputs, sums over
+        earlier rows say what these said at the time: leaving one out is approximate then. Models
+        that keep their rows predict from those.
 
         Examples
         --------

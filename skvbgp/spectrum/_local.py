@@ -75,7 +75,7 @@ class Neighbours(NamedTuple):
         """
         (n, k), n_features = self.near.shape, Phi.shape[1]
         W, A = np.empty((n, k)), np.empty(Phi.shape)
-        step = max(1, _STACK_SIZE // (k * n_features))
+        step = max(1, _STACK_SIZE // (max(1, k) * n_features))
         for start in range(0, n, step):
             rows = slice(start, start + step)
             Phi_near, phi = Phi_known[self.near[rows]], Phi[rows, :, None]  # (b, k, 2 m)

@@ -19,9 +19,10 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.partition import group_rows, rows_by_block
+from skvbgp.base import Targets, find_known
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import Block, Local, Neighbours
-from skvbgp.spectrum._rows import BlockedRows
+from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
@@ -72,7 +73,17 @@ class SpectrumPosterior:
         self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
     ) -> tuple[Array, Array]:
         X = self._state.coordinates.scaled(X)
-        labels, local = self._group(X, _TILE_ROWS)
+        return self._predict(function, X, *self._group(X, _TILE_ROWS), include_noise)
+
+    def _predict(
+        self,
+        function: Callable[..., tuple[Array, Array]],
+        X: Array,
+        labels: Index,
+        local: Callable[[int], Local],
+        include_noise: bool,
+    ) -> tuple[Array, Array]:
+        """What a function makes of scaled rows X in groups."""
         mean, variance = moments_by_block(
             function,
             X,
@@ -121,6 +132,46 @@ class SpectrumPosterior:
 
         def local(group: int) -> Neighbours:
             return Neighbours.of(rows.all_rows, neighbourhoods.find(X[members[group]], k))
+
+        return labels, local
+
+    def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        """Mean and variance (n,) of observations at known rows, each given the others and q."""
+        state, rows = self._state, self._state.rows
+        if not isinstance(rows, BlockedRows):
+            raise TypeError(
+                "loo_predict needs a model of rows in memory, not of a Dask collection."
+            )
+        if self._mixture.gamma != 0.0:
+            raise ValueError(
+                f"loo_predict needs gamma=0; with gamma={self._mixture.gamma}, predictions are "
+                "made of the global function as well, of which no row can be taken away."
+            )
+        known, given = rows.all_rows, Rows.of(X, targets).scaled(state.coordinates, state.target)
+        index = find_known(given.X, given.as_targets(), known.X, known.as_targets())
+        labels, local = self._group_known(rows, index)
+        return self._predict(_marginal_moments, known.X[index], labels, local, True)
+
+    def _group_known(
+        self, rows: BlockedRows, index: Index
+    ) -> tuple[Index, Callable[[int], Neighbours]]:
+        """`_group` of known rows, each conditioned on others than itself."""
+        known, k = rows.all_rows, self._n_neighbors
+        ends = np.cumsum([len(rows.block(j)) for j in range(rows.n_blocks)])
+        groups = rows_by_block(np.searchsorted(ends, index, side="right"), _TILE_ROWS)
+        labels = np.empty(len(index), dtype=np.intp)
+        for group, (_, members) in enumerate(groups):
+            labels[members] = group
+
+        def local(group: int) -> Neighbours:
+            block, members = groups[group]
+            own = index[members]
+            if k is None:
+                every = np.arange(ends[block] - len(rows.block(block)), ends[block])
+                near = np.array([every[every != i] for i in own])
+            else:
+                near = rows.neighbourhoods.find_others(known.X[own], own, min(k, rows.n - 1))
+            return Neighbours.of(known, near)
 
         return labels, local
 

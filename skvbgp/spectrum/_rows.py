@@ -66,6 +66,10 @@ class Rows:
         variance = None if v is None else scale_variance(v, target.unit)
         return Rows(coordinates.scaled(self.X), target.scaled(self.y), self.weight, variance)
 
+    def as_targets(self) -> Targets:
+        """The targets alone."""
+        return Targets(self.y, self.weight, variance=self.variance)
+
     def take(self, index: slice | Index | NDArray[np.bool_]) -> Rows:
         """Some of them."""
         weight, variance = pick(self.weight, index), pick(self.variance, index)

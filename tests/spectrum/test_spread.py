@@ -118,6 +118,12 @@ def test_what_cannot_be_joined_is_refused():
     model.partial_fit(*spread(X[:50] + 0.01, y[:50], 20))  # few rows stay there, too
 
 
+def test_rows_on_workers_cannot_be_left_out():
+    X, y = make_data(N)
+    with pytest.raises(TypeError, match="needs a model of rows in memory"):
+        quick().fit(*spread(X, y)).loo_predict(X, y)
+
+
 def test_what_would_gather_rows_is_refused():
     X, y = make_data(N)
     with pytest.raises(TypeError, match="sample_weight needs rows in memory"):
