@@ -114,6 +114,11 @@ class Kernel(ABC):
     def with_theta(self, theta: Array) -> Self:
         """Return this kernel with other values of its free hyperparameters."""
 
+    def _take_theta(self, theta: Array, start: int) -> tuple[Self, int]:
+        """Return `with_theta` of those entries of a vector from `start` on, and where they end."""
+        stop = start + self.n_free
+        return self.with_theta(theta[start:stop]), stop
+
     @property
     @abstractmethod
     def bounds(self) -> Array:

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, pairwise
 from numbers import Real
 from operator import add, iadd, imul
 from typing import Self
@@ -45,10 +44,14 @@ class Composite(Kernel):
         return np.concatenate([k.theta for k in self.kernels])
 
     def with_theta(self, theta: Array) -> Self:
-        theta = check_theta(self, theta)
-        ends = accumulate((k.n_free for k in self.kernels), initial=0)
-        parts = (theta[start:stop] for start, stop in pairwise(ends))
-        return type(self)(*(k.with_theta(t) for k, t in zip(self.kernels, parts, strict=True)))
+        return self._take_theta(check_theta(self, theta), 0)[0]
+
+    def _take_theta(self, theta: Array, start: int) -> tuple[Self, int]:
+        kernels = []
+        for k in self.kernels:
+            new, start = k._take_theta(theta, start)
+            kernels.append(new)
+        return type(self)(*kernels), start
 
     @property
     def bounds(self) -> Array:

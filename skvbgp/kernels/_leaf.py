@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -48,14 +47,19 @@ class Leaf(Kernel):
         return np.concatenate([np.empty(0), *(np.log(value) for _, value in self._free())])
 
     def with_theta(self, theta: Array) -> Self:
-        theta = check_theta(self, theta)
-        new, start = copy(self), 0  # training does this often: what has been checked is kept
-        for name, value in self._free():
-            stop = start + value.size
-            values = np.exp(theta[start:stop])
-            new._set_value(name, values if isinstance(getattr(self, name), tuple) else values[0])
-            start = stop
-        return new
+        return self._take_theta(check_theta(self, theta), 0)[0]
+
+    def _take_theta(self, theta: Array, start: int) -> tuple[Self, int]:
+        new = object.__new__(type(self))  # training does this often: what has been checked is kept
+        vars(new).update(vars(self))
+        for name in self._names:
+            if not self._is_fixed(name):
+                value = getattr(self, name)
+                stop = start + (len(value) if isinstance(value, tuple) else 1)
+                values = np.exp(theta[start:stop])
+                new._set_value(name, values if isinstance(value, tuple) else values[0])
+                start = stop
+        return new, start
 
     @property
     def bounds(self) -> Array:
@@ -91,11 +95,12 @@ class Leaf(Kernel):
 
     def _set_value(self, name: str, value: Array, zero: bool = False) -> None:
         """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
-        lowest = value.min()
-        if not ((lowest >= 0 if zero else lowest > 0) and value.max() < np.inf):
+        kept = _as_tuple(value)
+        numbers = kept if isinstance(kept, tuple) else (kept,)  # few: NumPy would take longer
+        if not all((0.0 <= v if zero else 0.0 < v) and v < np.inf for v in numbers):
             label = f"{type(self).__name__}: {name}"
             raise ValueError(f"{label} must be positive and finite, got {value}.")
-        object.__setattr__(self, name, _as_tuple(value))
+        object.__setattr__(self, name, kept)
 
     def _free(self) -> Iterator[tuple[str, Array]]:
         """Yield the name and the values, as a vector, of every hyperparameter in `theta`."""
@@ -108,12 +113,15 @@ class Leaf(Kernel):
 
         A gradient with one entry per input is summed when its hyperparameter is shared.
         """
-        free = (
-            gradients[name] if isinstance(getattr(self, name), tuple) else np.sum(gradients[name])
-            for name in self._names
-            if not self._is_fixed(name)
-        )
-        return np.concatenate([np.empty(0), *map(np.atleast_1d, free)])
+        free: list[float] = []
+        for name in self._names:
+            if not self._is_fixed(name):
+                gradient = gradients[name]
+                if isinstance(getattr(self, name), tuple):
+                    free.extend(np.ravel(gradient).tolist())
+                else:
+                    free.append(gradient if isinstance(gradient, float) else np.sum(gradient))
+        return np.array(free, dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)

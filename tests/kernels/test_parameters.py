@@ -1,7 +1,7 @@
 """Kernels as values: hyperparameters, bounds, binding, representation, errors."""
 
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.kernels import (
     RBF,
     Constant,
+    Kernel,
     Linear,
     Matern,
     Periodic,
@@ -48,6 +49,24 @@ def test_theta(kernel):
     for beyond in [-1e3, 1e3] if len(theta) else []:  # the logarithms of 0 and infinity
         with np.errstate(over="ignore"), pytest.raises(ValueError, match="positive and finite"):
             kernel.with_theta(theta + beyond)
+    for i in range(len(theta)):
+        with pytest.raises(ValueError, match="positive and finite"):
+            kernel.with_theta(np.where(np.arange(len(theta)) == i, np.nan, theta))
+
+
+@dataclass(frozen=True)
+class Reciprocal(RBF):
+    """A kernel that makes another one of its parameters itself."""
+
+    def with_theta(self, theta):
+        return replace(self, length_scale=tuple(np.exp(-theta)))
+
+    _take_theta = Kernel._take_theta
+
+
+def test_theta_of_a_sum_with_a_kernel_of_its_own_ways():
+    kernel = (Constant(2.0) * Reciprocal([1.0, 4.0]) + White(0.1)).with_theta(np.log([3, 2, 4, 5]))
+    assert_allclose(np.exp(kernel.theta), [3.0, 0.5, 0.25, 5.0])
 
 
 @pytest.mark.parametrize("kernel", CASES, ids=repr)
