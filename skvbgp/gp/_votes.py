@@ -13,6 +13,8 @@ from skvbgp._core.linalg import Array
 
 #: Smallest and largest weight of a row, those of its class included.
 _WEIGHTS = (1e-9, 1e9)
+#: Share of the rows at places of several that have to be beside a row of another class.
+_LEAST_MIXED = 0.5
 #: Relative rounding of votes.
 _LEAST_REST = 1e-9
 
@@ -187,6 +189,9 @@ def find_units(counts: Array) -> Array | None:
 
     A row of weight w is w equal ones. The rows of a class have the weight of the lightest place if
     that of every other one is a multiple of it, and else one if all are whole numbers.
+
+    They are not told apart either if most of those that share a place agree there: they may be
+    copies, of which one would tell the label of the other.
     """
     units = np.ones(counts.shape[1])
     for c, column in enumerate(counts.T):
@@ -198,7 +203,9 @@ def find_units(counts: Array) -> Array | None:
             units[c] = least
         elif not _are_whole(votes):
             return None
-    return units
+    n_rows = counts / units
+    shared, mixed = n_rows.sum(axis=1) > 1.5, np.sum(counts > 0.0, axis=1) > 1
+    return units if n_rows[mixed].sum() >= _LEAST_MIXED * n_rows[shared].sum() else None
 
 
 def _are_whole(values: Array) -> bool:

@@ -134,6 +134,15 @@ def test_shares_of_classes_where_rows_are_equal():
     assert_allclose(p, counts / 200, atol=0.03)
 
 
+def test_copies_tell_no_labels(rng):
+    """Labels with much noise are not believed more where rows count as up to three."""
+    X = rng.standard_normal((150, 2))
+    y = (X[:, 0] + 1.5 * rng.standard_normal(150) > 0.0).astype(int)
+    p = small().fit(X, y, rng.integers(1, 4, 150)).predict_proba(X)[:, 1]
+    assert 0.02 < p.min()
+    assert p.max() < 0.98
+
+
 def test_a_heavier_class_is_believed_more(rng):
     X, y = make_classes(60)
     y = rng.permutation(y)

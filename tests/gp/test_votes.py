@@ -39,15 +39,23 @@ def test_targets_are_centred_shares(rng):
         ([[1, 0], [0, 1], [3, 2]], [1, 1]),
         ([[0.6, 0], [0, 5], [1.8, 10]], [0.6, 5]),  # of classes that are balanced
         ([[258, 293], [1083, 346]], [1, 1]),  # no row is alone at its place
-        ([[4, 0], [4, 0]], [4, 1]),
+        ([[4, 0], [0, 7], [4, 0]], [4, 7]),
     ],
 )
 def test_votes_of_a_single_row(votes, units):
     assert_allclose(find_units(np.array(votes, dtype=float)), units)
 
 
-def test_rows_of_any_weight_cannot_be_told_apart():
-    assert find_units(np.array([[0.5, 0.0], [1.3, 2.0]])) is None
+@pytest.mark.parametrize(
+    "votes",
+    [
+        [[0.5, 0], [1.3, 2]],  # of any weight
+        [[1, 0], [2, 0], [0, 3], [0, 1]],  # copies
+        [[1, 0], [2, 0], [0, 4], [1, 1]],  # mostly copies
+    ],
+)
+def test_rows_that_cannot_be_told_apart(votes):
+    assert find_units(np.array(votes, dtype=float)) is None
 
 
 def test_slopes_of_what_remains(rng):
