@@ -97,7 +97,10 @@ def quick_searches(monkeypatch, quick_block_start):
 def cluster():
     """Client of a Dask cluster of two worker processes with a thread each."""
     distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
     with (
+        # How long it takes to find that a worker is gone that rows are fetched from.
+        dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -112,7 +115,12 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     """The same, once both workers answer: a test before may have killed some."""
-    cluster.wait_for_workers(2)
+    try:
+        cluster.wait_for_workers(2, timeout=20)
+    except TimeoutError:  # Dask does not always start one again
+        cluster.cluster.scale(0)
+        cluster.cluster.scale(2)
+        cluster.wait_for_workers(2, timeout=60)
     end = time.monotonic() + 60.0
     while time.monotonic() < end:
         with suppress(OSError):  # the scheduler has not seen yet that one is gone

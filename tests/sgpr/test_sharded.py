@@ -1,9 +1,10 @@
 """Training on rows that live on Dask's workers."""
 
 import os
+import pydoc
 import signal
-import threading
-import time
+from contextlib import suppress
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -164,27 +165,38 @@ def test_a_worker_that_dies_between_two_steps_changes_nothing(client):
     assert_allclose(say(model), say(local.fit(X, y)), rtol=1e-8)
 
 
-def kill_soon(client, n_killed):
-    """A thread that kills some workers in two seconds."""
-    pids = list(client.run(os.getpid).values())[:n_killed]
+def kill_in_a_step(monkeypatch, folder, function, n_results, n_killed):
+    """Let workers kill themselves in the first calls of a function of a module.
 
-    def kill():
-        time.sleep(2.0)
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+    It yields results, and they die in front of the first one, or of the second one, which is made
+    while the first is on its way. Two die at once if both have rows.
+    """
+    original = pydoc.locate(function)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    return killer
+    def die():
+        for k in range(n_killed):
+            with suppress(FileExistsError):
+                (folder / f"death {k}").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def step(*args):
+        results = original(*args)
+        yield from islice(results, n_results)
+        die()
+        yield from results
+
+    monkeypatch.setattr(function, step)
+    return lambda: len(list(folder.glob("death *")))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("n_results", [0, 1])
 @pytest.mark.parametrize("n_killed", [1, 2])
-def test_workers_that_die_in_a_step_change_nothing(client, n_killed):
-    X, y = make_data(20_000)
-    model = VBDTCRegressor(15, max_iter=3, batch_size=250, random_state=0)
-    expected = say(clone(model).fit(X, y))
-    killer = kill_soon(client, n_killed)
-    model.fit(*(da.from_array(values, chunks=3000) for values in (X, y)))
-    assert not killer.is_alive()
+def test_workers_that_die_in_a_step_change_nothing(monkeypatch, tmp_path, n_results, n_killed):
+    X, y = make_data(N)
+    model, expected = clone(MODELS["DTC"]), say(clone(MODELS["DTC"]).fit(X, y))
+    function = "skvbgp.sgpr._sharded._sum_rows"
+    count_killed = kill_in_a_step(monkeypatch, tmp_path, function, n_results, n_killed)
+    model.fit(*as_arrays(X, y))
+    assert count_killed() == n_killed
     assert_allclose(say(model), expected, rtol=1e-8)
