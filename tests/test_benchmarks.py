@@ -1,6 +1,7 @@
 """What `benchmarks/compare_commits.py` computes, and that it finds a slow commit."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,17 @@ def test_a_case_runs_with_the_package_of_a_checkout(compare_commits):
     assert np.all(np.array([*seconds.values()]) > 0.0)
 
 
-def test_a_slow_commit_is_found(compare_commits, repository, capsys):
+def read_seconds(name, tree):
+    """What the package of a checkout would take."""
+    text = (tree / "skvbgp" / "__init__.py").read_text()
+    seconds = re.findall(r"self.work\((.+)\)", text)
+    return {call: [float(s)] * 2 for call, s in zip(["fit", "predict"], seconds, strict=True)}
+
+
+@pytest.mark.parametrize("is_timed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_slow_commit_is_found(compare_commits, repository, capsys, monkeypatch, is_timed):
+    if not is_timed:
+        monkeypatch.setattr(compare_commits, "run", read_seconds)
     arguments = ["first", "second", "--case", "sgpr, few rows", "--json", "--fail"]
     with pytest.raises(SystemExit, match=r"second is slower.*few rows \(fit\)"):
         compare_commits.main(arguments)
