@@ -74,14 +74,13 @@ def unmerged(monkeypatch):
 @pytest.fixture
 def quick_block_start(monkeypatch):
     """Few steps for the start of the noise kernel, in tests of many small fits."""
-    monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 10, raising=False)
+    monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 3)
 
 
 @pytest.fixture
 def quick_searches(monkeypatch, quick_block_start):
     """Few draws and steps of every search, in tests that do not ask how good its result is."""
     for module, name, value in [
-        ("sgpr._start", "_BLOCK_STEPS", 3),
         ("sgpr._kernel_search", "_ITERATIONS", 2),
         ("sgpr._kernel_search", "_FOLLOWING_ITERATIONS", 1),
         ("gp._search", "_N_DRAWS", 2),

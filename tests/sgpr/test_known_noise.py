@@ -37,6 +37,8 @@ from tests.sgpr.problems import (
 )
 from tests.weights import assert_same, check_refused, draw_weights
 
+pytestmark = pytest.mark.usefixtures("quick_block_start")
+
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 #: Of the scaled target; sigma_n^2 is 0.2.

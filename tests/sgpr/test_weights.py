@@ -46,6 +46,8 @@ from tests.weights import (
     draw_weights,
 )
 
+pytestmark = pytest.mark.usefixtures("quick_block_start")
+
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
 kinds = pytest.mark.parametrize("kind", KINDS)
 
