@@ -24,6 +24,7 @@ def X(client, rng):
     "labels", [[False, True], [-1, 3, 7], [0.0, 2.0], ["a", "long", "short"]], ids=repr
 )
 @pytest.mark.parametrize("declares", [False, True])
+@pytest.mark.in_turn("declares")
 def test_workers_have_the_numbers_of_the_labels(X, rng, labels, declares):
     y = np.array(labels)[rng.integers(0, len(labels), N)]
     rows = LabelledRows(*as_arrays(X, y), np.array(labels) if declares else None)

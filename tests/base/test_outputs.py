@@ -31,7 +31,6 @@ REGRESSORS = [*SPARSE, DECOUPLED[0], STUDENT, *SPECTRUM[:2]]
 REGRESSORS = [clone(e).set_params(max_iter=3) for e in REGRESSORS]
 N, CHUNKS = 48, [slice(0, 8), slice(8, 30), slice(30, 36), slice(36, 48)]
 
-every = pytest.mark.parametrize("model", REGRESSORS, ids=repr)
 #: What all have from one place: two of a family here, the others are slow.
 QUICK = [0, 3, 6, 8, 10]
 by_family = pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def assert_as_alone(model, alone, data):
         assert_allclose((low[:, j], high[:, j]), expected, rtol=0.0, atol=1e-12 * unit)
 
 
-@every
+@by_family
 def test_every_output_is_predicted_as_alone(model, data):
     X, Y, T = data
     fitted = clone(model).fit(X, Y)

@@ -32,7 +32,10 @@ def make_collections(seed=0):
     return da.from_array(X, chunks=(170, 2)), da.from_array(y, chunks=170)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(k, marks=[] if k != "decoupled" else pytest.mark.slow) for k in MODELS],
+)
 def test_a_fit_to_rows_on_workers_goes_on(name, tmp_path):
     """Up to rounding, which depends on which worker has which rows."""
     model, path, places = MODELS[name], tmp_path / "fit", np.zeros((1, 2))

@@ -76,6 +76,7 @@ def assert_moments(model, places, n):
     ("n_neighbors", "noise"), [("auto", 1e-4), ("auto", 0.3), (15, 1e-4), (15, 0.3)]
 )
 @pytest.mark.parametrize("kernel", SMOOTH_AND_ROUGH, ids=repr)
+@pytest.mark.in_turn("n_neighbors")
 def test_draws_have_the_moments_of_predict_whatever_the_kernel(kernel, n_neighbors, noise):
     """Whether waves that the rows determine decide, with much noise, or the others."""
     X, y = make_data(80)

@@ -271,6 +271,7 @@ def test_bad_input(X, y, message):
     "kind", ["constant", "duplicates", "collinear", "tiny", "huge", "one", "empty row"]
 )
 @pytest.mark.parametrize("latents", ["map", "free"])
+@pytest.mark.in_turn("latents")
 def test_degenerate_data(rng, kind, latents):
     """A correct answer, or at least a finite one without a warning of ours."""
     X = rng.standard_normal((20, 3))
