@@ -1,6 +1,7 @@
 """The import rule, as doc/architecture.rst states it; small modules, and a light import."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -44,13 +45,18 @@ def module_files(root):
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
+@functools.cache
+def parse(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_names(name, path, *, nested=True):
     """Dotted names imported by a module: `from a import b` counts as a.b.
 
     Without `nested`, only those that run when the module itself is imported.
     """
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    pending = [ast.parse(path.read_text(encoding="utf-8"))]
+    pending = [parse(path)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
