@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Relative diagonal loading of the first attempt, for a matrix with noise on its diagonal, and
-#: of the last attempt.
-JITTER, NOISY_JITTER = 1e-8, 1e-12
+#: Relative diagonal loading of the first attempt, and of the last.
+JITTER = 1e-8
 LAST_JITTER = 1e-2
+#: Share of the noise that loading of a diagonal with noise may be, and the least such loading.
+_NOISE_SHARE, _LEAST_JITTER = 1e-2, 1e-12
 #: Order up to which a triangular matrix is inverted directly.
 _INVERSE_LEAF = 64
 #: Least and most blocks of rows in products with a triangular matrix.
@@ -71,6 +72,12 @@ def jittered_cholesky(
         f"The {name} is not positive definite, even with {LAST_JITTER:g} of its mean "
         "diagonal added. Its kernel is not a valid covariance function at these inputs."
     )
+
+
+def choose_jitter(noise: Array | float, diagonal: Array) -> float:
+    """The first attempt's jitter for a diagonal (n,) that contains noise, far below the latter."""
+    share = float(np.min(noise / diagonal))
+    return min(JITTER, max(_NOISE_SHARE * share, _LEAST_JITTER))
 
 
 def cholesky(K: Array, name: str = "covariance matrix") -> Array:

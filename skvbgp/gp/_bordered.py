@@ -7,7 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skvbgp._core.linalg import LAST_JITTER, NOISY_JITTER, Array, NotPositiveDefiniteError
+from skvbgp._core.linalg import (
+    LAST_JITTER,
+    Array,
+    NotPositiveDefiniteError,
+    choose_jitter,
+)
 
 
 class Bordered(NamedTuple):
@@ -42,7 +47,7 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
     prior = np.diagonal(K)
     C = np.zeros((n + 1 + m, n + 1 + m))  # the lower triangle is read
     diagonal = C.reshape(-1)[:: n + 2 + m]
-    jitter = NOISY_JITTER
+    jitter = choose_jitter(noise, prior[:n] + noise)
     while True:
         load = noise + jitter * (prior[:n] + noise)  # relative to each row's own variance
         C[: n + 1, : n + 1] = K

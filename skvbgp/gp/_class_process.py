@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import NOISY_JITTER, Array, cholesky, tril_inverse
+from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
@@ -205,4 +205,4 @@ def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Arra
 
 def _measure_noise(process: Process, gaps: Array, sizes: Array, K: Array) -> Array:
     """Variances (n,) of the targets' noise, with what rounding needs."""
-    return (process.noise + gaps) / sizes + NOISY_JITTER * float(np.mean(np.diagonal(K)))
+    return (process.noise + gaps) / sizes + JITTER * float(np.mean(np.diagonal(K)))

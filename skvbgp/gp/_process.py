@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
-from skvbgp._core.linalg import NOISY_JITTER, Array, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import Array, choose_jitter, jittered_cholesky, tril_inverse
 from skvbgp.gp._bordered import Bordered, factorise_bordered
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance
 from skvbgp.gp._row_noise import RowNoise
@@ -229,11 +229,14 @@ class Process:
         known = self.tell_outputs(X, known)
         if known is None:
             C.flat[:: len(C) + 1] += self.noise
-            L = jittered_cholesky(C, "covariance of rows", jitter=NOISY_JITTER)
+            jitter = choose_jitter(self.noise, np.diagonal(C))
+            L = jittered_cholesky(C, "covariance of rows", jitter=jitter)
             return Conditional(self, X, y, tril_inverse(L))
-        C.flat[:: len(C) + 1] += self.spread_noise(known)
+        noise = self.spread_noise(known)
+        C.flat[:: len(C) + 1] += noise
+        jitter = choose_jitter(noise, np.diagonal(C))
         unit = np.sqrt(np.diagonal(C))  # jitter is relative to each row's own variance
-        L = jittered_cholesky(C / unit[:, None] / unit, "correlation of rows", jitter=NOISY_JITTER)
+        L = jittered_cholesky(C / unit[:, None] / unit, "correlation of rows", jitter=jitter)
         return Conditional(self, X, y, tril_inverse(L) / unit, known)
 
     def log_evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp._core.linalg import NOISY_JITTER, NotPositiveDefiniteError
+from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._process import Process, start_process
@@ -38,7 +38,7 @@ def rows(rng):
     return X, np.sin(X[:, 0]) + 0.1 * rng.standard_normal(12)
 
 
-def loaded(process, X, jitter=NOISY_JITTER):
+def loaded(process, X, jitter=JITTER):
     """The kernel's matrix with the jitter of a factorisation."""
     K = process.kernel(X)
     return K + jitter * (np.mean(np.diag(K)) + process.noise) * np.eye(len(X))
@@ -155,7 +155,7 @@ def test_processes_of_one_kernel_share_its_matrix(rows, monkeypatch):
 def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     X, y = rows
     process = Process((10.0 * RBF(5.0)).bind(2), 1e-4, 10.0)
-    C = loaded(process, X, 10.0 * NOISY_JITTER) + process.noise * np.eye(len(X))
+    C = loaded(process, X, 10.0 * JITTER) + process.noise * np.eye(len(X))
     k, k_own = process.kernel(X, X[:1])[:, 0], process.kernel.diag(X[:1])[0]
     expected = oracle.predict_from_neighbours(
         C, k, k_own, y, process.noise, process.dof, _process._WINDOW
@@ -245,7 +245,7 @@ def test_a_weighted_neighbour_counts_as_often_for_the_scale(process, rows, known
     """All equals of a row have its rank; a share of the evidence is that power of a density."""
     X, y = rows
     x = rng.standard_normal(2)
-    C = loaded(process, X) + np.diag(known.spread(process.noise) * (1.0 + NOISY_JITTER))
+    C = loaded(process, X) + np.diag(known.spread(process.noise) * (1.0 + JITTER))
     k, k_own = process.kernel(X, x[None])[:, 0], process.kernel.diag(x[None])[0]
     expected = oracle.predict_from_neighbours(
         C, k, k_own, y, process.noise, process.dof, _process._WINDOW, known.weight, known.variance

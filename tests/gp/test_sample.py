@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp._core.linalg import NOISY_JITTER
+from skvbgp._core.linalg import JITTER
 from skvbgp.gp import _process, _sample
 from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import Process, start_process
@@ -47,7 +47,7 @@ def test_evidence_of_all_groups_is_the_dense_sum(rows, process):
     groups = join_samples(make_samples(X, Y)).take_all()
     assert [y.shape for _, y, _ in groups] == [(30, 2), (20,)]
     K = process.kernel(X)
-    K += NOISY_JITTER * (np.mean(np.diag(K)) + process.noise) * np.eye(30)
+    K += JITTER * (np.mean(np.diag(K)) + process.noise) * np.eye(30)
     expected = oracle.sum_evidence(K, Y, process.noise, process.dof)
     value, _ = log_posterior(process, groups)
     assert_allclose(value - process.log_prior()[0], expected, rtol=1e-9)
