@@ -7,12 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from skvbgp._core.linalg import (
-    LAST_JITTER,
-    Array,
-    NotPositiveDefiniteError,
-    choose_jitter,
-)
+from skvbgp._core.linalg import LAST_JITTER, Array, NotPositiveDefiniteError, choose_jitter
 
 
 class Bordered(NamedTuple):

@@ -227,14 +227,12 @@ class Process:
         """What rows (n, d) and their targets (n,) or (n, m) say; K is not modified."""
         C = self.covariance(X) if K is None else K.copy()
         known = self.tell_outputs(X, known)
-        if known is None:
-            C.flat[:: len(C) + 1] += self.noise
-            jitter = choose_jitter(self.noise, np.diagonal(C))
-            L = jittered_cholesky(C, "covariance of rows", jitter=jitter)
-            return Conditional(self, X, y, tril_inverse(L))
         noise = self.spread_noise(known)
         C.flat[:: len(C) + 1] += noise
         jitter = choose_jitter(noise, np.diagonal(C))
+        if known is None:
+            L = jittered_cholesky(C, "covariance of rows", jitter=jitter)
+            return Conditional(self, X, y, tril_inverse(L))
         unit = np.sqrt(np.diagonal(C))  # jitter is relative to each row's own variance
         L = jittered_cholesky(C / unit[:, None] / unit, "correlation of rows", jitter=jitter)
         return Conditional(self, X, y, tril_inverse(L) / unit, known)

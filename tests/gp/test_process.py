@@ -287,3 +287,6 @@ def test_a_huge_kernel_keeps_a_small_noise(rng):
     direct = process.factorise(X[others], y[others]).moments(X[7:8])
     assert_allclose(left.mean, direct.mean, atol=1e-5)
     assert_allclose(left.variance + 1e-6, direct.variance + 1e-6, rtol=0.02)
+    near = predict_from_neighbours([process], X[others], y[others], X[7])[0]
+    assert_allclose(near[0], direct.mean[0], atol=1e-5)
+    assert_allclose(near[1] + 1e-6, direct.variance[0] + 1e-6, rtol=0.02)
