@@ -189,7 +189,7 @@ class ClassConditional:
         return k.T @ self.weights, np.maximum(variance, 0.0)
 
     def leave_out(self) -> tuple[Array, Array]:
-        """The same at every place, given all the others."""
+        """The same of the functions at every place, given all the others."""
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
         return mean, np.maximum(1.0 / q - self.noise, 0.0)

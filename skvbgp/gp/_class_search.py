@@ -117,12 +117,14 @@ class ClassSearch:
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
     held_out: Index = field(init=False)  # of places whose votes are left out in turn
+    held: Votes = field(init=False)  # these
 
     def __post_init__(self) -> None:
         n = len(self.votes)
         self.held_out = np.arange(n)
         if not self.is_exact:
             self.held_out = np.sort(self.rng.permutation(n)[:_HELD_OUT])
+        self.held = self.votes.part(self.held_out)
 
     @property
     def is_exact(self) -> bool:
@@ -202,7 +204,7 @@ class ClassSearch:
         Neighbours ask for a link of their own.
         """
         processes = [trial.process for trial in trials]
-        moments, counts = self._leave_out(processes), self._left_out
+        moments, counts = self._leave_out(processes), self.held.left_out.counts
         if not self.is_exact:
             known = counts, self.votes.log_frequencies
             processes = [
@@ -245,11 +247,6 @@ class ClassSearch:
         chosen = [trials[i] for i in used]
         return self._mix(chosen, processes, numbers.tolist(), softmax(log_belief), parts)
 
-    @property
-    def _left_out(self) -> Array:
-        """Votes (M, K) that are left out."""
-        return self.votes.part(self.held_out).left_out.counts
-
     def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
         """Moments of votes that are left out, by each process."""
         noise, inputs = None, self.votes.inputs
@@ -264,9 +261,8 @@ class ClassSearch:
             self._weigh_inputs(processes),
             self.k,
         )
-        votes = self.votes.part(self.held_out)
         return [
-            process.give_back(votes, *moments)
+            process.give_back(self.held, *moments)
             for process, moments in zip(processes, posterior.leave_out(self.held_out), strict=True)
         ]
 
@@ -290,7 +286,7 @@ class ClassSearch:
         belief: Array,
         parts: list[Array],
     ) -> Found:
-        counts = self._left_out
+        counts = self.held.left_out.counts
         score = float(np.vdot(counts, mix_log_probabilities(parts, belief))) / float(counts.sum())
         names = tuple(trial.name for trial in trials)
         weights = self._weigh_inputs(processes)

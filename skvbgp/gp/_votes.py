@@ -16,7 +16,7 @@ _WEIGHTS = (1e-9, 1e9)
 #: Share of the rows at places of several that have to be beside a row of another class.
 _LEAST_MIXED = 0.5
 #: Relative rounding of votes.
-_LEAST_REST = 1e-9
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Votes:
         own = np.zeros((len(owner), K))
         own[np.arange(len(owner)), label] = self.units[label]
         rest = np.maximum(self.counts[owner] - own, 0.0)
-        rest[rest < _LEAST_REST * own.sum(axis=1, keepdims=True)] = 0.0  # of rounding
+        rest[rest < _ROUNDING * own.sum(axis=1, keepdims=True)] = 0.0  # of rounding
         sizes = rest.sum(axis=1)
         targets = rest / np.where(sizes > 0.0, sizes, 1.0)[:, None]
         targets[sizes > 0.0] -= np.exp(self.log_frequencies)
@@ -209,7 +209,7 @@ def find_units(counts: Array) -> Array | None:
 
 
 def _are_whole(values: Array) -> bool:
-    return bool(np.all(np.abs(values - np.rint(values)) <= _LEAST_REST * values))
+    return bool(np.all(np.abs(values - np.rint(values)) <= _ROUNDING * values))
 
 
 def merge_equal(X: Array, counts: Array) -> tuple[Array, Array]:
