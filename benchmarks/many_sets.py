@@ -23,7 +23,7 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from common import Report, nlpd, parser, scores
+from common import Report, parser, scores
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -154,9 +154,9 @@ def measure_regressors(X, y, X_test, y_test):
     kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
     for model in [BayesianRidge(), *([process] if len(X) <= MOST_GP_ROWS else [])]:
-        mean, std = model.fit(X, y).predict(X_test, return_std=True)
-        rmse.append(np.sqrt(np.mean((y_test - mean) ** 2)))
-        densities.append(nlpd(y_test, mean, std))
+        found = scores(y_test, *model.fit(X, y).predict(X_test, return_std=True))
+        rmse.append(found["RMSE"])
+        densities.append(found["NLPD"])
     for model in (
         RandomForestRegressor(200, min_samples_leaf=2, random_state=0),
         HistGradientBoostingRegressor(random_state=0),
