@@ -56,8 +56,9 @@ def test_exclusion_is_found_from_below(rng):
 
 
 def test_few_rows_exclude_nothing(rng):
-    scores, codes = draw(rng, 0.5, n=12)
-    assert learn_exclusion(scores, codes, None) == 0.0
+    """In most draws; the best value alone would be zero in a third of them."""
+    found = [learn_exclusion(*draw(rng, 0.5, n=12), None) for _ in range(30)]
+    assert found.count(0.0) >= 20
 
 
 def test_weights_are_copies(rng):
@@ -68,8 +69,9 @@ def test_weights_are_copies(rng):
     assert weighted == learn_exclusion(scores[copies], codes[copies], None)
 
 
-def test_left_out_scores_are_those_of_fits_without_the_row(monkeypatch):
-    """At fixed hyperparameters, where EP's cavities are nearly exact."""
+@pytest.mark.parametrize("inducing", [slice(None, None, 2), slice(5)], ids=["many", "few"])
+def test_left_out_scores_are_those_of_fits_without_the_row(inducing, monkeypatch):
+    """At fixed hyperparameters, where EP's cavities are nearly exact; few leave a residual."""
     seen = []
 
     def keep(scores, codes, weight):
@@ -79,10 +81,10 @@ def test_left_out_scores_are_those_of_fits_without_the_row(monkeypatch):
     monkeypatch.setattr("skvbgp.ep._learner.learn_exclusion", keep)
     X, y = load_iris(return_X_y=True)
     X, y = X[::3], y[::3]
-    model = EPDTCClassifier(inducing_inputs=X[::2], learn_hyperparameters=False)
+    model = EPDTCClassifier(inducing_inputs=X[inducing], learn_hyperparameters=False)
     model.fit(X, y)
     left_out = seen[-1]
-    for i in range(0, 50, 7):
+    for i in range(0, 50, 14):
         others = np.arange(50) != i
         scores = model.fit(X[others], y[others]).decision_function(X[i : i + 1])
         assert_allclose(left_out[i], scores[0], atol=0.03)
