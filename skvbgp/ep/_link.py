@@ -23,8 +23,7 @@ _N_ERRORS = 2.0
 
 def log_probabilities(scores: Array, exclusion: float) -> Array:
     """Logarithms (n, k) of the probabilities of k > 2 classes."""
-    logs = log_ndtr(scores) - exclusion * log_ndtr(-scores)
-    return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))
+    return _normalise(log_ndtr(scores) - exclusion * log_ndtr(-scores))
 
 
 def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None) -> float:
@@ -40,7 +39,8 @@ def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None
         How often each row counts; None is once.
     """
     own = np.arange(len(codes)), codes
-    logs = np.array([log_probabilities(scores, exclusion)[own] for exclusion in _EXCLUSIONS])
+    holds, fails = log_ndtr(scores), log_ndtr(-scores)
+    logs = np.array([_normalise(holds - exclusion * fails)[own] for exclusion in _EXCLUSIONS])
     counts = np.ones(len(codes)) if weight is None else weight
     best = logs[np.argmax(logs @ counts)]
     lost = best - logs  # (n_exclusions, n)
@@ -48,3 +48,7 @@ def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None
     variance = (lost - mean[:, None]) ** 2 @ counts / counts.sum()
     is_close = mean <= _N_ERRORS * np.sqrt(variance / counts.sum())
     return float(_EXCLUSIONS[np.argmax(is_close)])
+
+
+def _normalise(logs: Array) -> Array:
+    return np.asarray(logs - logsumexp(logs, axis=1, keepdims=True))
