@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target, check_unit
@@ -36,6 +37,11 @@ from skvbgp.kernels._candidates import make_base_kernels
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
+#: What rows of a stream count when they are as good as forgotten.
+_FADED = 0.05
+#: Most rows of a chunk that are compared with predictions, and the probability of errors that say
+#: that the function has changed.
+_COMPARED_ROWS, _CHANCE = 50, 1e-4
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,13 @@ class GPLearner(RegressionLearner):
         if self.fading < 1.0:
             return self.fading**age
         return (age < self.forgetting).astype(np.float64)
+
+    @property
+    def memory(self) -> float:
+        """After how many rows of a stream older ones are as good as forgotten."""
+        if self.fading < 1.0:
+            return float(np.log(_FADED) / np.log(self.fading))
+        return self.forgetting
 
     @property
     def few(self) -> int:
@@ -288,8 +301,9 @@ class GPLearner(RegressionLearner):
         """Hyperparameters are learned again whenever the number of rows has doubled.
 
         And as soon as the rows are more than the neighbours, because few are learned from in
-        another way; and with the first gap in a column. Where rows are forgotten, new ones count
-        as long as they are fewer than those that were learned from.
+        another way; and with the first gap in a column. Where rows are forgotten, as soon as as
+        many are new as were learned from, or are remembered; when the function has changed, as
+        soon as so many have come since, because rows of two functions look like noise.
         """
         gaps = state.frames.gaps
         first_gap = X.bring_gaps(gaps)
@@ -300,12 +314,32 @@ class GPLearner(RegressionLearner):
         few = says_too_little(looked_at, learns=True)
         grown = few or n >= 2 * state.n_trained or n_known <= self.few < n
         if self.forgetting != 1.0:
-            n_new = state.rows.n_seen + X.n_seen - state.n_seen_trained
-            grown = few or n_new >= state.n_trained
+            n_due = min(state.n_trained, self.memory)
+            n_seen = state.rows.n_seen + X.n_seen
+            grown = few or n_seen - state.n_seen_trained >= n_due
+            if grown and not few:
+                changed = self._find_change(state, X)
+                grown = changed is None or n_seen - changed >= n_due
         if self.learn_hyperparameters and not (grown or first_gap):
             return None
         rows = self.join(state, X, X.n_seen)
         return rows, rows.y
+
+    def _find_change(self, state: State, X: Rows) -> int | None:
+        """How many rows had been seen before one, since training, that contradicted predictions.
+
+        Rows X are the last; None if no rows did.
+        """
+        if state.n_seen_changed is not None or not len(X):
+            return state.n_seen_changed
+        index = np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS).astype(int))
+        mean, variance = state.posterior.moments(X.X[index], include_noise=True)
+        if X.noise is not None:
+            variance = variance + X.noise.variance[index]
+        z2 = (X.y[index] - mean) ** 2 / variance
+        if z2.sum() <= chi2.isf(_CHANCE, len(index)):
+            return None
+        return state.rows.n_seen + int(index[np.argmax(z2 > chi2.isf(_CHANCE, 1))])
 
     def join(self, state: State, X: Rows | None, n: int) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
@@ -330,6 +364,9 @@ class GPLearner(RegressionLearner):
     ) -> State:
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
+        changed = None
+        if self.forgetting != 1.0 and self.learn_hyperparameters:
+            changed = self._find_change(state, X)
         X = X.filled(gaps)
         if state.shared is not None:  # it stays as it is
             X = state.shared.subtract(X)
@@ -346,7 +383,7 @@ class GPLearner(RegressionLearner):
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
         k = state.k if len(rows) <= state.k else min(state.k, self.few)  # all were neighbours
-        state = replace(state, frames=frames, rows=rows, k=k)
+        state = replace(state, frames=frames, rows=rows, k=k, n_seen_changed=changed)
         end_pass(lambda: state)
         return state
 

@@ -62,6 +62,9 @@ class State:
         what its mean leaves.
     twin : State or None
         That of an output which was observed in the same rows, with the same mixture.
+    n_seen_changed : int or None
+        Of a stream that forgets: rows that had been seen before the first ones, since training,
+        that contradicted predictions.
     """
 
     frames: Frames
@@ -79,6 +82,7 @@ class State:
     n_jobs: int | None
     shared: GlobalPart | None = None
     twin: State | None = None
+    n_seen_changed: int | None = None
 
     @property
     def shares(self) -> Array:

@@ -93,6 +93,32 @@ def test_an_abrupt_change_is_forgotten(rng):
     assert error(stream(make_model(**settings), X, y, 40)) > 5.0 * fresh
 
 
+@pytest.mark.parametrize("step", [20, 15])
+def test_rows_of_two_functions_are_not_learned_from(step, rng):
+    """Hyperparameters are those of the new function as soon as the old one is forgotten."""
+    X = rng.uniform(-2.0, 2.0, (160, 1))
+    y = np.where(np.arange(160) < 100, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
+    y = y + 0.1 * rng.standard_normal(160)
+    settings = {"learn_hyperparameters": True, "max_iter": 5}
+    fresh = make_model(**settings).fit(X[100:], y[100:])
+    model = stream(make_model(forgetting=60, **settings), X, y, step)
+    assert_allclose(model.noise_variance_, fresh.noise_variance_, rtol=1e-6)
+    assert_allclose(model.predict(X), fresh.predict(X), atol=1e-6)
+
+
+def test_outliers_do_not_stop_a_stream_from_learning(data):
+    """What contradicts predictions delays training, for once."""
+    X, y, _ = data
+    y = y.copy()
+    y[45::10] += 5.0
+    model = make_model(learn_hyperparameters=True, max_iter=2, forgetting=30)
+    trained = set()
+    for i in range(0, 120, 5):
+        model.partial_fit(X[i : i + 5], y[i : i + 5])
+        trained.add(model._state.n_seen_trained)
+    assert max(np.diff(sorted(trained))) <= 60 and max(trained) >= 90
+
+
 def test_every_output_fades_by_all_rows(data):
     X, y, T = data
     Y = np.column_stack([y, y])
