@@ -160,6 +160,13 @@ def unpack_symmetric(triangle: Array) -> Array:
     return S
 
 
+def unpack_lower(triangle: Array, m: int) -> Array:
+    """The lower triangular matrix (m, m) of such numbers."""
+    L = np.zeros((m, m))
+    L[_lower(m)] = triangle
+    return L
+
+
 @cache
 def _lower(m: int) -> NDArray[np.bool_]:
     """Where an (m, m) matrix is lower triangular."""

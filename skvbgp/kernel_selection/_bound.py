@@ -32,6 +32,7 @@ from skvbgp.base import Targets
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
+from skvbgp.kernels._pairs import Pairs
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).
@@ -186,33 +187,41 @@ def collapsed_bound(
 
 
 def log_evidence(
-    kernel: Kernel, x: Array, X: Array, y: Array, counts: Array | None = None
+    kernel: Kernel, x: Array, X: Array | Pairs, y: Array, counts: Array | None = None
 ) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
 
-    Each row is there as often as it counts (n,); None is once.
+    Each row is there as often as it counts (n,); None is once. A search hands on the same pairs of
+    rows each time.
     """
     kernel, noise = parameters(kernel, x)
-    K = kernel(X)  # (n, n)
+    K, pull_back = _pairs_of(X).evaluate(kernel)
     normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
     dK = normal.gradient()
-    theta, _, _ = kernel.vjp(X, None, K, dK)
     d_noise = own_gradient(noise, counts, np.diagonal(dK))
     value = normal.log_density + Copies.of(noise, counts).log_density
-    return value, np.append(theta, noise * float(d_noise.sum()))
+    return value, np.append(pull_back(dK), noise * float(d_noise.sum()))
 
 
 def log_evidence_alone(
-    kernel: Kernel, x: Array, X: Array, y: Array, counts: Array | None = None
+    kernel: Kernel, x: Array, X: Array | Pairs, y: Array, counts: Array | None = None
 ) -> float:
     """The same without its gradient."""
     kernel, noise = parameters(kernel, x)
-    normal = ZeroMeanNormal.of(_factor_of_rows(kernel(X), noise, counts), y)
+    K, _ = _pairs_of(X).evaluate(kernel)
+    normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
     return normal.log_density + Copies.of(noise, counts).log_density
 
 
+def _pairs_of(X: Array | Pairs) -> Pairs:
+    return X if isinstance(X, Pairs) else Pairs(X)
+
+
 def _factor_of_rows(K: Array, noise: float, counts: Array | None) -> Array:
-    """Lower Cholesky factor of K and the noise of rows, each of which counts as often (n,)."""
+    """Lower Cholesky factor of K and the noise of rows, each of which counts as often (n,).
+
+    K's lower triangle is all that is read.
+    """
     C = K.copy()
     C.flat[:: len(C) + 1] += noise if counts is None else noise / counts
     try:

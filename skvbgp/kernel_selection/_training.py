@@ -36,6 +36,7 @@ from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._pairs import Pairs
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
 _DRAWS_PER_RESTART = 16
@@ -77,7 +78,8 @@ class Rows(NamedTuple):
         """The bound of a point estimate x, with its gradient."""
         X, y, Z = self
         if Z is None:
-            return lambda x: log_evidence(kernel, x, X, y.y, y.weight)
+            pairs = Pairs(X)
+            return lambda x: log_evidence(kernel, x, pairs, y.y, y.weight)
 
         def objective(x: Array) -> tuple[float, Array]:
             value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y.y, y.weight)
@@ -103,7 +105,8 @@ def screen(
     """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
     rng = np.random.RandomState(seed)
     starts = draw_starts(kernel, scales, _DRAWS_PER_RESTART * n_restarts, rng)
-    values = [_value(kernel, x, X, y, Z_coarse) for x in starts]
+    pairs = Pairs(X)
+    values = [_value(kernel, x, pairs, y, Z_coarse) for x in starts]
     climb = Rows(X, y, Z_climb).objective(kernel)
     bounds, fits = limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
@@ -163,13 +166,14 @@ def judge(X: Array, y: Targets, Z: Array | None, kernel: Kernel, fit: LocalFit) 
     return fit._replace(lower_bound=Rows(X, y, Z).objective(kernel)(fit.x)[0])
 
 
-def _value(kernel: Kernel, x: Array, X: Array, y: Targets, Z: Array | None) -> float:
+def _value(kernel: Kernel, x: Array, pairs: Pairs, y: Targets, Z: Array | None) -> float:
     """The bound without its gradient, which costs as much again; -inf where it fails."""
     try:
         if Z is None:
-            value = log_evidence_alone(kernel, x, X, y.y, y.weight)
+            value = log_evidence_alone(kernel, x, pairs, y.y, y.weight)
         else:
-            statistics = Evaluation(Prior(kernel, x, Z), X, y.y, counts=y.weight).statistics
+            prior = Prior(kernel, x, Z)
+            statistics = Evaluation(prior, pairs.X, y.y, counts=y.weight).statistics
             value = statistics.bound(statistics.optimal_q())
     except NotPositiveDefiniteError:
         return -np.inf

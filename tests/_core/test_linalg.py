@@ -17,6 +17,7 @@ from skvbgp._core.linalg import (
     tril_congruence,
     tril_inverse,
     triu_congruence,
+    unpack_lower,
     unpack_symmetric,
 )
 from tests.derivatives import symmetric_gradient
@@ -142,6 +143,7 @@ def test_triangle_of_a_symmetric_matrix(rng):
         triangle = pack_symmetric(S)
         assert triangle.shape == (m * (m + 1) // 2,)
         assert_array_equal(unpack_symmetric(triangle), S)
+        assert_array_equal(unpack_lower(triangle, m), np.tril(S))
 
 
 def test_a_stack_is_solved_matrix_by_matrix(rng):

@@ -1,0 +1,196 @@
+"""Kernels of all pairs of some rows, for training that asks for them at many hyperparameters.
+
+What depends on the rows alone is kept, a matrix is its lower triangle, row by row, and the
+gradient in the hyperparameters goes back through the values that are there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, reduce
+from operator import mul
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import pack_symmetric, unpack_lower
+from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._compose import Product, Sum
+from skvbgp.kernels._constant import Constant
+from skvbgp.kernels._linear import Linear
+from skvbgp.kernels._periodic import Periodic
+from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
+
+#: Rows up to which triangles are faster than blocks, and entries of what is kept of them.
+_FEW_ROWS, _MOST_ENTRIES = 256, 2**23
+#: Gradient in theta (p,) from a cotangent (t,): of log k, which it may overwrite, if the kernel is
+#: positive, and else of k. To be called once.
+_Pull = Callable[[Array], Array]
+
+
+class Pairs:
+    """Pairs i >= j of rows X (n, d), t = n (n + 1) / 2 of them."""
+
+    def __init__(self, X: Array) -> None:
+        self.X = X
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squared differences in each input, (d, t)."""
+        return np.array([pack_symmetric(np.subtract.outer(x, x) ** 2) for x in self.X.T])
+
+    @cached_property
+    def products(self) -> Array:
+        """Products in each input, (d, t)."""
+        return np.array([pack_symmetric(np.multiply.outer(x, x)) for x in self.X.T])
+
+    @cached_property
+    def _own(self) -> NDArray[np.intp]:
+        """Where a row is with itself, (n,)."""
+        return np.cumsum(np.arange(1, len(self.X) + 1)) - 1
+
+    def evaluate(self, kernel: Kernel) -> tuple[Array, Callable[[Array], Array]]:
+        """k(X, X), of which what is above the diagonal may be missing, and its gradient.
+
+        Returns
+        -------
+        K : ndarray of shape (n, n)
+        pull_back : callable
+            Gradient in theta (p,) from a symmetric cotangent (n, n). To be called once.
+        """
+        n, d = self.X.shape
+        if n > _FEW_ROWS or n**2 * d > _MOST_ENTRIES:
+            K = kernel(self.X)
+            return K, lambda dK: kernel.vjp(self.X, None, K, dK)[0]
+        values, pull = _trace(kernel, self)
+
+        def pull_back(dK: Array) -> Array:
+            d_values = pack_symmetric(dK)
+            d_values *= 2.0  # two entries for each pair of different rows
+            d_values[self._own] *= 0.5
+            if kernel.positive:
+                d_values *= values
+            return pull(d_values)
+
+        return unpack_lower(values, n), pull_back
+
+
+class _Trace(NamedTuple):
+    """Values of a kernel (t,), and its gradient."""
+
+    values: Array
+    pull: _Pull
+
+
+def _trace(kernel: Kernel, pairs: Pairs) -> _Trace:
+    # by the very class: one that inherits may have another covariance
+    return _TRACES.get(type(kernel), _trace_any)(kernel, pairs)
+
+
+def _trace_sum(kernel: Sum, pairs: Pairs) -> _Trace:
+    parts = [_trace(k, pairs) for k in kernel.kernels]
+
+    def pull(d: Array) -> Array:
+        return np.concatenate(
+            [
+                part.pull(d * part.values if k.positive else d)
+                for k, part in zip(kernel.kernels, parts, strict=True)
+            ]
+        )
+
+    return _Trace(sum(part.values for part in parts), pull)
+
+
+def _trace_product(kernel: Product, pairs: Pairs) -> _Trace:
+    parts = [_trace(k, pairs) for k in kernel.kernels]
+    values = reduce(mul, (part.values for part in parts))
+
+    def pull(d: Array) -> Array:
+        dlog = d if kernel.positive else d * values  # that of every positive factor's logarithm
+        others = [[p.values for p in parts if p is not part] for part in parts]
+        return np.concatenate(
+            [
+                part.pull(dlog.copy() if k.positive else reduce(mul, other, d))
+                for k, part, other in zip(kernel.kernels, parts, others, strict=True)
+            ]
+        )
+
+    return _Trace(values, pull)
+
+
+def _trace_stationary(kernel: RBF | Matern | RationalQuadratic, pairs: Pairs) -> _Trace:
+    squares = pairs.squares
+    precision = np.full(len(squares), kernel.length_scale) ** -2.0
+    r2 = precision @ squares
+
+    def pull(dlog: Array) -> Array:
+        dr2, dshape = kernel._radial_vjp(r2, dlog)
+        return kernel._dtheta(length_scale=-2.0 * precision * (squares @ dr2), alpha=dshape)
+
+    return _Trace(kernel._radial(r2.copy()), pull)
+
+
+def _trace_periodic(kernel: Periodic, pairs: Pairs) -> _Trace:
+    if kernel.isotropic:
+        return _trace_any(kernel, pairs)
+    # points a on circles of radius 1 / l: -|a - a'|^2 / 2 = a . a' - sum_i 1 / l_i^2
+    n, d = pairs.X.shape
+    angles, _ = kernel._angles(pairs.X, None)
+    circles = kernel._circles(angles)  # (n, 2 d)
+    precision = np.full(d, kernel.length_scale) ** -2.0
+    values = pack_symmetric(circles @ circles.T)
+    values -= precision.sum()
+    np.exp(values, out=values)
+
+    def pull(dlog: Array) -> Array:
+        W = unpack_lower(dlog, n)
+        dangles, dlength_scale = kernel._circles_vjp(circles, W @ circles + W.T @ circles)
+        return kernel._dtheta(
+            length_scale=dlength_scale + 2.0 * precision * dlog.sum(),
+            period=-np.sum(angles * dangles, axis=0),
+        )
+
+    return _Trace(values, pull)
+
+
+def _trace_linear(kernel: Linear, pairs: Pairs) -> _Trace:
+    products = pairs.products
+    precision = np.full(len(products), kernel.length_scale) ** -2.0
+    constant = kernel.offset**2
+
+    def pull(d: Array) -> Array:
+        return kernel._dtheta(
+            length_scale=-2.0 * precision * (products @ d), offset=2.0 * constant * d.sum()
+        )
+
+    return _Trace(precision @ products + constant, pull)
+
+
+def _trace_constant(kernel: Constant, pairs: Pairs) -> _Trace:
+    n = len(pairs.X)
+    values = np.full(n * (n + 1) // 2, kernel.value)
+    return _Trace(values, lambda dlog: kernel._dtheta(value=dlog.sum()))
+
+
+def _trace_any(kernel: Kernel, pairs: Pairs) -> _Trace:
+    X = pairs.X
+    K = kernel(X)
+
+    def pull(d: Array) -> Array:
+        dK = unpack_lower(d, len(X))
+        return kernel.vjp(X, None, np.ones_like(K) if kernel.positive else K, dK)[0]
+
+    return _Trace(pack_symmetric(K), pull)
+
+
+_TRACES: dict[type, Callable[[Any, Pairs], _Trace]] = {
+    Sum: _trace_sum,
+    Product: _trace_product,
+    RBF: _trace_stationary,
+    Matern: _trace_stationary,
+    RationalQuadratic: _trace_stationary,
+    Periodic: _trace_periodic,
+    Linear: _trace_linear,
+    Constant: _trace_constant,
+}
