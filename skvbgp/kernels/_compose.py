@@ -51,7 +51,9 @@ class Composite(Kernel):
         for k in self.kernels:
             new, start = k._take_theta(theta, start)
             kernels.append(new)
-        return type(self)(*kernels), start
+        composite = object.__new__(type(self))  # training does this often
+        object.__setattr__(composite, "kernels", tuple(kernels))
+        return composite, start
 
     @property
     def bounds(self) -> Array:

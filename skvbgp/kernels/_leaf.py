@@ -36,7 +36,7 @@ class Leaf(Kernel):
             if value.ndim > (name in self._per_input) or value.size == 0:
                 raise ValueError(f"{label} has shape {value.shape}.")
             zero = name in self._zero_if_fixed and isinstance(bounds, str)
-            self._set_value(name, value, zero)
+            self._set_value(name, _as_tuple(value), zero)
             object.__setattr__(self, f"{name}_bounds", _check_bounds(label, bounds, value.shape))
 
     def bind(self, n_features: int) -> Self:
@@ -54,10 +54,10 @@ class Leaf(Kernel):
         vars(new).update(vars(self))
         for name in self._names:
             if not self._is_fixed(name):
-                value = getattr(self, name)
-                stop = start + (len(value) if isinstance(value, tuple) else 1)
-                values = np.exp(theta[start:stop])
-                new._set_value(name, values if isinstance(value, tuple) else values[0])
+                is_vector = isinstance(vars(self)[name], tuple)
+                stop = start + (len(vars(self)[name]) if is_vector else 1)
+                values = tuple(np.exp(theta[start:stop]).tolist())
+                new._set_value(name, values if is_vector else values[0])
                 start = stop
         return new, start
 
@@ -93,14 +93,13 @@ class Leaf(Kernel):
     def _is_fixed(self, name: str) -> bool:
         return isinstance(getattr(self, f"{name}_bounds"), str)  # "fixed", as has been checked
 
-    def _set_value(self, name: str, value: Array, zero: bool = False) -> None:
+    def _set_value(self, name: str, value: float | tuple[float, ...], zero: bool = False) -> None:
         """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
-        kept = _as_tuple(value)
-        numbers = kept if isinstance(kept, tuple) else (kept,)  # few: NumPy would take longer
+        numbers = value if isinstance(value, tuple) else (value,)  # few: NumPy would take longer
         if not all((0.0 <= v if zero else 0.0 < v) and v < np.inf for v in numbers):
             label = f"{type(self).__name__}: {name}"
-            raise ValueError(f"{label} must be positive and finite, got {value}.")
-        object.__setattr__(self, name, kept)
+            raise ValueError(f"{label} must be positive and finite, got {np.array(value)}.")
+        object.__setattr__(self, name, value)
 
     def _free(self) -> Iterator[tuple[str, Array]]:
         """Yield the name and the values, as a vector, of every hyperparameter in `theta`."""

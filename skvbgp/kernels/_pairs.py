@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, reduce
-from operator import mul
+from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +99,7 @@ def _trace_sum(kernel: Sum, pairs: Pairs) -> _Trace:
             ]
         )
 
-    return _Trace(sum(part.values for part in parts), pull)
+    return _Trace(reduce(add, (part.values for part in parts)), pull)
 
 
 def _trace_product(kernel: Product, pairs: Pairs) -> _Trace:

@@ -115,7 +115,8 @@ class Periodic(ScaledLeaf):
     @staticmethod
     def _circles_vjp(circles: Array, dcircles: Array) -> tuple[Array, Array]:
         """Pull the cotangent of the points back to the angles (n, d) and to log l (d,)."""
-        (c, s), (dc, ds) = np.hsplit(circles, 2), np.hsplit(dcircles, 2)
+        d = circles.shape[1] // 2
+        (c, s), (dc, ds) = ((points[:, :d], points[:, d:]) for points in (circles, dcircles))
         return c * ds - s * dc, -np.sum(c * dc + s * ds, axis=0)
 
     def _sine(self, r2: Array) -> Array:
