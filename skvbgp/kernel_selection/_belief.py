@@ -74,18 +74,27 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
 
 
 def belief_bound(x: Array, family: AffineGaussian, L: Array, draws: Array) -> tuple[float, Array]:
-    """L(q) of eq. (8) and its gradient in the flat vector x."""
+    """L(q) of eq. (8) and its gradient in the flat vector x.
+
+    The draws (S, k) are those of `draw_standard`, in two halves of opposite signs.
+    """
     m, C = family.unpack(x)
-    p = softmax(m + draws @ C.T)  # (S, k)
+    half = draws[: len(draws) // 2]
+    shift = half @ C.T
+    p = softmax(np.concatenate([m + shift, m - shift]))  # (S, k)
     expected = p @ L  # (S,)
-    dg = p * (L - expected[:, None]) / len(draws)
+    p *= L - expected[:, None]
+    p /= len(draws)  # gradient in the g
+    gradient = family.pull_back(x, p[: len(half)] - p[len(half) :], half)
+    gradient[: len(m)] = p.sum(axis=0)
     kl, dkl = family.kl(x)
-    return float(expected.mean()) - kl, family.pull_back(x, dg, draws) - dkl
+    return float(expected.mean()) - kl, gradient - dkl
 
 
 def softmax(g: Array) -> Array:
     """Rows of probabilities, (S, K)."""
-    p = np.exp(g - g.max(axis=1, keepdims=True))
+    p = g - g.max(axis=1, keepdims=True)
+    np.exp(p, out=p)
     p /= p.sum(axis=1, keepdims=True)
     return np.asarray(p)
 
