@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -291,7 +292,16 @@ class _SingleBlasThread:
 single_blas_thread = _SingleBlasThread()
 
 
+def single_openmp_thread() -> AbstractContextManager[Any]:
+    """Context in which the loops of scikit-learn's compiled code have one thread."""
+    context: AbstractContextManager[Any] = _threadpools().limit(limits=1, user_api="openmp")
+    return context
+
+
 @cache
 def _threadpools() -> ThreadpoolController:
-    """Controller of the loaded libraries, kept because finding them takes milliseconds."""
+    """Controller of the loaded libraries, kept because finding them takes milliseconds.
+
+    scikit-learn's OpenMP is among them: `sklearn.utils`, imported above, loads it.
+    """
     return ThreadpoolController()

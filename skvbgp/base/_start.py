@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_distinct
+from skvbgp._core.parallel import single_openmp_thread
 from skvbgp._core.shards import ShardedColumns
 
 #: Rows that starting values are computed from.
@@ -85,5 +85,5 @@ def choose_inducing_inputs(
     if len(distinct) <= m:
         return distinct
     kmeans = KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng)
-    with threadpool_limits(1, user_api="openmp"):
+    with single_openmp_thread():
         return kmeans.fit(X, sample_weight=weight).cluster_centers_
