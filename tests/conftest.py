@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
+import skvbgp
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
@@ -97,18 +99,26 @@ def cluster():
     """Client of a Dask cluster of two worker processes with a thread each."""
     distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
-    with (
+    settings = {
         # How long it takes to find that a worker is gone that rows are fetched from.
-        dask.config.set({"distributed.comm.timeouts.connect": "10s"}),
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",  # its server starts anyway, and without a free port it warns
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
+        "distributed.comm.timeouts.connect": "10s",
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    with dask.config.set(settings):
+        # Workers, and those that follow one that was killed, are forks of one process that has
+        # imported everything.
+        imports = ["distributed", "dask.dataframe", *(f"skvbgp.{name}" for name in skvbgp._HOMES)]
+        distributed.utils.get_mp_context().set_forkserver_preload(imports)
+        with (
+            distributed.LocalCluster(
+                n_workers=2,
+                threads_per_worker=1,
+                dashboard_address=":0",  # its server starts anyway; without a free port it warns
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
 
 
 @pytest.fixture
