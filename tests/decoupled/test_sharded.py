@@ -10,7 +10,7 @@ from skvbgp import DecoupledGPClassifier, DecoupledGPRegressor, EPDTCClassifier
 da = pytest.importorskip("dask.array")
 pytest.importorskip("distributed")
 
-N, LATER = 600, 300
+N, LATER = 400, 200
 
 
 @pytest.fixture(autouse=True)

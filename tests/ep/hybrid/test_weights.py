@@ -248,7 +248,7 @@ def test_a_weight_is_so_many_copies(options, monkeypatch, unmerged):
     one, other = (model._state.posterior for model in models)
     assert_allclose(one.mean, other.mean, atol=1e-8)
     assert_allclose(one.covariance, other.covariance, atol=1e-8)
-    assert_allclose(models[0].impute(X), models[1].impute(X), rtol=1e-8, atol=1e-8)
+    assert_allclose(*(model.impute(X[:12]) for model in models), rtol=1e-8, atol=1e-8)
     assert_allclose(models[0].lower_bound_, models[1].lower_bound_, rtol=1e-8)
     assert_allclose(*(say(model, X) for model in models), atol=1e-6)  # variances cancel
 
