@@ -77,6 +77,7 @@ def unmerged(monkeypatch):
 def quick_block_start(monkeypatch):
     """Few steps for the start of the noise kernel, in tests of many small fits."""
     monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_STEPS", 3)
+    monkeypatch.setattr("skvbgp.sgpr._start._BLOCK_ITERATIONS", 5)
 
 
 @pytest.fixture
@@ -85,6 +86,7 @@ def quick_searches(monkeypatch, quick_block_start):
     for module, name, value in [
         ("sgpr._kernel_search", "_ITERATIONS", 2),
         ("sgpr._kernel_search", "_FOLLOWING_ITERATIONS", 1),
+        ("spectrum._start", "_MAX_ITER", 5),
         ("gp._search", "_N_DRAWS", 2),
         ("gp._class_search", "_N_DRAWS", 2),
         ("kernel_selection._training", "_DRAWS_PER_RESTART", 2),

@@ -26,6 +26,8 @@ from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import GIVEN, INDEPENDENT, REGRESSORS, make_data, small
 from tests.sgpr.problems import KINDS, small_problem
 
+pytestmark = pytest.mark.usefixtures("quick_block_start")
+
 every = pytest.mark.parametrize("cls", REGRESSORS)
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
 

@@ -9,6 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 from tests.spectrum.cases import make_data, small
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 
 def leave_out_by_brute_force(model, X, i, y_var=None):
     """Mean and standard deviation of an observation at row i without it in its block."""

@@ -22,7 +22,7 @@ pytest.importorskip("distributed")
 N, LATER, N_BLOCKS = 330, 120, 6
 PLACES = make_data(40, seed=5)[0]
 
-pytestmark = pytest.mark.usefixtures("client")
+pytestmark = pytest.mark.usefixtures("client", "quick_searches")
 
 
 @pytest.fixture(autouse=True)
