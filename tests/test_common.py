@@ -50,8 +50,6 @@ TRAINING_CHECKS = [
     "check_methods_subset_invariance",
     "check_non_transformer_estimators_n_iter",
 ]
-# What scikit-learn runs on its own regressors but does not yield to third parties.
-UNYIELDED = ["check_param_validation", "check_dataframe_column_names_consistency"]
 
 
 def quickly_fitted(cls):
@@ -127,10 +125,21 @@ def test_score_with_other_settings(estimator):
         estimator_checks.check_regressors_train(name, clone(estimator))
 
 
-@pytest.mark.parametrize("check", UNYIELDED)
 @pytest.mark.parametrize("cls", CLASSES)
-def test_unyielded_check(cls, check):
-    getattr(estimator_checks, check)(cls.__name__, clone(FIRST[CLASSES.index(cls)]))
+def test_parameters_are_validated(cls):
+    """A check that scikit-learn runs on its own estimators but does not yield to third parties."""
+    estimator_checks.check_param_validation(cls.__name__, clone(FIRST[CLASSES.index(cls)]))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [pytest.param(e, marks=pytest.mark.slow if e in SIBLINGS else []) for e in FIRST],
+    ids=repr,
+)
+def test_names_of_columns_are_kept(estimator):
+    """Another such check."""
+    name = type(estimator).__name__
+    estimator_checks.check_dataframe_column_names_consistency(name, clone(estimator))
 
 
 def test_every_public_estimator_is_checked():
