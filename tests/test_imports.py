@@ -65,8 +65,9 @@ def imported_names(name, path, *, nested=True):
             above = package[: len(package) - node.level + 1] if node.level else []
             prefix = ".".join([*above, *filter(None, [node.module])])
             yield from (f"{prefix}.{alias.name}" for alias in node.names)
-        elif nested or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            pending.extend(ast.iter_child_nodes(node))
+        elif nested or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = ast.iter_child_nodes(node)
+            pending.extend(part for part in inside if not isinstance(part, ast.expr))
 
 
 def component(name):
