@@ -102,11 +102,25 @@ def calibrate(
     lets 95 to 96.5 % of them be within 1.96 standard deviations: where errors are heavy-tailed,
     that density asks for intervals that are too wide.
     """
-    mean, variance = mixture.mix(parts, include_noise=True)
-    z2 = (y - mean) ** 2 / variance
+    z2 = _square_errors(mixture, parts, y)
     limits = _quantile(z2, _COVERAGES, weight) / _NORMAL_QUANTILE**2
     low, high = np.maximum(limits, _LEAST_CALIBRATION)
     return float(np.clip(np.average(z2, weights=weight), low, high))
+
+
+def widen(mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None) -> Mixture:
+    """A mixture learned from all rows, with larger variances if rows left out are less likely.
+
+    Its hyperparameters have seen these, so that smaller ones would prove nothing.
+    """
+    z2 = _square_errors(mixture, parts, y)
+    return replace(mixture, calibration=max(1.0, float(np.average(z2, weights=weight))))
+
+
+def _square_errors(mixture: Mixture, parts: LocalMoments, y: Array) -> Array:
+    """Of rows that are left out, in variances of their predictions."""
+    mean, variance = mixture.mix(parts, include_noise=True)
+    return np.asarray((y - mean) ** 2 / variance)
 
 
 def _quantile(values: Array, shares: tuple[float, ...], weight: Array | None) -> Array:

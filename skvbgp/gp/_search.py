@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
+from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, widen
 from skvbgp.gp._neighbours import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
@@ -305,6 +305,7 @@ class Search:
         weights = np.ones(self.rows.d)  # all rows are neighbours
         k = self.counts[-1]
         parts = self.rows.leave_out(mixture, weights, k)
+        mixture = widen(mixture, parts, *self.rows.hold())
         owners = [owners[j] for j in matter]
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)

@@ -14,6 +14,7 @@ from skvbgp.gp._belief import (
     measure_score,
     rank_mixture,
     score_belief,
+    widen,
 )
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from tests.derivatives import numerical_gradient
@@ -50,6 +51,18 @@ def test_gradient_of_the_score(parts, rng):
     data = log_density.T, parts.evidence.T, weight
     numeric = numerical_gradient(lambda x: score_belief(x, *data)[0], x)
     assert_allclose(score_belief(x, *data)[1], numeric, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("factor, calibration", [(0.5, 1.0), (2.0, 4.0)])
+def test_variances_grow_with_the_errors_of_rows_left_out(factor, calibration, parts, rng):
+    mixture = Mixture((None,) * 3, np.zeros(3), 0.0)
+    mean, variance = mixture.mix(parts, include_noise=True)
+    y = mean + factor * np.sqrt(variance) * rng.choice([-1.0, 1.0], 50)
+    assert_allclose(widen(mixture, parts, y).calibration, calibration)
+    y, weight = y + rng.standard_normal(50), rng.integers(1, 4, 50)
+    repeated = LocalMoments(*(part.repeat(weight, axis=0) for part in parts))
+    expected = widen(mixture, repeated, y.repeat(weight)).calibration
+    assert_allclose(widen(mixture, parts, y, weight).calibration, expected)
 
 
 def test_weights_are_repetitions(parts, rng):

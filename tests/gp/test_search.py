@@ -66,6 +66,19 @@ def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     assert len(stopped.trials) == 1
 
 
+def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out():
+    """Heavy-tailed noise, six inputs without a meaning: predictions would be too sure."""
+    rng = np.random.default_rng(4)
+    X, y = rng.uniform(-1.0, 1.0, (40, 6)), rng.standard_t(2.0, 40)
+    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(6)]
+    search = make_search(X, y / y.std(), 200)
+    found = search.run(starts, grows=True)
+    assert found.mixture.calibration > 1.03
+    parts, (y, _) = search.rows.leave_out(found.mixture, np.ones(6), 200), search.rows.hold()
+    mean, variance = found.mixture.mix(parts, include_noise=True)
+    assert_allclose(np.mean((y - mean) ** 2 / variance), 1.0)
+
+
 def count_neighbours(counts, y_of):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
     rng = np.random.RandomState(0)
