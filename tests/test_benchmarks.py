@@ -1,4 +1,4 @@
-"""What `benchmarks/compare_commits.py` computes, and that it finds a slow commit."""
+"""What scripts of `benchmarks` compute, and that `compare_commits.py` finds a slow commit."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator
 
 import skvbgp
 
@@ -38,12 +39,18 @@ class VBDTCRegressor:
 
 
 @pytest.fixture
-def compare_commits(monkeypatch):
+def import_script(monkeypatch):
+    """A function that imports a script for the time of a test."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(BENCHMARKS)
-    yield import_module("compare_commits")
-    for name in set(sys.modules) - before & {"compare_commits", "common"}:
+    yield import_module
+    for name in set(sys.modules) - before & {"compare_commits", "stream_accuracy", "common"}:
         del sys.modules[name]
+
+
+@pytest.fixture
+def compare_commits(import_script):
+    return import_script("compare_commits")
 
 
 @pytest.fixture
@@ -148,3 +155,47 @@ def test_too_few_rounds_are_refused(compare_commits, capsys):
     with pytest.raises(SystemExit):
         compare_commits.main(["first", "second", "--repeats", "4"])
     assert "at least 5" in capsys.readouterr().err
+
+
+class Noting(BaseEstimator):
+    """Notes the calls that it gets; it predicts 1 with std 1 after a fit, and 2 after a stream."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __sklearn_clone__(self):
+        return Noting(self.calls)
+
+    def fit(self, X, y):
+        self.calls.append(("fit", X, y))
+        self.level_ = 1.0
+        return self
+
+    def partial_fit(self, X, y):
+        self.calls.append(("partial_fit", X, y))
+        self.level_ = 2.0
+        return self
+
+    def predict(self, X, return_std):
+        return np.full(len(X), self.level_), np.ones(len(X))
+
+
+def test_a_stream_has_each_row_once_in_random_order(import_script, rng):
+    X, calls = rng.uniform(1.0, 3.0, (23, 2)), []
+    y = X[:, 0]
+    row = import_script("stream_accuracy").measure(
+        Noting(calls), X, y, X[:4], np.zeros(4), n_rows=10, seed=0
+    )
+    (name, X_fit, y_fit), *stream = calls
+    assert name == "fit" and y_fit is y
+    assert_allclose(X_fit, (X - X.mean(0)) / X.std(0))
+    names, inputs, targets = zip(*stream, strict=True)
+    assert names == ("partial_fit",) * 3 and [len(part) for part in inputs] == [10, 10, 3]
+    X_stream, y_stream = np.concatenate(inputs), np.concatenate(targets)
+    order = np.argsort(y_stream)
+    assert not np.array_equal(y_stream, y)
+    assert_allclose(y_stream[order], np.sort(y))
+    assert_allclose(X_stream[order], X_fit[np.argsort(y)])
+    assert row["RMSE of fit"] == 1.0 and row["RMSE of stream"] == row["ratio"] == 2.0
+    assert_allclose(row["difference"], 1.5)  # (2^2 - 1^2) / 2
+    assert_allclose(row["NLPD of stream"] - row["NLPD of fit"], 1.5)
