@@ -298,48 +298,57 @@ class GPLearner(RegressionLearner):
     # -- partial_fit -------------------------------------------------------------------------------
 
     def rows_to_restart(self, state: State, X: Rows, y: Array) -> tuple[Rows, Array] | None:
-        """Hyperparameters are learned again whenever the number of rows has doubled.
+        """Hyperparameters are learned again whenever `_is_due`, and with the first gap in a column.
 
-        And as soon as the rows are more than the neighbours, because few are learned from in
-        another way; and with the first gap in a column. Where rows are forgotten, as soon as as
-        many are new as were learned from, or are remembered; when the function has changed, as
-        soon as so many have come since, because rows of two functions look like noise.
+        If they are not learned, rows with gaps are what a fit to all of them would have.
         """
         gaps = state.frames.gaps
-        first_gap = X.bring_gaps(gaps)
-        if not self.learn_hyperparameters and not (first_gap or gaps.columns.any()):
-            return None
-        n_known, n = len(state.rows), len(state.rows) + len(y)
-        looked_at = hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs)
-        few = says_too_little(looked_at, learns=True)
-        grown = few or n >= 2 * state.n_trained or n_known <= self.few < n
-        if self.forgetting != 1.0:
-            n_due = min(state.n_trained, self.memory)
-            n_seen = state.rows.n_seen + X.n_seen
-            grown = few or n_seen - state.n_seen_trained >= n_due
-            if grown and not few:
-                changed = self._find_change(state, X)
-                grown = changed is None or n_seen - changed >= n_due
-        if self.learn_hyperparameters and not (grown or first_gap):
+        is_due = bool(gaps.columns.any())
+        if self.learn_hyperparameters:
+            is_due = self._is_due(state, X, len(y))
+        if not (is_due or X.bring_gaps(gaps)):
             return None
         rows = self.join(state, X, X.n_seen)
         return rows, rows.y
 
+    def _is_due(self, state: State, X: Rows, n_new: int) -> bool:
+        """Whether n_new rows X are a reason to learn hyperparameters again.
+
+        The number of rows has doubled, or is now larger than that of the neighbours, because few
+        are learned from in another way. Where rows are forgotten: as many are new as were learned
+        from, or are remembered. Rows of two functions look like noise, so that those before a
+        change have to be as old, too.
+        """
+        n_known, n = len(state.rows), len(state.rows) + n_new
+        if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):
+            return True
+        if self.forgetting == 1.0:
+            return n >= 2 * state.n_trained or n_known <= self.few < n
+        n_due, n_seen = min(state.n_trained, self.memory), state.rows.n_seen + X.n_seen
+        if n_seen - state.n_seen_trained < n_due:
+            return False
+        changed = self._find_change(state, X)
+        return changed is None or n_seen - changed >= n_due
+
     def _find_change(self, state: State, X: Rows) -> int | None:
         """How many rows had been seen before one, since training, that contradicted predictions.
 
-        Rows X are the last; None if no rows did.
+        Rows X are the last; None if no rows did, and where nothing is forgotten or learned.
         """
+        if self.forgetting == 1.0 or not self.learn_hyperparameters:
+            return None
         if state.n_seen_changed is not None or not len(X):
             return state.n_seen_changed
-        index = np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS).astype(int))
+        number = X.first_seen  # merged rows are in an order of their own
+        chosen = np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS).astype(int))
+        index = np.argsort(number)[chosen]
         mean, variance = state.posterior.moments(X.X[index], include_noise=True)
         if X.noise is not None:
             variance = variance + X.noise.variance[index]
         z2 = (X.y[index] - mean) ** 2 / variance
         if z2.sum() <= chi2.isf(_CHANCE, len(index)):
             return None
-        return state.rows.n_seen + int(index[np.argmax(z2 > chi2.isf(_CHANCE, 1))])
+        return state.rows.n_seen + int(number[index[np.argmax(z2 > chi2.isf(_CHANCE, 1))]])
 
     def join(self, state: State, X: Rows | None, n: int) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
@@ -364,9 +373,7 @@ class GPLearner(RegressionLearner):
     ) -> State:
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
-        changed = None
-        if self.forgetting != 1.0 and self.learn_hyperparameters:
-            changed = self._find_change(state, X)
+        changed = self._find_change(state, X)
         X = X.filled(gaps)
         if state.shared is not None:  # it stays as it is
             X = state.shared.subtract(X)

@@ -222,6 +222,14 @@ class Rows:
         """Number of rows, each as often as it counts."""
         return len(self) if self.weight is None else float(self.weight.sum())
 
+    @property
+    def first_seen(self) -> Index:
+        """For each row, which of those seen was the first that has become it, (n,)."""
+        if self.origin is None:
+            return np.arange(len(self))
+        rows, first = np.unique(self.origin, return_index=True)
+        return first[rows >= 0]
+
     @cached_property
     def _joined(self) -> Chunk:
         return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)

@@ -106,6 +106,22 @@ def test_rows_of_two_functions_are_not_learned_from(step, rng):
     assert_allclose(model.predict(X), fresh.predict(X), atol=1e-6)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_change_within_a_chunk_is_where_it_is(weighted, rng):
+    """Rows with weights are kept in another order than that in which they came."""
+    X = rng.uniform(-2.0, 2.0, (60, 1))
+    X[40:] = X[:20]
+    y = np.sin(3.0 * X[:, 0]) + 0.01 * rng.standard_normal(60)
+    y[49:] += 2.0
+    y[40:44] = y[:4]  # copies of each other once they are in one chunk
+    X[44:46], y[44:46] = X[40:42], y[40:42]
+    weight = np.where(weighted, rng.uniform(1.0, 2.0, 60), 1.0)
+    weight[42] = 0.0
+    model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=100)
+    model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:], sample_weight=weight[40:])
+    assert model._state.n_seen_changed == 49
+
+
 def test_outliers_do_not_stop_a_stream_from_learning(data):
     """What contradicts predictions delays training, for once."""
     X, y, _ = data
