@@ -58,6 +58,15 @@ def scores(y, mean, std):
     }
 
 
+def stream(model, X, y, n_rows, seed):
+    """`model` after chunks of so many rows, in random order; the last one may be smaller."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    for first in range(0, len(y), n_rows):
+        rows = order[first : first + n_rows]
+        model.partial_fit(X[rows], y[rows])
+    return model
+
+
 def smooth_data(n, d, rng):
     """Random inputs, and a smooth function of them with noise of standard deviation 0.1."""
     X = rng.uniform(-1.0, 1.0, (n, d))

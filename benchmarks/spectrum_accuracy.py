@@ -6,7 +6,7 @@ With --chunk the training rows come as a stream, in random order.
 from time import perf_counter
 
 import numpy as np
-from common import Report, load_split, parser, scores
+from common import Report, load_split, parser, scores, stream
 
 from skvbgp import SVBSSGPRegressor
 
@@ -36,10 +36,7 @@ def main():
         )
         start = perf_counter()
         if args.chunk:
-            order = np.random.default_rng(args.split).permutation(len(y))
-            for first in range(0, len(y), args.chunk):
-                rows = order[first : first + args.chunk]
-                model.partial_fit(X[rows], y[rows])
+            stream(model, X, y, args.chunk, seed=args.split)
         else:
             model.fit(X, y)
         fit_seconds = perf_counter() - start

@@ -7,8 +7,7 @@ former and the difference of the latter. Processor seconds are of training, in t
 
 from time import process_time
 
-import numpy as np
-from common import Report, load_split, parser, scores
+from common import Report, load_split, parser, scores, stream
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -59,15 +58,6 @@ def train_and_score(train, X_test, y_test):
     seconds = process_time() - start
     mean, std = model.predict(X_test, return_std=True)
     return scores(y_test, mean, std) | {"CPU s": seconds}
-
-
-def stream(model, X, y, n_rows, seed):
-    """`model` after chunks of so many rows, in random order; the last one may be smaller."""
-    order = np.random.default_rng(seed).permutation(len(y))
-    for first in range(0, len(y), n_rows):
-        rows = order[first : first + n_rows]
-        model.partial_fit(X[rows], y[rows])
-    return model
 
 
 if __name__ == "__main__":

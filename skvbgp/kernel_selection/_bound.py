@@ -187,15 +187,15 @@ def collapsed_bound(
 
 
 def log_evidence(
-    kernel: Kernel, x: Array, X: Array | Pairs, y: Array, counts: Array | None = None
+    kernel: Kernel, x: Array, pairs: Pairs, y: Array, counts: Array | None = None
 ) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
 
-    Each row is there as often as it counts (n,); None is once. A search hands on the same pairs of
-    rows each time.
+    Each row of X is there as often as it counts (n,); None is once. A search hands on the same
+    pairs of rows each time.
     """
     kernel, noise = parameters(kernel, x)
-    K, pull_back = _pairs_of(X).evaluate(kernel)
+    K, pull_back = pairs.evaluate(kernel)
     normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
     dK = normal.gradient()
     d_noise = own_gradient(noise, counts, np.diagonal(dK))
@@ -204,17 +204,13 @@ def log_evidence(
 
 
 def log_evidence_alone(
-    kernel: Kernel, x: Array, X: Array | Pairs, y: Array, counts: Array | None = None
+    kernel: Kernel, x: Array, pairs: Pairs, y: Array, counts: Array | None = None
 ) -> float:
     """The same without its gradient."""
     kernel, noise = parameters(kernel, x)
-    K, _ = _pairs_of(X).evaluate(kernel)
+    K, _ = pairs.evaluate(kernel)
     normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
     return normal.log_density + Copies.of(noise, counts).log_density
-
-
-def _pairs_of(X: Array | Pairs) -> Pairs:
-    return X if isinstance(X, Pairs) else Pairs(X)
 
 
 def _factor_of_rows(K: Array, noise: float, counts: Array | None) -> Array:

@@ -52,7 +52,7 @@ class Composite(Kernel):
             new, start = k._take_theta(theta, start)
             kernels.append(new)
         composite = object.__new__(type(self))  # training does this often
-        object.__setattr__(composite, "kernels", tuple(kernels))
+        vars(composite).update(vars(self), kernels=tuple(kernels))
         return composite, start
 
     @property

@@ -18,6 +18,7 @@ from skvbgp.kernel_selection._bound import (
     total_statistics,
 )
 from skvbgp.kernel_selection._scales import Frame
+from skvbgp.kernels._pairs import Pairs
 from tests.derivatives import numerical_gradient
 from tests.kernel_selection.problems import kernel_at, make_rows
 from tests.oracles import kernel_selection as oracle
@@ -103,18 +104,18 @@ def test_gradient_at_a_fixed_q_of_weighted_rows(kernel_and_x):
 def test_log_evidence_and_its_gradient(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, X, y)
+    value, gradient = log_evidence(kernel, x, Pairs(X), y)
     fitted, noise = parameters(kernel, x)
     assert_allclose(value, oracle.log_evidence(fitted(X), noise, y), rtol=1e-10)
-    assert_allclose(log_evidence_alone(kernel, x, X, y), value, rtol=1e-10)
-    expected = numerical_gradient(lambda x: log_evidence(kernel, x, X, y)[0], x)
+    assert_allclose(log_evidence_alone(kernel, x, Pairs(X), y), value, rtol=1e-10)
+    expected = numerical_gradient(lambda x: log_evidence(kernel, x, Pairs(X), y)[0], x)
     assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_bound_is_below_the_evidence_and_equal_at_inducing_rows(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, Z = make_rows()
-    evidence, _ = log_evidence(kernel, x, X, y)
+    evidence, _ = log_evidence(kernel, x, Pairs(X), y)
     assert collapsed_bound(kernel, x[None, :], Z, X, y)[0] < evidence
     assert_allclose(collapsed_bound(kernel, x[None, :], X, X, y)[0], evidence, atol=1e-5)
 
@@ -150,7 +151,7 @@ def test_hyperparameters_out_of_range_are_an_error():
     X, y, _ = make_rows()
     x[0] = 1000.0
     with pytest.raises(NotPositiveDefiniteError, match="range of double precision"):
-        log_evidence(kernel, x, X, y)
+        log_evidence(kernel, x, Pairs(X), y)
 
 
 def test_noise_that_drowns_is_an_error():
@@ -158,4 +159,4 @@ def test_noise_that_drowns_is_an_error():
     X, y, _ = make_rows(n=30)
     x[-1] = -60.0
     with pytest.raises(NotPositiveDefiniteError, match="noise drowns"):
-        log_evidence(kernel, x, X, y)
+        log_evidence(kernel, x, Pairs(X), y)

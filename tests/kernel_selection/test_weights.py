@@ -23,6 +23,7 @@ from skvbgp.kernel_selection._bound import (
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import _whiten_level
 from skvbgp.kernel_selection._targets import make_targets
+from skvbgp.kernels._pairs import Pairs
 from tests.derivatives import numerical_gradient
 from tests.kernel_selection.cases import INSTANCES, KERNELS, make_series, small
 from tests.kernel_selection.problems import kernel_at, make_rows
@@ -52,22 +53,22 @@ kernels = pytest.mark.parametrize("name", NAMES)
 def test_evidence_is_that_of_literal_copies(name):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, X, y, TIMES)
+    value, gradient = log_evidence(kernel, x, Pairs(X), y, TIMES)
     fitted, noise = parameters(kernel, x)
     expected = oracle.log_evidence(fitted(X[COPIES]), noise, y[COPIES])
     assert_allclose(value, expected, rtol=1e-10)
-    assert_allclose(gradient, log_evidence(kernel, x, X[COPIES], y[COPIES])[1], rtol=1e-8)
+    assert_allclose(gradient, log_evidence(kernel, x, Pairs(X[COPIES]), y[COPIES])[1], rtol=1e-8)
 
 
 @kernels
 def test_evidence_of_fractions_and_its_gradient(name):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, X, y, FRACTIONS)
+    value, gradient = log_evidence(kernel, x, Pairs(X), y, FRACTIONS)
     fitted, noise = parameters(kernel, x)
     assert_allclose(value, weighted_log_evidence(y, fitted(X), noise, FRACTIONS), rtol=1e-10)
-    assert_allclose(log_evidence_alone(kernel, x, X, y, FRACTIONS), value, rtol=1e-10)
-    expected = numerical_gradient(lambda x: log_evidence(kernel, x, X, y, FRACTIONS)[0], x)
+    assert_allclose(log_evidence_alone(kernel, x, Pairs(X), y, FRACTIONS), value, rtol=1e-10)
+    expected = numerical_gradient(lambda x: log_evidence(kernel, x, Pairs(X), y, FRACTIONS)[0], x)
     assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
 
 
@@ -101,7 +102,7 @@ def test_bound_of_fractions_at_any_q_and_its_gradient(name):
 def test_bound_at_all_rows_is_the_evidence_of_fractions():
     kernel, x = kernel_at("SE")
     X, y, _ = make_rows()
-    evidence, _ = log_evidence(kernel, x, X, y, FRACTIONS)
+    evidence, _ = log_evidence(kernel, x, Pairs(X), y, FRACTIONS)
     assert_allclose(collapsed_bound(kernel, x[None], X, X, y, FRACTIONS)[0], evidence, atol=1e-5)
 
 
