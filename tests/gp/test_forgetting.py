@@ -122,6 +122,27 @@ def test_a_change_within_a_chunk_is_where_it_is(weighted, rng):
     assert model._state.n_seen_changed == 49
 
 
+def test_rows_that_are_known_to_be_noisy_do_not_contradict(rng):
+    X = rng.uniform(-2.0, 2.0, (60, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.01 * rng.standard_normal(60)
+    y[40:] += 2.0 * rng.standard_normal(20)
+    for variance, changed in ((0.0, 40), (4.0, None)):
+        model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=100)
+        model.partial_fit(X[:40], y[:40], y_var=0.0)
+        model.partial_fit(X[40:], y[40:], y_var=np.full(20, variance))
+        assert model._state.n_seen_changed == changed
+
+
+def test_training_is_due_when_older_rows_are_down_to_a_twentieth(data):
+    X, y, _ = data
+    model = make_model(learn_hyperparameters=True, max_iter=2, forgetting=0.9).fit(X[:80], y[:80])
+    trained = []
+    for i in range(80, 110):  # 0.9 ** 28 is more, 0.9 ** 29 less
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+        trained.append(model._state.n_seen_trained)
+    assert trained == [80] * 28 + [109] * 2
+
+
 def test_outliers_do_not_stop_a_stream_from_learning(data):
     """What contradicts predictions delays training, for once."""
     X, y, _ = data
