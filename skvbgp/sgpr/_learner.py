@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from skvbgp._core.scaling import Target
 from skvbgp._optim.ascent import EndPass, Watch
 from skvbgp.base import (
     Posterior,
-    RegressionLearner,
     Targets,
     as_vector,
     merge_targets,
@@ -27,11 +26,12 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import solve_white
-from skvbgp.sgpr._noise import Blocks, Structure
+from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, quasi_normal
+from skvbgp.sgpr._settings import N_DRAWS, Settings
 from skvbgp.sgpr._sharded import ShardedData, gather_data
 from skvbgp.sgpr._spread import SpreadRows
 from skvbgp.sgpr._spread_posterior import SpreadBlockPosterior
@@ -56,123 +56,17 @@ from skvbgp.sgpr._training import (
     solve_stochastic,
 )
 
-#: psi="auto" takes the closed form up to so many exponentials in one evaluation.
-_CLOSED_FORM_EXPONENTIALS = 4_000_000
-#: ... and up to so many inducing inputs in a prediction, where it is m^2 / 2 for a row.
-_CLOSED_FORM_INDUCING = 128
-#: Draws of Lambda where they are common to all rows.
-_N_DRAWS = 8
-#: ... or a single antithetic pair past so many rows, whose q(Lambda) is narrow.
-_MANY_ROWS = 20_000
-#: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
-_EXACT_ROWS = 500
-_COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, with fewer at
-#: the mean of Lambda, and with noise that starts well; rows that the stochastic solver visits.
-_EXACT_ITERATIONS = 100
-_LBFGS_ITERATIONS = 200
+#: Iterations of L-BFGS at the mean of Lambda.
 _LBFGS_MEAN_ITERATIONS = 100
-_LBFGS_BLOCK_ITERATIONS = 40
-_VISITED_ROWS = 1_000_000
-_VISITED_BLOCK_ROWS = 300_000
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.3
 #: Shares of the learning rate and of this step where f starts near its optimum.
 _CAREFUL = (0.1, 1.0 / 3.0)
-#: Rows of a block for n_blocks="auto".
-_BLOCK_ROWS = 500
 
 
 @dataclass(frozen=True)
-class SparseLearner(RegressionLearner):
-    """Settings of a member of the family, by the names of the constructor parameters.
-
-    Attributes
-    ----------
-    structure : Structure
-        What the noise is like.
-    local : bool
-        Whether predictions condition on the rows of the own block, which are kept.
-    """
-
-    structure: Structure
-    n_inducing: int
-    inducing_inputs: Any
-    length_scale: Any
-    signal_std: float | None
-    noise_variance: float | None
-    hyperparameter_variance: float | None
-    prior_mean: Any
-    prior_variance: Any
-    solver: str
-    psi: str
-    learn_hyperparameters: bool
-    max_iter: int | None
-    batch_size: int
-    learning_rate: float
-    tol: float
-    normalize_y: bool
-    n_jobs: int | None
-    n_blocks: int | str = "auto"
-    n_samples: int = 8
-    local: bool = False
-
-    # -- which solver, and which expectations ------------------------------------------
-
-    def max_passes(self, y: Sized) -> int:
-        n = len(y)
-        if not self.learn_hyperparameters:
-            return 1
-        if self.max_iter is not None:
-            return self.max_iter
-        if self._is_exact(n):
-            return _EXACT_ITERATIONS
-        if self._is_collapsed(n):
-            return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
-        visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
-        return max(2, round(visited / n))
-
-    def _is_exact(self, n: int) -> bool:
-        """Whether every row is an inducing input and the posterior is structured."""
-        if self.solver != "auto":
-            return self.solver == "exact"
-        left_to_us = self.psi == "auto" and self.learn_hyperparameters
-        return (
-            left_to_us and self.inducing_inputs is None and n <= min(_EXACT_ROWS, self.n_inducing)
-        )
-
-    def _is_collapsed(self, n: int) -> bool:
-        return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
-
-    def _rule_of_fit(self, data: Data, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
-        """How expectations are taken in the pass that ends a fit, and by the collapsed solver.
-
-        Without learning, the choice must not depend on how the rows come in chunks.
-        """
-        if self.psi != "auto" or not self.learn_hyperparameters:
-            return self._rule_of_chunks(p, seed)
-        m, d = p.U.shape
-        if data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
-            return ClosedForm()
-        n_draws = 2 if len(data) > _MANY_ROWS else _N_DRAWS
-        return CommonDraws(quasi_normal(n_draws, d, seed))
-
-    def _rule_of_chunks(self, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
-        """The same for rows that come in chunks of any size."""
-        return self._rule_by_size(p, seed, pairs_of_rows=self.structure.correlated)
-
-    def _rule_by_size(
-        self, p: Parameters, seed: int, *, pairs_of_rows: bool
-    ) -> ClosedForm | CommonDraws:
-        """A choice that depends on the number of inducing inputs alone."""
-        m, d = p.U.shape
-        cheap = m <= _CLOSED_FORM_INDUCING and not pairs_of_rows
-        if self.psi == "closed_form" or (self.psi == "auto" and cheap):
-            return ClosedForm()
-        return CommonDraws(quasi_normal(_N_DRAWS, d, seed))
-
-    def _rule_of_steps(self) -> DrawRule:
-        return ClosedForm() if self.psi == "closed_form" else FreshDraws(self.structure.correlated)
+class SparseLearner(Settings):
+    """What a member of the family does with data."""
 
     # -- fit ---------------------------------------------------------------------------
 
@@ -296,7 +190,7 @@ class SparseLearner(RegressionLearner):
         rows = data.rows(slice(None))
         U = choose_exact_inputs(rows, state.seed, explained=self.structure.explained)
         start = replace(state.parameters, U=U)
-        draws = quasi_normal(_N_DRAWS, start.U.shape[1] + 1, state.seed)
+        draws = quasi_normal(N_DRAWS, start.U.shape[1] + 1, state.seed)
         groups = [slice(None)] if data.blocks is None else data.blocks
         mixture = Mixture(state.model, start, rows, draws, tuple(groups))
         state = replace(state, parameters=start, blocks=blocks)
@@ -392,9 +286,7 @@ class SparseLearner(RegressionLearner):
         """The data divided into blocks, if noise is correlated, and what is kept of these."""
         if not self.structure.correlated:
             return data, None
-        n = len(data)
-        n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
-        return divide(data, y, min(n_blocks, n), unit, keeps=self.local)
+        return divide(data, y, self.count_blocks(len(data)), unit, keeps=self.local)
 
     # -- partial_fit -------------------------------------------------------------------
 
@@ -490,6 +382,6 @@ class SparseLearner(RegressionLearner):
             return BlockPosterior.of(state, blocks, self.n_samples)
         p, seed = state.parameters, state.seed
         rule = self._rule_by_size(p, seed, pairs_of_rows=False)
-        draws = quasi_normal(_N_DRAWS, p.U.shape[1], seed)
+        draws = quasi_normal(N_DRAWS, p.U.shape[1], seed)
         latent = SparseLatent(p, state.prior, state.q, rule, draws)
         return GlobalPosterior(state, latent, state.noise)

@@ -14,7 +14,7 @@ from skvbgp._core.partition import group_rows
 from skvbgp._core.scaling import RunningScale
 from skvbgp.base import Targets
 from skvbgp.kernels import RBF
-from skvbgp.sgpr import _learner
+from skvbgp.sgpr import _settings
 from skvbgp.sgpr._blocks import BlockRows, Division
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._left_out import Remembered
@@ -121,7 +121,7 @@ def test_as_the_others_alone(cls, solver, psi):
 @pytest.mark.parametrize("limit", ["_CLOSED_FORM_EXPONENTIALS", "_CLOSED_FORM_INDUCING"])
 def test_rows_are_remembered_by_draws_and_predicted_in_closed_form(limit, monkeypatch):
     """And the other way round."""
-    monkeypatch.setattr(_learner, limit, 0)
+    monkeypatch.setattr(_settings, limit, 0)
     model = small(VBDTCRegressor)
     check_brute_force(model, *make_data())
     rule = model._state.draw_rule

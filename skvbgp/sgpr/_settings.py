@@ -1,0 +1,133 @@
+"""Settings of the family, and what follows from them and the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Any
+
+from skvbgp.base import RegressionLearner
+from skvbgp.sgpr._data import Data
+from skvbgp.sgpr._noise import Structure
+from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
+
+#: psi="auto" takes the closed form up to so many exponentials in one evaluation.
+_CLOSED_FORM_EXPONENTIALS = 4_000_000
+#: ... and up to so many inducing inputs in a prediction, where it is m^2 / 2 for a row.
+_CLOSED_FORM_INDUCING = 128
+#: Draws of Lambda where they are common to all rows.
+N_DRAWS = 8
+#: ... or a single antithetic pair past so many rows, whose q(Lambda) is narrow.
+_MANY_ROWS = 20_000
+#: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
+_EXACT_ROWS = 500
+_COLLAPSED_ROWS = 2_000
+#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, and with noise
+#: that starts well; rows that the stochastic solver visits.
+_EXACT_ITERATIONS = 100
+_LBFGS_ITERATIONS = 200
+_LBFGS_BLOCK_ITERATIONS = 40
+_VISITED_ROWS = 1_000_000
+_VISITED_BLOCK_ROWS = 300_000
+#: Rows of a block for n_blocks="auto".
+_BLOCK_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Settings(RegressionLearner):
+    """Settings of a member of the family, by the names of the constructor parameters.
+
+    Attributes
+    ----------
+    structure : Structure
+        What the noise is like.
+    local : bool
+        Whether predictions condition on the rows of the own block, which are kept.
+    """
+
+    structure: Structure
+    n_inducing: int
+    inducing_inputs: Any
+    length_scale: Any
+    signal_std: float | None
+    noise_variance: float | None
+    hyperparameter_variance: float | None
+    prior_mean: Any
+    prior_variance: Any
+    solver: str
+    psi: str
+    learn_hyperparameters: bool
+    max_iter: int | None
+    batch_size: int
+    learning_rate: float
+    tol: float
+    normalize_y: bool
+    n_jobs: int | None
+    n_blocks: int | str = "auto"
+    n_samples: int = 8
+    local: bool = False
+
+    # -- which solver, and which expectations ------------------------------------------
+
+    def max_passes(self, y: Sized) -> int:
+        n = len(y)
+        if not self.learn_hyperparameters:
+            return 1
+        if self.max_iter is not None:
+            return self.max_iter
+        if self._is_exact(n):
+            return _EXACT_ITERATIONS
+        if self._is_collapsed(n):
+            return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
+        visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
+        return max(2, round(visited / n))
+
+    def _is_exact(self, n: int) -> bool:
+        """Whether every row is an inducing input and the posterior is structured."""
+        if self.solver != "auto":
+            return self.solver == "exact"
+        left_to_us = self.psi == "auto" and self.learn_hyperparameters
+        return (
+            left_to_us and self.inducing_inputs is None and n <= min(_EXACT_ROWS, self.n_inducing)
+        )
+
+    def _is_collapsed(self, n: int) -> bool:
+        return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
+
+    def _rule_of_fit(self, data: Data, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
+        """How expectations are taken in the pass that ends a fit, and by the collapsed solver.
+
+        Without learning, the choice must not depend on how the rows come in chunks.
+        """
+        if self.psi != "auto" or not self.learn_hyperparameters:
+            return self._rule_of_chunks(p, seed)
+        m, d = p.U.shape
+        if data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
+            return ClosedForm()
+        n_draws = 2 if len(data) > _MANY_ROWS else N_DRAWS
+        return CommonDraws(quasi_normal(n_draws, d, seed))
+
+    def _rule_of_chunks(self, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
+        """The same for rows that come in chunks of any size."""
+        return self._rule_by_size(p, seed, pairs_of_rows=self.structure.correlated)
+
+    def _rule_by_size(
+        self, p: Parameters, seed: int, *, pairs_of_rows: bool
+    ) -> ClosedForm | CommonDraws:
+        """A choice that depends on the number of inducing inputs alone."""
+        m, d = p.U.shape
+        cheap = m <= _CLOSED_FORM_INDUCING and not pairs_of_rows
+        if self.psi == "closed_form" or (self.psi == "auto" and cheap):
+            return ClosedForm()
+        return CommonDraws(quasi_normal(N_DRAWS, d, seed))
+
+    def _rule_of_steps(self) -> DrawRule:
+        return ClosedForm() if self.psi == "closed_form" else FreshDraws(self.structure.correlated)
+
+    # -- blocks -----------------------------------------------------------
+
+    def count_blocks(self, n: int) -> int:
+        """Blocks that n rows are divided into."""
+        n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
+        return min(n_blocks, n)
