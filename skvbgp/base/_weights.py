@@ -159,6 +159,11 @@ def count_targets(
     return X[counted.rows], targets.counted(counted)
 
 
+def join_rows(known: tuple[Array, Targets], new: tuple[Array, Targets]) -> tuple[Array, Targets]:
+    """Both sets of rows, in memory."""
+    return np.concatenate([known[0], new[0]]), known[1].joined(new[1])
+
+
 def merge_targets(X: Array, targets: Targets) -> tuple[Array, Targets]:
     """The same rows in memory, of which equal ones are one, see `merge_equal`."""
     counted = merge_equal(X, targets.keys, targets.weight)

@@ -18,6 +18,7 @@ from skvbgp.base import (
     Targets,
     choose_inducing_inputs,
     choose_rows,
+    join_rows,
     merge_targets,
     pick,
 )
@@ -324,8 +325,7 @@ class VBKSLearner(RegressionLearner):
             state = self._update_kept(state, X, y)
             end_pass(lambda: state)
             return state
-        known_X, known = state.rows
-        X, y = merge_targets(np.concatenate([known_X, X]), known.joined(y))
+        X, y = merge_targets(*join_rows(state.rows, (X, y)))
         has_doubled = len(X) >= 2 * state.n_screened
         if has_doubled and self._is_auto:
             return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)

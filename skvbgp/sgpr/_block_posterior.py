@@ -18,7 +18,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import reduce
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -285,10 +284,9 @@ class BlockPosterior:
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given all the others."""
         assert isinstance(self._blocks, BlockRows)
-        known = reduce(Targets.joined, self._blocks.targets)
-        index = find_known(X, targets, np.concatenate(self._blocks.X), known)
+        index = find_known(X, targets, *self._blocks.rows)
         sizes = [len(rows) for rows in self._blocks.X]
-        ends, found = np.cumsum(sizes), np.empty((2, len(known)))
+        ends, found = np.cumsum(sizes), np.empty((2, sum(sizes)))
         for k in np.unique(np.searchsorted(ends, index, side="right")):
             found[:, ends[k] - sizes[k] : ends[k]] = self._leave_out_of(int(k))
         mean, variance = found[:, index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,21 @@ class BlockRows(Division):
 
     X: tuple[Array, ...]  # by block, user's coordinates
     targets: tuple[Targets, ...]  # by block
+
+    @property
+    def n_rows(self) -> int:
+        """How many they are."""
+        return int(self.partition.sizes.sum())
+
+    @property
+    def rows(self) -> tuple[Array, Targets]:
+        """All of them, one block after the other."""
+        return np.concatenate(self.X), reduce(Targets.joined, self.targets)
+
+    @property
+    def n_divided(self) -> int:
+        """Rows that were divided first; those that came later are in blocks of their own calls."""
+        return int(self.partition.sizes[: self.partition.chunk_starts[1]].sum())
 
     def plus(self, other: BlockRows) -> BlockRows:
         return BlockRows(

@@ -101,13 +101,13 @@ _AUTO = """
         Matern kernels, the rational quadratic, the squared exponential, and products and
         sums of two, if that beats the default by more than chance; `noise_variance_` is then as
         large as costs known rows next to nothing. It needs `learn_hyperparameters`, and 32 rows:
-        fewer have the default. `partial_fit` and `warm_start` keep the kernel that has been
-        chosen."""
+        fewer have the default. `warm_start` keeps the kernel that has been chosen, `partial_fit`
+        until it trains again."""
 
 _BLOCKS = """
     n_blocks : "auto" or int, default="auto"
         Number of blocks that the rows of one call are divided into, by location.
-        "auto" makes blocks of about 500 rows.
+        "auto" makes blocks of about 500 rows, and makes them again in a stream.
 
     n_samples : int, default=8
         Draws of the hyperparameters in prediction (PIC). May be changed after `fit`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +11,9 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Target
+from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch
-from skvbgp.base import (
-    Posterior,
-    Targets,
-    as_vector,
-    merge_targets,
-    says_too_little,
-)
+from skvbgp.base import Posterior, Targets, as_vector, join_rows, merge_targets
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
@@ -128,15 +124,19 @@ class SparseLearner(Settings):
         return Model(coordinates, hyperprior, structure), parameters
 
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
+        restarts_at = self.find_restart(X)
+        in_blocks = self.local and restarts_at > 0
+        kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # from the caller
+        X, y = kept or (X, y)
+        state = replace(state, kept_rows=kept, restarts_at=restarts_at)
         data = gather_data(X, y, state.model.coordinates, state.target)
         if self._is_exact(len(data)):
-            return self._train_exact(replace(state, kept_rows=(X, y)), data, y, end_pass)
+            return self._train_exact(state, data, y, end_pass)
         data, blocks = self._divide(data, y, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
         state, smooth = choose_noise_kernel(self.structure, state, data)
         rule = self._rule_of_fit(data, state.parameters, state.seed)
-        kept = (X, y) if says_too_little(X, learns=self.learn_hyperparameters) else None
-        state = replace(state, draw_rule=rule, blocks=blocks, kept_rows=kept)
+        state = replace(state, draw_rule=rule, blocks=blocks)
 
         def conclude(parameters: Parameters, rule: DrawRule = rule) -> State:
             rng = np.random.RandomState(state.seed)
@@ -291,25 +291,18 @@ class SparseLearner(Settings):
     # -- partial_fit -------------------------------------------------------------------
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
-        if state.kept_rows is None:
+        n, known = state.n_kept + len(X), state.all_rows
+        goes_on = isinstance(X, ShardedColumns) and state.restarts_at > 0
+        if known is None or goes_on or n < state.restarts_at:
             return None
-        X_known, known = state.kept_rows
-        return merge_targets(np.concatenate([X_known, X]), known.joined(y))
+        return merge_targets(*join_rows(known, (X, y)))
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
-        state = state.having_seen(y)
-        state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
-        if self.inducing_inputs is None:
-            state = grow(state, X, y.weight, self.n_inducing, rng)
-        state = replace(state, draw_rule=self._rule_of_chunks(state.parameters, state.seed))
-        data = gather_data(X, y, state.model.coordinates, state.target)
-        kept: Any = state.blocks if self.local else None
-        data, blocks = self._divide(data, y, state.parameters.nu if kept is None else kept.unit)
-        state = replace(state, blocks=None if kept is None else kept.plus(blocks))
+        state, data = self._join(state, X, y, rng)
         memory = state.memory
         assert isinstance(memory, Memory)  # a mixture starts again
-        if self.learn_hyperparameters:
+        if self.learn_hyperparameters and not (self.structure.correlated and state.restarts):
             parameters, adam = refine(
                 state.model,
                 state.parameters,
@@ -323,11 +316,47 @@ class SparseLearner(Settings):
                 rng=rng,
             )
             state = replace(state, parameters=parameters, adam=adam)
+        if state.is_scattered:
+            state, data = self._divide_again(state)
+            memory = Memory.empty(state.prior)
         data = replace(data, target=state.reference)
         chunk = self._remember(state.model, state.parameters, data, state.draw_rule, rng)
         known = replace(state, memory=memory.carry_to(state.prior).plus(chunk))
         end_pass(lambda: known)
         return replace(known, lower_bounds=(*known.lower_bounds, known.lower_bound))
+
+    def _join(
+        self, state: State, X: Array, y: Targets, rng: np.random.RandomState
+    ) -> tuple[State, Data]:
+        """The state with new rows, of which its memory does not know yet, and these."""
+        state = state.having_seen(y)
+        state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
+        if self.inducing_inputs is None:
+            state = grow(state, X, y.weight, self.n_inducing, rng)
+        data = gather_data(X, y, state.model.coordinates, state.target)
+        kept: Any = state.blocks if self.local else None
+        data, blocks = self._divide(data, y, state.parameters.nu if kept is None else kept.unit)
+        rows, restarts_at = state.kept_rows, state.restarts_at
+        if isinstance(X, ShardedColumns):
+            rows, restarts_at = None, np.inf
+        elif rows is not None:
+            rows = join_rows(rows, (X, y))
+        joined = replace(
+            state,
+            draw_rule=self._rule_of_chunks(state.parameters, state.seed),
+            blocks=None if kept is None else kept.plus(blocks),
+            kept_rows=rows,
+            restarts_at=restarts_at,
+        )
+        return joined, data
+
+    def _divide_again(self, state: State) -> tuple[State, Data]:
+        """The state whose blocks are made of all rows, and these."""
+        assert state.all_rows is not None
+        X, y = state.all_rows
+        data = gather_data(X, y, state.model.coordinates, state.target)
+        data, blocks = self._divide(data, y, state.parameters.nu)
+        return replace(state, blocks=blocks), data
 
     def _change_frame(self, state: State, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.

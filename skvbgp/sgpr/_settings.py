@@ -6,7 +6,11 @@ from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
-from skvbgp.base import RegressionLearner
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.shards import ShardedColumns
+from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
@@ -32,6 +36,8 @@ _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: Rows of a block for n_blocks="auto".
 _BLOCK_ROWS = 500
+#: A stream whose predictions need no rows keeps them until it has learned from more than so many.
+_FEW_ROWS = 2**14
 
 
 @dataclass(frozen=True)
@@ -125,9 +131,24 @@ class Settings(RegressionLearner):
     def _rule_of_steps(self) -> DrawRule:
         return ClosedForm() if self.psi == "closed_form" else FreshDraws(self.structure.correlated)
 
-    # -- blocks -----------------------------------------------------------
+    # -- blocks, and streams -----------------------------------------------------------
 
     def count_blocks(self, n: int) -> int:
         """Blocks that n rows are divided into."""
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
         return min(n_blocks, n)
+
+    def find_restart(self, X: Array | ShardedColumns) -> float:
+        """Number of rows with which a stream begins again that has begun with X.
+
+        The next ones, where X says too little or is known exactly. Twice as many, where noise is
+        what inducing inputs leave open: it is learned from rows that are near each other and these
+        inputs, while those of a chunk are far apart, and the inputs are where the first chunk was.
+        Blocks whose number is given are those of a call.
+        """
+        if self._is_exact(len(X)) or says_too_little(X, learns=self.learn_hyperparameters):
+            return 0
+        learns = self.learn_hyperparameters and self.structure.explained
+        by_size = not self.structure.correlated or self.n_blocks == "auto"
+        is_kept = not isinstance(X, ShardedColumns) and (self.local or len(X) <= _FEW_ROWS)
+        return 2 * len(X) if learns and by_size and is_kept else np.inf

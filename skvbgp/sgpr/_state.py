@@ -13,13 +13,16 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Targets
-from skvbgp.sgpr._blocks import Division, KeptBlocks
+from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
+
+#: Growth of a stream after which its rows are divided into blocks again.
+_DIVIDED_AGAIN = 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,9 @@ class State:
     lower_bounds : tuple of float
         One per pass, on y's own scale.
     kept_rows : tuple of an ndarray and Targets, or None
-        All rows as the user gave them, if a stream begins again with them.
+        All rows as the user gave them, if a stream may begin again with them and no block has them.
+    restarts_at : float
+        Number of rows in memory with which a stream begins again.
     """
 
     model: Model
@@ -68,6 +73,34 @@ class State:
     lower_bounds: tuple[float, ...] = ()
     n_iter: int = 1
     kept_rows: tuple[Array, Targets] | None = None
+    restarts_at: float = np.inf
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a stream begins again when it is long enough."""
+        return bool(np.isfinite(self.restarts_at))
+
+    @property
+    def n_kept(self) -> int:
+        """Number of rows in memory."""
+        if self.kept_rows is None and isinstance(self.blocks, BlockRows):
+            return self.blocks.n_rows
+        return 0 if self.kept_rows is None else len(self.kept_rows[1])
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether blocks of near rows are to be made again, because too many came later."""
+        if not (self.restarts and isinstance(self.blocks, BlockRows)):
+            return False
+        return self.blocks.n_rows >= _DIVIDED_AGAIN * self.blocks.n_divided
+
+    @property
+    def all_rows(self) -> tuple[Array, Targets] | None:
+        """All rows as the user gave them, if they are in memory."""
+        if self.kept_rows is None and isinstance(self.blocks, BlockRows):
+            X, y = self.blocks.rows
+            return X, replace(y, n_copies=self.n_seen - len(y))
+        return self.kept_rows
 
     @property
     def log_unit(self) -> float:

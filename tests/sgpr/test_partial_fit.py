@@ -1,8 +1,11 @@
 """partial_fit: new rows, in chunks of any size and order."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skvbgp import VBDTCRegressor, VBPICRegressor
@@ -334,7 +337,72 @@ def test_learning_moves_the_hyperparameters_and_reports_one_bound_per_call(cls):
     model.partial_fit(X[40:50], y[40:50]).partial_fit(X[50:], y[50:])
     assert len(model.lower_bounds_) == n_bounds + 2
     assert model.lower_bounds_[-1] == model.lower_bound_
-    assert model.noise_variance_ != before
+    assert abs(model.noise_variance_ / before - 1.0) > 1e-6
+
+
+explained = pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
+
+
+def in_blocks_of_20(cls, monkeypatch, **parameters):
+    """An instance whose blocks are as many as the rows ask for."""
+    monkeypatch.setattr("skvbgp.sgpr._settings._BLOCK_ROWS", 20)
+    return small(cls, **({"n_blocks": "auto"} if cls in BLOCKED else {}), **parameters)
+
+
+@explained
+def test_a_noise_kernel_is_learned_again_from_twice_as_many_rows(cls, monkeypatch):
+    """Near rows, and places of the inducing inputs, are not those of the first chunk."""
+    X, y = make_data(80)
+    model = in_blocks_of_20(cls, monkeypatch, max_iter=5).fit(X[:40], y[:40])
+    first = model.n_iter_
+    model.partial_fit(X[40:79], y[40:79])
+    assert len(model.lower_bounds_) == first + 1
+    rows = model._state.all_rows[0]  # those of blocks are in their order
+    assert len(rows) == 79
+    model.partial_fit(X[79:], y[79:])
+    y_of = {tuple(x): target for x, target in zip(X.tolist(), y.tolist(), strict=True)}
+    X_again = np.concatenate([rows, X[79:]])
+    y_again = np.array([y_of[tuple(x)] for x in X_again.tolist()])
+    assert_equal_models(model, clone(model).fit(X_again, y_again), X)
+
+
+@explained
+def test_what_a_given_number_of_blocks_or_many_rows_have_set_is_adapted_alone(cls, monkeypatch):
+    X, y = make_data(80)
+    monkeypatch.setattr("skvbgp.sgpr._settings._FEW_ROWS", 39)
+    model = small(cls).fit(X[:40], y[:40])
+    n_bounds, before = len(model.lower_bounds_), model.noise_variance_
+    model.partial_fit(X[40:], y[40:])
+    assert model._state.kept_rows is None
+    assert len(model.lower_bounds_) == n_bounds + 1
+    assert abs(model.noise_variance_ / before - 1.0) > 1e-6
+
+
+def test_blocks_are_made_again_once_a_tenth_of_the_rows_is_new(monkeypatch):
+    """So it does not matter in which calls they came."""
+    X, y = make_data(70)
+    start = in_blocks_of_20(VBPICRegressor, monkeypatch, n_inducing=20).fit(X[:60], y[:60])
+    once = deepcopy(start).partial_fit(X[60:], y[60:])
+    twice = stream(deepcopy(start), X, y, [slice(60, 65), slice(65, 70)])
+    assert_equal_models(twice, once, X)
+    late = stream(deepcopy(start), X, y, [slice(60, 69), slice(69, 70)])
+    assert late._state.blocks.n_divided == 69
+    assert once._state.blocks.n_divided == twice._state.blocks.n_divided == 70
+
+
+@every
+@learning
+def test_a_buffer_may_be_used_again(cls, learn_hyperparameters):
+    """What is kept of rows is the model's own."""
+    X, y = make_data(N)
+    model, expected = (small(cls, learn_hyperparameters=learn_hyperparameters) for _ in range(2))
+    X_buffer, y_buffer = np.empty((14, 2)), np.empty(14)
+    for rows in np.split(np.arange(N), 3):
+        X_buffer[:], y_buffer[:] = X[rows], y[rows]
+        model.partial_fit(X_buffer, y_buffer)
+        expected.partial_fit(X[rows], y[rows])
+    X_buffer[:] = y_buffer[:] = 0.0
+    assert_array_equal(model.predict(X), expected.predict(X))
 
 
 @independent
