@@ -61,7 +61,7 @@ def divergences(name, X, y, seed, n_passes):
     X_test, y_test, X, y = X[others], y[others], X[rows], y[rows]
     regressor = MODELS[name](inducing_inputs=X[:N_INDUCING], random_state=seed)
     if name == "VBPIC":
-        regressor.set_params(n_blocks=N_BLOCKS)
+        regressor.set_params(n_blocks=N_BLOCKS, noise_kernel=None)
     learner = regressor._learner()
     start = learner.start(X, Targets(y), np.random.RandomState(seed), None)
     model, parameters = start.model, start.parameters

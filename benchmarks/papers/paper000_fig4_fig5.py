@@ -29,6 +29,7 @@ def run(options: Options) -> Result:
             X, y = X[::4], y[::4]
         regressor = VBPICRegressor(
             N_INDUCING,
+            noise_kernel=None,
             n_blocks=len(y) // BLOCK_ROWS,
             batch_size=BATCH_SIZE,
             random_state=options.seed,

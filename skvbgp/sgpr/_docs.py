@@ -3,11 +3,20 @@
 import inspect
 from collections.abc import Callable
 
-_COMMON = """
+_INDUCING = """
     n_inducing : int, default=500
         Number of inducing inputs: more are more accurate, at a cost that grows with their
         square. At most the number of distinct rows is used.
+"""
 
+_AUTO_INDUCING = """
+    n_inducing : "auto" or int, default="auto"
+        Number of inducing inputs, at a cost that grows with its square. "auto" is one for 16 rows,
+        between 32 and 500: where most rows are inducing inputs, what these leave open says little
+        of new rows. At most the number of distinct rows is used.
+"""
+
+_COMMON = """
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
         Starting inducing inputs, in the space of X. None chooses them by k-means.
 
@@ -89,7 +98,7 @@ _COMMON = """
 """
 
 _NOISE_KERNEL = """
-    noise_kernel : {type}, default=None
+    noise_kernel : {type}, default={value}
         Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
         over the inputs as they are given; a kernel of unit variance gets a learned
         amplitude. Its amplitude is on the squared scale of y if `noise_variance` is given,
@@ -99,10 +108,10 @@ _NOISE_KERNEL = """
 _AUTO = """
         "auto" takes the one that predicts rows best from the rest of their block, among
         Matern kernels, the rational quadratic, the squared exponential, and products and
-        sums of two, if that beats the default by more than chance; `noise_variance_` is then as
-        large as costs known rows next to nothing. It needs `learn_hyperparameters`, and 32 rows:
-        fewer have the default. `warm_start` keeps the kernel that has been chosen, `partial_fit`
-        until it trains again."""
+        sums of two, if that beats None by more than chance; `noise_variance_` is then as large as
+        costs known rows next to nothing. It is None with fewer than 32 rows, and with
+        `learn_hyperparameters=False`. `warm_start` keeps the kernel that has been chosen,
+        `partial_fit` until it trains again."""
 
 _BLOCKS = """
     n_blocks : "auto" or int, default="auto"
@@ -181,15 +190,21 @@ _EXAMPLE = """
 
 
 def documented(
-    text: str, *, default_noise_kernel: str | None = None, blocks: bool = False
+    text: str,
+    *,
+    default_noise_kernel: str | None = None,
+    blocks: bool = False,
+    automatic: bool = False,
 ) -> Callable[[type], type]:
     """Class decorator that assembles the docstring around a class's own ``text``."""
 
     def decorate(cls: type) -> type:
-        parameters = _COMMON
+        parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _COMMON
         if default_noise_kernel is not None:
-            kind, auto = ('"auto" or kernel', _AUTO) if blocks else ("kernel", "")
-            parameters += _NOISE_KERNEL.format(type=kind, default=default_noise_kernel, auto=auto)
+            kind, auto = ('"auto", kernel or None', _AUTO) if blocks else ("kernel", "")
+            value = '"auto"' if automatic else "None"
+            names = {"type": kind, "value": value, "default": default_noise_kernel, "auto": auto}
+            parameters += _NOISE_KERNEL.format(**names)
         if blocks:
             parameters += _BLOCKS
         sections = [

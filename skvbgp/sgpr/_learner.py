@@ -69,14 +69,12 @@ class SparseLearner(Settings):
     def start(
         self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
     ) -> State:
-        if self.structure.is_searched and before is None and not self.learn_hyperparameters:
-            raise ValueError("noise_kernel='auto' needs learn_hyperparameters=True.")
         seed = int(rng.randint(np.iinfo(np.int32).max))
         sample = Sample.of(X, y.weight, rng)
         summary = y.scale
         target = choose_target(summary, centred=self.normalize_y)
         if before is None:
-            model, parameters = self._start_cold(sample, target, rng)
+            model, parameters = self._start_cold(sample, len(X), target, rng)
         else:
             ratio = before.target.unit / target.unit
             model, parameters = go_on_from(before.model, before.parameters, X.shape[1], ratio)
@@ -95,10 +93,11 @@ class SparseLearner(Settings):
         )
 
     def _start_cold(
-        self, sample: Sample, target: Target, rng: np.random.RandomState
+        self, sample: Sample, n: int, target: Target, rng: np.random.RandomState
     ) -> tuple[Model, Parameters]:
-        """Model and parameters from the data, or as the user gives them."""
-        coordinates, U = choose_inputs(sample, self.n_inducing, self.inducing_inputs, rng)
+        """Model and parameters from the data, n rows, or as the user gives them."""
+        m = self.count_inducing(n)
+        coordinates, U = choose_inputs(sample, m, self.inducing_inputs, rng)
         d = sample.X.shape[1]
         nu = np.full(d, 2.0 / np.sqrt(d))
         if self.length_scale is not None:
@@ -110,7 +109,8 @@ class SparseLearner(Settings):
         if self.noise_variance is not None:
             noise_variance = self.noise_variance / target.unit**2
             factor = 1.0 / target.unit**2
-        xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
+        with np.errstate(over="ignore"):  # check_range says so
+            xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
         if self.hyperparameter_variance is not None:
             xi = self.hyperparameter_variance * coordinates.scale**2
             beta = self.hyperparameter_variance / target.unit**2
@@ -126,7 +126,7 @@ class SparseLearner(Settings):
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         restarts_at = self.find_restart(X)
         in_blocks = self.local and restarts_at > 0
-        kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # from the caller
+        kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # theirs may change
         X, y = kept or (X, y)
         state = replace(state, kept_rows=kept, restarts_at=restarts_at)
         data = gather_data(X, y, state.model.coordinates, state.target)
@@ -134,7 +134,7 @@ class SparseLearner(Settings):
             return self._train_exact(state, data, y, end_pass)
         data, blocks = self._divide(data, y, state.parameters.nu)
         rng = np.random.RandomState(state.seed)
-        state, smooth = choose_noise_kernel(self.structure, state, data)
+        state, smooth = self._choose_noise_kernel(state, data)
         rule = self._rule_of_fit(data, state.parameters, state.seed)
         state = replace(state, draw_rule=rule, blocks=blocks)
 
@@ -180,13 +180,13 @@ class SparseLearner(Settings):
         return remember(model, parameters, data, draw_rule, rng=rng, n_jobs=self.n_jobs)
 
     def _train_exact(self, state: State, data: Data, y: Targets, end_pass: EndPass) -> State:
-        if self.inducing_inputs is not None or len(data) > self.n_inducing:
+        if self.inducing_inputs is not None or not self.has_room(len(data)):
             raise ValueError(
                 "solver='exact' takes every row as an inducing input: inducing_inputs has to be "
                 f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
             )
         data, blocks = self._divide(data, y, state.parameters.nu)
-        state, _ = choose_noise_kernel(self.structure, state, data)
+        state, _ = self._choose_noise_kernel(state, data)
         rows = data.rows(slice(None))
         U = choose_exact_inputs(rows, state.seed, explained=self.structure.explained)
         start = replace(state.parameters, U=U)
@@ -215,6 +215,12 @@ class SparseLearner(Settings):
 
         learned = self._learn(state, conclude, solve, end_pass)
         return choose_noise_variance(learned, data, lambda p, rule: conclude(p))
+
+    def _choose_noise_kernel(self, state: State, data: Data) -> tuple[State, Array | None]:
+        """What `choose_noise_kernel` finds; the default, if nothing is learned."""
+        if not self.learn_hyperparameters:
+            return state, None
+        return choose_noise_kernel(self.structure, state, data)
 
     def _learn(
         self,
@@ -332,7 +338,7 @@ class SparseLearner(Settings):
         state = state.having_seen(y)
         state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
         if self.inducing_inputs is None:
-            state = grow(state, X, y.weight, self.n_inducing, rng)
+            state = grow(state, X, y.weight, self.count_inducing(state.n_seen), rng)
         data = gather_data(X, y, state.model.coordinates, state.target)
         kept: Any = state.blocks if self.local else None
         data, blocks = self._divide(data, y, state.parameters.nu if kept is None else kept.unit)

@@ -211,8 +211,41 @@ class VBPITCRegressor(_SparseRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
+    automatic=True,
 )
 class VBPICRegressor(RowKeeper, VBPITCRegressor):
+    _parameter_constraints = VBPITCRegressor._parameter_constraints | {
+        "n_inducing": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})]
+    }
+
+    def __init__(
+        self,
+        n_inducing: int | str = "auto",
+        *,
+        noise_kernel: Any = "auto",
+        n_blocks: int | str = "auto",
+        n_samples: int = 8,
+        inducing_inputs: Any = None,
+        length_scale: Any = None,
+        signal_std: float | None = None,
+        noise_variance: float | None = None,
+        hyperparameter_variance: float | None = None,
+        prior_mean: Any = 0.0,
+        prior_variance: Any = 4.0,
+        solver: str = "auto",
+        psi: str = "auto",
+        learn_hyperparameters: bool = True,
+        max_iter: int | None = None,
+        batch_size: int = 2048,
+        learning_rate: float = 0.03,
+        tol: float = 1e-5,
+        normalize_y: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        keep(self, locals())
+
     @property
     def _keeps_on_workers(self) -> bool:
         return isinstance(getattr(self._state, "blocks", None), SpreadRows)

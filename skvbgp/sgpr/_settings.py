@@ -34,6 +34,9 @@ _LBFGS_ITERATIONS = 200
 _LBFGS_BLOCK_ITERATIONS = 40
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
+#: n_inducing="auto": one for so many rows, but at least and at most so many.
+_ROWS_PER_INDUCING = 16
+_FEWEST_INDUCING, _MOST_INDUCING = 32, 500
 #: Rows of a block for n_blocks="auto".
 _BLOCK_ROWS = 500
 #: A stream whose predictions need no rows keeps them until it has learned from more than so many.
@@ -53,7 +56,7 @@ class Settings(RegressionLearner):
     """
 
     structure: Structure
-    n_inducing: int
+    n_inducing: int | str
     inducing_inputs: Any
     length_scale: Any
     signal_std: float | None
@@ -94,9 +97,12 @@ class Settings(RegressionLearner):
         if self.solver != "auto":
             return self.solver == "exact"
         left_to_us = self.psi == "auto" and self.learn_hyperparameters
-        return (
-            left_to_us and self.inducing_inputs is None and n <= min(_EXACT_ROWS, self.n_inducing)
-        )
+        few = n <= _EXACT_ROWS and self.has_room(n)
+        return left_to_us and self.inducing_inputs is None and few
+
+    def has_room(self, n: int) -> bool:
+        """Whether each of n rows may be an inducing input."""
+        return self.n_inducing == "auto" or n <= int(self.n_inducing)
 
     def _is_collapsed(self, n: int) -> bool:
         return self.solver == "collapsed" or (self.solver == "auto" and n <= _COLLAPSED_ROWS)
@@ -131,7 +137,17 @@ class Settings(RegressionLearner):
     def _rule_of_steps(self) -> DrawRule:
         return ClosedForm() if self.psi == "closed_form" else FreshDraws(self.structure.correlated)
 
-    # -- blocks, and streams -----------------------------------------------------------
+    # -- inducing inputs, blocks, and streams -------------------------------------------
+
+    def count_inducing(self, n: int) -> int:
+        """Most inducing inputs for n rows.
+
+        "auto" leaves rows something to say beside them: noise of the blocks is what they do not
+        explain, so that it would have to explain new rows alone where known ones are explained.
+        """
+        if self.n_inducing != "auto":
+            return int(self.n_inducing)
+        return min(_MOST_INDUCING, max(_FEWEST_INDUCING, n // _ROWS_PER_INDUCING))
 
     def count_blocks(self, n: int) -> int:
         """Blocks that n rows are divided into."""

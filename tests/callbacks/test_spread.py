@@ -16,7 +16,9 @@ pytest.importorskip("distributed")
 pytestmark = pytest.mark.usefixtures("client", "many_rows", "quick_block_start")
 
 MODELS = {
-    "PIC": VBPICRegressor(8, n_blocks=12, max_iter=3, batch_size=200, random_state=0),
+    "PIC": VBPICRegressor(
+        8, n_blocks=12, max_iter=3, batch_size=200, random_state=0, noise_kernel=None
+    ),
     "DTC": VBDTCRegressor(8, max_iter=3, batch_size=200, random_state=0),
     "decoupled": DecoupledGPRegressor(
         n_mean_basis=30, n_cov_basis=15, batch_size=100, max_iter=3, random_state=0

@@ -33,7 +33,7 @@ def small(cls, solver="collapsed", **parameters):
     if solver == "exact":
         quick["n_inducing"] = 500
     if cls in BLOCKED:
-        quick["n_blocks"] = 4
+        quick |= {"n_blocks": 4, "noise_kernel": None}
     return cls(**{**quick, "solver": solver, **parameters})
 
 

@@ -210,11 +210,30 @@ def test_independent_noise_tells_no_kernel_from_another():
 
 @blocked
 def test_a_kernel_is_learned_or_given(cls):
-    model = small(cls, noise_kernel="auto", learn_hyperparameters=False)
-    with pytest.raises(ValueError, match="learn_hyperparameters=True"):
-        model.fit(*make_data())
+    X, y = make_data()
+    model, default = (
+        small(cls, noise_kernel=kernel, learn_hyperparameters=False).fit(X, y)
+        for kernel in ("auto", None)
+    )
+    assert_same_model(default, model, X)
     with pytest.raises(TypeError, match="kernel"):
-        model.set_params(noise_kernel="automatic").fit(*make_data())
+        model.set_params(noise_kernel="automatic").fit(X, y)
+
+
+def test_vbpic_leaves_kernel_and_inducing_inputs_to_the_data_by_default():
+    """With half of the rows as inducing inputs, little is left from which noise is learned."""
+    X, y = make_data(700, d=3)
+    X_new, y_new = make_data(300, d=3, seed=1)
+    options = {"max_iter": 10, "random_state": 0}
+    model = VBPICRegressor(**options).fit(X[:600], y[:600])
+    assert len(model.inducing_inputs_) == 600 // 16
+    many = VBPICRegressor(300, **options).fit(X[:600], y[:600])
+    densities = [m.log_predictive_density(X_new, y_new).mean() for m in (model, many)]
+    assert densities[0] > densities[1]
+    model.partial_fit(X[600:], y[600:])
+    assert len(model.inducing_inputs_) == 700 // 16
+    kernels = [cls().noise_kernel for cls in (VBPICRegressor, VBPITCRegressor, VBFITCRegressor)]
+    assert kernels == ["auto", None, None]  # it is judged by what VBPIC predicts
 
 
 @quick

@@ -110,7 +110,8 @@ def test_vbpic_finds_what_its_blocks_tell_with_both_solvers():
     options = dict(n_inducing=30, max_iter=8, random_state=0)
     white = VBDTCRegressor(solver="collapsed", **options).fit(X[train], y[train])
     for solver in ("collapsed", "stochastic"):
-        model = VBPICRegressor(solver=solver, n_blocks=3, batch_size=240, **options)
+        options |= {"n_blocks": 3, "batch_size": 240, "noise_kernel": None}
+        model = VBPICRegressor(solver=solver, **options)
         model.fit(X[train], y[train])
         assert model.lower_bound_ > white.lower_bound_ + 250.0, solver
         assert np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2)) < 0.004, solver
@@ -150,7 +151,8 @@ def test_a_callback_that_stops_training_stops_all_of_it(monkeypatch):
 
 def test_training_that_loses_its_start_returns_it(monkeypatch):
     X, y = lines_of_groups()
-    model = VBPICRegressor(30, solver="stochastic", n_blocks=3, max_iter=1, random_state=0)
+    options = {"n_blocks": 3, "max_iter": 1, "noise_kernel": None, "random_state": 0}
+    model = VBPICRegressor(30, solver="stochastic", **options)
     starts = []
 
     def lose(model, parameters, data, rule, **options):
