@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.utils import estimator_checks, estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -39,6 +39,8 @@ FIRST = [next(instance for instance in INSTANCES if type(instance) is cls) for c
 OTHER_SETTINGS = [instance for instance in INSTANCES if instance not in FIRST]
 # The sparse regressors differ in their noise alone: by default, one stands for all.
 SIBLINGS = [instance for instance in FIRST if type(instance) in SPARSE_REGRESSORS[:-1]]
+# Those that keep nothing of the arrays that they are given; the sparse regressors are to follow.
+COPYING = [*GP, *DECOUPLED, *EP, *KERNEL_SELECTION, *SPECTRUM]
 # Checks of what training makes of the data; the others ask little more than what base does.
 TRAINING_CHECKS = [
     "check_dict_unchanged",
@@ -191,6 +193,34 @@ def test_new_rows_whose_distance_has_no_square(cls, method, scale):
         assert_array_equal(model.predict(X), before)
     else:
         assert np.isfinite(model.predict(X) if result is model else result).all()
+
+
+@pytest.mark.parametrize("estimator", COPYING, ids=repr)
+def test_streams_may_reuse_their_arrays(estimator):
+    """What a call was given may be written to before the next one: nothing keeps it.
+
+    There are no weights, for which rows are picked, and so copied, in any case.
+    """
+    n = 10
+    X, y = make_data(5 * n)
+    rng = np.random.default_rng(1)
+    rows = {"X": X, "y": np.where(y > 10.0, 1.0, 0.0) if is_classifier(estimator) else y}
+    names = inspect.signature(estimator.partial_fit).parameters
+    if "X_var" in names:
+        rows["X_var"] = rng.uniform(0.1, 0.5, X.shape)
+    if "y_var" in names:
+        rows["y_var"] = rng.uniform(0.1, 0.5, len(X))
+    classes = {"classes": [0.0, 1.0]} if is_classifier(estimator) else {}
+    fresh, reusing = clone(estimator), clone(estimator)
+    first, buffer = 3 * n, {}
+    for start, stop in [(0, first), (first, first + n), (first + n, 5 * n)]:
+        chunk = {name: values[start:stop] for name, values in rows.items()}
+        fresh.partial_fit(**copy.deepcopy(chunk), **classes)
+        for name, values in chunk.items():
+            buffer.setdefault(name, np.empty_like(rows[name][:first]))[: len(values)] = values
+        reusing.partial_fit(**{name: a[: stop - start] for name, a in buffer.items()}, **classes)
+    method = "predict_proba" if is_classifier(estimator) else "predict"
+    assert_allclose(getattr(reusing, method)(X), getattr(fresh, method)(X), atol=1e-8)
 
 
 def documented(cls, section):

@@ -45,6 +45,9 @@ class Inputs:
     def rows(self, index: slice | NDArray[Any]) -> Inputs:
         return Inputs(self.mean[index], self.variance[index])
 
+    def copy(self) -> Inputs:
+        return Inputs(self.mean.copy(), self.variance.copy())
+
     def append(self, other: Inputs) -> Inputs:
         return Inputs(
             np.concatenate([self.mean, other.mean]), np.concatenate([self.variance, other.variance])

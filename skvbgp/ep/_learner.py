@@ -210,7 +210,7 @@ class EPLearner(Learner):
         return State(
             start,
             n_iter,
-            X,
+            X.copy(),  # the user may write to what was given
             y,
             solution.sites,
             solution.latent_sites,

@@ -208,7 +208,7 @@ class VBKSLearner(RegressionLearner):
             scales=scales,
             seed=seed,
             n=y.n_rows,
-            rows=(X, y) if n <= COLLAPSED_ROWS else None,
+            rows=(np.array(X), replace(y, y=np.array(y.y))) if n <= COLLAPSED_ROWS else None,
             is_series=is_series,
         )
 

@@ -135,4 +135,4 @@ def _conclude(
     bound = solution.bound
     kind = FreePosterior if isinstance(p.recognition, RowLatents) else HybridPosterior
     posterior = kind(columns, p, data.likelihood, bound.mean, bound.covariance)
-    return HybridState(posterior, X, y, reached.values, solution.lower_bound, relevance)
+    return HybridState(posterior, X.copy(), y, reached.values, solution.lower_bound, relevance)
