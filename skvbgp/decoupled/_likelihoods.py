@@ -8,9 +8,9 @@ Every one has a vector ``theta`` of logarithms of free parameters and
   theta; that of `Gaussian` may be told known variances of the noise;
 - ``moments(theta, m, s)``: mean and variance of y;
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
-- ``sample(theta, f, rng)``: draws of y given f.
-
-- ``distribution(theta, m, s)``: that of y.
+- ``sample(theta, f, rng)``: draws of y given f;
+- ``distribution(theta, m, s)``: that of y;
+- ``offset``: what is added to f for users, 0 but for `Poisson`.
 
 ``noise_information`` is a row's Fisher information about each entry of theta. Those of
 y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
@@ -75,6 +75,7 @@ class AdditiveNoise(ABC):
 
     resistant = False
     unit_noise = False
+    offset = 0.0
 
     @abstractmethod
     def noise_variance(self, theta: Array) -> float:

@@ -38,6 +38,8 @@ class Posterior:
             mean, variance = self._latent(process, X)
             if include_noise:
                 mean, variance = likelihood.moments(noise, mean, variance)
+            else:
+                mean = mean + likelihood.offset
             return self.target.original(mean), variance * self.target.unit**2
 
         return in_tiles(tile_moments, X)
@@ -46,7 +48,7 @@ class Posterior:
         """Normal, a normal mixture for Student's noise, or that of counts."""
         likelihood = self.model.likelihood
         mean, variance = in_tiles(partial(self._latent, self.process), X)
-        given: Distribution = NormalMixture.of_moments(mean, variance)
+        given: Distribution = NormalMixture.of_moments(mean + likelihood.offset, variance)
         if include_noise:
             given = likelihood.distribution(self.parameters.noise, mean, variance)
         if isinstance(given, NormalMixture):  # counts are on their own scale
@@ -60,14 +62,15 @@ class Posterior:
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         means, covariances = self.process.joint(self.coordinates.scaled(X))
-        mean, covariance = means[:, 0], covariances[0]
+        mean, covariance, likelihood = means[:, 0], covariances[0], self.model.likelihood
         if include_noise:
-            mean, covariance = self.model.likelihood.joint(self.parameters.noise, mean, covariance)
+            mean, covariance = likelihood.joint(self.parameters.noise, mean, covariance)
+        else:
+            mean = mean + likelihood.offset
         return self.target.original(mean), covariance * self.target.unit**2
 
     def sample(self, f: Array, rng: np.random.RandomState) -> Array:
-        """Draws of y given values of f, of any shape."""
-        scaled = self.target.scaled(f)
-        return self.target.original(
-            self.model.likelihood.sample(self.parameters.noise, scaled, rng)
-        )
+        """Draws of y given values of f in the user's units, of any shape."""
+        likelihood = self.model.likelihood
+        scaled = self.target.scaled(f) - likelihood.offset
+        return self.target.original(likelihood.sample(self.parameters.noise, scaled, rng))

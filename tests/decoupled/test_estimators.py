@@ -142,6 +142,24 @@ def test_poisson_counts():
     assert np.all(f_std < 2.0)
 
 
+def test_latent_function_of_counts_is_the_logarithm_of_the_rate():
+    """With the level of the counts, far from 0, in all that is said of it."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (200, 1))
+    y = rng.poisson(40.0 * np.exp(0.3 * np.sin(2.0 * X[:, 0])))
+    model = small(DecoupledGPRegressor, likelihood="poisson", max_iter=30).fit(X, y)
+    X = X[:20]
+    f, std = model.predict(X, return_std=True, include_noise=False)
+    assert_allclose(f + 0.5 * std**2, np.log(model.predict(X)), atol=1e-10)
+    assert_allclose(model.predict(X, return_cov=True, include_noise=False)[0], f, atol=1e-10)
+    median = model.predict_quantiles(X, 0.5, include_noise=False)
+    assert_allclose(median, f, atol=1e-10)
+    draws = model.sample_y(X, 1000, random_state=1, include_noise=False)
+    assert_allclose(draws.mean(axis=1), f, atol=0.05)
+    counts = model.sample_y(X, 1000, random_state=1)
+    assert_allclose(counts.mean(axis=1), model.predict(X), rtol=0.1)
+
+
 @pytest.mark.parametrize("bad", [-1.0, 0.5])
 def test_poisson_needs_counts(bad):
     X, _ = make_data(10)
