@@ -45,7 +45,8 @@ class VBKSRegressor(VariationalRegressor):
     transforms : "auto" or list of {"identity", "log"}, default="auto"
         Transforms of y, with each of which each kernel is a candidate of the belief. "log" is
         log(y + c) with three values of c, for which the smallest y is 0.01, 0.05 and 0.25 of the
-        range of y above -c. "auto" is both for the kernels of a series, and else "identity".
+        range of y above -c. "auto" is both for the kernels of a series of at least eight rows,
+        and else "identity".
 
     depth : int, default=3
         Largest number of base kernels in one kernel of the grammar.

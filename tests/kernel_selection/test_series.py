@@ -12,6 +12,7 @@ from skvbgp.kernel_selection._fits import LocalFit
 from skvbgp.kernel_selection._scales import DataScales
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
 from skvbgp.kernel_selection._start import limits
+from skvbgp.kernel_selection._targets import TRANSFORMS
 from skvbgp.kernel_selection._training import train_series
 from skvbgp.kernels import IntegratedOU
 from skvbgp.kernels._pairs import Pairs
@@ -233,3 +234,14 @@ def test_unusual_series(t, y):
     model = VBKSRegressor(random_state=0, max_iter=2).fit(t[:, None], y)
     mean, std = model.predict(t[:, None], return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(std).all() and np.all(std > 0.0)
+
+
+def test_series_of_a_few_values_have_no_logarithm():
+    """Nothing tells it from y itself, and its forecasts grow beyond any bound."""
+    y = np.array([9.51, 9.45, 10.10, 9.8, 10.3, 9.9, 10.2, 10.4])
+    t = np.arange(8.0)[:, None]
+    few = VBKSRegressor(random_state=0).fit(t[:3], y[:3])
+    assert set(few.transforms_) == {"identity"}
+    mean, std = few.predict([[3.0], [9.0]], return_std=True)
+    assert np.all(np.abs(mean - 10.0) < 5.0) and np.all(std < 20.0)
+    assert set(VBKSRegressor(random_state=0, n_trained=1).fit(t, y).transforms_) == set(TRANSFORMS)
