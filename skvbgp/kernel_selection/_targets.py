@@ -18,8 +18,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, find_quantile
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 
-#: Logarithms of moments of y are cut off here, before their squares overflow.
-_LARGEST_LOG = 150.0
+#: Logarithms of moments of y are cut off here, before their squares overflow; y may be as large.
+_LARGEST_LOG = 352.0
 #: Variance of a logarithm at which moments of y no longer grow: beyond, they are those of a tail.
 _WIDEST_LOG = 1.0
 #: What y is above the zero of the logarithm at least, in units of its range: a learned transform.

@@ -185,6 +185,16 @@ def test_chunks_beyond_the_kept_rows_keep_the_jacobian(options, monkeypatch):
         assert_allclose(model.local_lower_bounds_[i], expected)
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e66, 1e140])
+def test_predictions_of_a_logarithm_have_the_unit_of_y(unit):
+    X, y = make_positive()
+    new = X + 0.5
+    one, other = (small(transforms=["log"]).fit(X, u * y) for u in (1.0, unit))
+    for method, options in [("predict", {"return_std": True}), ("predict_interval", {})]:
+        expected = getattr(one, method)(new, **options)
+        assert_allclose(np.divide(getattr(other, method)(new, **options), unit), expected, 1e-4)
+
+
 def test_default_of_a_list_is_y_itself():
     X, y = make_positive()
     assert small().fit(X, y).transforms_ == ["identity", "identity"]
