@@ -396,6 +396,7 @@ class EPDTCClassifier(WeightedClassifier):
                 f"X_var has shape {np.shape(X_var)}, but X has {X.shape}: give a variance for each "
                 "entry, 0 where it is exact."
             )
+        X_var = np.where(np.isnan(X), 0.0, X_var)
         X_var = check_array(X_var, dtype=np.float64, order="C", input_name="X_var")
         if np.any(X_var < 0.0):
             raise ValueError("X_var holds variances: it must not be negative.")

@@ -140,6 +140,20 @@ def test_bad_variances(X_var, message):
         model.predict_proba(X, X_var=X_var)
 
 
+@pytest.mark.parametrize("ignored", [np.nan, np.inf, -1.0])
+def test_variances_of_missing_entries_are_ignored(ignored):
+    variance = np.full_like(X, 0.1)
+    models = [
+        EPDTCClassifier(n_inducing=12, max_iter=2, random_state=0).fit(MISSING, Y, X_var=X_var)
+        for X_var in (variance, np.where(np.isnan(MISSING), ignored, variance).tolist())
+    ]
+    p = [
+        models[0].predict_proba(MISSING, X_var=variance),
+        models[1].predict_proba(MISSING, X_var=np.where(np.isnan(MISSING), ignored, variance)),
+    ]
+    assert_allclose(p[0], p[1], atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
