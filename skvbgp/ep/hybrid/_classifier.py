@@ -170,6 +170,10 @@ class HybridGPLVM(
         "{estimator_module}", "skvbgp.ep"
     )
 
+    # With scikit-learn's metadata routing, a pipeline asks its last step alone.
+    __metadata_request__transform = {"return_std": False}
+    __metadata_request__inverse_transform = {"return_std": False}
+
     _parameter_constraints: dict[str, list[Any] | str] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],

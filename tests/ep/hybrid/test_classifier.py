@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -320,6 +321,17 @@ def test_y_is_left_out_where_it_is_no_class(iris):
     regressor = make_pipeline(quick(supervised=False), VBGPRegressor(Matern(), random_state=0))
     regressor.fit(holes[::2], target[::2])
     assert regressor.score(holes[1::2], target[1::2]) > 0.7
+
+
+def test_deviations_are_asked_of_the_last_step_of_a_pipeline_alone(iris):
+    """With metadata routing, where the latents have a `return_std` of their own."""
+    _, holes, y = iris
+    latents, last = quick(supervised=False, max_iter=5), VBGPRegressor(Matern(), random_state=0)
+    with config_context(enable_metadata_routing=True):
+        model = make_pipeline(latents, last).fit(holes[:60], np.arange(60.0))
+        mean, std = model.predict(holes[60:70], return_std=True)
+    expected = model[-1].predict(model[0].transform(holes[60:70]), return_std=True)
+    assert_array_equal((mean, std), expected)
 
 
 def with_gaps(y, missing):
