@@ -34,7 +34,8 @@ from skvbgp.decoupled._posterior import Posterior
 from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
 from skvbgp.decoupled._state import SAMPLE_ROWS, Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
-from skvbgp.kernels import as_kernel
+from skvbgp.kernels import White, as_kernel
+from skvbgp.kernels._compose import leaves
 
 #: max_iter=None: visits of a row in an update; rows that are visited in all, counted once for each
 #: function; most passes of a fit.
@@ -115,6 +116,8 @@ class DecoupledLearner(RegressionLearner):
         first, weight = X[some], None if y.weight is None else y.weight[some]
         coordinates = Coordinates.of(first, weight).filled(first, _in_memory(X, sample.X))
         kernel = self._choose_kernel(coordinates, coordinates.scaled(first))
+        if self.kernel is not None and isinstance(likelihood, AdditiveNoise):
+            _refuse_noise(self.kernel)
         model = Model(
             kernel,
             likelihood,
@@ -355,6 +358,12 @@ class _Draws:
     def set_state(self, state: tuple[Any, ...]) -> None:
         generator, self.room, self.used = state
         self.rng.set_state(generator)
+
+
+def _refuse_noise(kernel: Any) -> None:
+    """Raise ValueError if a kernel has the noise that is the likelihood's."""
+    if any(isinstance(leaf, White) for leaf in leaves(as_kernel(kernel))):
+        raise ValueError(f"kernel must not have White: the noise is learned. Got {kernel!r}.")
 
 
 def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:

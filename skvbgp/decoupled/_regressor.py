@@ -63,7 +63,8 @@ class DecoupledGPRegressor(WeightedRegressor):
         exponential with one length scale per input, which have a weak prior around the
         median distance of the first rows. Training starts from the hyperparameters that
         suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
-        the search for them begins at its own.
+        the search for them begins at its own. With noise that is learned, it has no
+        :class:`~skvbgp.kernels.White`.
 
     generalized_length_scales : bool or "per_input", default=True
         Whether each basis point has a learned multiplier of the length scales: one for all

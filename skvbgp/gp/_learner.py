@@ -23,7 +23,7 @@ from skvbgp.gp._choice import (
 )
 from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights, leaves
+from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
@@ -34,6 +34,7 @@ from skvbgp.gp._state import Frames, State
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._candidates import make_base_kernels
+from skvbgp.kernels._compose import leaves
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)

@@ -16,8 +16,7 @@ from skvbgp.base import Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_equal
-from skvbgp.kernels import Kernel
-from skvbgp.kernels._compose import Composite
+from skvbgp.kernels._compose import leaves
 
 Chunk = tuple[Array, Array, RowNoise | None]
 
@@ -27,13 +26,6 @@ _FORGOTTEN = 0.01
 LOOKED_AT = 1_000
 #: Rows of a group: in neighbourhoods, at least, at most.
 _GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
-
-
-def leaves(kernel: Kernel) -> list[Any]:
-    """The elementary kernels that a kernel is made of."""
-    if isinstance(kernel, Composite):
-        return [leaf for part in kernel.kernels for leaf in leaves(part)]
-    return [kernel]
 
 
 def weigh_inputs(kernel: Covariance, d: int) -> Array:

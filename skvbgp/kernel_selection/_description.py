@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp.kernel_selection._start import leaves
 from skvbgp.kernels import (
     RBF,
     Constant,
@@ -21,7 +20,7 @@ from skvbgp.kernels import (
     White,
     Wiener,
 )
-from skvbgp.kernels._compose import Product, Sum
+from skvbgp.kernels._compose import Product, Sum, leaves
 
 #: Length scales beyond this share of the range of the inputs make a trend.
 _TREND_SHARE = 0.5
@@ -38,7 +37,7 @@ def terms(kernel: Kernel) -> Iterator[list[Any]]:
         for factors in product(*(list(terms(part)) for part in kernel.kernels)):
             yield [leaf for factor in factors for leaf in factor]
     else:
-        yield list(leaves(kernel))
+        yield leaves(kernel)
 
 
 def describe(kernel: Kernel, extent: np.ndarray) -> list[str]:

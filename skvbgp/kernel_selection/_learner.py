@@ -429,7 +429,8 @@ class VBKSLearner(RegressionLearner):
 
 def _name(entry: Any) -> tuple[str, Kernel]:
     """Name and kernel of an entry of `kernels`; a kernel without a name is called as it prints."""
-    if isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str):
+    is_pair = isinstance(entry, Sequence) and not isinstance(entry, str) and len(entry) == 2
+    if is_pair and isinstance(entry[0], str):
         name, kernel = entry
         return name, as_kernel(kernel)
     return repr(entry), as_kernel(entry)

@@ -13,7 +13,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.kernel_selection._scales import N_PEAKS, DataScales
 from skvbgp.kernels import Constant, Kernel, Linear, Periodic
-from skvbgp.kernels._compose import Composite
+from skvbgp.kernels._compose import leaves
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS
 
 #: How often each is taken, and (last) any other period.
@@ -21,15 +21,6 @@ _PEAK_PROBABILITIES = (0.5, 0.2, 0.1, 0.2)
 
 #: Standard deviations of the prior of a series' hyperparameters from bound to bound.
 DEVIATIONS_IN_BOUNDS = 8.0
-
-
-def leaves(kernel: Kernel) -> Iterator[Any]:
-    """Elementary kernels in the order of theta."""
-    if isinstance(kernel, Composite):
-        for part in kernel.kernels:
-            yield from leaves(part)
-    else:
-        yield kernel
 
 
 class _Range(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from numbers import Real
 from operator import add, iadd, imul
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -178,6 +178,13 @@ class Product(Composite):
 
     def __repr__(self) -> str:
         return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in self.kernels)
+
+
+def leaves(kernel: Kernel) -> list[Any]:
+    """The elementary kernels that a kernel is made of, in the order of theta."""
+    if isinstance(kernel, Composite):
+        return [leaf for part in kernel.kernels for leaf in leaves(part)]
+    return [kernel]
 
 
 def _combine_operands(operation: str, *operands: Kernel | float) -> Kernel:

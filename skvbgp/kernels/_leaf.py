@@ -31,7 +31,11 @@ class Leaf(Kernel):
     def __post_init__(self) -> None:
         for name in self._names:
             label = f"{type(self).__name__}: {name}"
-            value = np.asarray(getattr(self, name), dtype=np.float64)
+            given = getattr(self, name)
+            try:
+                value = np.asarray(given, dtype=np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(f"{label} must hold numbers; got {given!r}.") from None
             bounds = getattr(self, f"{name}_bounds")
             if value.ndim > (name in self._per_input) or value.size == 0:
                 raise ValueError(f"{label} has shape {value.shape}.")
@@ -146,6 +150,15 @@ class ScaledLeaf(Leaf):
             return self
         vectors: dict[str, Any] = {k: np.broadcast_to(v, n_features) for k, v in values.items()}
         return replace(self, **vectors)
+
+    def _width(self, X: Array) -> int:
+        """Return the number of features of inputs, which have to be a matrix."""
+        if np.ndim(X) != 2:
+            raise ValueError(
+                f"{type(self).__name__}: inputs must have shape (n_samples, n_features); "
+                f"got {np.shape(X)}."
+            )
+        return X.shape[1]
 
     def _scale(self, name: str, n_features: int) -> Array:
         """Return a hyperparameter as an array of shape () or, one per input, (n_features,)."""

@@ -87,6 +87,6 @@ class Linear(ScaledLeaf):
 
     def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs in units of the length scales."""
-        length_scale = self._scale("length_scale", X.shape[1])
+        length_scale = self._scale("length_scale", self._width(X))
         A = X / length_scale
         return A, A if Z is None else Z / length_scale

@@ -104,7 +104,7 @@ class Periodic(ScaledLeaf):
     def _angles(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and as angles."""
         A, B = centre(X, Z)
-        rate = self._rate(X.shape[1])
+        rate = self._rate(self._width(X))
         return A * rate, B * rate
 
     def _circles(self, angles: Array) -> Array:

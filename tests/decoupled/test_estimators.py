@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from skvbgp.base import Targets
 from skvbgp.decoupled import DecoupledGPClassifier, DecoupledGPRegressor
 from skvbgp.decoupled._state import Replay
-from skvbgp.kernels import RBF, Matern
+from skvbgp.kernels import RBF, Matern, White
 from tests.decoupled.cases import small
 from tests.decoupled.problems import PARAMETRIZATIONS
 
@@ -401,6 +401,8 @@ def test_wrong_parameters(parameters, message):
         small(DecoupledGPRegressor, kernel="rbf").fit(X, y)
     with pytest.raises(ValueError, match="per_input"):
         small(DecoupledGPRegressor, kernel=RBF(), generalized_length_scales="per_input").fit(X, y)
+    with pytest.raises(ValueError, match="must not have White: the noise is learned"):
+        small(DecoupledGPRegressor, kernel=2.0 * (RBF() + White(0.1))).fit(X, y)
     with pytest.raises(ValueError, match="features"):
         small(DecoupledGPRegressor, kernel=RBF([1.0, 2.0, 3.0])).fit(X, y)
 

@@ -286,6 +286,8 @@ def test_empty_list_of_kernels():
 def test_something_else_than_a_kernel():
     with pytest.raises(TypeError, match="kernel"):
         small(kernels=[("name", "no kernel")]).fit(*make_series())
+    with pytest.raises(TypeError, match="got 'SE'"):
+        small(kernels=["SE"]).fit(*make_series())
 
 
 def test_starting_values_respect_the_bounds_of_the_user():

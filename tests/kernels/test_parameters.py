@@ -146,6 +146,8 @@ def test_hyperparameters_must_be_positive(value):
     [
         (lambda: RBF([[1.0]]), "length_scale has shape"),
         (lambda: RBF([]), "length_scale has shape"),
+        (lambda: RBF("a"), "RBF: length_scale must hold numbers; got 'a'"),
+        (lambda: Constant({}), "Constant: value must hold numbers"),
         (lambda: Constant([1.0, 2.0]), "value has shape"),
         (lambda: Linear(offset=0.0), "offset must be positive"),
         (lambda: RBF([1.0, 2.0], isotropic=True), "is isotropic"),

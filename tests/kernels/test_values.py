@@ -5,7 +5,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import kernels as sk
 
-from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+from skvbgp.kernels import (
+    RBF,
+    Constant,
+    Linear,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+    Wiener,
+)
 from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
 
 SAME_AS_SKLEARN = [
@@ -112,3 +121,11 @@ def test_random_compositions_are_positive_semidefinite(seed):
     kernel = random_kernel(np.random.default_rng(seed), depth=3)
     eigenvalues = np.linalg.eigvalsh(kernel(inputs(40, seed)))
     assert eigenvalues.min() > -1e-12 * eigenvalues.max()
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(), Matern(nu=1.5), Linear(), Periodic(), Wiener()], ids=repr
+)
+def test_inputs_are_a_matrix(kernel):
+    with pytest.raises(ValueError, match=r"shape \(n_samples, n_features\); got \(3,\)"):
+        kernel(np.arange(3.0))
