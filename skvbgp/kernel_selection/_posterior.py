@@ -12,7 +12,7 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.base import Targets, in_tiles
+from skvbgp.base import Targets, draw_normal, in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._targets import TransformedMixture
@@ -133,15 +133,26 @@ class KernelModel:
 
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""
+        joint, every = self._frame.target.joint, range(len(self._points))
+        return mix_joint([joint(*self._joint_of_draw(s, X, include_noise)) for s in every])
+
+    def _joint_of_draw(self, s: int, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and covariance of all rows' scaled target, by one draw of theta."""
+        prior = self._priors[s]
         X = self._frame.centre(X)
-        parts = []
-        for prior in self._priors:
-            A = prior.whiten(X)
-            cov = prior.kernel(X) - A @ A.T + A @ self._q.covariance @ A.T
-            if include_noise:
-                cov.flat[:: len(cov) + 1] += prior.noise
-            parts.append(self._frame.target.joint(A @ self._q.mean, cov))
-        return mix_joint(parts)
+        A = prior.whiten(X)
+        cov = prior.kernel(X) - A @ A.T + A @ self._q.covariance @ A.T
+        if include_noise:
+            cov.flat[:: len(cov) + 1] += prior.noise
+        return A @ self._q.mean, cov
+
+    def _sample(
+        self, s: int, X: Array, n: int, include_noise: bool, rng: np.random.RandomState
+    ) -> Array:
+        """Draws (rows, n) of y by one draw of theta: normal ones of its transform."""
+        target = self._frame.target
+        joint = target.unscaled(*self._joint_of_draw(s, X, include_noise))
+        return target.inverse(draw_normal(*joint, n, rng))
 
 
 def add_rows(X: Array, y: Targets, model: KernelModel) -> tuple[KernelModel, float]:
@@ -166,12 +177,30 @@ class KernelAverage(NamedTuple):
         """One component for each kernel and draw of its hyperparameters."""
         parts = [m._components(X, include_noise) for m in self.models]
         means, variances = zip(*parts, strict=True)
-        draws = [mean.shape[1] for mean in means]
-        weights = np.repeat(self.weights / np.sum(self.weights) / draws, draws)
-        targets = [
-            m._frame.target for m, k in zip(self.models, draws, strict=True) for _ in range(k)
-        ]
-        return TransformedMixture.of(targets, np.hstack(means), np.hstack(variances), weights)
+        targets = [m._frame.target for m, _ in self._components]
+        mean, variance = np.hstack(means), np.hstack(variances)
+        return TransformedMixture.of(targets, mean, variance, self._component_weights)
+
+    def sample(self, X: Array, n: int, include_noise: bool, rng: np.random.RandomState) -> Array:
+        """Draws (rows, n) of y at all rows: of a component each, joint ones of its transform."""
+        chosen = rng.choice(len(self._components), n, p=self._component_weights)
+        draws = np.empty((len(X), n))
+        for k in np.unique(chosen):
+            model, s = self._components[k]
+            its = np.flatnonzero(chosen == k)
+            draws[:, its] = model._sample(s, X, len(its), include_noise, rng)
+        return draws
+
+    @property
+    def _components(self) -> list[tuple[KernelModel, int]]:
+        """Every kernel with each of the draws of its hyperparameters, K in all."""
+        return [(model, s) for model in self.models for s in range(len(model._points))]
+
+    @property
+    def _component_weights(self) -> Array:
+        """Their beliefs (K,)."""
+        draws = [len(model._points) for model in self.models]
+        return np.repeat(self.weights / np.sum(self.weights) / draws, draws)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""

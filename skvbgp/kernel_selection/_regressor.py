@@ -6,8 +6,11 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
     Interval,
     StrOptions,
@@ -306,6 +309,14 @@ class VBKSRegressor(VariationalRegressor):
     def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
         X, y = super()._validate(X, y, reset=reset)
         return count_targets(X, y, metadata["sample_weight"]) if metadata else (X, y)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
+    ) -> Array:
+        X, rng = self._check_inputs(X), check_random_state(random_state)
+        with single_blas_thread:
+            posterior = self._learner().posterior(self._state)
+            return posterior.sample(X, n_samples, include_noise, rng)
 
     def prune(self, top_k: Any) -> Self:
         """Keep the kernels of the highest belief only, and recompute the belief about them.

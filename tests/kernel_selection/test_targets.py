@@ -185,6 +185,32 @@ def test_chunks_beyond_the_kept_rows_keep_the_jacobian(options, monkeypatch):
         assert_allclose(model.local_lower_bounds_[i], expected)
 
 
+@pytest.mark.parametrize("include_noise", [True, False])
+def test_draws_are_of_the_mixture(include_noise):
+    """None where the density is zero, and as many below each quantile as it says."""
+    X, y = make_positive()
+    kernels = [("SE", Constant() * RBF())]
+    X_new, options = np.array([[11.0], [13.0], [16.0]]), {"include_noise": include_noise}
+    for transforms in (["log"], ["identity", "log"]):
+        model = small(kernels=kernels, transforms=transforms, n_inducing=None).fit(X, y)
+        draws = model.sample_y(X_new, 20_000, random_state=1, **options)
+        shares = np.array([0.05, 0.3, 0.7, 0.95])
+        quantiles = model.predict_quantiles(X_new, shares, **options)
+        found = np.mean(draws[:, None, :] <= quantiles[:, :, None], axis=2)
+        assert_allclose(found, np.tile(shares, (3, 1)), atol=0.015)
+    assert np.isfinite(model.log_predictive_density(X_new, draws[:, 0])).all()
+
+
+def test_draws_of_a_transform_are_smooth():
+    """Neighbours of a draw of f belong together: their differences are small."""
+    X, y = make_positive()
+    kernels = [("SE", Constant() * RBF())]
+    model = small(kernels=kernels, transforms=["log"], n_inducing=None).fit(X, y)
+    near = 16.0 + 1e-3 * np.arange(3.0)[:, None]
+    draws = model.sample_y(near, 500, random_state=0, include_noise=False)
+    assert np.max(np.ptp(np.log(draws + max(m.shift for m in model.estimators_)), axis=0)) < 0.05
+
+
 @pytest.mark.parametrize("unit", [1e-100, 1e66, 1e140])
 def test_predictions_of_a_logarithm_have_the_unit_of_y(unit):
     X, y = make_positive()
