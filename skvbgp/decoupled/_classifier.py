@@ -70,8 +70,9 @@ class DecoupledGPClassifier(WeightedClassifier):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their rows; 1 for a class that is not
         named. "balanced" gives all classes the same sum, that of all rows over the number of
-        classes. In a stream these are all rows so far; without rows (``replay=0``), what has been
-        learned before stays as it is.
+        classes; where one has few rows, it is taken to be known too well, and weights up to 1 may
+        be better. In a stream the sums are of all rows so far; without rows (``replay=0``), what
+        has been learned before stays as it is.
 
     replay : int, default=50000
         Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:

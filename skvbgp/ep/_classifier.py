@@ -102,7 +102,8 @@ class EPDTCClassifier(WeightedClassifier):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their rows; 1 for a class that is not
         named. "balanced" gives all classes the same sum, that of all rows over the number of
-        classes.
+        classes; where one has few rows, it is taken to be known too well, and weights up to 1 may
+        be better.
 
     warm_start : bool, default=False
         Whether `fit` starts from the kernel, the inducing inputs and the model of missing
