@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -9,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
@@ -227,6 +229,7 @@ class DecoupledLearner(RegressionLearner):
             end_pass=lambda make: end_pass(lambda: conclude(make())),
             tol=self.tol,
         )
+        _warn_if_diverged(ascended.values, state.summary.n)
         return conclude(ascended)
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
@@ -358,6 +361,19 @@ class _Draws:
     def set_state(self, state: tuple[Any, ...]) -> None:
         generator, self.room, self.used = state
         self.rng.set_state(generator)
+
+
+def _warn_if_diverged(bounds: tuple[float, ...], n: float) -> None:
+    """Warn if the last bound is below the best by more than that is, and a nat for each row."""
+    best = max(bounds)
+    if bounds[-1] < best - abs(best) - n:
+        warnings.warn(
+            f"Training has diverged: lower_bounds_ reached {best:.3g} and ends at "
+            f"{bounds[-1]:.3g}. Its steps are too long for such data. If these are large counts, "
+            'likelihood="gaussian" may learn their logarithms.',
+            ConvergenceWarning,
+            stacklevel=2,
+        )
 
 
 def _refuse_noise(kernel: Any) -> None:

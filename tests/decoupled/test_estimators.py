@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.callback import ScoringMonitor
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
@@ -158,6 +159,22 @@ def test_latent_function_of_counts_is_the_logarithm_of_the_rate():
     assert_allclose(draws.mean(axis=1), f, atol=0.05)
     counts = model.sample_y(X, 1000, random_state=1)
     assert_allclose(counts.mean(axis=1), model.predict(X), rtol=0.1)
+
+
+def test_counts_that_are_too_large_for_natural_steps():
+    """There is a warning; their logarithms can be learned."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (300, 2))
+    rate = 1e5 * np.exp(np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1])
+    y = rng.poisson(rate)
+    model = DecoupledGPRegressor(likelihood="poisson", max_iter=20, random_state=0)
+    with pytest.warns(ConvergenceWarning, match='has diverged: .* likelihood="gaussian"'):
+        model.fit(X, y)
+    model.set_params(likelihood="gaussian")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, np.log(y))
+    assert np.median(np.abs(np.exp(model.predict(X)) / rate - 1.0)) < 0.1
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.5])
