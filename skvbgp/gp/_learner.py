@@ -87,7 +87,7 @@ class GPLearner(RegressionLearner):
         """What rows of a stream count after so many others."""
         if self.fading < 1.0:
             return self.fading**age
-        return (age < self.forgetting).astype(np.float64)
+        return (age < np.floor(self.forgetting)).astype(np.float64)
 
     @property
     def memory(self) -> float:
@@ -351,26 +351,40 @@ class GPLearner(RegressionLearner):
             return None
         return state.rows.n_seen + int(number[index[np.argmax(z2 > chi2.isf(_CHANCE, 1))]])
 
-    def join(self, state: State, X: Rows | None, n: int) -> Rows:
+    def join(self, state: State, X: Rows | None, n: int, kept: int | None = None) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
-        rows = self._remember(state.observed.emptied(state.frames.gaps), X, n)
+        rows = self._remember(state.observed.emptied(state.frames.gaps), X, n, kept)
         return rows.merged() if self.counts_rows else rows
 
-    def _remember(self, known: Rows, X: Rows | None, n: int) -> Rows:
-        """Known rows, which n later ones let fade, and the new ones among these."""
+    def _remember(self, known: Rows, X: Rows | None, n: int, kept: int | None) -> Rows:
+        """Known rows, which n later ones let fade, and the new ones among these.
+
+        Of a number of newest rows, some may be of other outputs: ``kept`` are then of this one.
+        """
         if self.fading < 1.0:
             known = known.aged(self.fading**n)
         rows = known if X is None else known.joined(X)
         if self.forgetting == 1.0:
             return rows
-        return rows.newest(None if self.fading < 1.0 else int(self.forgetting))
+        if self.fading < 1.0:
+            return rows.newest(None)
+        return rows.newest(int(min(self.forgetting, rows.n_seen)) if kept is None else kept)
 
-    def fade(self, state: State, n: int, X: Rows | None = None) -> State:
+    def fade(self, state: State, n: int, X: Rows | None = None, kept: int | None = None) -> State:
         """State after a chunk of n rows in which nothing was observed, X if they are noted."""
-        return replace(state, rows=self._remember(state.rows, X, n))
+        rows, frames = self._remember(state.rows, X, n, kept), state.frames
+        if not self.learn_hyperparameters and self.forgetting != 1.0:  # as a fit to what is left
+            frames = self.frame(*rows.summarise(), frames.gaps)
+        return replace(state, frames=frames, rows=rows)
 
     def update(
-        self, state: State, X: Rows, y: Array, end_pass: EndPass, n: int | None = None
+        self,
+        state: State,
+        X: Rows,
+        y: Array,
+        end_pass: EndPass,
+        n: int | None = None,
+        kept: int | None = None,
     ) -> State:
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
@@ -382,7 +396,7 @@ class GPLearner(RegressionLearner):
         inputs = state.frames.inputs.merged(new_inputs)
         targets = state.frames.targets.merged(new_targets)
         frames = replace(state.frames, inputs=inputs, targets=targets)
-        rows = self._remember(state.rows, X, X.n_seen if n is None else n)
+        rows = self._remember(state.rows, X, X.n_seen if n is None else n, kept)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             if self.forgetting != 1.0:
                 inputs, targets = rows.summarise()

@@ -102,10 +102,11 @@ class Rows:
         origin = np.arange(len(self)) if self.origin is None else self.origin
         if n is None:
             weight = np.ones(len(self)) if self.weight is None else self.weight
-            kept = weight >= _FORGOTTEN * weight.max()
+            kept = weight >= _FORGOTTEN * weight.max(initial=0.0)
         else:
+            last = origin[max(len(origin) - n, 0) :]
             kept = np.zeros(len(self), dtype=bool)
-            kept[origin[-n:][origin[-n:] >= 0]] = True
+            kept[last[last >= 0]] = True
         if kept.all():
             return self
         known = (origin >= 0) & kept[origin]

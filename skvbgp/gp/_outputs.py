@@ -84,8 +84,10 @@ class GPOutputsLearner(OutputsLearner):
     def join(self, state: Any, X: Observations) -> tuple[Observations, list[Any]]:
         """Known rows and new ones, to train with."""
         rows = tuple(
-            self.single.join(known, rows, X.n)
-            for known, rows in zip(state.outputs, X.rows, strict=True)
+            self.single.join(known, rows, X.n, kept)
+            for known, rows, kept in zip(
+                state.outputs, X.rows, self._count_kept(state, X), strict=True
+            )
         )
         n, unknown = state.n + X.n, (None,) * len(rows)
         return Observations(rows, _follow(state, X), n, known=unknown), [some.y for some in rows]
@@ -97,9 +99,22 @@ class GPOutputsLearner(OutputsLearner):
         return self.single.keep(start)
 
     def learn_more(self, X: Observations, y: list[Any], j: int, end_pass: EndPass) -> State:
+        kept = self._count_kept(X.before, X)[j]
         if X.rows[j] is None:
-            return self.single.fade(X.known[j], X.n)
-        return self.single.update(X.known[j], X.rows[j], y[j], end_pass, X.n)
+            return self.single.fade(X.known[j], X.n, kept=kept)
+        return self.single.update(X.known[j], X.rows[j], y[j], end_pass, X.n, kept)
+
+    def _count_kept(self, state: Any, X: Observations) -> list[int | None]:
+        """By output: how many of its rows are among the newest of all, if a number is known."""
+        if self.single.forgetting <= 1.0:
+            return [None] * len(X.rows)
+        oldest = state.n + X.n - np.floor(self.single.forgetting)
+        kept = [int(np.count_nonzero(index >= oldest)) for index in _follow(state, X)]
+        if 0 in kept:
+            raise ValueError(
+                f"All values of output {kept.index(0)} of y that are not forgotten are missing."
+            )
+        return [*kept]
 
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
         known = super().gather(outputs, X)

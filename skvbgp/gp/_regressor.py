@@ -316,7 +316,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         Raises
         ------
         ValueError
-            As in :meth:`fit`.
+            As in :meth:`fit`, or if all values of an output that `forgetting` leaves are missing.
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
@@ -342,21 +342,22 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
             weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
         self._bind_form(reset=reset)
         is_weighted = noise["sample_weight"] is not None or learner.fading < 1.0
-        if t == 1:
+
+        def make(X: Array, y: Array, weight: Array, variance: Array) -> tuple[Rows, Array]:
             rows = learner.make_rows(X, y, weight, variance, is_weighted)
+            if "streams" in noise and learner.fading < 1.0:
+                rows = rows.newest(None)
             return rows, rows.y
+
+        if t == 1:
+            return make(X, y, weight, variance)
         if self._form == _JOINT:
             seen = ~np.isnan(y.ravel())
             each = np.nan_to_num(y.ravel()), np.repeat(weight, t) * seen, variance.ravel()
-            rows = learner.make_rows(lengthen(X, t), *each, is_weighted)
-            return rows, rows.y
-
-        def make(index: Any, j: int) -> tuple[Rows, Array]:
-            one = y[index, j], weight[index], variance[index, j]
-            rows = learner.make_rows(X[index], *one, is_weighted)
-            return rows, rows.y
-
-        return Observations.of(y, weight, make)
+            return make(lengthen(X, t), *each)
+        return Observations.of(
+            y, weight, lambda rows, j: make(X[rows], y[rows, j], weight[rows], variance[rows, j])
+        )
 
     def _bind_form(self, *, reset: bool) -> None:
         """Note how several outputs go together, which streams and warm starts do not change."""

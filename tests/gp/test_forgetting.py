@@ -172,3 +172,38 @@ def test_white_kernels_do_not_fade(data):
         make_model(kernel=RBF() + 0.1 * White(), forgetting=0.9).partial_fit(X, y)
     with pytest.raises(ValueError, match="forgetting"):
         make_model(forgetting=0.0).fit(X, y)
+
+
+@pytest.mark.parametrize("forgetting", [0.9, 40, 40.7])
+def test_what_is_known_does_not_depend_on_the_chunks(forgetting, data):
+    X, y, T = data
+    once, twice = (stream(make_model(forgetting=forgetting), X, y, step) for step in (120, 60))
+    assert_array_equal(np.isnan(once.loo_predict()[0]), np.isnan(twice.loo_predict()[0]))
+    assert_allclose(once.predict(T, True), twice.predict(T, True), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "together",
+    [{}, {"output_covariance": "learned"}, {"output_hyperparameters": "shared"}],
+)
+def test_rows_of_all_outputs_are_counted(together, data):
+    X, y, T = data
+    X, Y = X[:60], np.column_stack([y, y])[:60]
+    Y[30:, 1] = np.nan
+    once, twice = (stream(make_model(forgetting=40, **together), X, Y, step) for step in (60, 30))
+    for model in (once, twice):
+        assert_array_equal(np.isfinite(model.loo_predict()[0]).sum(axis=0), [40, 10])
+    assert_allclose(once.predict(T, True), twice.predict(T, True), atol=1e-6)
+    model = stream(make_model(forgetting=30, **together), X[:30], Y[:30], 30)
+    with pytest.raises(ValueError, match="utput 1 of y"):
+        model.partial_fit(X[30:], Y[30:])
+    assert model.n_samples_seen_ == 30
+
+
+def test_outputs_that_learn_know_the_newest_rows_of_all(data):
+    X, y, _ = data
+    Y = np.column_stack([y, y])
+    Y[60:, 1] = np.nan
+    settings = {"learn_hyperparameters": True, "max_iter": 2, "forgetting": 70}
+    model = stream(make_model(**settings), X, Y, 40)
+    assert_array_equal(np.isfinite(model.loo_predict()[0]).sum(axis=0), [70, 10])
