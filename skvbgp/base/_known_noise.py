@@ -13,6 +13,8 @@ from skvbgp.base._estimator import as_row_values
 def as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
     """Known variances of observations (n,) or (n, t); a vector is that of all outputs."""
     if len(shape) == 1:
+        if np.shape(y_var) == (shape[0], 1):
+            y_var = np.ravel(y_var)
         return as_row_values(y_var, shape[0], "y_var", 0.0)
     columns = np.asarray(y_var).T if np.ndim(y_var) == 2 else [y_var] * shape[1]
     if len(columns) != shape[1]:

@@ -239,6 +239,16 @@ def test_known_noise_of_outputs(data):
         fitted.fit(X, Y, y_var=np.ones((N, 2)))
 
 
+def test_known_noise_of_one_output_may_be_a_column(data):
+    X, Y, T = data
+    vector = clone(REGRESSORS[0]).fit(X, Y[:, 0], y_var=np.full(N, 0.1))
+    column = clone(REGRESSORS[0]).fit(X, Y[:, :1], y_var=np.full((N, 1), 0.1))
+    expected = vector.predict(T, return_std=True, y_var=np.ones(9))
+    assert_array_equal(column.predict(T, return_std=True, y_var=np.ones((9, 1))), expected)
+    with pytest.raises(ValueError, match="y_var"):
+        column.predict(T, y_var=np.ones((9, 2)))
+
+
 def test_what_is_about_one_output_says_so(data):
     pytest.importorskip("matplotlib")
     X, Y, _ = data
