@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -116,6 +117,8 @@ class EncodedDraws:
 
 def find_columns(X: Any, features: Any) -> tuple[int, ...]:
     """Which columns of X are categories: None, "from_dtype", names, indices or a mask."""
+    if len(np.shape(X)) != 2:
+        check_array(X, dtype=None)  # says what is expected
     names = None if not hasattr(X, "columns") else [str(name) for name in X.columns]
     d = np.shape(X)[1]
     if features is None:

@@ -156,6 +156,12 @@ def test_columns_that_are_none_are_refused(rng, features):
         make_model(categorical_features=features).fit(X, y)
 
 
+@pytest.mark.parametrize("bad", [np.zeros(20), ["a"] * 20, 3.0, np.zeros((20, 3, 1))])
+def test_what_is_no_table_is_refused(bad):
+    with pytest.raises(ValueError, match="Expected 2D|with dim 3"):
+        make_model().fit(bad, np.arange(20.0))
+
+
 def test_too_many_categories_are_refused(rng):
     X = np.column_stack([rng.standard_normal(300), np.arange(300.0), np.ones(300)])
     with pytest.raises(ValueError, match="Input 1 has 300 categories"):
