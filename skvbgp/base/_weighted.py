@@ -187,7 +187,7 @@ class WeightedRegressor(VariationalRegressor):
         if t > 1 or self._encodes(X):
             X = self._read(X, reset=reset)
             y = check_array(
-                columns if t > 1 else columns.ravel(),
+                y if t > 1 else columns.ravel(),
                 dtype=np.float64,
                 ensure_2d=False,
                 ensure_all_finite="allow-nan" if t > 1 else True,

@@ -239,6 +239,19 @@ def test_known_noise_of_outputs(data):
         fitted.fit(X, Y, y_var=np.ones((N, 2)))
 
 
+def test_missing_values_of_nullable_columns(data):
+    pandas = pytest.importorskip("pandas")
+    X, Y, T = data
+    frame = pandas.DataFrame(Y).astype("Float64")
+    assert frame.isna().any(axis=None) and frame[1].dtype == "Float64"
+    expected = clone(REGRESSORS[0]).fit(X, Y)
+    model = clone(REGRESSORS[0]).fit(X, frame)
+    assert_array_equal(model.predict(T), expected.predict(T))
+    assert_array_equal(
+        model.log_predictive_density(X, frame), expected.log_predictive_density(X, Y)
+    )
+
+
 def test_known_noise_of_one_output_may_be_a_column(data):
     X, Y, T = data
     vector = clone(REGRESSORS[0]).fit(X, Y[:, 0], y_var=np.full(N, 0.1))
