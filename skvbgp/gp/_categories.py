@@ -91,28 +91,9 @@ class Categories:
 class Draws(Protocol):
     """Functions of rows, and their derivatives."""
 
-    def __call__(self, X: Any) -> Array: ...
+    def __call__(self, X: Array) -> Array: ...
 
-    def gradient(self, X: Any) -> Array: ...
-
-
-@dataclass(frozen=True)
-class EncodedDraws:
-    """Functions of inputs some of which are categories.
-
-    Calling it with rows X gives what the functions of the encoded rows give.
-    """
-
-    functions: Draws
-    categories: Categories
-
-    def __call__(self, X: Any) -> Array:
-        return self.functions(self.categories.encode(X))
-
-    def gradient(self, X: Any) -> Array:
-        """Derivatives, NaN for a category."""
-        slopes = self.functions.gradient(self.categories.encode(X))
-        return np.moveaxis(self.categories.pick(np.moveaxis(slopes, -1, 0)), 0, -1)
+    def gradient(self, X: Array) -> Array: ...
 
 
 def find_columns(X: Any, features: Any) -> tuple[int, ...]:

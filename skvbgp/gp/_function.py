@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -12,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.gp._categories import Categories, Draws, EncodedDraws
+from skvbgp.gp._categories import Categories, Draws
 
 
 class LearnedFunction:
@@ -87,7 +89,8 @@ class LearnedFunction:
         ------
         ValueError
             If `n` is no positive number, or the kernel has a part of which functions cannot be
-            drawn, such as :class:`~skvbgp.kernels.White`.
+            drawn, such as :class:`~skvbgp.kernels.White`. The functions refuse what `predict`
+            refuses, and missing entries (NaN).
 
         Notes
         -----
@@ -111,7 +114,9 @@ class LearnedFunction:
             raise ValueError(f"n must be a positive whole number; got {n!r}.")
         rng = check_random_state(random_state)
         functions = self._state.draw_functions(int(n), rng)
-        return functions if self._categories is None else EncodedDraws(functions, self._categories)
+        reader = copy(self)
+        del reader._state
+        return ReadDraws(functions, reader)
 
     def loo_predict(self) -> tuple[Array, Array]:
         """Predict each training row from the others.
@@ -180,6 +185,34 @@ class LearnedFunction:
         return _describe(
             "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
         )
+
+
+@dataclass(frozen=True)
+class ReadDraws:
+    """Functions from the posterior of a regressor, as ``sample_function`` draws them.
+
+    Calling it with rows X as the regressor takes them, of shape (n_samples, n_features), gives the
+    values of all functions, on the scale of y. Each is the same function in every call.
+    """
+
+    functions: Draws
+    reader: LearnedFunction  # the regressor without what it has learned
+
+    def __call__(self, X: Any) -> Array:
+        return self.functions(self._read(X))
+
+    def gradient(self, X: Any) -> Array:
+        """Derivatives of all functions, in units of y over those of each input."""
+        slopes, categories = self.functions.gradient(self._read(X)), self.reader._categories
+        if categories is None:
+            return slopes
+        return np.moveaxis(categories.pick(np.moveaxis(slopes, -1, 0)), 0, -1)
+
+    def _read(self, X: Any) -> Array:
+        X = self.reader._check_inputs(X)
+        if np.isnan(X).any():
+            raise ValueError("Functions need rows without missing entries (NaN).")
+        return X
 
 
 def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import OutputsDistribution, RegressionLearner, reading
+from skvbgp.base import OutputsDistribution, RegressionLearner
 from skvbgp.gp._gradient import Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
@@ -141,25 +140,17 @@ class JointDraws:
     functions: FunctionDraws
     units: Units
 
-    def __call__(self, X: Any) -> Array:
-        rows, t = self._lengthen(X), len(self.units.unit)
+    def __call__(self, X: Array) -> Array:
+        t = len(self.units.unit)
+        rows = lengthen(X, t)
         values = self.functions(rows).reshape(len(rows) // t, t, -1)
         return self.units.mean[:, None] + self.units.unit[:, None] * values
 
-    def gradient(self, X: Any) -> Array:
+    def gradient(self, X: Array) -> Array:
         """Derivatives (n_samples, t, n_features, n)."""
-        rows, t = self._lengthen(X), len(self.units.unit)
-        slopes = self.functions.gradient(rows)[:, :-t]
-        return self.units.unit[:, None, None] * slopes.reshape(-1, t, *slopes.shape[1:])
-
-    def _lengthen(self, X: Any) -> Array:
-        with reading(X):
-            X = check_array(X, dtype=np.float64)
         t = len(self.units.unit)
-        d = self.functions.posterior.rows.X.shape[1] - t
-        if X.shape[1] != d:
-            raise ValueError(f"X has {X.shape[1]} features, but the functions have {d}.")
-        return lengthen(X, t)
+        slopes = self.functions.gradient(lengthen(X, t))[:, :-t]
+        return self.units.unit[:, None, None] * slopes.reshape(-1, t, *slopes.shape[1:])
 
 
 @dataclass(frozen=True)

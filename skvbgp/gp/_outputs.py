@@ -61,10 +61,10 @@ class OutputsDraws:
 
     outputs: tuple[Draws, ...]
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: Array) -> Array:
         return np.stack([functions(X) for functions in self.outputs], axis=1)
 
-    def gradient(self, X: Any) -> Array:
+    def gradient(self, X: Array) -> Array:
         """Derivatives (n_samples, t, n_features, n)."""
         return np.stack([functions.gradient(X) for functions in self.outputs], axis=1)
 

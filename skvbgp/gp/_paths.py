@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
-from skvbgp.base import by_tile, reading
+from skvbgp.base import by_tile
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import predict_line
@@ -31,7 +29,7 @@ _NEAR_ROWS = 64
 
 @dataclass(frozen=True)
 class FunctionDraws:
-    """Functions from the posterior of a regressor, as ``sample_function`` draws them.
+    """Functions from the posterior of one output.
 
     Calling it with rows X of shape (n_samples, n_features) gives the values of all functions,
     (n_samples, n), on the scale of y. Each is the same function in every call.
@@ -63,8 +61,8 @@ class FunctionDraws:
         normal = rng.standard_normal((len(posterior.rows), n))
         return cls(posterior, priors, tuple(members), normal, level)
 
-    def __call__(self, X: Any) -> Array:
-        X, posterior = self._check(X), self.posterior
+    def __call__(self, X: Array) -> Array:
+        posterior = self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
             if posterior.is_exact:
@@ -75,13 +73,13 @@ class FunctionDraws:
                 values = np.concatenate(thread_map(self._from_neighbours, pairs))
         return posterior.target.original(values)
 
-    def gradient(self, X: Any) -> Array:
+    def gradient(self, X: Array) -> Array:
         """Derivatives of all functions at rows X, (n_samples, n_features, n).
 
         In units of y over those of each input. The belief in the processes is constant as long
         as the neighbours are the same.
         """
-        X, posterior = self._check(X), self.posterior
+        posterior = self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
             scaled = posterior.coordinates.scaled(X)
@@ -92,14 +90,6 @@ class FunctionDraws:
                 tasks = list(zip(scaled, posterior.find(X), strict=True))
             slopes = thread_map(self._measure_slopes, tasks)
         return np.array(slopes) * (posterior.target.unit / posterior.coordinates.scale[:, None])
-
-    def _check(self, X: Any) -> Array:
-        with reading(X):
-            X = check_array(X, dtype=np.float64)
-        d = self.posterior.rows.X.shape[1]
-        if X.shape[1] != d:
-            raise ValueError(f"X has {X.shape[1]} features, but the functions have {d}.")
-        return np.asarray(X)
 
     def _measure_slopes(self, x: Array, nearest: Index | None) -> Array:
         """Derivatives (d, S) at a scaled row, given all known rows or its nearest ones."""

@@ -169,7 +169,7 @@ def test_draws_have_the_moments_of_all_outputs_together(data, n_neighbors, atol)
         assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.1)
         found = np.cov(values) / np.outer(std, std)
         assert_allclose(found, covariance / np.outer(std, std), atol=atol)
-    with pytest.raises(ValueError, match="X has 3 features, but the functions have 2"):
+    with pytest.raises(ValueError, match="X has 3 features, but VBGPRegressor is expecting 2"):
         model.sample_function()(np.ones((2, 3)))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic, White
@@ -170,6 +171,31 @@ def test_functions_that_cannot_be_drawn_are_refused():
             model.sample_function(bad)
     with pytest.raises(ValueError, match="features"):
         model.sample_function()(X[:, :1])
+
+
+@pytest.mark.parametrize("output_covariance", [None, "learned"])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_functions_take_and_refuse_what_predict_does(n_outputs, output_covariance):
+    pd = pytest.importorskip("pandas")
+    X, y = make_data(30)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    Y = np.column_stack([y, -y])[:, :n_outputs]
+    model = small(**FIXED, output_covariance=output_covariance).fit(frame, Y)
+    functions = pickle.loads(pickle.dumps(model.sample_function()))
+    for call in (functions, functions.gradient):
+        for bad in (frame[["b", "a"]], frame.rename(columns={"a": "c"})):
+            with pytest.raises(ValueError, match="feature names"):
+                call(bad)
+        with pytest.raises(ValueError, match="missing entries"):
+            call(frame.where(frame != frame.iloc[0]))
+        assert len(call(frame)) == 30
+    assert not hasattr(functions.reader, "_state") and hasattr(model, "_state")
+
+
+def test_functions_take_sparse_rows():
+    X, y = make_data(30)
+    functions = small(**FIXED).fit(csr_array(X), y).sample_function(2)
+    assert_array_equal(functions(csr_array(X)), functions(X))
 
 
 # -- rows that are left out ----------------------------------------------------------------------
