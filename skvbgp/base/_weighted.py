@@ -184,7 +184,7 @@ class WeightedRegressor(VariationalRegressor):
             return super()._validate(X, y, reset=reset)
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
-        if t > 1 or self._encodes(X):
+        if t > 1 or self._encodes(X, reset=reset):
             X = self._read(X, reset=reset)
             y = check_array(
                 y if t > 1 else columns.ravel(),
@@ -201,7 +201,7 @@ class WeightedRegressor(VariationalRegressor):
         self._bind_outputs(t, f"y has {t} outputs", reset=reset)
         return X, y
 
-    def _encodes(self, X: Any) -> bool:
+    def _encodes(self, X: Any, *, reset: bool) -> bool:
         """Whether ``_read`` makes other columns of X."""
         return False
 

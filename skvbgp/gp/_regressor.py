@@ -329,7 +329,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
             return self._spread_rows(X, y, noise, reset=reset)
         if not reset and noise and isinstance(getattr(self._state, "rows", None), SpreadRows):
             raise TypeError("The model knows a Dask collection: partial_fit needs one, too.")
-        if not self._encodes(X):
+        if not self._encodes(X, reset=reset):
             self._categories = None
         X, y = self._read_rows(X, y, reset=reset)
         if not noise:
@@ -375,8 +375,9 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
                 raise ValueError(f"{name} has changed since the outputs were learned.")
         self._form = form
 
-    def _encodes(self, X: Any) -> bool:
-        return self.categorical_features is not None or issparse(X)
+    def _encodes(self, X: Any, *, reset: bool) -> bool:
+        features = self.categorical_features if reset else self._categories
+        return features is not None or issparse(X)
 
     def _check_collections(self) -> None:
         for name, is_used in [
@@ -409,7 +410,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         return rows, rows.y
 
     def _read(self, X: Any, *, reset: bool) -> Array:
-        if not self._encodes(X):
+        if not self._encodes(X, reset=reset):
             if reset:
                 self._categories = None
             return super()._read(X, reset=reset)

@@ -161,6 +161,19 @@ def test_columns_that_are_none_are_refused(rng, features):
         make_model(categorical_features=features).fit(X, y)
 
 
+def test_the_parameter_matters_to_fit_alone(rng):
+    X, y = make_data(40, rng)
+    model, changed = (make_model().fit(X[:30], y[:30]) for _ in range(2))
+    changed.set_params(categorical_features=None)
+    assert_array_equal(changed.predict(X), model.predict(X))
+    for one in (model, changed):
+        one.partial_fit(X[30:], y[30:])
+    assert_array_equal(changed.predict(X), model.predict(X))
+    numbers = make_model(kernel=RBF(), categorical_features=None).fit(X[:, ::2], y)
+    plain = numbers.predict(X[:, ::2])
+    assert_array_equal(numbers.set_params(categorical_features=[1]).predict(X[:, ::2]), plain)
+
+
 @pytest.mark.parametrize("bad", [np.zeros(20), ["a"] * 20, 3.0, np.zeros((20, 3, 1))])
 def test_what_is_no_table_is_refused(bad):
     with pytest.raises(ValueError, match="Expected 2D|with dim 3"):
