@@ -38,7 +38,7 @@ from skvbgp.base._outputs import (
     OutputsState,
     stack_pairs,
 )
-from skvbgp.base._reading import reading
+from skvbgp.base._reading import find_missing, reading
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._row_keeper import RowKeeper
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
@@ -107,6 +107,7 @@ __all__ = [
     "find_known",
     "find_near",
     "find_near_scaled",
+    "find_missing",
     "fit_method",
     "in_tiles",
     "is_outgrown",

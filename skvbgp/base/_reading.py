@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 _MAKE_NUMBERS = (
     "Make numbers of dates and durations, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
@@ -35,6 +36,16 @@ def reading(X: Any) -> Iterator[None]:
                 error.add_note(advice)
                 break
         raise
+
+
+def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of some objects are None, NaN or pandas' NA, which says of nothing what it equals."""
+    equal = np.equal(values, values, dtype=object)
+    known = [
+        value is not None and isinstance(same, bool | np.bool_) and bool(same)
+        for value, same in zip(values.flat, equal.flat, strict=True)
+    ]
+    return ~np.array(known, dtype=bool).reshape(values.shape)
 
 
 def _refuse_dates(X: Any) -> None:

@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp.base import find_missing
 
 #: Most categories of an input.
 _MOST_CATEGORIES = 255
@@ -52,7 +53,13 @@ class Categories:
         if not columns:
             return None
         encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-        encoder.fit(_take(X, columns))
+        try:
+            encoder.fit(_take_categories(X, columns))
+        except TypeError as error:
+            raise TypeError(
+                "The categories of an input must be all strings or all numbers: make strings of "
+                "them."
+            ) from error
         for j, known in zip(columns, encoder.categories_, strict=True):
             if len(known) > _MOST_CATEGORIES:
                 raise ValueError(
@@ -76,7 +83,7 @@ class Categories:
     def encode(self, X: Any) -> Array:
         """Rows (n, D) of numbers."""
         numbers = _take(X, self.others).astype(np.float64)
-        known = np.asarray(self.encoder.transform(_take(X, self.columns)))
+        known = np.asarray(self.encoder.transform(_take_categories(X, self.columns)))
         starts = np.cumsum([0, *(len(c) for c in self.encoder.categories_[:-1])])
         new = 1.0 - np.add.reduceat(known, starts, axis=1)
         return np.ascontiguousarray(np.hstack([numbers, _UNIT * known, _UNIT * new]))
@@ -140,6 +147,12 @@ def _take(X: Any, columns: Sequence[int]) -> NDArray[Any]:
         return np.asarray(X.iloc[:, list(columns)], dtype=object)
     rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     return rows[:, list(columns)]
+
+
+def _take_categories(X: Any, columns: Sequence[int]) -> NDArray[Any]:
+    """Those columns, in which whatever is missing is the same."""
+    values = _take(X, columns)
+    return np.where(find_missing(values), np.nan, values) if values.dtype.kind == "O" else values
 
 
 def make_dense(X: Any) -> Array:

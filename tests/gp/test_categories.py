@@ -161,6 +161,36 @@ def test_columns_that_are_none_are_refused(rng, features):
         make_model(categorical_features=features).fit(X, y)
 
 
+def test_whatever_is_missing_is_the_same_category(rng):
+    pd = pytest.importorskip("pandas")
+    X, y = make_data(40, rng)
+    frame = pd.DataFrame(X).astype({0: float, 2: float})
+    frame.loc[::5, 1] = None
+    tables = [frame.astype({1: kind}) for kind in ("object", "string", "category")]
+    tables += [frame.astype({1: "string"}).astype({1: "category"}), frame.to_numpy()]
+    for missing in (np.nan, pd.NA, float("nan")):
+        tables.append(frame.to_numpy().copy())
+        tables[-1][::5, 1] = missing
+    tables.append(tables[-1].tolist())
+    before = [table.copy() for table in tables]
+    expected = make_model().fit(tables[0], y).predict(tables[0])
+    for table in tables:
+        model = make_model().fit(table, y)
+        for other in tables[:1] if hasattr(table, "columns") else tables[4:]:
+            assert_array_equal(model.predict(other), expected)
+    assert all(
+        np.asarray(a, object)[0, 1] is np.asarray(b, object)[0, 1]
+        for a, b in zip(tables, before, strict=True)
+    )
+
+
+def test_categories_of_one_input_are_of_one_kind(rng):
+    X, y = make_data(40, rng)
+    X[::3, 1] = 1
+    with pytest.raises(TypeError, match="all strings or all numbers"):
+        make_model().fit(X, y)
+
+
 def test_the_parameter_matters_to_fit_alone(rng):
     X, y = make_data(40, rng)
     model, changed = (make_model().fit(X[:30], y[:30]) for _ in range(2))
