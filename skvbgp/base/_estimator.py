@@ -145,9 +145,13 @@ class VariationalEstimator(DocumentedEstimator):
         return end_pass
 
     def _publish(self, learner: Learner, state: Any, progress: FitProgress) -> Self:
-        for name, value in learner.attributes(state).items():
+        attributes = learner.attributes(state)
+        earlier: set[str] = getattr(self, "_published", set())
+        for name in (earlier - attributes.keys()) & vars(self).keys():
+            delattr(self, name)
+        for name, value in attributes.items():
             setattr(self, name, value)
-        self._state = state
+        self._published, self._state = set(attributes), state
         progress.close()
         return self
 

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_regressor
 
+from skvbgp import DecoupledGPRegressor, HybridGPLVM
 from skvbgp._core.mixture import NormalMixture
 from skvbgp.base._learner import predict_distribution
 from tests.decoupled.cases import INSTANCES as DECOUPLED
@@ -90,6 +91,18 @@ def test_density_of_targets_that_do_not_fit_is_refused(fitted):
         model.log_predictive_density(places, [1.0])
     with pytest.raises(ValueError, match="NaN"):
         model.log_predictive_density(places, np.full(len(places), np.nan))
+
+
+def test_attributes_are_those_of_the_last_fit(rng):
+    X = rng.standard_normal((20, 3))
+    y = (X[:, 0] > 0.0).astype(int)
+    counts = DecoupledGPRegressor(max_iter=2, random_state=0).fit(X, y)
+    assert hasattr(counts, "noise_variance_")
+    counts.set_params(likelihood="poisson").fit(X, y)
+    assert not hasattr(counts, "noise_variance_") and hasattr(counts, "n_iter_")
+    latents = HybridGPLVM(1, max_iter=2, random_state=0).fit(X, y)
+    assert hasattr(latents, "classes_")
+    assert not hasattr(latents.fit(X), "classes_")
 
 
 def test_one_component_for_each_draw_or_kernel():
