@@ -22,8 +22,7 @@ from skvbgp.base._weights import Targets, count_rows
 class LeavesOut:
     """Adds ``loo_predict`` to a `WeightedRegressor` whose posteriors have ``leave_out``."""
 
-    _state: Any
-    _full_learner: Callable[[], Any]
+    _posterior: Callable[[], Any]
     _read_rows: Callable[..., tuple[Any, Any]]
     _check_known_noise: Callable[[], None]
     n_outputs_: int
@@ -90,7 +89,7 @@ class LeavesOut:
         if y_var is not None:
             self._check_known_noise()
         variance = as_noise(y_var, y.shape)
-        posterior = self._full_learner().posterior(self._state)
+        posterior = self._posterior()
         with single_blas_thread:
             if y.ndim == 1:
                 return _leave_out(posterior, X, y, weight, variance)

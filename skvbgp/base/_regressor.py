@@ -125,8 +125,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
-        X = self._check_inputs(X)
-        posterior = self._full_learner().posterior(self._state)
+        X, posterior = self._check_inputs(X), self._posterior()
         with single_blas_thread:
             if return_cov:
                 return posterior.joint(X, include_noise)
@@ -260,6 +259,11 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         with reading(X):
             return self._read(X, reset=False)
 
+    def _posterior(self) -> Any:
+        """The posterior of all that was learned, by parameters that may have changed since."""
+        self._validate_params()
+        return self._full_learner().posterior(self._state)
+
     @property
     def _check_options(self) -> dict[str, Any]:
         """What scikit-learn makes of X."""
@@ -274,7 +278,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         self, X: Array, include_noise: bool, evaluate: Callable[[Distribution, slice], Array]
     ) -> Array:
         """What is made of the rows' distributions, of some rows at a time."""
-        posterior = self._full_learner().posterior(self._state)
+        posterior = self._posterior()
         tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
         with single_blas_thread:
             return np.concatenate(

@@ -245,7 +245,7 @@ class DecoupledGPRegressor(WeightedRegressor):
         f = super().sample_y(X, n_samples, rng, include_noise=False)
         if not include_noise:
             return f
-        posterior = self._full_learner().posterior(self._state)
+        posterior = self._posterior()
         if self.n_outputs_ == 1:
             return posterior.sample(f, rng)
         draws = [one.sample(f[:, j], rng) for j, one in enumerate(posterior.outputs)]

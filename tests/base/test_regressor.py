@@ -1,11 +1,14 @@
 """What every regressor says of whole distributions."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_regressor
+from sklearn.utils._param_validation import InvalidParameterError
 
-from skvbgp import DecoupledGPRegressor, HybridGPLVM
+from skvbgp import DecoupledGPRegressor, HybridGPLVM, SVBSSGPRegressor
 from skvbgp._core.mixture import NormalMixture
 from skvbgp.base._learner import predict_distribution
 from tests.decoupled.cases import INSTANCES as DECOUPLED
@@ -103,6 +106,20 @@ def test_attributes_are_those_of_the_last_fit(rng):
     latents = HybridGPLVM(1, max_iter=2, random_state=0).fit(X, y)
     assert hasattr(latents, "classes_")
     assert not hasattr(latents.fit(X), "classes_")
+
+
+@pytest.mark.parametrize("bad", [{"gamma": 7}, {"n_neighbors": 0}, {"n_samples": 0}])
+def test_parameters_that_change_after_fit_are_checked(bad, rng):
+    X = rng.standard_normal((30, 2))
+    model = SVBSSGPRegressor(max_iter=2, random_state=0).fit(X, X[:, 0])
+    model.set_params(**bad)
+    calls = [model.predict, model.predict_interval]
+    calls += [
+        partial(call, y=X[:, 0]) for call in (model.log_predictive_density, model.loo_predict)
+    ]
+    for call in calls:
+        with pytest.raises(InvalidParameterError, match=next(iter(bad))):
+            call(X)
 
 
 def test_one_component_for_each_draw_or_kernel():
