@@ -19,7 +19,7 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import Names, lazily
-from skvbgp.base._reading import reading
+from skvbgp.base._reading import find_missing, reading
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Counted, join_weights
 
@@ -44,10 +44,13 @@ class Labels:
 
     @classmethod
     def of_some(cls, y: Any, missing: Any, classes: NDArray[Any] | None = None) -> Labels:
-        """The same of targets some of which are ``missing``, a value or NaN."""
+        """The same of targets some of which are ``missing``: a value or, if it is NaN, any such."""
         y = column_or_1d(y)
         values = np.asarray(y, dtype=object)  # strings and numbers may be compared
-        known = (values == values if missing != missing else values != missing).astype(bool)
+        if find_missing(np.array([missing], dtype=object)).item():
+            known = ~find_missing(values)
+        else:
+            known = (values != missing).astype(bool)
         if classes is None or known.any():
             labels = cls.of(y[known], classes)
         else:

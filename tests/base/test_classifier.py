@@ -233,3 +233,14 @@ def test_further_arguments_and_missing_entries(data):
         inner = Imputing().fit(StandardScaler().fit_transform(X), y, fill=1.0)
         expected = inner.predict_proba(StandardScaler().fit_transform(X), fill=1.0)
         assert_allclose(pipe.predict_proba(X, fill=1.0), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["string", "Int64", "boolean", "category"])
+def test_labels_may_be_missing_in_columns_of_any_type(kind):
+    pandas = pytest.importorskip("pandas")
+    values = pandas.Series([1, 0, 1, 0, 1, 0]).astype(kind)
+    values[[1, 4]] = pandas.NA
+    for missing in (np.nan, pandas.NA):
+        labels = Labels.of_some(values, missing)
+        assert len(labels.classes) == 2
+        assert_array_equal(labels.codes, [1, -1, 1, 0, -1, 0])

@@ -87,7 +87,7 @@ class HybridGPLVM(
 
     missing_label : object, default=None
         Value of `y` where the label is not known, such as -1 or NaN: such rows tell of X alone.
-        None is without unknown labels.
+        NaN and pandas' NA are whatever is missing. None is without unknown labels.
 
     prior_weight : float, default=0.005
         Weight of the generative part, the model of X, against the discriminative part, the
