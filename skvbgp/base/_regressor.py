@@ -215,6 +215,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         if p.ndim:
             raise ValueError(f"coverage must be one number; got {coverage!r}.")
         tail = 0.5 * (1.0 - float(p))
+        if 1.0 - tail == 1.0:
+            raise ValueError(f"coverage must not be that close to 1; got {coverage!r}.")
         ends = self.predict_quantiles(X, [tail, 1.0 - tail], include_noise=include_noise)
         return ends[..., 0], ends[..., 1]
 

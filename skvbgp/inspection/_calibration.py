@@ -78,7 +78,7 @@ class CalibrationDisplay:
             Inputs to predict at.
         y : array-like of shape (n_samples,)
             Observed targets.
-        levels : array-like of shape (n_levels,), default=None
+        levels : float or array-like of shape (n_levels,), default=None
             Probabilities of the central intervals. None is 0.05, 0.1, ..., 0.95.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
@@ -129,7 +129,7 @@ class CalibrationDisplay:
             Predictive standard deviations.
         weights : array-like of shape (n_components,) or (n_samples, n_components), default=None
             Weights of the components. None is equal weights.
-        levels : array-like of shape (n_levels,), default=None
+        levels : float or array-like of shape (n_levels,), default=None
             Probabilities of the central intervals. None is 0.05, 0.1, ..., 0.95.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows.
@@ -144,7 +144,7 @@ class CalibrationDisplay:
         -------
         display : CalibrationDisplay
         """
-        nominal = _LEVELS if levels is None else np.sort(np.asarray(levels))
+        nominal = _LEVELS if levels is None else np.sort(np.atleast_1d(levels))
         observed = coverage(
             y_true, mean, std, level=nominal, weights=weights, sample_weight=sample_weight
         )

@@ -86,6 +86,8 @@ def test_what_is_no_probability_is_refused(fitted, bad):
         model.predict_quantiles(places, bad)
     with pytest.raises(ValueError, match="coverage must"):
         model.predict_interval(places, bad)
+    with pytest.raises(ValueError, match="coverage must"):
+        model.predict_interval(places, 1.0 - 1e-16)
 
 
 def test_density_of_targets_that_do_not_fit_is_refused(fitted):

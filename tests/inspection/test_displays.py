@@ -78,6 +78,13 @@ def test_two_calibrations_share_axes_and_diagonal(model, data):
     assert display.line_.get_color() == "C5"
 
 
+def test_calibration_at_one_level(rng):
+    y, mean, std = rng.standard_normal(20), np.zeros(20), np.ones(20)
+    display = CalibrationDisplay.from_predictions(y, mean, std, levels=0.5)
+    assert display.nominal.tolist() == [0.5]
+    assert display.observed.shape == (1,)
+
+
 def test_calibration_of_a_mixture_with_chosen_levels_and_weights(rng):
     y, mean = rng.standard_normal(40), rng.standard_normal((40, 2))
     std, weight = np.ones((40, 2)), rng.uniform(0.0, 1.0, 40)
