@@ -120,9 +120,9 @@ class Sample:
 
         No more than n of them.
         """
-        n = n or (_HELD_OUT if self.judges is None else len(self.judges.rows))
+        most = _HELD_OUT if self.judges is None else len(self.judges.rows)
         m = len(self._judged)
-        n = min(n, len(self._judged[0]) * m)
+        n = min(n or most, most, len(self._judged[0]) * m)
         return n, -(-n // m)
 
     def leave_out(

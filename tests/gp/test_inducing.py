@@ -256,6 +256,15 @@ def test_few_rows_are_all_neighbours():
     assert_array_equal(model.predict(X), expected.predict(X))
 
 
+def test_numbers_of_neighbours_compete_before_the_judges_there_are():
+    """Of 420 rows, 105 judge: fewer than may tell how many neighbours pay."""
+    X, y = make_data(420)
+    model = small(n_inducing=5, max_iter=1).fit(X, y)
+    assert model.n_inducing_ == 5
+    assert model.n_neighbors_ in (64, 128, 256, 400)
+    assert np.std(y - model.predict(X)) < 0.5 * np.std(y)
+
+
 @pytest.fixture
 def judged(monkeypatch):
     """What the global part was learned from, and which rows have judged."""
