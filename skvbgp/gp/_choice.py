@@ -21,6 +21,12 @@ def is_auto(kernel: Any) -> bool:
     return isinstance(kernel, str)
 
 
+def count_known(estimator: Any) -> int:
+    """Kernels of an estimator's last fit, if a warm start may go on from them."""
+    is_known = estimator.warm_start and hasattr(estimator, "_state")
+    return int(estimator._state.n_kernels) if is_known else 0
+
+
 def name_kernels(kernel: Any) -> list[tuple[str, Kernel]]:
     """Names and kernels that the user gives."""
     if not isinstance(kernel, Sequence):
@@ -38,10 +44,12 @@ def _name(entry: Any) -> tuple[str, Kernel]:
     return repr(entry), as_kernel(entry)
 
 
-def frame_inputs(kernel: Any, inputs: RunningScale, owners: tuple[int, ...] = ()) -> Coordinates:
-    """Units of unit variance; given kernels and columns that have one owner keep those of X."""
+def frame_inputs(
+    inputs: RunningScale, owners: tuple[int, ...] = (), *, standardised: bool
+) -> Coordinates:
+    """Units of unit variance, or those of X; columns that have one owner keep these."""
     check_unit(inputs.unit, "X")
-    scale = inputs.unit if is_auto(kernel) else np.ones(len(inputs.mean))
+    scale = inputs.unit if standardised else np.ones(len(inputs.mean))
     if owners:
         scale = np.where(np.bincount(owners)[list(owners)] > 1, 1.0, scale)
     return Coordinates(inputs.mean, scale)

@@ -40,6 +40,8 @@ class ClassState:
     ----------
     inputs : RunningScale
         Moments of the places, from which the coordinates come.
+    standardised : bool
+        Whether these are in units of the places' spread, or those of X.
     rows : Rows
         X in the user's units, and the votes (n, K), without the weights of the classes.
     found : Found
@@ -50,6 +52,7 @@ class ClassState:
 
     classes: NDArray[Any]
     inputs: RunningScale
+    standardised: bool
     coordinates: Coordinates
     rows: Rows
     class_weights: Array  # (K,)
@@ -60,6 +63,11 @@ class ClassState:
     n_trained: int
     n_iter: int
     n_jobs: int | None
+
+    @property
+    def n_kernels(self) -> int:
+        """Kernels that a warm start goes on from."""
+        return len(self.found.names)
 
     @cached_property
     def posterior(self) -> ClassPosterior:
@@ -85,6 +93,7 @@ class Start:
     """State before training."""
 
     inputs: RunningScale
+    standardised: bool
     coordinates: Coordinates
     gaps: Gaps
     rows: Rows
@@ -104,6 +113,7 @@ class ClassGPLearner(Learner):
     tol: float
     class_weight: Any
     n_jobs: int | None
+    n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
 
     def _count_neighbours(self, n: int) -> int:
         """Neighbours among n places."""
@@ -114,9 +124,10 @@ class ClassGPLearner(Learner):
     def max_passes(self, y: Labelled) -> int:
         if not self.learn_hyperparameters:
             return 1
-        if is_auto(self.kernel):
-            return ClassSearch.count(len(make_class_kernels(1)), grows=True)
-        return ClassSearch.count(len(name_kernels(self.kernel)), grows=False)
+        grows = is_auto(self.kernel)
+        n_starts = len(make_class_kernels(1) if grows else name_kernels(self.kernel))
+        anew = ClassSearch.count(n_starts, grows=grows)
+        return max(anew, ClassSearch.count(self.n_known, grows=False))
 
     # -- fit -------------------------------------------------------------------------------------
 
@@ -127,21 +138,22 @@ class ClassGPLearner(Learner):
         gaps = Gaps.of(X)
         rows = Rows().plus(X, y.counts).filled(gaps)
         inputs, has_gaps = RunningScale.of(rows.X), bool(gaps.columns.any())
+        standardised = is_auto(self.kernel)
         if before is not None:
+            standardised = before.standardised
             self._check_before(before, d, y)
             starts = [
                 (name, process.with_gaps(has_gaps))
                 for name, process, _ in before.found.list_kernels()
             ]
         else:
-            is_searched = is_auto(self.kernel)
-            pairs = make_class_kernels(d) if is_searched else name_kernels(self.kernel)
+            pairs = make_class_kernels(d) if standardised else name_kernels(self.kernel)
             starts = [
                 (name, start_class_process(kernel.bind(d), has_gaps)) for name, kernel in pairs
             ]
-        grows = before is None and is_auto(self.kernel)
-        coordinates = frame_inputs(self.kernel, inputs)
-        return Start(inputs, coordinates, gaps, rows, tuple(starts), grows, seed)
+        grows = before is None and standardised
+        coordinates = frame_inputs(inputs, standardised=standardised)
+        return Start(inputs, standardised, coordinates, gaps, rows, tuple(starts), grows, seed)
 
     @staticmethod
     def _check_before(before: ClassState, d: int, y: Labelled) -> None:
@@ -162,6 +174,7 @@ class ClassGPLearner(Learner):
             return ClassState(
                 classes=y.classes,
                 inputs=state.inputs,
+                standardised=state.standardised,
                 coordinates=state.coordinates,
                 rows=rows,
                 class_weights=class_weights,
@@ -228,7 +241,7 @@ class ClassGPLearner(Learner):
         inputs = state.inputs.merged(RunningScale.of(new.X))
         coordinates = state.coordinates
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
-            coordinates = frame_inputs(self.kernel, inputs)
+            coordinates = frame_inputs(inputs, standardised=state.standardised)
         coordinates.scaled(new.X)  # refuses what is too far away
         rows = state.rows.joined(new)
         updated = replace(

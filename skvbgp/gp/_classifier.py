@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import Interval, Labels, StrOptions, WeightedClassifier, as_row_values
+from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_equal
 
@@ -54,7 +55,7 @@ class VBGPClassifier(WeightedClassifier):
         classes.
 
     warm_start : bool, default=False
-        Whether a later `fit` starts from the kernels of the one before instead of searching.
+        Whether later fits start from the kernels of the one before, even if `kernel` has changed.
 
     random_state : int, RandomState instance or None, default=None
         Determines which rows train the kernels, and which rows judge them.
@@ -210,6 +211,7 @@ class VBGPClassifier(WeightedClassifier):
             tol=self.tol,
             class_weight=self.class_weight,
             n_jobs=self.n_jobs,
+            n_known=count_known(self),
         )
 
     _all_finite = "allow-nan"

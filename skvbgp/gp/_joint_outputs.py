@@ -98,6 +98,11 @@ class JointState:
         return len(self.units.unit)
 
     @property
+    def n_kernels(self) -> int:
+        """Kernels that a warm start goes on from."""
+        return self.model.n_kernels
+
+    @property
     def posterior(self) -> JointPosterior:
         return JointPosterior(self.model.posterior, self.units)
 

@@ -72,6 +72,7 @@ class GPLearner(RegressionLearner):
     forgetting: float = 1.0
     n_outputs: int = 0  # the last columns of X, which say which output a row is of
     n_inducing: int | str | None = None
+    n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -112,12 +113,18 @@ class GPLearner(RegressionLearner):
     def max_passes(self, y: Array) -> int:
         if not self.learn_hyperparameters:
             return 1
-        n_starts = len(make_base_kernels(1) if is_auto(self.kernel) else name_kernels(self.kernel))
-        is_exact = len(y) <= self.few
-        count = Search.count(n_starts, grows=is_auto(self.kernel), is_exact=is_exact)
-        if is_exact or not is_tried(self.n_inducing, len(y)):
+        grows = is_auto(self.kernel)
+        n_starts = len(make_base_kernels(1) if grows else name_kernels(self.kernel))
+        anew = self._count_trials(len(y), n_starts, grows=grows)
+        return max(anew, self._count_trials(len(y), self.n_known, grows=False))
+
+    def _count_trials(self, n: int, n_starts: int, *, grows: bool) -> int:
+        """Largest number of trials of a fit to n rows."""
+        is_exact = n <= self.few
+        count = Search.count(n_starts, grows=grows, is_exact=is_exact)
+        if is_exact or not is_tried(self.n_inducing, n):
             return count
-        n_rest = Search.count(1 if is_auto(self.kernel) else n_starts, grows=False, is_exact=False)
+        n_rest = Search.count(1 if grows else n_starts, grows=False, is_exact=False)
         return n_rest + (count if isinstance(self.n_inducing, str) else 0)
 
     def make_rows(
@@ -157,7 +164,9 @@ class GPLearner(RegressionLearner):
         d = len(together.mean) - self.n_outputs
         is_one_exact = len(outputs) == 1 and len(outputs[0]) <= self.few
         gaussian = is_one_exact or not self.learn_hyperparameters
+        standardised = is_auto(self.kernel)
         if before is not None:
+            standardised = before.frames.standardised
             d_before = len(before.weights) - self.n_outputs
             if d_before != d:
                 raise ValueError(
@@ -180,9 +189,10 @@ class GPLearner(RegressionLearner):
         candidates = tuple((name, start_process(kernel, **settings)) for name, kernel in pairs)
         grows = is_auto(self.kernel) and before is None
         n_inducing = choose_inducing(self, outputs, gaps, before)
+        each = [self.frame(together, scale, gaps, standardised) for scale in targets]
         return [
-            Start(self.frame(together, scale, gaps), rows, candidates, grows, seed, n_inducing)
-            for rows, scale in zip(outputs, targets, strict=True)
+            Start(frames, rows, candidates, grows, seed, n_inducing)
+            for frames, rows in zip(each, outputs, strict=True)
         ]
 
     def _bind(self, kernel: Kernel, d: int) -> Kernel:
@@ -196,15 +206,18 @@ class GPLearner(RegressionLearner):
         first = max(owners, default=-1) + 1
         return (*owners, *range(first, first + self.n_outputs)) if owners else owners
 
-    def frame(self, inputs: RunningScale, targets: RunningScale, gaps: Gaps) -> Frames:
+    def frame(
+        self, inputs: RunningScale, targets: RunningScale, gaps: Gaps, standardised: bool
+    ) -> Frames:
         """The units of rows with these moments."""
-        coordinates = frame_inputs(self.kernel, inputs, self._add_outputs(self.owners))
+        owners = self._add_outputs(self.owners)
+        coordinates = frame_inputs(inputs, owners, standardised=standardised)
         if self.n_outputs:
             coordinates = keep_units(coordinates, self.n_outputs)
         check_unit(targets.unit, "y")
         mean, unit = float(targets.mean[0]), float(targets.unit[0])
         target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
-        return Frames(inputs, targets, coordinates, target, gaps)
+        return Frames(inputs, targets, coordinates, target, gaps, standardised)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         if state.n_inducing:
@@ -400,7 +413,7 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             if self.forgetting != 1.0:
                 inputs, targets = rows.summarise()
-            frames = self.frame(inputs, targets, gaps)
+            frames = self.frame(inputs, targets, gaps, frames.standardised)
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)

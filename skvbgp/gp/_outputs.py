@@ -26,6 +26,11 @@ class GPOutputsState(OutputsState):
     index: tuple[NDArray[np.intp], ...]
 
     @property
+    def n_kernels(self) -> int:
+        """Kernels of the output that has most of them."""
+        return max(output.n_kernels for output in self.outputs)
+
+    @property
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
         means, stds = np.array([output.relevance for output in self.outputs]).swapaxes(0, 1)

@@ -24,6 +24,7 @@ from skvbgp.base import (
     fit_method,
 )
 from skvbgp.gp._categories import Categories, make_dense
+from skvbgp.gp._choice import count_known
 from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
@@ -112,7 +113,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         `partial_fit`. In `fit` all rows count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
-        Whether a later `fit` starts from the kernels of the one before instead of searching.
+        Whether later fits start from the kernels of the one before, even if `kernel` has changed.
 
     random_state : int, RandomState instance or None, default=None
         Determines which groups of rows train the kernels, and which rows judge them.
@@ -495,5 +496,6 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
             normalize_y=self.normalize_y,
             n_jobs=self.n_jobs,
             forgetting=float(self.forgetting),
+            n_known=count_known(self),
             owners=() if self._categories is None else tuple(self._categories.owners.tolist()),
         )

@@ -29,7 +29,8 @@ _AVERAGED_ROWS = 1_000
 class Frames:
     """The units that processes are expressed in, and the rows' moments that they come from.
 
-    And what missing entries of the rows may be.
+    And what missing entries of the rows may be. Kernels that were searched for are `standardised`,
+    in units of the inputs' spread; given ones are in the units of X.
     """
 
     inputs: RunningScale
@@ -37,6 +38,7 @@ class Frames:
     coordinates: Coordinates
     target: Target
     gaps: Gaps
+    standardised: bool
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ class State:
     shared: GlobalPart | None = None
     twin: State | None = None
     n_seen_changed: int | None = None
+
+    @property
+    def n_kernels(self) -> int:
+        """Kernels that a warm start goes on from."""
+        return len(self.names)
 
     @property
     def shares(self) -> Array:

@@ -95,7 +95,7 @@ def train_sum(learner: GPLearner, start: Start, end_pass: EndPass) -> State:
 
 def _learn_part(learner: GPLearner, start: Start, order: Index, m: int) -> GlobalPart:
     """A global part of m inducing inputs, from rows in a random order."""
-    coordinates = frame_inputs("auto", start.frames.inputs, learner.owners)
+    coordinates = frame_inputs(start.frames.inputs, learner.owners, standardised=True)
     kernel = dict(make_base_kernels(start.rows.X.shape[1]))[_KERNEL]
     process = start_process(kernel, gaussian=True, owners=learner.owners)
     frame = coordinates, start.frames.target
@@ -109,7 +109,7 @@ def _learn_rest(
     rest, candidates = part.subtract(start.rows), start.candidates
     if start.grows:
         candidates = tuple(pair for pair in candidates if pair[0] == _KERNEL)
-    frames = learner.frame(*rest.summarise(), start.frames.gaps)
+    frames = learner.frame(*rest.summarise(), start.frames.gaps, start.frames.standardised)
     variance = part.moments(rest.X[held])[1] / frames.target.unit**2
     state = learner.search(
         replace(start, frames=frames, rows=rest, candidates=candidates, grows=False),

@@ -211,6 +211,32 @@ def test_warm_start_goes_on_from_the_kernels_found():
         model.fit(X, y > 0)
 
 
+def test_a_warm_start_has_a_pass_for_every_kernel_found():
+    """Also where the parameters speak of fewer."""
+    X, y = make_classes(60)
+    model = small("auto", warm_start=True, max_iter=2).fit(X, y)
+    n_kernels = len(model.kernels_)
+    assert n_kernels > 1
+    assert model.set_params(kernel=Matern(nu=1.5)).fit(X, y).n_iter_ == n_kernels
+
+
+@pytest.mark.parametrize(
+    "kernels", [("auto", Matern(2.0, nu=1.5)), (Matern(2.0, nu=1.5), "auto")], ids=["auto", "given"]
+)
+def test_kernels_of_the_fit_before_keep_their_units(kernels):
+    """Those that were searched for are standardised, whatever `kernel` is by then."""
+    X, y = make_classes(60)
+    X *= [1.0, 100.0]
+    model, other = (
+        small(kernels[0], warm_start=True, max_iter=2).fit(X[:40], y[:40]) for _ in "ab"
+    )
+    other.set_params(kernel=kernels[1])
+    for one in (model, other):
+        one.set_params(**FIXED).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    assert repr(other.kernels_) == repr(model.kernels_)
+    assert_array_equal(other.predict_proba(X), model.predict_proba(X))
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 @pytest.mark.parametrize(

@@ -123,6 +123,34 @@ def test_warm_start_goes_on_from_the_kernels_found():
         model.fit(X[:, :1], y)
 
 
+def test_a_warm_start_has_a_pass_for_every_kernel_found():
+    """Also where the parameters speak of fewer."""
+    X, y = make_data(60)
+    model = small("auto", warm_start=True, max_iter=1).fit(X, y)
+    n_kernels = len(model.kernels_)
+    assert n_kernels > 1
+    assert model.set_params(kernel=KERNEL).fit(X, y).n_iter_ == n_kernels
+    model = small("auto", n_neighbors=20, n_inducing=5, warm_start=True, max_iter=1)
+    n_kernels = len(model.fit(X[:15], y[:15]).kernels_)
+    assert n_kernels > 2
+    assert n_kernels < model.fit(X, y).n_iter_ <= n_kernels + 4
+
+
+@pytest.mark.parametrize("kernels", [("auto", KERNEL), (KERNEL, "auto")], ids=["auto", "given"])
+def test_kernels_of_the_fit_before_keep_their_units(kernels):
+    """Those that were searched for are standardised, whatever `kernel` is by then."""
+    X, y = make_data(60)
+    X *= [1.0, 100.0]
+    model, other = (
+        small(kernels[0], warm_start=True, max_iter=2).fit(X[:40], y[:40]) for _ in "ab"
+    )
+    other.set_params(kernel=kernels[1])
+    for one in (model, other):
+        one.set_params(**FIXED).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    assert repr(other.kernels_) == repr(model.kernels_)
+    assert_array_equal(other.predict(X), model.predict(X))
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 @pytest.mark.parametrize(
