@@ -286,4 +286,5 @@ def _keep(start: Start, d: int) -> Found:
     names, processes = zip(*start.candidates, strict=True)
     C = len(processes)
     weights = average_weights([process.kernel for process in processes], d)
-    return Found(names, processes, tuple(range(C)), np.full(C, 1.0 / C), weights, float("nan"))
+    belief = np.full(C, 1.0 / C)
+    return Found(names, processes, processes, tuple(range(C)), belief, weights, float("nan"))

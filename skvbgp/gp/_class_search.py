@@ -67,6 +67,7 @@ class Found(NamedTuple):
     """Where a search stands, or has ended."""
 
     names: tuple[str, ...]  # of kernels
+    trained: tuple[ClassProcess, ...]  # by kernel; others may be draws around these
     processes: tuple[ClassProcess, ...]
     owners: tuple[int, ...]  # by process: the index of its kernel
     belief: Array  # (C,), by process
@@ -74,12 +75,9 @@ class Found(NamedTuple):
     score: float  # log probability of a label that is left out, on average
 
     def list_kernels(self) -> list[tuple[str, ClassProcess, float]]:
-        """Name, most believed process and share of every kernel."""
-        owners, listed = np.array(self.owners), []
-        for i, name in enumerate(self.names):
-            shares = np.where(owners == i, self.belief, 0.0)
-            listed.append((name, self.processes[int(np.argmax(shares))], float(shares.sum())))
-        return listed
+        """Name, trained process and share of every kernel."""
+        shares = np.bincount(self.owners, self.belief, len(self.names)).tolist()
+        return list(zip(self.names, self.trained, shares, strict=True))
 
 
 def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
@@ -220,7 +218,7 @@ class ClassSearch:
         kept = np.flatnonzero(belief >= _LEAST_SHARE)
         trials, processes = [trials[i] for i in kept], [processes[i] for i in kept]
         belief, parts = belief[kept] / belief[kept].sum(), [parts[i] for i in kept]
-        return self._mix(trials, processes, list(range(len(kept))), belief, parts)
+        return self._mix(trials, processes, processes, list(range(len(kept))), belief, parts)
 
     def _draw(self, trials: list[Trial]) -> Found:
         """Draws of the hyperparameters of every trial, weighted by importance.
@@ -245,7 +243,8 @@ class ClassSearch:
         used, numbers = np.unique(owners, return_inverse=True)
         parts = self._log_probabilities(processes, self._leave_out(processes))
         chosen = [trials[i] for i in used]
-        return self._mix(chosen, processes, numbers.tolist(), softmax(log_belief), parts)
+        trained = [trial.process for trial in chosen]
+        return self._mix(chosen, trained, processes, numbers.tolist(), softmax(log_belief), parts)
 
     def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
         """Moments of votes that are left out, by each process."""
@@ -281,6 +280,7 @@ class ClassSearch:
     def _mix(
         self,
         trials: list[Trial],
+        trained: list[ClassProcess],
         processes: list[ClassProcess],
         owners: list[int],
         belief: Array,
@@ -290,4 +290,5 @@ class ClassSearch:
         score = float(np.vdot(counts, mix_log_probabilities(parts, belief))) / float(counts.sum())
         names = tuple(trial.name for trial in trials)
         weights = self._weigh_inputs(processes)
-        return Found(names, tuple(processes), tuple(owners), belief, weights, score)
+        rest = tuple(owners), belief, weights, score
+        return Found(names, tuple(trained), tuple(processes), *rest)

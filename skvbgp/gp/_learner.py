@@ -172,10 +172,7 @@ class GPLearner(RegressionLearner):
                 raise ValueError(
                     f"warm_start: X has {d} features, but the fit before had {d_before}."
                 )
-            last = {
-                owner: p for owner, p in zip(before.owners, before.mixture.processes, strict=True)
-            }
-            pairs = [(before.names[i], p.kernel) for i, p in sorted(last.items())]
+            pairs = [(before.names[i], before.kernels[i]) for i in sorted(set(before.owners))]
         elif is_auto(self.kernel):
             pairs = make_base_kernels(d)
         else:
@@ -245,6 +242,7 @@ class GPLearner(RegressionLearner):
         def reach(found: Found) -> tuple[State, ...]:
             learned = {
                 "names": tuple(trial.name for trial in found.trials),
+                "kernels": tuple(trial.process.kernel for trial in found.trials),
                 "mixture": found.mixture,
                 "owners": tuple(found.owners),
                 "belief": found.belief,
@@ -288,6 +286,7 @@ class GPLearner(RegressionLearner):
         return self._make_state(
             start,
             names=names,
+            kernels=tuple(process.kernel for process in processes),
             mixture=Mixture(processes, np.zeros(C), 0.0),
             owners=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
@@ -426,13 +425,11 @@ class GPLearner(RegressionLearner):
 
     def attributes(self, state: State) -> dict[str, Any]:
         target = state.frames.target
-        owners = np.array(state.owners)
         scale = state.frames.coordinates.scale
         scale = scale[: len(scale) - self.n_outputs]
         kernels = []
-        for i, name in enumerate(state.names):
-            process = state.mixture.processes[int(np.argmax(owners == i))]
-            kernel = express_in_units(process.kernel, scale)
+        for name, kernel in zip(state.names, state.kernels, strict=True):
+            kernel = express_in_units(kernel, scale)
             if self.owners:
                 kernel = take_inputs(kernel, np.unique(self.owners, return_index=True)[1])
             kernels.append((name, kernel))

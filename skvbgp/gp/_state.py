@@ -20,6 +20,7 @@ from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import have_same_noise
 from skvbgp.gp._spread import SpreadPosterior, SpreadRows, refuse_spread
 from skvbgp.gp._sum_posterior import SumPosterior
+from skvbgp.kernels import Kernel
 
 #: Most rows that the prior covariance is averaged over.
 _AVERAGED_ROWS = 1_000
@@ -49,6 +50,8 @@ class State:
     ----------
     names : tuple of str
         Names of the kernels.
+    kernels : tuple of Kernel
+        These as they were trained; processes of the mixture may be draws around them.
     owners : tuple of int
         By process of the mixture: the index of its kernel in `names`.
     belief : ndarray of shape (n_kernels,)
@@ -72,6 +75,7 @@ class State:
     frames: Frames
     rows: Rows
     names: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
     mixture: Mixture
     owners: tuple[int, ...]
     belief: Array

@@ -303,8 +303,11 @@ def test_few_rows_average_over_draws():
     assert [name for name, _ in model.kernels_] == ["good"]
     assert len(found.processes) > 3
     assert_allclose(found.belief.sum(), 1.0)
-    best = found.processes[int(np.argmax(found.belief))]
-    assert best.kernel == model.kernels_[0][1]
+    again = small(kernels, max_iter=20, random_state=1).fit(X, y)
+    assert again._state.found.processes != found.processes
+    assert again.kernels_ == model.kernels_  # where training ended, around which they are drawn
+    kept = model.set_params(warm_start=True, **FIXED).fit(X, y)
+    assert kept.kernels_ == again.kernels_
 
 
 @pytest.mark.parametrize("kernel", [[], "grammar", 3.0, Constant])

@@ -123,6 +123,17 @@ def test_warm_start_goes_on_from_the_kernels_found():
         model.fit(X[:, :1], y)
 
 
+def test_kernels_of_few_rows_are_those_that_were_trained():
+    """Not one of the draws that predictions average over; a warm start goes on from them."""
+    X, y = make_data(60)
+    model, other = (small(KERNEL, random_state=seed, warm_start=True).fit(X, y) for seed in (0, 1))
+    assert other._state.mixture.processes != model._state.mixture.processes
+    kernels = model.kernels_
+    assert other.kernels_ == kernels
+    assert model.set_params(**FIXED).fit(X, y).kernels_ == kernels
+    assert model.partial_fit(X[:5] + 0.1, y[:5]).kernels_ == kernels
+
+
 def test_a_warm_start_has_a_pass_for_every_kernel_found():
     """Also where the parameters speak of fewer."""
     X, y = make_data(60)
