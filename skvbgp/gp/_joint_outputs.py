@@ -170,9 +170,7 @@ class JointLearner(RegressionLearner):
         """Settings for the rows of all outputs, of which t are one row of the user's."""
         forgetting = self.single.forgetting
         forgetting = int(forgetting) * self.t if forgetting > 1.0 else forgetting ** (1.0 / self.t)
-        return replace(
-            self.single, n_outputs=self.t, normalize_y=False, forgetting=float(forgetting)
-        )
+        return replace(self.single, n_outputs=self.t, forgetting=float(forgetting))
 
     def max_passes(self, y: Array) -> int:
         return self.model.max_passes(y)
@@ -182,7 +180,7 @@ class JointLearner(RegressionLearner):
     ) -> JointStart:
         units = Units.of(X, self.t)
         if not self.single.normalize_y:
-            units = Units(np.zeros(self.t), np.ones(self.t))
+            units = replace(units, mean=np.zeros(self.t))
         rows = units.scaled(X)
         known = None if before is None else before.model
         return JointStart(self.model.start(rows, rows.y, rng, known), units)

@@ -212,8 +212,11 @@ class GPLearner(RegressionLearner):
         if self.n_outputs:
             coordinates = keep_units(coordinates, self.n_outputs)
         check_unit(targets.unit, "y")
-        mean, unit = float(targets.mean[0]), float(targets.unit[0])
-        target = Target(mean, unit) if self.normalize_y else Target(0.0, 1.0)
+        target = Target(float(targets.mean[0]), float(targets.unit[0]))
+        if self.n_outputs:
+            target = Target(0.0, 1.0)  # rows of several outputs are in units of each
+        elif not self.normalize_y:
+            target = replace(target, mean=0.0)
         return Frames(inputs, targets, coordinates, target, gaps, standardised)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:

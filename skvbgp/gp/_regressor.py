@@ -104,7 +104,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         Training of a kernel stops when the log evidence rises by less than this share of itself.
 
     normalize_y : bool, default=True
-        Whether to work with y of zero mean and unit variance. Predictions are on y's own scale.
+        Whether to subtract the mean of y, which is divided by its spread in either case.
 
     forgetting : float, default=1.0
         How a stream forgets. Below 1, what a row counts, as a share, when one more has come; rows

@@ -178,10 +178,11 @@ def test_rows_left_out_are_in_the_order_given(data):
     mean, std = make_model(**FIXED).fit(X, seen).loo_predict()
     assert_array_equal(np.isnan(mean), np.isnan(seen))
     i, j = np.argwhere(~np.isnan(seen))[7]
-    model = make_model(**FIXED, normalize_y=False)
-    without = seen.copy()
-    without[i, j] = np.nan
-    expected = [part[0, j] for part in model.fit(X, without).predict(X[i : i + 1], return_std=True)]
+    model = make_model(**FIXED)
+    y_var = np.zeros(seen.shape)
+    y_var[i, j] = 1e10  # as if it had not been observed, in the same units
+    without = model.fit(X, seen, y_var=y_var)
+    expected = [part[0, j] for part in without.predict(X[i : i + 1], return_std=True)]
     mean, std = model.fit(X, seen).loo_predict()
     assert_allclose([mean[i, j], std[i, j]], expected, rtol=1e-5)
 

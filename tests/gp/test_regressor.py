@@ -134,6 +134,22 @@ def test_kernels_of_few_rows_are_those_that_were_trained():
     assert model.partial_fit(X[:5] + 0.1, y[:5]).kernels_ == kernels
 
 
+@pytest.mark.parametrize("n_neighbors", ["auto", 20])
+def test_units_of_y_do_not_matter_without_its_mean(n_neighbors):
+    """`normalize_y` is about the origin: noise and its prior are relative to the variance of y."""
+    X, y = make_data(60)
+    models = [
+        small(normalize_y=False, n_neighbors=n_neighbors).fit(X, unit * (y - 9.0))
+        for unit in (1.0, 1024.0)
+    ]
+    (mean, std), (large, large_std) = (model.predict(X + 0.1, return_std=True) for model in models)
+    assert_allclose(large / 1024.0, mean, atol=1e-3)
+    assert_allclose(large_std / 1024.0, std, atol=1e-3)
+    assert_allclose(models[1].noise_variance_ / 1024.0**2, models[0].noise_variance_, rtol=1e-3)
+    fixed = small(normalize_y=False, **FIXED).fit(X, 1024.0 * y)
+    assert_allclose(fixed.noise_variance_, 0.1 * np.var(1024.0 * y))
+
+
 def test_a_warm_start_has_a_pass_for_every_kernel_found():
     """Also where the parameters speak of fewer."""
     X, y = make_data(60)
