@@ -389,7 +389,7 @@ class GPLearner(RegressionLearner):
         """State after a chunk of n rows in which nothing was observed, X if they are noted."""
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
         if not self.learn_hyperparameters and self.forgetting != 1.0:  # as a fit to what is left
-            frames = self.frame(*rows.summarise(), frames.gaps)
+            frames = self.frame(*rows.summarise(), frames.gaps, frames.standardised)
         return replace(state, frames=frames, rows=rows)
 
     def update(

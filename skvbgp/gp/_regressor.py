@@ -119,8 +119,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         Determines which groups of rows train the kernels, and which rows judge them.
 
     n_jobs : int, default=None
-        Number of workers that predictions are made on. None is the threads that BLAS would use.
-        It changes no result.
+        Workers that make predictions, which change no result. None is the threads of BLAS.
 
     Attributes
     ----------
