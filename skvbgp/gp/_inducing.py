@@ -113,9 +113,18 @@ class GlobalPart:
         return float(self.kernel.diag(self.Z[:1])[0]) * self.target.unit**2
 
     @cached_property
+    def L(self) -> Array:
+        return jittered_cholesky(self.kernel(self.Z), "covariance of inducing inputs")
+
+    @cached_property
+    def jitter(self) -> float:
+        """What L L' has more than K on the diagonal: u is known with as much noise."""
+        return max(0.0, float(np.mean(np.sum(self.L**2, axis=1) - self.kernel.diag(self.Z))))
+
+    @cached_property
     def L_inv(self) -> Array:
         """L^-1."""
-        return tril_inverse(jittered_cholesky(self.kernel(self.Z), "covariance of inducing inputs"))
+        return tril_inverse(self.L)
 
     @cached_property
     def R(self) -> Array:
@@ -197,7 +206,8 @@ class GlobalPart:
         """Functions n from the posterior."""
         prior = PriorDraws.draw(self.process, self.Z.shape[1], n, rng)
         v = self.w[:, None] + self.R.T @ rng.standard_normal((len(self.Z), n))
-        weights = self.L_inv.T @ (v - self.L_inv @ prior(self.Z))
+        u = prior(self.Z) + np.sqrt(self.jitter) * rng.standard_normal(v.shape)
+        weights = self.L_inv.T @ (v - self.L_inv @ u)
         return GlobalDraws(self, prior, weights)
 
     # -- rows --------------------------------------------------------------------------------------

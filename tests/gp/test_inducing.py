@@ -95,6 +95,16 @@ def test_draws_have_its_moments(rng):
     assert_allclose(slopes.std(axis=2), np.sqrt(part.measure_gradient(places)[1]), rtol=0.15)
 
 
+def test_draws_have_its_moments_where_jitter_is_more_than_what_is_open(rng):
+    """Between inducing inputs of a smooth function of large variance."""
+    part, rows = make_part(rng, m=40, with_noise=False)
+    process = replace(PROCESS, kernel=(1e4 * RBF([10.0, 20.0])).bind(2), noise=1e-5)
+    part = replace(part, process=process).given(rows, np.arange(50))
+    places = np.vstack([rows.X[40:43], rows.X[40:43] + [2.0, 0.5]])
+    draws = part.draw(4000, np.random.RandomState(0))
+    assert_allclose(np.var(draws(places), axis=1), part.moments(places)[1], rtol=0.15)
+
+
 def test_hyperparameters_are_those_of_the_exact_process(rng):
     """Learned from a random subset, here of all rows: at a maximum of their evidence."""
     X, y = make_data(60)
