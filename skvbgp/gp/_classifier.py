@@ -43,8 +43,8 @@ class VBGPClassifier(WeightedClassifier):
         False keeps them where they start.
 
     max_iter : int, default=None
-        Largest number of L-BFGS iterations that train a kernel. None is 30 in the search, and
-        10 more for kernels that are kept.
+        Largest number of L-BFGS iterations that train a kernel. None is 20 in the search, and
+        6 more for kernels that are kept.
 
     tol : float, default=1e-05
         Training of a kernel stops when its score rises by less than this share of itself.
