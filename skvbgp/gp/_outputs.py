@@ -110,16 +110,14 @@ class GPOutputsLearner(OutputsLearner):
         return self.single.update(X.known[j], X.rows[j], y[j], end_pass, X.n, kept)
 
     def _count_kept(self, state: Any, X: Observations) -> list[int | None]:
-        """By output: how many of its rows are among the newest of all, if a number is known."""
+        """By output: how many of its rows are among the newest of all, if a number is known.
+
+        One at least: an output that is not observed any more does not end the stream of the others.
+        """
         if self.single.forgetting <= 1.0:
             return [None] * len(X.rows)
         oldest = state.n + X.n - np.floor(self.single.forgetting)
-        kept = [int(np.count_nonzero(index >= oldest)) for index in _follow(state, X)]
-        if 0 in kept:
-            raise ValueError(
-                f"All values of output {kept.index(0)} of y that are not forgotten are missing."
-            )
-        return [*kept]
+        return [max(1, int(np.count_nonzero(index >= oldest))) for index in _follow(state, X)]
 
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
         known = super().gather(outputs, X)

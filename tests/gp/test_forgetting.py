@@ -194,9 +194,15 @@ def test_rows_of_all_outputs_are_counted(together, data):
     for model in (once, twice):
         assert_array_equal(np.isfinite(model.loo_predict()[0]).sum(axis=0), [40, 10])
     assert_allclose(once.predict(T, True), twice.predict(T, True), atol=1e-6)
-    model = stream(make_model(forgetting=30, **together), X[:30], Y[:30], 30)
-    with pytest.raises(ValueError, match="utput 1 of y"):
-        model.partial_fit(X[30:], Y[30:])
+
+
+def test_learned_covariances_need_values_of_every_output(data):
+    X, y, _ = data
+    Y = np.column_stack([y, y])[:60]
+    Y[30:, 1] = np.nan
+    model = stream(make_model(forgetting=30, output_covariance="learned"), X[:30], Y[:30], 30)
+    with pytest.raises(ValueError, match="Output 1 of y"):
+        model.partial_fit(X[30:60], Y[30:])
     assert model.n_samples_seen_ == 30
 
 
@@ -207,3 +213,15 @@ def test_outputs_that_learn_know_the_newest_rows_of_all(data):
     settings = {"learn_hyperparameters": True, "max_iter": 2, "forgetting": 70}
     model = stream(make_model(**settings), X, Y, 40)
     assert_array_equal(np.isfinite(model.loo_predict()[0]).sum(axis=0), [70, 10])
+
+
+@pytest.mark.parametrize("together", [{}, {"output_hyperparameters": "shared"}])
+def test_an_output_that_is_not_observed_any_more_keeps_its_newest_row(together, data):
+    """And the stream of the others goes on."""
+    X, y, T = data
+    Y = np.column_stack([y, y])
+    Y[20:, 1] = np.nan
+    model = stream(make_model(forgetting=20, **together), X, Y, 10)
+    assert_array_equal(np.isfinite(model.loo_predict()[0]).sum(axis=0), [20, 1])
+    alone = make_model().fit(X[100:], y[100:])
+    assert_allclose(model.predict(T)[:, 0], alone.predict(T), atol=1e-6)
