@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array, cholesky, jittered_cholesky, tril_inverse
 from skvbgp._core.order import Index
@@ -273,17 +272,15 @@ class SumDraws:
     shared: GlobalDraws
     factor: float  # of deviations from the mean, as those of the local part have it
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: Array) -> Array:
         values = self.local(X)
-        X = check_array(X, dtype=np.float64)
         with single_blas_thread:
             deviation = self.shared(X)
             return values + self.shared.part.mean(X)[:, None] + self.factor * deviation
 
-    def gradient(self, X: Any) -> Array:
+    def gradient(self, X: Array) -> Array:
         """Derivatives (n_samples, n_features, n)."""
         slopes = self.local.gradient(X)
-        X = check_array(X, dtype=np.float64)
         with single_blas_thread:
             mean, deviation = self.shared.part.measure_gradient(X)[0], self.shared.gradient(X)
             return np.asarray(slopes + mean[:, :, None] + self.factor * deviation)

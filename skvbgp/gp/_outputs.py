@@ -89,13 +89,11 @@ class GPOutputsLearner(OutputsLearner):
     def join(self, state: Any, X: Observations) -> tuple[Observations, list[Any]]:
         """Known rows and new ones, to train with."""
         rows = tuple(
-            self.single.join(known, rows, X.n, kept)
-            for known, rows, kept in zip(
-                state.outputs, X.rows, self._count_kept(state, X), strict=True
-            )
+            self.single.join(known, rows, X.n, self._count_kept(state, X, j))
+            for j, (known, rows) in enumerate(zip(state.outputs, X.rows, strict=True))
         )
-        n, unknown = state.n + X.n, (None,) * len(rows)
-        return Observations(rows, _follow(state, X), n, known=unknown), [some.y for some in rows]
+        index, n, unknown = _follow_all(state, X), state.n + X.n, (None,) * len(rows)
+        return Observations(rows, index, n, known=unknown), [some.y for some in rows]
 
     def share(self, rng: np.random.RandomState, t: int) -> list[np.random.RandomState]:
         return [rng] * t
@@ -104,29 +102,32 @@ class GPOutputsLearner(OutputsLearner):
         return self.single.keep(start)
 
     def learn_more(self, X: Observations, y: list[Any], j: int, end_pass: EndPass) -> State:
-        kept = self._count_kept(X.before, X)[j]
+        kept = self._count_kept(X.before, X, j)
         if X.rows[j] is None:
             return self.single.fade(X.known[j], X.n, kept=kept)
         return self.single.update(X.known[j], X.rows[j], y[j], end_pass, X.n, kept)
 
-    def _count_kept(self, state: Any, X: Observations) -> list[int | None]:
-        """By output: how many of its rows are among the newest of all, if a number is known.
+    def _count_kept(self, state: Any, X: Observations, j: int) -> int | None:
+        """How many of an output's rows are among the newest of all, if a number is known.
 
         One at least: an output that is not observed any more does not end the stream of the others.
         """
         if self.single.forgetting <= 1.0:
-            return [None] * len(X.rows)
+            return None
         oldest = state.n + X.n - np.floor(self.single.forgetting)
-        return [max(1, int(np.count_nonzero(index >= oldest))) for index in _follow(state, X)]
+        return max(1, int(np.count_nonzero(_follow(state, X, j) >= oldest)))
 
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
         known = super().gather(outputs, X)
-        index = X.index if X.before is None else _follow(X.before, X)
+        index = X.index if X.before is None else _follow_all(X.before, X)
         return GPOutputsState(known.outputs, known.n, index)
 
 
-def _follow(state: Any, X: Observations) -> tuple[NDArray[np.intp], ...]:
-    """Which of all rows the outputs know, with the new ones."""
-    return tuple(
-        np.append(known, state.n + new) for known, new in zip(state.index, X.index, strict=True)
-    )
+def _follow(state: Any, X: Observations, j: int) -> NDArray[np.intp]:
+    """Which of all rows an output knows, with the new ones."""
+    return np.append(state.index[j], state.n + X.index[j])
+
+
+def _follow_all(state: Any, X: Observations) -> tuple[NDArray[np.intp], ...]:
+    """The same of every output."""
+    return tuple(_follow(state, X, j) for j in range(len(X.index)))
