@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 import skvbgp._core.parallel
 import skvbgp.kernel_selection._fits
@@ -104,7 +105,11 @@ def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(client):
 @pytest.mark.parametrize("name", REGRESSORS)
 @pytest.mark.in_turn("name")
 def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
-    """Blocks of as many rows; what all tasks share is not part of it but of VBKS's data."""
+    """Blocks of as many rows; what all tasks share is not part of it but of VBKS's data.
+
+    A prediction of SVBSSGP has a tile's near rows, which fewer rows have more of in common, unless
+    there is one for each.
+    """
     monkeypatch.setattr(skvbgp.sgpr._memory, "_N_SEGMENTS", 1)
     monkeypatch.setattr(skvbgp.sgpr._memory, "_SEGMENT_ROWS", 60)
 
@@ -121,9 +126,10 @@ def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
             patch.setattr(skvbgp._core.parallel, "effective_n_jobs", lambda n_jobs: 2)
             for module in (skvbgp._core.parallel, skvbgp.kernel_selection._fits):
                 patch.setattr(module, "parallel_each", measured)
-            regressor = REGRESSORS[name]
-            if "n_blocks" in regressor.get_params():
-                regressor.set_params(n_blocks=n // 30)
+            regressor = clone(REGRESSORS[name])
+            for parameter, value in {"n_blocks": n // 30, "n_neighbors": 1}.items():
+                if parameter in regressor.get_params():
+                    regressor.set_params(**{parameter: value})
             fit_and_predict(regressor, n)
         return max(tasks_sent), max(shared_sent)
 

@@ -19,7 +19,7 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import Names, lazily
-from skvbgp.base._reading import find_missing, reading
+from skvbgp.base._reading import find_missing, reading, what_is_finite
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Counted, join_weights
 
@@ -131,13 +131,10 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     function is the probability of the second class, or of each versus the rest. A subclass may
     override
 
-    - ``_all_finite``: "allow-nan" admits missing entries of X;
     - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
       own `fit`, `partial_fit` or `predict_proba` hand to ``_fit``, ``_partial_fit`` or
       ``_decisions`` as keywords.
     """
-
-    _all_finite: bool | str = True
 
     @fit_method
     def fit(self, X: Any, y: Any) -> Self:
@@ -240,7 +237,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _decisions(self, X: Any, **metadata: Any) -> Array:
         """Scores of all problems, (n, 1) or (n, k)."""
         check_is_fitted(self)
-        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": self._all_finite}
+        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": what_is_finite(self)}
         with reading(X):
             X = validate_data(self, X, reset=False, order="C", **options)
         inputs, learner = self._inputs(X, **metadata), self._learner()
@@ -265,7 +262,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         if is_spread:
             validate_data(self, make_example(X, 0.0), reset=reset)
         else:
-            options = {"dtype": np.float64, "order": "C", "ensure_all_finite": self._all_finite}
+            options = {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
             X, y = validate_data(self, X, y, reset=reset, **options)
         classes = None
         if "classes" in metadata:

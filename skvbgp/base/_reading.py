@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import get_tags
 
 _MAKE_NUMBERS = (
     "Make numbers of dates and durations, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
@@ -13,8 +14,8 @@ _MAKE_NUMBERS = (
 #: What the errors of scikit-learn and NumPy leave open.
 _ADVICE = {
     "Input X contains NaN": (
-        "VBGPRegressor, VBGPClassifier, EPDTCClassifier and HybridGPLVM take rows with missing "
-        "entries."
+        "VBGPClassifier, EPDTCClassifier, HybridGPLVM and, unless n_inducing is a number, "
+        "VBGPRegressor take rows with missing entries."
     ),
     "Input y contains NaN": "Leave out the rows in which y is not known.",
     "string to float": (
@@ -36,6 +37,11 @@ def reading(X: Any) -> Iterator[None]:
                 error.add_note(advice)
                 break
         raise
+
+
+def what_is_finite(estimator: Any) -> bool | str:
+    """scikit-learn's ``ensure_all_finite``: the tag says whether entries of X may be missing."""
+    return "allow-nan" if get_tags(estimator).input_tags.allow_nan else True
 
 
 def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._estimator import VariationalEstimator, fit_method
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
-from skvbgp.base._reading import reading
+from skvbgp.base._reading import reading, what_is_finite
 from skvbgp.base._start import SUBSAMPLE
 
 #: Rows whose distributions are in memory at a time.
@@ -24,9 +24,6 @@ _TILE_ROWS = 2**14
 
 class VariationalRegressor(RegressorMixin, VariationalEstimator):
     """Template of the regressors, whose ``_learner()`` is a `RegressionLearner`."""
-
-    #: "allow-nan" admits missing entries of X.
-    _all_finite: bool | str = True
 
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
@@ -269,7 +266,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     @property
     def _check_options(self) -> dict[str, Any]:
         """What scikit-learn makes of X."""
-        return {"dtype": np.float64, "order": "C", "ensure_all_finite": self._all_finite}
+        return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers."""

@@ -165,8 +165,6 @@ class EPDTCClassifier(WeightedClassifier):
            [1., 0., 0.]])
     """
 
-    _all_finite = "allow-nan"
-
     _parameter_constraints: dict[str, list[Any] | str] = {
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "kernel": "no_validation",  # as_kernel says what it can be

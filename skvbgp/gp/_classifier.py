@@ -214,8 +214,6 @@ class VBGPClassifier(WeightedClassifier):
             n_known=count_known(self),
         )
 
-    _all_finite = "allow-nan"
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

@@ -67,6 +67,7 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         left out are predicted better so. It has none if `kernel` is given or rows are forgotten,
         for a learned `output_covariance`, shared `output_hyperparameters`, missing entries of X and
         Dask collections. Up to as many rows as neighbours there is none; None and 0 are none, too.
+        With a number, X has no missing entries, in predictions neither.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
@@ -244,11 +245,9 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    _all_finite = "allow-nan"
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = self.n_inducing in ("auto", None, 0)
         tags.input_tags.sparse = True
         tags.input_tags.categorical = self.categorical_features is not None
         return tags

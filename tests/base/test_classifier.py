@@ -103,8 +103,6 @@ class Ridge(VariationalClassifier):
 class Imputing(Ridge):
     """Admits missing entries and takes a further argument, as a subclass of the package may."""
 
-    _all_finite = "allow-nan"
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

@@ -243,7 +243,8 @@ def test_where_there_can_be_none(name):
     if name == "missing entries":
         X[0, 0] = np.nan
     parameters = {"n_neighbors": 12, "max_iter": 1, **OBSTACLES[name]}
-    with pytest.raises(ValueError, match=f"n_inducing=5 is not possible with {name}"):
+    message = "NaN" if name == "missing entries" else f"n_inducing=5 is not possible with {name}"
+    with pytest.raises(ValueError, match=message):
         small(n_inducing=5, **parameters).fit(X, y)
     assert np.all(small(n_inducing="auto", **parameters).fit(X, y).n_inducing_ == 0)
 
@@ -251,11 +252,11 @@ def test_where_there_can_be_none(name):
 def test_a_gap_that_comes_later_leaves_the_model_as_it_was():
     model, X, y = fit_sum(max_iter=1)
     before = model.predict(X)
-    with pytest.raises(ValueError, match="missing entries"):
+    with pytest.raises(ValueError, match="NaN"):
         model.partial_fit([[np.nan, 1.0]], [10.0])
     assert_array_equal(model.predict(X), before)
-    least = model.predict(X, return_std=True)[1].min()
-    assert model.predict([[np.nan, 1.0]], return_std=True)[1] > least
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict([[np.nan, 1.0]])
 
 
 def test_few_rows_are_all_neighbours():
