@@ -20,6 +20,8 @@ import skvbgp
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
+        if "cluster" in item.fixturenames:
+            item.add_marker(pytest.mark.thorough)
         names = {name for mark in item.iter_markers("in_turn") for name in mark.args}
         if names and not is_next_in_turn(item, names):
             item.add_marker(pytest.mark.slow)

@@ -113,6 +113,7 @@ def test_cases_are_of_every_family(compare_commits):
         assert y.shape == (case.n_rows,)
 
 
+@pytest.mark.thorough
 def test_a_case_runs_with_the_package_of_a_checkout(compare_commits):
     seconds = compare_commits.run("sgpr, few rows", Path(skvbgp.__file__).parents[1])
     assert set(seconds) == {"fit", "predict"}
@@ -141,6 +142,7 @@ def test_a_slow_commit_is_found(compare_commits, repository, capsys, monkeypatch
     assert len(worktrees.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_a_commit_that_fails_is_not_compared(compare_commits, repository, capsys):
     options = ["--case", "sgpr, few rows", "--json", "--fail"]
     compare_commits.main(["broken", "first", *options])

@@ -97,6 +97,7 @@ def test_callbacks_change_no_result(cls, solver):
         assert_array_equal(mine, theirs)
 
 
+@pytest.mark.thorough
 @every
 def test_convergence_before_the_last_pass_leaves_no_task_open(cls):
     X, y = make_data()
@@ -280,6 +281,7 @@ def test_progress_bar_of_a_converged_fit_and_of_a_stream(cls, capsys):
     assert "100%" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @every
 @each_solver
 def test_callbacks_in_a_pipeline_and_a_grid_search(cls, solver, capsys):

@@ -102,6 +102,7 @@ def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(client):
     assert_allclose(future.result(), expected, rtol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REGRESSORS)
 @pytest.mark.in_turn("name")
 def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):

@@ -92,6 +92,7 @@ def test_a_worker_searches_its_rows_in_one_frame_at_a_time():
     assert peak_once(search) < 1.6 * X.nbytes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("regressor", "bytes_per_row"),
     [
@@ -125,6 +126,7 @@ def test_fit_on_a_memory_map(tmp_path, regressor, bytes_per_row):
     assert (peak(fit, *many) - peak(fit, *few)) / (n_many - n_few) < bytes_per_row
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor, VBPITCRegressor])
 @pytest.mark.in_turn("cls")
 def test_a_stream_of_chunks(cls):

@@ -100,6 +100,7 @@ def test_learning_curves_of_three_noise_structures(monkeypatch, rows_of_a_wave):
     assert one_draw != rows[-1]["RMSE"]
 
 
+@pytest.mark.thorough
 def test_other_models_of_table_1(monkeypatch, rows_of_a_wave):
     fig2 = import_module("paper000_fig2_fig3")
     monkeypatch.setattr(fig2, "N_INDUCING", 16)
@@ -173,6 +174,7 @@ def test_simulated_blogs_have_the_inputs_of_blog_feedback(monkeypatch):
     assert np.corrcoef(recent, y)[0, 1] > 0.3
 
 
+@pytest.mark.thorough
 def test_runs_and_times_of_kernel_selection(monkeypatch, rows_of_a_wave):
     fig4 = import_module("paper003_fig4a_fig5")
     constants = {"N_INDUCING": 12, "BATCH_SIZE": 20, "PASSES": 8, "TEST_ROWS": 30, "N_JOBS": 1}

@@ -78,6 +78,7 @@ def _count_logs():
     return 0 if begin_log("inner") is None else 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "call",
     [

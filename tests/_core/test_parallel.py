@@ -61,6 +61,7 @@ def page_faults_of_repeated_arrays():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells how glibc's malloc is set")
 def test_workers_keep_freed_memory(monkeypatch):
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # Dask's cluster leaves it behind
@@ -182,6 +183,7 @@ def test_payload_is_function_shared_and_task_alone(monkeypatch, rng):
         assert keywords == {}
 
 
+@pytest.mark.thorough
 def test_results_arrive_one_by_one_in_the_order_of_the_tasks(backend):
     seen = []
     parallel_each(divmod, [(i, 3) for i in range(6)], seen.append, n_jobs=2)

@@ -93,6 +93,7 @@ def assert_as_alone(model, alone, data):
         assert_allclose((low[:, j], high[:, j]), expected, rtol=0.0, atol=1e-12 * unit)
 
 
+@pytest.mark.thorough
 @by_family
 def test_every_output_is_predicted_as_alone(model, data):
     X, Y, T = data
@@ -112,6 +113,7 @@ def test_every_output_is_predicted_as_alone(model, data):
     assert_allclose(pickle.loads(pickle.dumps(fitted)).predict(T), fitted.predict(T), rtol=1e-10)
 
 
+@pytest.mark.thorough
 @by_family
 def test_stream_learns_of_every_output_what_it_would_alone(model, data):
     """In the second chunk, outputs that have been observed in few rows begin again."""
@@ -128,6 +130,7 @@ def test_stream_learns_of_every_output_what_it_would_alone(model, data):
         assert stream.n_samples_seen_ == np.sum(given.get("sample_weight", np.ones(N)) > 0.0)
 
 
+@pytest.mark.thorough
 @by_family
 def test_warm_start_of_every_output_is_that_of_its_own(model, data):
     X, Y, _ = data
@@ -305,6 +308,7 @@ class Recorder(Observer):
         return len(self.models) == self.stop_after
 
 
+@pytest.mark.thorough
 @by_family
 def test_models_of_half_way(model, data):
     """Those of the outputs after each other, the later ones after a pass."""

@@ -137,6 +137,7 @@ def test_checkpoint_follows_the_protocol():
     assert repr(pickle.loads(pickle.dumps(Checkpoint("a", 3)))) == "Checkpoint('a', every=3)"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ends", ["once", pytest.param("each time", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_a_fit_goes_on_and_ends_as_it_would_have(case, ends, path):
@@ -218,6 +219,7 @@ def test_every_few_passes(path):
     assert_same(model.set_callbacks(Checkpoint(path, every=2)).fit(X, y), expected, X)
 
 
+@pytest.mark.thorough
 def test_a_fit_may_be_interrupted_again_and_again(path):
     X, y = make_data()
     for name in ("stochastic", "collapsed", "EP", "spectrum"):
@@ -415,6 +417,7 @@ SCRIPT = """
 GLOBALLY_RANDOM = clone(CASES["decoupled"]).set_params(random_state=None)
 
 
+@pytest.mark.thorough
 def test_a_process_that_was_killed(path):
     X, y = make_data()
     np.random.seed(5)  # noqa: NPY002

@@ -55,6 +55,7 @@ def assert_gradient(parametrization, kind, likelihood, sample, n_functions=1, wh
         assert_allclose(gradient, there * numerical_gradient(value, x), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.thorough
 @each
 @kinds
 @pytest.mark.parametrize("sample", [EVERY_POINT, SOME_POINTS], ids=["all", "some"])

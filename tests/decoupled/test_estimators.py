@@ -39,6 +39,7 @@ def for_class(cls, y):
 # -- regression --------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @each
 @pytest.mark.parametrize("multipliers", [True, False, "per_input"])
 @pytest.mark.in_turn("multipliers")
@@ -73,6 +74,7 @@ def test_fixed_hyperparameters_and_points():
     assert_allclose(model.noise_variance_, 0.1 * np.var(y), rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_student_t_resists_outliers():
     X, y = make_data(200, noise=0.05)
     y_bad = y.copy()
@@ -111,6 +113,7 @@ def test_student_t_learns_a_function_that_is_flat_in_most_places(noise):
     assert np.sqrt(np.mean((model.predict(X) - f)[3:] ** 2)) < 0.1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [1.0, 1e3])
 @pytest.mark.in_turn("unit")
 def test_a_column_that_is_constant_at_first_varies_later(unit):
@@ -124,6 +127,7 @@ def test_a_column_that_is_constant_at_first_varies_later(unit):
     assert np.sqrt(np.mean((model.predict(X[200:]) - y[200:]) ** 2)) < 0.25
 
 
+@pytest.mark.thorough
 def test_poisson_counts():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (300, 1))
@@ -143,6 +147,7 @@ def test_poisson_counts():
     assert np.all(f_std < 2.0)
 
 
+@pytest.mark.thorough
 def test_latent_function_of_counts_is_the_logarithm_of_the_rate():
     """With the level of the counts, far from 0, in all that is said of it."""
     rng = np.random.default_rng(0)
@@ -161,6 +166,7 @@ def test_latent_function_of_counts_is_the_logarithm_of_the_rate():
     assert_allclose(counts.mean(axis=1), model.predict(X), rtol=0.1)
 
 
+@pytest.mark.thorough
 def test_counts_that_are_too_large_for_natural_steps():
     """There is a warning; their logarithms can be learned."""
     rng = np.random.default_rng(0)
@@ -249,6 +255,7 @@ def test_a_stream_is_nearly_as_good_as_a_fit(parametrization):
     assert errors[1] < 1.15 * errors[0]
 
 
+@pytest.mark.thorough
 def test_single_rows():
     X, y = make_data(20)
     model = small(DecoupledGPRegressor)
@@ -289,6 +296,7 @@ def test_a_call_that_fails_changes_nothing(cls):
 # -- classification ----------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @each
 @pytest.mark.in_turn("parametrization")
 def test_two_classes(parametrization):
@@ -298,6 +306,7 @@ def test_two_classes(parametrization):
     assert model.fit(X[:200], labels[:200]).score(X[200:], labels[200:]) > 0.85
 
 
+@pytest.mark.thorough
 @each
 @pytest.mark.in_turn("parametrization")
 def test_more_classes(parametrization):
@@ -324,6 +333,7 @@ def test_ten_classes():
     assert log_loss(y_test, probabilities) < 0.35
 
 
+@pytest.mark.thorough
 def test_streaming_classifier():
     X, y = make_data(300)
     labels = for_class(DecoupledGPClassifier, y)

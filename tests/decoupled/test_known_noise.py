@@ -179,6 +179,7 @@ def test_a_weight_is_a_repetition(parametrization):
     assert_allclose(say(weighted, X), say(repeated, X), rtol=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("parametrization", ["orthogonal", "decoupled"])
 @pytest.mark.parametrize("way", ["fit", "stream", "stream without rows"])
 @pytest.mark.in_turn("parametrization")

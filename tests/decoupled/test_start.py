@@ -146,6 +146,7 @@ def test_latent_values():
     assert np.all(np.diff(counts) > 0.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", [None, Matern(0.2, nu=2.5)], ids=["default", "user"])
 def test_function_with_much_detail(kernel):
     X, y = chirp(800)

@@ -257,6 +257,7 @@ def test_a_sample_has_the_weights_of_its_rows():
     assert_array_equal(replay.targets.y, replay.X[:, 0])
 
 
+@pytest.mark.thorough
 @both
 def test_rows_of_almost_no_weight_do_not_matter(cls):
     """Wrong rows, which would otherwise spoil what is learned."""

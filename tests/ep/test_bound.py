@@ -155,6 +155,7 @@ def test_default_kernel_starts_at_the_distance_of_the_rows(rng):
     assert_allclose(np.mean(r2), 2.0, rtol=0.05)
 
 
+@pytest.mark.thorough
 @each
 def test_training_ends_at_a_stationary_point(approximation):
     """Of the evidence whose trace correction has the sites of that point."""
@@ -223,6 +224,7 @@ def test_a_kernel_of_the_user_has_no_prior_but_bounds():
     assert rbf.length_scale == (1.0, 1.0)
 
 
+@pytest.mark.thorough
 def test_problems_of_several_classes_add_up():
     """On one prior, whose hyperparameters and missing entries count once."""
     problem, p = small_problem()

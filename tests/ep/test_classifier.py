@@ -51,6 +51,7 @@ def assert_same_model(a, b, X, atol=1e-8):
 # -- the model -----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_at_the_rows_it_is_dense_ep():
     X, y = make_labels(60)
     kernel = 3.0 * RBF([0.4, 0.8])

@@ -48,6 +48,7 @@ def draw(rng, exclusion, n=4000):
     return scores, np.minimum(np.sum(rng.random((n, 1)) > cumulated, axis=1), 3)
 
 
+@pytest.mark.thorough
 def test_exclusion_is_found_from_below(rng):
     """Two standard errors below the truth."""
     found = [learn_exclusion(*draw(rng, 0.6, n=40_000), None) for _ in range(5)]

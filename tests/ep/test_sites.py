@@ -41,6 +41,7 @@ def sixty():
     return X, t, Constant(3.0) * RBF(0.6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("schedule", [PARALLEL, SEQUENTIAL], ids=lambda s: s.name)
 def test_dtc_at_the_rows_is_dense_ep(sixty, schedule):
     X, t, kernel = sixty

@@ -74,6 +74,7 @@ def test_shared_length_scales_have_the_gradient_of_differences(rng):
     assert len(process.log_prior()[1]) == len(process.bounds) == len(process.vector)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_neighbors", ["auto", 40])
 def test_categories_are_learned(rng, n_neighbors):
     X, y = make_data(150, rng)

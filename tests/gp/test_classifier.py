@@ -22,6 +22,7 @@ from tests.gp.cases import small_classifier as small
 FIXED = {"learn_hyperparameters": False}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [{}, {"n_neighbors": 30, "max_iter": 8}])
 @pytest.mark.in_turn("options")
 def test_defaults_learn_curved_borders(options):
@@ -89,6 +90,7 @@ def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
     assert stream.n_samples_seen_ == 60
 
 
+@pytest.mark.thorough
 def test_new_rows_are_known_at_once_and_hyperparameters_follow():
     X, y = make_classes(140)
     model = small(n_neighbors=20).fit(X[:60], y[:60])
@@ -176,6 +178,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was():
     assert_array_equal(model.predict_proba(X), before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
 @pytest.mark.in_turn("n_neighbors")
 def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
@@ -197,6 +200,7 @@ def test_inputs_that_do_not_matter_get_long_length_scales(rng):
     assert min(scale[2:]) > 3.0 * max(scale[:2])
 
 
+@pytest.mark.thorough
 def test_warm_start_goes_on_from_the_kernels_found():
     X, y = make_classes(60)
     model = small("auto", warm_start=True, max_iter=2).fit(X, y)
@@ -211,6 +215,7 @@ def test_warm_start_goes_on_from_the_kernels_found():
         model.fit(X, y > 0)
 
 
+@pytest.mark.thorough
 def test_a_warm_start_has_a_pass_for_every_kernel_found():
     """Also where the parameters speak of fewer."""
     X, y = make_classes(60)
@@ -263,6 +268,7 @@ def test_degenerate_data_get_an_answer(kind, n_neighbors):
     assert_allclose(p.sum(axis=1), 1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stop_after", [1, 6])
 def test_a_callback_may_stop(stop_after):
     X, y = make_classes(60)

@@ -119,6 +119,7 @@ def test_rows_left_out_have_the_noise_of_their_gaps(rng):
         assert_allclose((mean[i], std[i]), (expected[0], expected_std[0]), rtol=1e-7)
 
 
+@pytest.mark.thorough
 def test_predictions_are_better_than_behind_imputers(rng):
     X, y = make_data(160, rng)
     T, t = make_data(200, rng)
@@ -208,6 +209,7 @@ def test_classes_are_predicted_better_than_behind_imputers(rng, n_neighbors):
         assert ours < log_loss(t, make_pipeline(imputer, model).fit(X, y).predict_proba(T)) - 0.01
 
 
+@pytest.mark.thorough
 def test_classes_of_new_rows_with_gaps(rng):
     """No training row has one: less is known where the input matters, and not where it does not."""
     X, y = make_classes(200, rng, share=0.0)

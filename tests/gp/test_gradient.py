@@ -90,6 +90,7 @@ def make_irrelevant(n=100):
     return X, np.sin(X[:, 0]) + 40.0 * X[:, 2] + 0.1 * rng.standard_normal(n)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_neighbors", ["auto", 50])
 def test_importance_is_the_share_in_the_variation(n_neighbors):
     X, y = make_irrelevant()
@@ -123,6 +124,7 @@ def test_importance_is_as_uncertain_as_the_processes_differ(n_neighbors):
     assert_allclose(one.feature_importances_std_, 0.0, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_inputs_are_selected_by_importance():
     X, y = make_irrelevant(60)
     model = small(RBF([1.0, 10.0, 0.1]), max_iter=20)

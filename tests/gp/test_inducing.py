@@ -149,6 +149,7 @@ def test_prediction_is_the_sum_of_both(rng):
     assert_allclose(found_std**2, total)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", [RBF(), Matern(nu=1.5)], ids=repr)
 def test_covariance_draws_and_rows_left_out_agree_with_predictions(kernel):
     model, X, _ = fit_sum(kernel=kernel)
@@ -185,6 +186,7 @@ def test_far_from_all_rows_intervals_hold_the_function():
     assert_allclose(state.covariance, alone.covariance + state.shared.prior)
 
 
+@pytest.mark.thorough
 def test_a_stream_keeps_the_global_part_until_rows_have_doubled():
     model, _, _ = fit_sum()
     shared = model._state.shared
@@ -214,6 +216,7 @@ def test_equal_rows_are_one_with_a_weight(rng):
     assert_allclose(noisy.predict(X[:1]), y[:1], atol=2.0)
 
 
+@pytest.mark.thorough
 def test_categories_outputs_and_a_warm_start(rng):
     X, y = make_data(80)
     X = np.column_stack([X, rng.integers(0, 3, 80)])
@@ -267,6 +270,7 @@ def test_few_rows_are_all_neighbours():
     assert_array_equal(model.predict(X), expected.predict(X))
 
 
+@pytest.mark.thorough
 def test_numbers_of_neighbours_compete_before_the_judges_there_are():
     """Of 420 rows, 105 judge: fewer than may tell how many neighbours pay."""
     X, y = make_data(420)
@@ -300,6 +304,7 @@ def auto(**parameters):
     return VBGPRegressor(n_neighbors=10, max_iter=2, random_state=0, **parameters)
 
 
+@pytest.mark.thorough
 def test_auto_takes_it_where_all_rows_have_much_in_common(judged, rng):
     """A quadratic form of six inputs: ten rows know little of it."""
     X = rng.standard_normal((240, 6))
@@ -314,6 +319,7 @@ def test_auto_takes_it_where_all_rows_have_much_in_common(judged, rng):
     assert model.n_iter_ > alone.n_iter_
 
 
+@pytest.mark.thorough
 def test_auto_is_near_rows_alone_where_these_know_more(judged, rng, monkeypatch):
     monkeypatch.setattr(_sum, "_N_INDUCING", 10)
     X = rng.uniform(-1.0, 1.0, (240, 2))
@@ -324,6 +330,7 @@ def test_auto_is_near_rows_alone_where_these_know_more(judged, rng, monkeypatch)
     assert_array_equal(model.predict(X, return_std=True), alone.predict(X, return_std=True))
 
 
+@pytest.mark.thorough
 def test_auto_needs_rows_and_a_search(judged):
     X, y = make_data(210)
     small(Matern(nu=1.5), n_inducing="auto", n_neighbors=8, max_iter=1).fit(X, y)

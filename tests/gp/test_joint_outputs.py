@@ -284,6 +284,7 @@ def test_categories(data):
     assert model.sample_function(2)(typed[:4]).shape == (4, 2, 2)
 
 
+@pytest.mark.thorough
 def test_search_over_kernels_is_shared(data):
     X, seen = data[0][:25], data[1][:25]
     model = VBGPRegressor(output_covariance="learned", max_iter=1, random_state=0).fit(X, seen)

@@ -174,6 +174,7 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
         factorise_bordered(-np.eye(3), np.zeros((1, 2)), np.full(2, 0.1))
 
 
+@pytest.mark.thorough
 def test_other_threads_run_during_a_factorisation():
     K, shares = np.eye(1_501), []
 

@@ -19,6 +19,7 @@ def coverage(model, X, y):
     return np.mean(np.abs(y - mean) < 1.96 * std)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_neighbors", ["auto", 40])
 @pytest.mark.in_turn("n_neighbors")
 def test_defaults_learn_a_function_and_its_noise(n_neighbors):
@@ -101,6 +102,7 @@ def test_exact_process_is_scikit_learns():
     assert_allclose(found, covariance, atol=1e-6 * covariance.max())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_neighbors", ["auto", 10])
 @pytest.mark.in_turn("n_neighbors")
 def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
@@ -113,6 +115,7 @@ def test_scale_and_origin_of_the_data_do_not_matter(n_neighbors):
     assert_allclose(moved[1], 1e-2 * std, rtol=1e-2)
 
 
+@pytest.mark.thorough
 def test_warm_start_goes_on_from_the_kernels_found():
     X, y = make_data(60)
     model = small("auto", n_neighbors=20, warm_start=True).fit(X, y)
@@ -150,6 +153,7 @@ def test_units_of_y_do_not_matter_without_its_mean(n_neighbors):
     assert_allclose(fixed.noise_variance_, 0.1 * np.var(1024.0 * y))
 
 
+@pytest.mark.thorough
 def test_a_warm_start_has_a_pass_for_every_kernel_found():
     """Also where the parameters speak of fewer."""
     X, y = make_data(60)
@@ -178,6 +182,7 @@ def test_kernels_of_the_fit_before_keep_their_units(kernels):
     assert_array_equal(other.predict(X), model.predict(X))
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 @pytest.mark.parametrize(
@@ -216,6 +221,7 @@ def test_very_few_rows(n):
     assert model.n_samples_seen_ == n + 5
 
 
+@pytest.mark.thorough
 def test_random_states_agree():
     """Mixtures depend little on which groups and rows are drawn."""
     X, y = make_data(200)
@@ -225,6 +231,7 @@ def test_random_states_agree():
     assert np.sqrt(np.mean((predictions[0] - predictions[1]) ** 2)) < 0.15
 
 
+@pytest.mark.thorough
 def test_intervals_widen_where_the_function_is_rough():
     """Noise of two sizes: the scale around a place follows."""
     rng = np.random.default_rng(0)

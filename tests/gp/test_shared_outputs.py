@@ -52,6 +52,7 @@ def draw_functions(seed, n, t, test=200):
     return X[:n], Y[:n], X[n:], Y[n:]
 
 
+@pytest.mark.thorough
 def test_outputs_of_one_kind_help_each_other_to_their_hyperparameters():
     """With few rows of each, predictions are better than those of models of their own."""
     gains = []
@@ -192,6 +193,7 @@ def test_methods_agree(data, which, request):
     assert_array_equal(again.predict(T), mean)
 
 
+@pytest.mark.thorough
 def test_search_over_kernels_is_shared_and_where_it_ended_a_warm_start_begins(data):
     X, Y, T = data[0][:25], data[1][:25], data[2]
     model = make_model("auto", max_iter=1, warm_start=True).fit(X, Y)
@@ -312,6 +314,7 @@ def test_outputs_of_few_rows_and_of_many(data):
     assert len(grown._state.outputs[0].mixture.processes) == 1
 
 
+@pytest.mark.thorough
 def test_missing_entries_and_categories(data):
     """A gap is one of all outputs, whichever of them was seen in its row."""
     X, Y, T = data
@@ -331,6 +334,7 @@ def test_missing_entries_and_categories(data):
     assert np.all(model.feature_importances_ > 0.0)
 
 
+@pytest.mark.thorough
 def test_states_on_the_way_are_complete(data):
     X, Y, T = data
     kernels = [("rough", Matern(nu=0.5)), ("smooth", RBF())]

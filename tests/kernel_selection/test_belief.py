@@ -61,6 +61,7 @@ def test_gradient_of_the_bound(family):
     assert_allclose(gradient, expected, atol=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "L", [[0.0, -1.0, -3.0], pytest.param([0.0, -6.0, -8.0], marks=pytest.mark.slow)]
 )

@@ -26,6 +26,7 @@ def seasonal():
     return VBKSRegressor(SEASONAL, random_state=0, n_restarts=2).fit(X, y)
 
 
+@pytest.mark.thorough
 def test_finds_trend_and_season_and_extrapolates(seasonal):
     assert seasonal.best_kernel_[0] == "LIN + PER"
     t = np.linspace(12.0, 15.0, 20)

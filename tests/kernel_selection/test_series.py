@@ -149,6 +149,7 @@ def test_forecast_of_a_slope_that_lasts_does_not_return():
     )
 
 
+@pytest.mark.thorough
 def test_default_forecast_of_a_level_stays_and_widens():
     X, y = make_walk()
     model = VBKSRegressor(random_state=0).fit(X, y)

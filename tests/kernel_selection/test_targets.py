@@ -211,6 +211,7 @@ def test_draws_of_a_transform_are_smooth():
     assert np.max(np.ptp(np.log(draws + max(m.shift for m in model.estimators_)), axis=0)) < 0.05
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", [1e-100, 1e66, 1e140])
 def test_predictions_of_a_logarithm_have_the_unit_of_y(unit):
     X, y = make_positive()

@@ -193,6 +193,7 @@ def test_kernels_of_a_series_do_not_know_a_weight_from_copies(rng):
 # -- the estimator -----------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [
@@ -253,6 +254,7 @@ def test_statistics_of_chunks_of_weighted_rows(monkeypatch):
         assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [

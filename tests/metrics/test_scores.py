@@ -51,6 +51,7 @@ class RowMixture:
         return upper - lower + 2.0 / (1.0 - level) * outside
 
 
+@pytest.mark.thorough
 def test_scores_of_mixtures_are_their_definitions(rng):
     y, *mixture = make_mixtures(rng)
     mean, std, weights = mixture

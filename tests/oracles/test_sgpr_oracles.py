@@ -156,6 +156,7 @@ def test_bound_is_likelihood_minus_kls(problem, prior_mean, prior_variance, jitt
     assert_allclose(sgpr.bound(*args, prior_mean, prior_variance, jitter), expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("jitter", [0.0, 1e-2])
 @pytest.mark.in_turn("jitter")
 def test_expected_log_likelihood_quadrature(problem, jitter):

@@ -291,6 +291,7 @@ def test_factors_serve_again(problem, Xs, draws):
     assert_array_equal(first[1], second[1])
 
 
+@pytest.mark.thorough
 def test_posterior_serves_again_as_long_as_its_state_lives():
     X, y = make_data()
     model = small(VBPICRegressor, max_iter=1).fit(X, y)

@@ -204,6 +204,7 @@ def test_the_cases_cover_every_field_of_the_parameters():
         assert options is None or {case[position] for case in CASES} == set(options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "expectation"), [("dtc", "common"), ("fitc", "closed"), ("pitc", "closed")]
 )

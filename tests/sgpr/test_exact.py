@@ -135,6 +135,7 @@ def test_a_stream_of_few_rows_equals_one_fit(cls):
     assert_array_equal(model.predict(X), whole.predict(X))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.in_turn("cls")
 def test_a_stream_outgrows_the_exact_posterior(cls):

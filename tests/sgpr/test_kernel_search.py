@@ -101,6 +101,7 @@ def test_kernels_are_not_judged_by_rows_that_they_know(n_blocks, n_judges):
     assert len(judging) >= 0.2 * len(known)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solver", ["exact", "collapsed"])
 def test_the_kernel_of_rough_rows_is_found(solver):
     X, y = draw_rows(ROUGH)
@@ -109,6 +110,7 @@ def test_the_kernel_of_rough_rows_is_found(solver):
     assert ("Matern", 0.5) in kind(model.fit(X, y))
 
 
+@pytest.mark.thorough
 def test_the_kernel_of_rough_rows_predicts_better_than_the_default():
     X, y = draw_rows(ROUGH, 330, noise=1e-3)
     known, new = slice(250), slice(250, None)
@@ -120,12 +122,14 @@ def test_the_kernel_of_rough_rows_predicts_better_than_the_default():
     assert scores[1] > scores[0] + 0.02
 
 
+@pytest.mark.thorough
 def test_the_kernel_of_smooth_rows_is_smooth():
     X, y = draw_rows((1.0 * RBF([1.0, 2.0])).bind(2))
     model = VBPICRegressor(20, noise_kernel="auto", n_blocks=2, max_iter=2, random_state=0)
     assert ("Matern", 0.5) not in kind(model.fit(X, y))
 
 
+@pytest.mark.thorough
 @quick
 @blocked
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -166,6 +170,7 @@ def test_the_search_knows_the_noise_of_rows(cls):
     assert errors[0] < 0.5 * errors[1]
 
 
+@pytest.mark.thorough
 @quick
 @blocked
 @pytest.mark.in_turn("cls")
@@ -178,6 +183,7 @@ def test_streams_and_warm_starts_keep_the_kernel(cls, monkeypatch):
     assert kind(model.set_params(warm_start=True).fit(X, y)) == before
 
 
+@pytest.mark.thorough
 @quick
 @blocked
 def test_too_few_rows_have_the_default_kernel(cls):
@@ -220,6 +226,7 @@ def test_a_kernel_is_learned_or_given(cls):
         model.set_params(noise_kernel="automatic").fit(X, y)
 
 
+@pytest.mark.thorough
 def test_vbpic_leaves_kernel_and_inducing_inputs_to_the_data_by_default():
     """With half of the rows as inducing inputs, little is left from which noise is learned."""
     X, y = make_data(700, d=3)

@@ -189,6 +189,7 @@ def fixed(cls, solver, X, **options):
     return small(cls, solver, learn_hyperparameters=False, **{**GIVEN, **options})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.in_turn("solver")
@@ -314,6 +315,7 @@ def test_a_stream_of_few_rows_keeps_their_noise(cls):
     assert_same(model, small(cls, "exact").fit(X, y, y_var=y_var), X + 0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cls", INDEPENDENT)
 @pytest.mark.in_turn("cls")

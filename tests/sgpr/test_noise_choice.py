@@ -141,6 +141,7 @@ def test_noise_beside_a_kernel_that_was_given_stays():
     assert choose_noise_variance(state, problem.data, None) is state
 
 
+@pytest.mark.thorough
 def test_twins_that_agree_do_not_take_the_noise_away(rng, monkeypatch):
     """A new row that contradicts a known one has some density, and others lose next to none."""
     X = rng.uniform(-3.0, 3.0, (180, 2))

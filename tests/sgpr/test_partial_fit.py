@@ -439,6 +439,7 @@ def test_first_call_is_fit(cls):
     assert model.lower_bounds_ == expected.lower_bounds_
 
 
+@pytest.mark.thorough
 @every
 def test_fit_forgets_the_stream(cls):
     X, y = make_data(N)

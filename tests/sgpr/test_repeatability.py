@@ -124,6 +124,7 @@ def test_random_state(cls, solver, seed):
     assert np.all(model.fit(X, y).predict(X) != model.fit(X, y).predict(X))
 
 
+@pytest.mark.thorough
 @every
 def test_number_of_workers_changes_nothing(cls):
     X, y = make_data(600)  # several tasks in the pass that ends a fit

@@ -103,6 +103,7 @@ def lines_of_groups(n=440, n_inputs=15):
     return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
 
 
+@pytest.mark.thorough
 def test_vbpic_finds_what_its_blocks_tell_with_both_solvers():
     """And is above VBDTC, which it contains."""
     X, y = lines_of_groups()
@@ -124,6 +125,7 @@ def linear_rows(n=300, d=20):
     return X, X[:, :4] @ [1.0, 0.5, -0.7, 0.3] + 0.3 * rng.normal(size=n)
 
 
+@pytest.mark.thorough
 def test_correlated_noise_does_not_end_below_white_noise():
     """VBPITC contains VBDTC; by its own training alone it ends 7 below. A nat is its draws'."""
     X, y = linear_rows()
@@ -173,6 +175,7 @@ def problem_of_blocks(y, X):
     return state.model, state.parameters, data
 
 
+@pytest.mark.thorough
 def test_f_follows_the_noise_where_its_own_start_is_hopeless():
     X, y = lines_of_groups()
     model, p, data = problem_of_blocks(y, X)

@@ -72,6 +72,7 @@ def test_clone_is_unfitted_and_equal(cls):
     assert_array_equal(other.fit(X, y).predict(X), model.predict(X))
 
 
+@pytest.mark.thorough
 @every
 def test_grid_search_in_a_pipeline(cls):
     X, y = make_data(60)

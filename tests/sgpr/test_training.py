@@ -162,6 +162,7 @@ def test_stochastic_is_reproducible():
     assert np.any(first != other)
 
 
+@pytest.mark.thorough
 def test_stochastic_stops_when_the_bound_no_longer_rises():
     """Hyperparameters (almost) at rest and q(u) at its optimum within some steps."""
     problem = row_problem(60, 2, 10)
@@ -225,6 +226,7 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
         assert np.all(ratio < 5e-4), name  # without the rows' part of the curvature, 3e-3 and more
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.in_turn("kind")
 def test_training_at_the_mean_ends_beside_the_optimum(kind):

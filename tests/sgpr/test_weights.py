@@ -223,6 +223,7 @@ def test_a_weight_is_a_repetition_to_the_exact_solver(normalize_y, rng, unmerged
     assert_same(model.fit(X, y, sample_weight=weight), expected, X + 0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.in_turn("solver")

@@ -229,6 +229,7 @@ def test_a_stream_of_few_rows_keeps_their_noise():
     assert_allclose(model.lower_bound_, expected.lower_bound_, rtol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "most"),
     [({}, 0.1), ({"objective": "bound"}, 0.1), ({"objective": "bound", "solver": "adam"}, 0.4)],

@@ -118,6 +118,7 @@ def test_gamma_and_n_samples_are_read_at_prediction():
     np.testing.assert_array_equal(model.set_params(n_samples=4).predict(X), local)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_intervals_are_calibrated_at_both_ends_of_gamma(gamma):
     rng = np.random.default_rng(0)
@@ -188,6 +189,7 @@ def test_fixed_hyperparameters_stay():
         np.testing.assert_allclose(found, [4.0, 0.3, 0.3])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stop_after", [3, 10, 14])
 def test_a_callback_may_stop_either_phase(stop_after):
     """The model is the one that the callback saw last; q takes its passes in any case."""
@@ -231,6 +233,7 @@ def test_new_rows_join_their_block_and_change_its_predictions(posterior):
         assert change[~own].max() < 1e-10
 
 
+@pytest.mark.thorough
 def test_information_of_a_stream_improves_the_model():
     X, y = make_data(400, seed=1)
     model = small(gamma=1.0, max_iter=40).fit(X[:80], y[:80])
@@ -249,6 +252,7 @@ def test_a_stream_holds_the_frequencies_that_a_fit_holds():
     np.testing.assert_array_equal(model.frequencies_, before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
 @pytest.mark.in_turn("objective")
 def test_a_stream_goes_on_learning(objective, monkeypatch):
@@ -299,6 +303,7 @@ def test_crowded_blocks_are_divided():
         np.testing.assert_array_equal(data.lookup(data.block(k).X), k)
 
 
+@pytest.mark.thorough
 def test_a_stream_from_a_single_row():
     X, y = make_data(64)
     model = small(n_blocks="auto", max_iter=40)
@@ -419,6 +424,7 @@ def test_wrong_parameters_have_clear_errors(parameters, message):
         small(**parameters).fit(*make_data())
 
 
+@pytest.mark.thorough
 def test_many_columns():
     """An error before any large matrix, whose remedy forms none: 294 MB for D = 6,060."""
     X = np.random.default_rng(0).standard_normal((20, 200))

@@ -92,6 +92,7 @@ def test_gradient_against_central_differences(rng, rows, posterior):
         np.testing.assert_allclose(found, numerical_gradient(of_one, q.M[k]), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_gradient_is_unbiased(rng):
     """Against central differences of the bound itself, which is an integral over alpha."""
     structure = Structure(1, 1, "joint")
@@ -167,6 +168,7 @@ def test_a_step_goes_uphill_in_each_coordinate(rng, rows, posterior, moves):
 # -- the estimator -----------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_adam_raises_the_bound(posterior):
     X, y = make_data(200)
@@ -185,6 +187,7 @@ def test_adam_holds_the_frequencies_of_the_blocks():
     assert np.any(np.abs(found.q_mean_ - natural.q_mean_) > 1e-3)
 
 
+@pytest.mark.thorough
 def test_adam_reaches_the_linear_model():
     """Frequencies held and certain, all rows in each step: where the natural step arrives."""
     X, y = make_data(120)

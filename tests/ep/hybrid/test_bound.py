@@ -183,6 +183,7 @@ def test_predictions_are_the_dense_ones(rng):
         assert_allclose(variance[:, j], expected[1], rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_training_ends_at_a_stationary_point_of_the_bound_at_its_sites():
     _, data, p, _ = small_problem(n=12)
     calls = []

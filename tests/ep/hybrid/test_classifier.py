@@ -76,6 +76,7 @@ def test_latents_without_a_square_are_a_clear_error(fitted):
         fitted.inverse_transform(np.full((1, 2), 1e200))
 
 
+@pytest.mark.thorough
 def test_binary_columns(rng):
     x = rng.standard_normal(150)
     X = np.column_stack([x + 0.1 * rng.standard_normal(150), -x, np.where(x > 0.0, 4.0, -2.0)])
@@ -142,6 +143,7 @@ def test_relevance_switches_off_spare_latents(rng):
     assert relevance[1] < 0.05 * relevance[2]
 
 
+@pytest.mark.thorough
 def test_prior_weight_trades_entries_against_labels(iris):
     _, holes, y = iris
     discriminative, generative = (
@@ -169,6 +171,7 @@ def test_rows_are_predicted_one_by_one_as_together(iris, fitted):
         assert_allclose(one_by_one, together, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_results_do_not_depend_on_units_of_the_columns(iris):
     """The first 30 iterations; in later ones, L-BFGS makes much of rounding."""
     _, holes, y = iris
@@ -191,6 +194,7 @@ def test_n_jobs_and_pickle_change_nothing(iris, fitted, monkeypatch, backend):
     assert_array_equal(refitted.predict_proba(iris[1]), expected)
 
 
+@pytest.mark.thorough
 def test_new_rows_in_chunks(iris):
     _, holes, y = iris
     chunks = quick().partial_fit(holes[::2], y[::2], classes=[0, 1, 2])
@@ -213,6 +217,7 @@ def test_new_rows_in_chunks(iris):
         quick(max_iter=1).partial_fit(holes).partial_fit(holes, y, classes=[0, 1, 2])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", [20, 50, 100], ids=["few", "one class", "two classes"])
 def test_rows_that_bring_news_set_the_map_again(iris, first):
     _, holes, y = iris
@@ -229,6 +234,7 @@ def test_rows_that_bring_news_set_the_map_again(iris, first):
     assert_array_equal(stream.partial_fit(holes[:5], y[:5]).projection_, learned)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_column_that_was_constant_varies_in_later_rows(rng, binary):
     X = rng.standard_normal((120, 2))
@@ -305,6 +311,7 @@ def test_degenerate_data(rng, kind, latents):
 # --- in front of a regressor, and with few labels -----------------------------------------------
 
 
+@pytest.mark.thorough
 def test_y_is_left_out_where_it_is_no_class(iris):
     X, holes, _ = iris
     target = X[:, 2] + np.sin(X[:, 0])
@@ -342,6 +349,7 @@ def with_gaps(y, missing):
     return some, few
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("missing", [-1, np.nan])
 def test_rows_without_a_label_tell_of_x(iris, missing):
     X, y = iris[0][::2], iris[2][::2]
@@ -376,6 +384,7 @@ def test_a_stream_of_rows_with_and_without_labels(iris):
         quick(missing_label=-1).fit(X, np.full(len(X), -1))
 
 
+@pytest.mark.thorough
 def test_a_stream_may_begin_without_any_label(iris):
     X, y = iris[0][::2], iris[2][::2]
     stream = quick(missing_label=-1)

@@ -115,6 +115,7 @@ def fitted(iris):
     return quick().fit(holes[::2], y[::2])
 
 
+@pytest.mark.thorough
 def test_classes_and_entries_of_new_rows(iris, fitted):
     X, holes, y = (a[1::6] for a in iris)
     assert fitted.projection_ is None
@@ -142,6 +143,7 @@ def test_n_jobs_and_pickle_change_nothing(iris, fitted, monkeypatch):
         assert_array_equal(again.predict_proba(iris[1][:6]), expected)
 
 
+@pytest.mark.thorough
 def test_new_rows_join_the_latents_that_are_there(iris):
     _, holes, y = iris
     first, rest = np.arange(0, 150, 3), np.arange(1, 150, 10)
@@ -169,6 +171,7 @@ def test_few_rows_are_fitted_again_with_the_next(iris):
     assert_array_equal(stream.transform(holes[:5]), whole.transform(holes[:5]))
 
 
+@pytest.mark.thorough
 def test_without_labels(iris):
     model = quick(max_iter=30).fit(iris[1])
     assert np.all(np.diff(model.objective_values_) >= 0.0)
@@ -177,6 +180,7 @@ def test_without_labels(iris):
     assert new.shape == (3, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [1e10, 1e120])
 @pytest.mark.filterwarnings("error")
 def test_a_row_far_away_has_latents_among_the_others(iris, fitted, scale):
@@ -194,6 +198,7 @@ def test_binary_columns(rng):
     assert filled[0, 2] > 3.0 and filled[1, 2] < -1.0
 
 
+@pytest.mark.thorough
 def test_most_latents_of_long_training_are_not_tried(iris, fitted, monkeypatch):
     """Where there are many training rows, some of them are enough to start from."""
     expected = fitted.transform(iris[0][1::10])

@@ -65,6 +65,7 @@ def repeat(data, p):
 # -- the bound ---------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @each
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 def test_bound_is_the_dense_one_of_literal_copies(likelihood, free):
@@ -233,6 +234,7 @@ def test_training_cannot_tell_a_weight_from_copies(options, rng):
     assert not np.allclose(say(model, X), say(small(**options).fit(X, y), X), rtol=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_weight_is_so_many_copies(options, monkeypatch, unmerged):
     """At fixed hyperparameters: new rows are added to what is known."""
@@ -277,6 +279,7 @@ def test_all_known_labels_may_be_left_out():
     assert_allclose(model.predict_proba(X), 1.0 / 3.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_stream_of_few_rows_is_a_fit_to_all_of_them(options):
     X, y = make_table(options)
@@ -289,6 +292,7 @@ def test_a_stream_of_few_rows_is_a_fit_to_all_of_them(options):
     assert_array_equal(say(stream, X), say(expected, X))
 
 
+@pytest.mark.thorough
 def test_a_stream_keeps_its_weights():
     X, y = make_table({})
     weight = np.tile([1.0, 0.5, 3.0], 20)
@@ -304,6 +308,7 @@ def test_a_stream_keeps_its_weights():
     assert_allclose(np.sort(model._state.y.counts), np.sort(weight))
 
 
+@pytest.mark.thorough
 def test_rows_of_almost_no_weight_do_not_matter():
     X, y = make_table({}, 120)
     wrong = np.arange(120) % 3 == 0
@@ -333,6 +338,7 @@ def test_few_rows_and_their_copies(rows):
     assert np.isfinite(say(model, X[:5])).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("estimator", [INSTANCES[-1], HybridGPLVM(max_iter=10)], ids=repr)
 def test_scikit_learns_check_of_other_settings(estimator):
     check_sample_weight_equivalence_on_dense_data("HybridGPLVM", clone(estimator))
