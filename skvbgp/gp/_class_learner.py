@@ -15,7 +15,7 @@ from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
-from skvbgp.gp._class_posterior import ClassPosterior
+from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._gaps import Gaps
@@ -27,6 +27,7 @@ from skvbgp.gp._votes import (
     find_log_frequencies,
     merge_equal,
 )
+from skvbgp.kernels._uncertain import join_variances
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
 _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
@@ -137,20 +138,15 @@ class ClassGPLearner(Learner):
         seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
         gaps = Gaps.of(X)
         rows = Rows().plus(X, y.counts).filled(gaps)
-        inputs, has_gaps = RunningScale.of(rows.X), bool(gaps.columns.any())
+        inputs = RunningScale.of(rows.X)
         standardised = is_auto(self.kernel)
         if before is not None:
             standardised = before.standardised
             self._check_before(before, d, y)
-            starts = [
-                (name, process.with_gaps(has_gaps))
-                for name, process, _ in before.found.list_kernels()
-            ]
+            starts = [(name, process) for name, process, _ in before.found.list_kernels()]
         else:
             pairs = make_class_kernels(d) if standardised else name_kernels(self.kernel)
-            starts = [
-                (name, start_class_process(kernel.bind(d), has_gaps)) for name, kernel in pairs
-            ]
+            starts = [(name, start_class_process(kernel.bind(d), d)) for name, kernel in pairs]
         grows = before is None and standardised
         coordinates = frame_inputs(inputs, standardised=standardised)
         return Start(inputs, standardised, coordinates, gaps, rows, tuple(starts), grows, seed)
@@ -166,8 +162,8 @@ class ClassGPLearner(Learner):
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = state.rows
         class_weights = self._weigh(y.classes, rows)
-        scaled = state.coordinates.scaled(rows.X)
-        votes = Votes.of(scaled, y.counts * class_weights, rows.inputs)
+        places = join_variances(rows.X, state.gaps.measure_stds(rows.inputs))
+        votes = Votes.of(scale_rows(places, state.coordinates), y.counts * class_weights)
         n_trials = 0
 
         def reach(found: Found) -> ClassState:
@@ -198,6 +194,7 @@ class ClassGPLearner(Learner):
             return kept
         search = ClassSearch(
             votes,
+            X.shape[1],
             self._count_neighbours(len(rows)),
             np.random.RandomState(state.seed),
             self.max_iter,

@@ -20,11 +20,8 @@ from skvbgp.gp._class_process import (
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._training import draw_normal
-from skvbgp.gp._votes import Votes, find_missing_share
-
-#: Draws of what is missing, where training rows had no gaps.
-_N_DRAWS = 16
+from skvbgp.gp._votes import Votes
+from skvbgp.kernels._uncertain import join_variances
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,8 @@ class ClassPosterior(NearRows):
     belief : ndarray of shape (C,)
         Shares of the processes.
     rows : Rows
-        X in the user's units, and the votes (n, K).
+        X in the user's units, and the votes (n, K). Without `gaps`, variances of entries are those
+        of all inputs.
     class_weights : ndarray of shape (K,)
         Factors of the votes.
     """
@@ -54,36 +52,26 @@ class ClassPosterior(NearRows):
 
     @cached_property
     def votes(self) -> Votes:
-        """All rows, in the user's units of X."""
-        return Votes.of(self.rows.X, self.rows.y * self.class_weights, self.rows.inputs)
+        """All rows, with standard deviations of entries behind these, in the user's units."""
+        inputs = self.rows.inputs
+        if self.gaps is None:
+            std = None if inputs is None else np.sqrt(inputs)
+        else:
+            std = self.gaps.measure_stds(inputs)
+        return Votes.of(join_variances(self.rows.X, std), self.rows.y * self.class_weights)
 
     @cached_property
     def _conditionals(self) -> tuple[ClassConditional, ...]:
         """What all rows say to each process."""
-        votes = scale(self.votes, self.coordinates)
+        votes = scale_votes(self.votes, self.coordinates)
         return tuple(process.factorise(votes) for process in self.processes)
 
     def log_probabilities(self, X: Array) -> Array:
-        """Of the classes at rows X, (n, K).
-
-        Where no training row had a gap in a column, what a missing entry does is not known to the
-        processes: probabilities are averaged over draws of it.
-        """
+        """Of the classes at rows X, (n, K), which may have missing entries."""
         filled, inputs = self._fill(X)
-        if inputs is None or self.gaps is None:
-            return self.mix(self._measure(filled))
-        known = find_missing_share(inputs[:, self.gaps.columns], X.shape)
-        other = np.where(self.gaps.columns, 0.0, inputs)
-        result = self.mix(self._widen(self._measure(filled), known))
-        rows = np.flatnonzero(other.any(axis=1))
-        if len(rows):
-            std = np.sqrt(other[rows]) * self.gaps.coordinates.scale
-            parts = [
-                self.mix(self._widen(self._measure(filled[rows] + std * u), known[rows]))
-                for u in draw_normal(_N_DRAWS, X.shape[1], np.random.RandomState(0))
-            ]
-            result[rows] = logsumexp(parts, axis=0) - np.log(_N_DRAWS)
-        return result
+        if inputs is not None and self.gaps is not None:
+            filled = join_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)
+        return self.mix(self._measure(filled))
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
         """Log probabilities (n, K) from means (n, K) and a variance (n,) by each process."""
@@ -95,25 +83,21 @@ class ClassPosterior(NearRows):
         return mix_log_probabilities(parts, self.belief)
 
     def _measure(self, X: Array) -> list[tuple[Array, Array]]:
-        """Means (n, K) and variance (n,) of each process at rows X without gaps."""
+        """Means (n, K) and variance (n,) of each process for a vote at rows X without gaps."""
+        scaled = scale_rows(X, self.coordinates)
         if self.is_exact:
-            scaled = self.coordinates.scaled(X)
-            return [in_tiles(given.moments, scaled) for given in self._conditionals]
-        return self._measure_near(X, self.find(X))
-
-    def _widen(
-        self, moments: list[tuple[Array, Array]], missing: Array
-    ) -> list[tuple[Array, Array]]:
-        """The same where shares (n,) of the rows are missing."""
+            moments = [in_tiles(given.moments, scaled) for given in self._conditionals]
+        else:
+            moments = self._measure_near(X, self.find(X[:, : len(self.weights)]))
         return [
-            (mean, variance + process.measure_gaps(missing))
+            (mean, variance + process.covariance.lost(scaled))
             for process, (mean, variance) in zip(self.processes, moments, strict=True)
         ]
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:
         """Moments of the functions at known rows, each without itself."""
         if not self.is_exact:
-            return self._measure_near(self.rows.X[index], self.find_others(index))
+            return self._measure_near(self.votes.X[index], self.find_others(index))
         moments = [given.leave_out() for given in self._conditionals]
         return [(mean[index], variance[index]) for mean, variance in moments]
 
@@ -129,9 +113,16 @@ def mix_log_probabilities(parts: list[Array], belief: Array) -> Array:
     return np.asarray(logsumexp(np.stack(parts), axis=0, b=belief[:, None, None]))
 
 
-def scale(votes: Votes, coordinates: Coordinates) -> Votes:
-    """The same votes in the coordinates of the processes."""
-    return replace(votes, X=coordinates.scaled(votes.X))
+def scale_rows(X: Array, coordinates: Coordinates) -> Array:
+    """Rows in the coordinates of the processes, which have variances where X has deviations."""
+    d = len(coordinates.scale)
+    scaled = coordinates.scaled(X[:, :d])
+    return join_variances(scaled, None if X.shape[1] == d else (X[:, d:] / coordinates.scale) ** 2)
+
+
+def scale_votes(votes: Votes, coordinates: Coordinates) -> Votes:
+    """The same for votes."""
+    return replace(votes, X=scale_rows(votes.X, coordinates))
 
 
 def _predict_rows(
@@ -143,8 +134,8 @@ def _predict_rows(
 ) -> Array:
     """Means and variance of rows by each process, (n, C, K + 1)."""
     result = np.empty((len(X), len(processes), votes.counts.shape[1] + 1))
-    for i, index in enumerate(near):
-        x, known = coordinates.scaled(X[i]), scale(votes.part(index), coordinates)
+    for i, (x, index) in enumerate(zip(scale_rows(X, coordinates), near, strict=True)):
+        known = scale_votes(votes.part(index), coordinates)
         for c, process in enumerate(processes):
             result[i, c] = predict_classes_from_neighbours(process, known, x)
     return result

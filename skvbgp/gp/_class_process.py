@@ -9,6 +9,10 @@ places and the other votes there, which are in closed form: with Q = C^-1, A = Q
 
 are given the other places, and `LeftOut` gives the other votes back.
 
+Where entries of places are missing, K is the matrix of functions averaged over what these may be,
+and each vote has the variance u_i that the functions have besides: the noise of place i is
+(noise + u_i) / N_i, and what is predicted of one more vote there has the variance v_i + u_i.
+
 See :doc:`/theory/gp_classes`.
 """
 
@@ -25,15 +29,13 @@ from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._votes import Votes
+from skvbgp.kernels._uncertain import UncertainCovariance
 
 #: Scale of the Cauchy prior of the logarithms by which length scales differ.
 _APART = 0.3
 #: Mean and standard deviation of the normal prior of the noise's logarithm. Of labels it may be as
 #: large as a function of unit variance, or larger, where classes overlap.
 LABEL_NOISE = (float(np.log(0.5)), 2.0)
-#: Variance where all of a row is missing: before training, limits, normal prior of its logarithm.
-_START_GAP, _GAP_LIMITS = 0.1, (1e-6, 1e3)
-_LOG_GAP_MEAN, _LOG_GAP_STD = np.log(0.1), 1.5
 
 
 @dataclass(frozen=True)
@@ -42,48 +44,41 @@ class ClassProcess:
 
     Attributes
     ----------
+    d : int
+        Number of inputs. Rows have as many entries, or also their variances.
     shared_scale : float or None
         The length scale that those of the inputs have a prior around. None is no such prior.
-    gap : float or None
-        Variance of the functions where all of a row is missing. None if nothing ever is.
     """
 
     process: Process
     link: Link
+    d: int
     shared_scale: float | None = None
-    gap: float | None = None
 
     @property
     def kernel(self) -> Any:
         """The process' kernel."""
         return self.process.kernel
 
-    def with_gaps(self, has_gaps: bool) -> Self:
-        """The same model before it has learned how much missing entries matter."""
-        return replace(self, gap=_START_GAP if has_gaps else None)
-
-    def measure_gaps(self, missing: Array) -> Array:
-        """How uncertain the functions are where these shares of rows are missing, (n,)."""
-        return missing * (self.gap or 0.0)
+    @property
+    def covariance(self) -> UncertainCovariance:
+        """That of the functions, averaged over what entries of places may be."""
+        return UncertainCovariance(self.process.kernel, self.d)
 
     @property
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
-        gap = [] if self.gap is None else [np.log(self.gap)]
-        return np.concatenate([self.process.vector, gap, self.link.vector])
+        return np.concatenate([self.process.vector, self.link.vector])
 
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
-        gap, vector, link = self.gap, vector[:-3], Link.of(vector[-3:])
-        if gap is not None:
-            gap, vector = float(np.exp(vector[-1])), vector[:-1]
-        return replace(self, process=self.process.with_vector(vector), link=link, gap=gap)
+        process, link = self.process.with_vector(vector[:-3]), Link.of(vector[-3:])
+        return replace(self, process=process, link=link)
 
     @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
-        gap = [] if self.gap is None else [np.log([_GAP_LIMITS])]
-        return np.concatenate([self.process.bounds, *gap, self.link.bounds])
+        return np.concatenate([self.process.bounds, self.link.bounds])
 
     def log_prior(self) -> tuple[float, Array]:
         """Logarithm of the prior density, up to a constant of flat priors, and its gradient."""
@@ -95,30 +90,25 @@ class ClassProcess:
             value -= (len(apart) - 1) * log_length_prior(self.shared_scale)
             value -= float(np.sum(np.log1p((apart / _APART) ** 2) + np.log(np.pi * _APART)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
-        d_gap = []
-        if self.gap is not None:
-            shift = (np.log(self.gap) - _LOG_GAP_MEAN) / _LOG_GAP_STD
-            value -= 0.5 * shift**2 + np.log(_LOG_GAP_STD * np.sqrt(2.0 * np.pi))
-            d_gap = [-shift / _LOG_GAP_STD]
-        return value + link_value, np.concatenate([gradient, d_gap, link_gradient])
+        return value + link_value, np.concatenate([gradient, link_gradient])
 
     def factorise(self, votes: Votes, K: Array | None = None) -> ClassConditional:
         """What places say; K is not modified."""
-        C = self.process.kernel(votes.X) if K is None else K.copy()
-        gaps = self.measure_gaps(votes.missing)
-        noise = _measure_noise(self.process, gaps, votes.sizes, C)
+        C = self.covariance(votes.X) if K is None else K.copy()
+        lost = self.covariance.lost(votes.X)
+        noise = _measure_noise(self.process, lost, votes.sizes, C)
         C.flat[:: len(C) + 1] += noise
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
-        return ClassConditional(self.process, votes.X, votes.targets, noise, gaps, L_inv)
+        return ClassConditional(self.covariance, votes.X, votes.targets, noise, lost, L_inv)
 
     def give_back(self, votes: Votes, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Means (M, K) and variances (M,) of votes left out, from those given the other places.
 
-        The variances include what is missing of the place.
+        The variances include u of the place.
         """
-        gaps, out = self.measure_gaps(votes.missing), votes.left_out
-        mean, variance = out.give_back(mean, variance, self.process.noise + gaps)
-        return mean, variance + gaps[out.owner]
+        lost, out = self.covariance.lost(votes.X), votes.left_out
+        mean, variance = out.give_back(mean, variance, self.process.noise + lost)
+        return mean, variance + lost[out.owner]
 
     def log_evidence(self, votes: Votes) -> float:
         """Log probability of every vote given the others."""
@@ -128,27 +118,26 @@ class ClassProcess:
 
     def evidence(self, votes: Votes) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
-        K = self.process.kernel(votes.X)
+        K = self.covariance(votes.X)
         given = self.factorise(votes, K)
         Q, A, q = given.L_inv.T @ given.L_inv, given.weights, given.precision
         mean, variance = given.leave_out()
-        out, noise = votes.left_out, self.process.noise + given.gaps
+        out, noise = votes.left_out, self.process.noise + given.lost
         value, d_mean, d_total, d_link = self.link.score(
             *self.give_back(votes, mean, variance), out.counts, votes.log_frequencies
         )
         d_mean, d_variance, d_vote = out.give_back_vjp(mean, variance, noise, d_mean, d_total)
         # dm_i = (Q dC A)_i / q_i - a_i (Q dC Q)_ii / q_i^2
-        # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + dgaps_i) / N_i
+        # dv_i = (Q dC Q)_ii / q_i^2 - (dnoise + du_i) / N_i
         dC = (Q @ (d_mean / q[:, None])) @ A.T
         dC += dC.T
         dC *= 0.5
         dC += (Q * ((d_variance - np.sum(d_mean * A, axis=1)) / q**2)) @ Q
         dt = (np.diagonal(dC) - d_variance) / votes.sizes + d_vote  # (n,)
         d_noise = self.process.noise * float(dt.sum())
-        d_gaps = dt + out.sum_places(d_total)
-        d_gap = [] if self.gap is None else [self.gap * float(d_gaps @ votes.missing)]
-        d_kernel = self.process.kernel.vjp(votes.X, None, K, dC)[0]
-        return value, np.concatenate([d_kernel, [d_noise], d_gap, d_link])
+        d_lost = dt + out.sum_places(d_total)
+        d_kernel = self.covariance.vjp(votes.X, K, dC, d_lost)
+        return value, np.concatenate([d_kernel, [d_noise], d_link])
 
 
 @dataclass(frozen=True)
@@ -157,19 +146,20 @@ class ClassConditional:
 
     Attributes
     ----------
+    X : ndarray of shape (n, d) or (n, 2 d)
     noise : ndarray of shape (n,)
         Variances of the targets' noise.
-    gaps : ndarray of shape (n,)
-        How uncertain the functions are at each place because of its missing entries.
+    lost : ndarray of shape (n,)
+        Variances u that the functions have at each place because of its missing entries.
     L_inv : ndarray of shape (n, n)
         Inverse of the lower Cholesky factor of C.
     """
 
-    process: Process
-    X: Array  # (n, d)
+    covariance: UncertainCovariance
+    X: Array
     targets: Array  # (n, K)
     noise: Array
-    gaps: Array
+    lost: Array
     L_inv: Array
 
     @cached_property
@@ -184,8 +174,8 @@ class ClassConditional:
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
-        k = self.process.kernel(self.X, X)
-        variance = self.process.kernel.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
+        k = self.covariance(self.X, X)
+        variance = self.covariance.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
         return k.T @ self.weights, np.maximum(variance, 0.0)
 
     def leave_out(self) -> tuple[Array, Array]:
@@ -196,13 +186,14 @@ class ClassConditional:
 
 
 def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:
-    """Means of the classes' functions at one row x (d,), followed by their variance, (K + 1,)."""
-    K = process.kernel(np.concatenate([votes.X, x[None]]))
-    noise = (process.process.noise + process.measure_gaps(votes.missing)) / votes.sizes
+    """Means of the classes' functions at one row x, followed by their variance, (K + 1,)."""
+    covariance = process.covariance
+    K = covariance(covariance.stack(votes.X, x[None]))
+    noise = (process.process.noise + covariance.lost(votes.X)) / votes.sizes
     a, B, _ = factorise_bordered(K, votes.targets.T, noise)
     return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
 
 
-def _measure_noise(process: Process, gaps: Array, sizes: Array, K: Array) -> Array:
+def _measure_noise(process: Process, lost: Array, sizes: Array, K: Array) -> Array:
     """Variances (n,) of the targets' noise, with what rounding needs."""
-    return (process.noise + gaps) / sizes + JITTER * float(np.mean(np.diagonal(K)))
+    return (process.noise + lost) / sizes + JITTER * float(np.mean(np.diagonal(K)))

@@ -85,16 +85,16 @@ def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
     return make_leaves(d, isotropic=True)
 
 
-def start_class_process(kernel: Kernel, has_gaps: bool = False) -> ClassProcess:
-    """A process of this kernel before training, where some inputs may be missing."""
+def start_class_process(kernel: Kernel, d: int) -> ClassProcess:
+    """A process of this kernel and d inputs before training."""
     process = replace(start_process(kernel, gaussian=True), noise_prior=LABEL_NOISE)
-    return ClassProcess(process, Link()).with_gaps(has_gaps)
+    return ClassProcess(process, Link(), d)
 
 
-def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
-    """The same process, with one length scale for each of d inputs."""
+def free_length_scales(process: ClassProcess) -> ClassProcess:
+    """The same process, with one length scale for each input."""
     kernel: Any = process.process.kernel
-    freed = replace(process.process, kernel=replace(kernel, isotropic=False).bind(d))
+    freed = replace(process.process, kernel=replace(kernel, isotropic=False).bind(process.d))
     return replace(process, process=freed, shared_scale=kernel.length_scale)
 
 
@@ -102,11 +102,13 @@ def free_length_scales(process: ClassProcess, d: int) -> ClassProcess:
 class ClassSearch:
     """One search.
 
-    `votes` are scaled, `k` is the number of neighbours, `max_iter` that of L-BFGS iterations.
+    `votes` are scaled, `d` is the number of inputs, `k` that of neighbours, and `max_iter` that of
+    L-BFGS iterations.
     `end_pass` is called after every trial, with a function that returns what has been `Found`.
     """
 
     votes: Votes
+    d: int
     k: int
     rng: np.random.RandomState
     max_iter: int | None
@@ -129,11 +131,6 @@ class ClassSearch:
         """Whether all places are neighbours of any other."""
         return len(self.votes) <= self.k
 
-    @property
-    def d(self) -> int:
-        """Number of inputs."""
-        return self.votes.X.shape[1]
-
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
@@ -145,7 +142,7 @@ class ClassSearch:
         self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
         if grows and self.d > 1 and not self.stopped:
             best = sorted(self.trials, key=lambda trial: -trial.score)[:_N_FREED]
-            freed = [(f"{t.name}, by input", free_length_scales(t.process, self.d)) for t in best]
+            freed = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
         if self.stopped:
             return self._judge(self._select(len(self.trials)))
@@ -164,7 +161,7 @@ class ClassSearch:
         return self._draw_near_groups(_TRIAL_GROUPS)
 
     def _draw_near_groups(self, n_groups: int) -> list[tuple[Votes]]:
-        groups = draw_groups(self.votes.X, n_groups, size_groups(self.k), self.rng)
+        groups = draw_groups(self.votes.X[:, : self.d], n_groups, size_groups(self.k), self.rng)
         return [(self.votes.part(index),) for index in groups]
 
     def _try(
@@ -248,13 +245,13 @@ class ClassSearch:
 
     def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
         """Moments of votes that are left out, by each process."""
-        noise, inputs = None, self.votes.inputs
-        if inputs is not None:
+        X, inputs, noise = *np.split(self.votes.X, [self.d], axis=1), None
+        if inputs.size:
             noise = replace(RowNoise.plain(len(inputs)), inputs=inputs)
         posterior = ClassPosterior(
             tuple(processes),
             np.ones(len(processes)),
-            Rows().plus(self.votes.X, self.votes.counts, noise),
+            Rows().plus(X, self.votes.counts, noise),
             np.ones(self.votes.counts.shape[1]),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
             self._weigh_inputs(processes),

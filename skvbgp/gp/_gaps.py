@@ -77,3 +77,11 @@ class Gaps:
         mean, variance = self.gaussian.moments(self.coordinates.scaled(X))
         filled = np.where(missing, self.coordinates.original(mean), X)
         return filled, np.where(missing, np.maximum(variance, _LEAST_VARIANCE), 0.0)
+
+    def measure_stds(self, inputs: Array | None) -> Array | None:
+        """Standard deviations (n, d) in units of X, from variances (n, g) of rows `filled`."""
+        if inputs is None:
+            return None
+        std = np.zeros((len(inputs), len(self.columns)))
+        std[:, self.columns] = np.sqrt(inputs)
+        return std * self.coordinates.scale

@@ -107,13 +107,12 @@ class Votes:
 
     Attributes
     ----------
-    X : ndarray of shape (n, d)
+    X : ndarray of shape (n, d) or (n, 2 d)
+        The inputs, and behind them their variances where some have been missing.
     counts : ndarray of shape (n, K)
         Votes; they need not be whole numbers.
     log_frequencies : ndarray of shape (K,)
         Logarithms of the classes' frequencies, in all rows of the model.
-    inputs : ndarray of shape (n, g) or None
-        Variances of the entries of X that may be missing, in units of their columns' spread.
     units : ndarray of shape (K,) or None
         The votes of a single row of each class, see `find_units`. None if rows cannot be told
         apart.
@@ -122,14 +121,13 @@ class Votes:
     X: Array
     counts: Array
     log_frequencies: Array
-    inputs: Array | None = None
     units: Array | None = None
 
     @classmethod
-    def of(cls, X: Array, counts: Array, inputs: Array | None = None) -> Self:
+    def of(cls, X: Array, counts: Array) -> Self:
         """Votes whose frequencies are their own, with one more vote shared by the classes."""
         log_frequencies = find_log_frequencies(counts.sum(axis=0))
-        return cls(X, counts, log_frequencies, inputs, find_units(counts))
+        return cls(X, counts, log_frequencies, find_units(counts))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -143,11 +141,6 @@ class Votes:
     def targets(self) -> Array:
         """(n, K); they sum to zero over the classes."""
         return self.counts / self.sizes[:, None] - np.exp(self.log_frequencies)
-
-    @cached_property
-    def missing(self) -> Array:
-        """What share of each place is missing, (n,)."""
-        return find_missing_share(self.inputs, self.X.shape)
 
     @cached_property
     def left_out(self) -> LeftOut:
@@ -168,14 +161,7 @@ class Votes:
 
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""
-        inputs = None if self.inputs is None else self.inputs[index]
-        return replace(self, X=self.X[index], counts=self.counts[index], inputs=inputs)
-
-
-def find_missing_share(inputs: Array | None, shape: tuple[int, int]) -> Array:
-    """Variances of missing entries (n, g), averaged over all inputs of rows of a shape, (n,)."""
-    n, d = shape
-    return np.zeros(n) if inputs is None else inputs.sum(axis=1) / d
+        return replace(self, X=self.X[index], counts=self.counts[index])
 
 
 def find_log_frequencies(totals: Array) -> Array:

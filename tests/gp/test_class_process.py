@@ -13,6 +13,7 @@ from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern, RationalQuadratic
+from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
 from tests.derivatives import numerical_gradient
 from tests.oracles import gp_classes as oracle
 
@@ -41,7 +42,7 @@ def rows(rng):
 
 
 def make(kernel, **options):
-    return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7, 0.2), **options)
+    return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7, 0.2), 2, **options)
 
 
 def known(process, votes):
@@ -90,16 +91,17 @@ def test_a_place_of_one_row_is_left_out(rng):
 
 
 def with_gaps(votes, rng):
-    return replace(votes, inputs=rng.exponential(size=(15, 2)) * (rng.uniform(size=(15, 2)) < 0.4))
+    variance = rng.exponential(size=(15, 2)) * (rng.uniform(size=(15, 2)) < 0.4)
+    return replace(votes, X=join_variances(votes.X, variance))
 
 
 def test_leaving_out_places_with_gaps(votes, rng):
-    """A place's own gaps are noise of its votes, and uncertainty of what is predicted there."""
+    """What a place's function loses is noise of its votes, and of what is predicted there."""
     votes = with_gaps(votes, rng)
     process = make(KERNELS[0])
-    process = replace(process, gap=0.7)
-    own = 0.7 * votes.inputs.sum(axis=1) / 2.0  # of two inputs
-    K, noise = KERNELS[0](votes.X), (0.2 + own) / votes.counts.sum(axis=1)
+    covariance = UncertainCovariance(KERNELS[0], 2)
+    K, own = covariance(votes.X), covariance.lost(votes.X)
+    noise = (0.2 + own) / votes.counts.sum(axis=1)
     mean, variance = process.factorise(votes).leave_out()
     for i in range(15):
         others = np.arange(15) != i
@@ -107,9 +109,9 @@ def test_leaving_out_places_with_gaps(votes, rng):
         assert_allclose(mean[i], weights @ votes.targets[others], rtol=1e-5, atol=1e-7)
         assert_allclose(variance[i], K[i, i] - weights @ K[others, i], rtol=1e-5)
     assert_allclose(process.give_back(votes, mean, variance)[1], variance + own, rtol=1e-12)
-    x = rng.standard_normal(2)
+    x = np.array([0.3, -0.4, 0.0, 0.5])
     near = predict_classes_from_neighbours(process, votes, x)
-    weights = np.linalg.solve(K + np.diag(noise), KERNELS[0](votes.X, x[None])[:, 0])
+    weights = np.linalg.solve(K + np.diag(noise), covariance(votes.X, x[None])[:, 0])
     assert_allclose(near[:-1], weights @ votes.targets, rtol=1e-5, atol=1e-7)
 
 
@@ -120,8 +122,6 @@ def test_gradient_of_the_evidence(request, kernel, gaps, labels, rng):
     process, votes = make(kernel), request.getfixturevalue(labels)
     if gaps:
         votes = with_gaps(votes, rng)
-        process = replace(process, gap=0.7)
-        assert_allclose(process.with_vector(process.vector).vector, process.vector)
     numeric = numerical_gradient(
         lambda x: process.with_vector(x).evidence(votes)[0], process.vector
     )
@@ -129,7 +129,7 @@ def test_gradient_of_the_evidence(request, kernel, gaps, labels, rng):
 
 
 def test_gradient_of_the_prior():
-    process = replace(make(RBF([0.5, 3.0]).bind(2), shared_scale=1.2), gap=0.7)
+    process = make(RBF([0.5, 3.0]).bind(2), shared_scale=1.2)
     numeric = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
     assert_allclose(process.log_prior()[1], numeric, rtol=1e-8, atol=1e-8)
 
@@ -137,7 +137,7 @@ def test_gradient_of_the_prior():
 def test_prior_of_length_scales_that_differ_is_that_of_cauchy():
     """Around the shared one, whose own prior counts once."""
     shared = make(RBF(1.2, isotropic=True).bind(2))
-    freed = free_length_scales(shared, 2)
+    freed = free_length_scales(shared)
     spread = stats.cauchy(scale=0.3)
     rise = freed.log_prior()[0] - shared.log_prior()[0]
     assert_allclose(rise, 2.0 * spread.logpdf(0.0))

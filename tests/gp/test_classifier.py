@@ -278,9 +278,9 @@ def test_a_callback_may_stop(stop_after):
         calls.append(make())
         return len(calls) == stop_after
 
-    starts = [(name, start_class_process(kernel)) for name, kernel in make_class_kernels(2)]
+    starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
     votes = Votes.of(X, np.eye(3)[y])
-    search = ClassSearch(votes, 20, np.random.RandomState(0), 1, 1e-3, end_pass)
+    search = ClassSearch(votes, 2, 20, np.random.RandomState(0), 1, 1e-3, end_pass)
     found = search.run(starts, grows=True)
     assert len(calls) == stop_after
     assert np.isfinite(found.score)
@@ -289,11 +289,11 @@ def test_a_callback_may_stop(stop_after):
 @pytest.mark.parametrize("k", [20, 60])
 def test_what_callbacks_ask_for_changes_no_result(k):
     X, y = make_classes(60)
-    starts, votes = [("a", start_class_process(Matern(2.0).bind(2)))], Votes.of(X, np.eye(3)[y])
+    starts, votes = [("a", start_class_process(Matern(2.0).bind(2), 2))], Votes.of(X, np.eye(3)[y])
 
     def search(end_pass):
         rng = np.random.RandomState(0)
-        return ClassSearch(votes, k, rng, 2, 1e-3, end_pass).run(starts, grows=False)
+        return ClassSearch(votes, 2, k, rng, 2, 1e-3, end_pass).run(starts, grows=False)
 
     asked, silent = search(lambda make: make() is None), search(lambda make: False)
     assert asked.score == silent.score

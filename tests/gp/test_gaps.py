@@ -198,7 +198,7 @@ def make_classes(n, rng, share=0.3):
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 60])
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_classes_are_predicted_better_than_behind_imputers(rng, n_neighbors):
     X, y = make_classes(150, rng)
     T, t = make_classes(200, rng)
