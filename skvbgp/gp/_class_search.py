@@ -1,18 +1,17 @@
 """The search for kernels that tell classes apart, and the belief in those that it finds.
 
 Every kernel is trained on some rows with one length scale for all inputs, the best two also with
-one for each. They are judged by the log probability of labels that are left out, plus their log
+one for each. They are compared by the log probability of labels that are left out, plus their log
 prior, less one nat for each hyperparameter.
 
-Few rows: predictions average over draws of the hyperparameters of all that matter. Many rows:
-those that matter are trained further.
+Few rows: all of them share in predictions, see `_class_belief`, and average over draws of their
+hyperparameters. Many rows: the best are trained further, and share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -23,6 +22,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
+from skvbgp.gp._class_belief import learn_shares
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassProcess
 from skvbgp.gp._link import Link
@@ -42,11 +42,12 @@ _TRIAL_GROUPS, _FINAL_GROUPS = 10, 20
 _HELD_OUT = 1_000
 #: max_iter=None: iterations of a trial, and of further training.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
-#: Trials that get one length scale per input; trials that are trained further.
-_N_FREED, _MOST_KEPT = 2, 3
-#: Kernels and draws that matter, in nats; draws of the hyperparameters of a kernel, if few places.
-_WITHIN = 6.0
+#: Trials that get one length scale per input; trials that are trained further, and from neighbours,
+#: whose matrices every place has to factorise for every kernel.
+_N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
+#: Draws of the hyperparameters of a kernel, if few places; those that matter, in nats.
 _N_DRAWS = 16
+_WITHIN = 6.0
 #: Least belief that is worth the time of one more kernel in predictions.
 _LEAST_SHARE = 0.05
 
@@ -61,6 +62,21 @@ class Trial(NamedTuple):
     @property
     def process(self) -> ClassProcess:
         return self.trained.process
+
+
+class Part(NamedTuple):
+    """A kernel that may share in predictions."""
+
+    name: str
+    trained: ClassProcess
+    processes: list[ClassProcess]  # these predict
+    weights: Array  # of the processes
+    log_p: Array  # (M, K), of votes that are left out
+
+    @classmethod
+    def of(cls, trial: Trial, process: ClassProcess, log_p: Array) -> Self:
+        """A trial at the maximum."""
+        return cls(trial.name, process, [process], np.ones(1), log_p)
 
 
 class Found(NamedTuple):
@@ -141,16 +157,16 @@ class ClassSearch:
         groups = self._draw_trial_groups()
         self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
         if grows and self.d > 1 and not self.stopped:
-            best = sorted(self.trials, key=lambda trial: -trial.score)[:_N_FREED]
+            best = _rank(self.trials)[:_N_FREED]
             freed = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
+        chosen = self._choose(len(starts))
         if self.stopped:
-            return self._judge(self._select(len(self.trials)))
+            return self._judge(chosen)
         if self.is_exact and len(self.votes) <= _TRIAL_PLACES:
-            # an integral over the prior has a penalty of its own
-            return self._draw(self._select(len(self.trials), lambda trial: trial.trained.value))
-        self._train_further()
-        return self._judge(self._select(len(self.trials)))
+            return self._draw(self.trials)
+        self._train_further(chosen)
+        return self._judge(self.trials)
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -174,18 +190,16 @@ class ClassSearch:
         for trial in do_once(lambda: thread_map(fit, starts)):
             self.trials.append(trial)
             if not self.stopped:
-                self.stopped = self.end_pass(lambda: self._judge(self._select(1)))
+                self.stopped = self.end_pass(lambda: self._judge(_rank(self.trials)[:1]))
 
-    def _select(
-        self, most: int, score: Callable[[Trial], float] = lambda trial: trial.score
-    ) -> list[Trial]:
-        """The best trials, those that matter."""
-        ordered = sorted(self.trials, key=score, reverse=True)[:most]
-        return [trial for trial in ordered if score(trial) > score(ordered[0]) - _WITHIN]
+    def _choose(self, n_starts: int) -> list[Trial]:
+        """The trials that have been freed, and the best of those that these come from."""
+        most = _MOST_KEPT if self.is_exact else _MOST_FROM_NEIGHBOURS
+        starts, freed = self.trials[:n_starts], self.trials[n_starts:]
+        return [*_rank(starts)[: most - len(freed)], *freed]
 
-    def _train_further(self) -> None:
-        """Train the best trials on all places, or on more groups."""
-        chosen = self._select(_MOST_KEPT)
+    def _train_further(self, chosen: list[Trial]) -> None:
+        """Train trials on all places, or on more groups."""
         self.trials = []
         groups = [(self.votes,)] if self.is_exact else self._draw_near_groups(_FINAL_GROUPS)
         starts = [(trial.name, trial.process) for trial in chosen]
@@ -194,10 +208,7 @@ class ClassSearch:
     # -- belief ----------------------------------------------------------------------------------
 
     def _judge(self, trials: list[Trial]) -> Found:
-        """The belief in trials, in proportion to what they say of votes that are left out.
-
-        Neighbours ask for a link of their own.
-        """
+        """The shares of trials. Neighbours ask for a link of their own."""
         processes = [trial.process for trial in trials]
         moments, counts = self._leave_out(processes), self.held.left_out.counts
         if not self.is_exact:
@@ -207,41 +218,28 @@ class ClassSearch:
                 for process, given in zip(processes, moments, strict=True)
             ]
         parts = self._log_probabilities(processes, moments)
-        scores = [
-            float(np.vdot(counts, part)) + process.log_prior()[0] - len(process.vector)
-            for process, part in zip(processes, parts, strict=True)
-        ]
-        belief = softmax(scores)
-        kept = np.flatnonzero(belief >= _LEAST_SHARE)
-        trials, processes = [trials[i] for i in kept], [processes[i] for i in kept]
-        belief, parts = belief[kept] / belief[kept].sum(), [parts[i] for i in kept]
-        return self._mix(trials, processes, processes, list(range(len(kept))), belief, parts)
+        return self._mix([Part.of(*each) for each in zip(trials, processes, parts, strict=True)])
 
     def _draw(self, trials: list[Trial]) -> Found:
-        """Draws of the hyperparameters of every trial, weighted by importance.
-
-        So is the belief in a kernel: the average weight of its draws estimates the integral of
-        the log probability's exponential over the prior.
-        """
+        """The shares of trials that average over draws, weighted by importance."""
         group = [(self.votes,)]
         normals = [draw_normal(_N_DRAWS, len(t.process.vector), self.rng) for t in trials]
         drawn = thread_map(
             lambda trial, normal: draw_processes(trial.trained, group, normal),
             zip(trials, normals, strict=True),
         )
-        everything = [
-            (process, weight, owner)
-            for owner, pairs in enumerate(drawn)
-            for process, weight in pairs
-        ]
-        top = max(weight for _, weight, _ in everything)
-        kept = [entry for entry in everything if entry[1] > top - _WITHIN]
-        processes, log_belief, owners = (list(column) for column in zip(*kept, strict=True))
-        used, numbers = np.unique(owners, return_inverse=True)
+        return self._mix([self._average(*each) for each in zip(trials, drawn, strict=True)])
+
+    def _average(self, trial: Trial, drawn: list[tuple[ClassProcess, float]]) -> Part:
+        """The draws that matter of a trial."""
+        top = max(weight for _, weight in drawn)
+        kept = [(process, weight) for process, weight in drawn if weight > top - _WITHIN]
+        processes, log_weights = (list(column) for column in zip(*kept, strict=True))
+        weights = softmax(log_weights)
         parts = self._log_probabilities(processes, self._leave_out(processes))
-        chosen = [trials[i] for i in used]
-        trained = [trial.process for trial in chosen]
-        return self._mix(chosen, trained, processes, numbers.tolist(), softmax(log_belief), parts)
+        return Part(
+            trial.name, trial.process, processes, weights, mix_log_probabilities(parts, weights)
+        )
 
     def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
         """Moments of votes that are left out, by each process."""
@@ -274,18 +272,29 @@ class ClassSearch:
     def _weigh_inputs(self, processes: list[ClassProcess]) -> Array:
         return average_weights([process.kernel for process in processes], self.d)
 
-    def _mix(
-        self,
-        trials: list[Trial],
-        trained: list[ClassProcess],
-        processes: list[ClassProcess],
-        owners: list[int],
-        belief: Array,
-        parts: list[Array],
-    ) -> Found:
+    def _mix(self, parts: list[Part]) -> Found:
+        """Those parts that are worth their time."""
         counts = self.held.left_out.counts
-        score = float(np.vdot(counts, mix_log_probabilities(parts, belief))) / float(counts.sum())
-        names = tuple(trial.name for trial in trials)
-        weights = self._weigh_inputs(processes)
-        rest = tuple(owners), belief, weights, score
-        return Found(names, tuple(trained), tuple(processes), *rest)
+        shares = learn_shares(
+            [part.log_p for part in parts], counts, [len(part.trained.vector) for part in parts]
+        )
+        kept = np.flatnonzero(shares >= _LEAST_SHARE)
+        parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
+        log_p = mix_log_probabilities([part.log_p for part in parts], shares)
+        processes = tuple(process for part in parts for process in part.processes)
+        return Found(
+            tuple(part.name for part in parts),
+            tuple(part.trained for part in parts),
+            processes,
+            tuple(owner for owner, part in enumerate(parts) for _ in part.processes),
+            np.concatenate(
+                [share * part.weights for share, part in zip(shares, parts, strict=True)]
+            ),
+            self._weigh_inputs(list(processes)),
+            float(np.vdot(counts, log_p)) / float(counts.sum()),
+        )
+
+
+def _rank(trials: list[Trial]) -> list[Trial]:
+    """The best first."""
+    return sorted(trials, key=lambda trial: -trial.score)

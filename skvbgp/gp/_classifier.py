@@ -23,9 +23,9 @@ class VBGPClassifier(WeightedClassifier):
     labels, and a link of mean and variance gives the probabilities. Kernels, noise and link
     are learned by what they say of rows that are left out, which has a closed form.
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
-    for all inputs or one for each, and predictions average over those that matter, with up to 500
-    rows also over draws of their hyperparameters. Far from all rows the probabilities are the
-    frequencies of the classes.
+    for all inputs or one for each, and predictions average over those that predict best together,
+    with up to 500 rows also over draws of their hyperparameters. Far from all rows the
+    probabilities are the frequencies of the classes.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class VBGPClassifier(WeightedClassifier):
         found. Length scales are in the units of X.
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
-        Belief in the kernels.
+        Shares of the kernels in predictions.
 
     log_predictive_probability_ : float
         Average log probability of labels of training rows, each left out in turn: minus the
@@ -191,11 +191,11 @@ class VBGPClassifier(WeightedClassifier):
         Returns
         -------
         text : str
-            The kernels with the belief in them, and what left-out rows say of predictions.
+            The kernels with their shares, and what left-out rows say of predictions.
         """
         check_is_fitted(self)
         order = self.kernel_posterior_.argsort()[::-1]
-        lines = ["The classes are believed to be told apart by"]
+        lines = ["The classes are told apart by"]
         lines += [f"- {self.kernel_posterior_[i]:.2f}: {self.kernels_[i][0]}" for i in order]
         loss = f"with a log-loss of {-self.log_predictive_probability_:.3g} on rows left out"
         return "\n".join([*lines, f"{loss}."])
