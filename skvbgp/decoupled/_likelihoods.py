@@ -10,7 +10,10 @@ Every one has a vector ``theta`` of logarithms of free parameters and
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
 - ``sample(theta, f, rng)``: draws of y given f;
 - ``distribution(theta, m, s)``: that of y;
-- ``offset``: what is added to f for users, 0 but for `Poisson`.
+- ``offset``: what is added to f for users, 0 but for `Poisson`;
+- ``stand_in``: a conjugate likelihood that is nearly this one, on which the first step from a
+  prior is; None without one;
+- ``step_unit``: how large steps of the mean are, 1 but for `Poisson`.
 
 ``noise_information`` is a row's Fisher information about each entry of theta. Those of
 y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
@@ -41,7 +44,8 @@ _TYPICAL = (0.15, 0.85)
 _REACH = 3.0
 #: Precisions of the normal components that stand for Student's t: the nodes of a trapezoidal rule.
 _LOG_PRECISIONS = np.linspace(-12.0, 2.5, 72)
-
+#: A count above this one is far from its rate where it is twice as large.
+_FAR_COUNT = 100.0
 
 #: Values of f -> log p(y|f), its slope in f and those in theta, at each of them.
 LogDensity = Callable[[Array], tuple[Array, Array, list[Array]]]
@@ -54,6 +58,7 @@ class Expected(NamedTuple):
     dm: Array  # (n,)
     ds: Array  # (n,)
     dtheta: Array  # (n, p)
+    precision: Array | None = None  # (n,), of a natural step; that of its curvature if None
 
 
 def gauss_hermite(log_p: LogDensity, m: Array, s: Array) -> Expected:
@@ -76,6 +81,12 @@ class AdditiveNoise(ABC):
     resistant = False
     unit_noise = False
     offset = 0.0
+    step_unit = 1.0
+
+    @property
+    def stand_in(self) -> AdditiveNoise | None:
+        """None unless it is conjugate."""
+        return None
 
     @abstractmethod
     def noise_variance(self, theta: Array) -> float:
@@ -111,6 +122,11 @@ class Gaussian(AdditiveNoise):
     noise_information = (0.5,)
     start = (np.log(0.1),)
     bounds = ((-16.0, 9.0),)
+
+    @property
+    def stand_in(self) -> Gaussian:
+        """Itself: it is conjugate."""
+        return self
 
     def expected(
         self, theta: Array, y: Array, m: Array, s: Array, known: Array | None = None
@@ -202,14 +218,30 @@ class Poisson:
     bounds = ()
     noise_information = ()
 
+    @property
+    def stand_in(self) -> LogCounts:
+        """That of the logarithms, which are nearly normal where counts are large."""
+        return LogCounts(self.offset)
+
+    @property
+    def step_unit(self) -> float:
+        """What a count says of the logarithm of its rate, as a standard deviation below 1."""
+        return float(1.0 / np.sqrt(1.0 + np.exp(self.offset)))
+
     def latent_values(self, y: Array, weight: Array | None = None) -> Array:
         log_rate = np.log(y + 0.5)
         return log_rate - np.average(log_rate, weights=weight)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
-        rate = np.exp(np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE))
+        log_rate = np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE)
+        rate = np.exp(log_rate)
         value = y * (self.offset + m) - rate - gammaln(y + 1.0)
-        return Expected(value, y - rate, -0.5 * rate, np.zeros((len(y), 0)))
+        # a step with the curvature of a rate that is far below y would end far above it: there the
+        # precision is that with which one step ends at log y
+        far = (y > _FAR_COUNT) & (y > 2.0 * rate)
+        distance = np.where(far, np.log(np.maximum(y, 1.0)) - log_rate, 1.0)
+        precision = np.where(far, y - rate, rate) / distance
+        return Expected(value, y - rate, -0.5 * rate, np.zeros((len(y), 0)), precision)
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
         mean = np.exp(np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE))
@@ -229,6 +261,22 @@ class Poisson:
 
 
 @dataclass(frozen=True)
+class LogCounts:
+    """log(y + 1/2) ~ N(offset + f, 1 / (y + 1/2)): `Poisson` near its maximum, but for a constant.
+
+    Only what the first step needs: its expectations.
+    """
+
+    offset: float
+
+    def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
+        precision = y + 0.5
+        error = np.log(precision) - self.offset - m
+        value = -0.5 * (np.log(2.0 * np.pi / precision) + precision * (error**2 + s))
+        return Expected(value, precision * error, -0.5 * precision, np.zeros((len(y), 0)))
+
+
+@dataclass(frozen=True)
 class Probit:
     """P(y = 1) = Phi(f) for y in {-1, 1}: y is the sign of f + N(0, 1).
 
@@ -236,6 +284,8 @@ class Probit:
     """
 
     conjugate = False
+    stand_in = None
+    step_unit = 1.0
     unit_noise = True
     start = ()
     bounds = ()

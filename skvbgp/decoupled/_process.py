@@ -115,7 +115,10 @@ class Process:
         dm, ds = (weight * (each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
         dA = dm @ self.w.T + 2.0 * np.einsum("ik,kij->ij", ds, AM)
         dM = _weigh(A, ds)
-        concave = np.minimum(ds, 0.0)
+        if expected.precision is None:
+            concave = np.minimum(ds, 0.0)
+        else:
+            concave = -0.5 * weight * (each * expected.precision).reshape(y.shape)
         curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(A, concave))
         dtheta_a, _, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kxa, dm, self.a)
         dtheta_b, _, dbeta = self.kernel.vjp(rows, self.beta, Kxb, dA @ self.T.T)

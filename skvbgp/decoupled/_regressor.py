@@ -12,6 +12,8 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import START_ROWS, Interval, StrOptions, WeightedRegressor
 from skvbgp.decoupled._learner import DecoupledLearner
 
+#: Counts beyond it are told apart more finely than steps can follow.
+_MAX_COUNT = 1e8
 #: What the classifier takes, too.
 CONSTRAINTS: dict[str, Any] = {
     "n_mean_basis": [Interval(Integral, 0, None, closed="left")],
@@ -76,8 +78,8 @@ class DecoupledGPRegressor(WeightedRegressor):
 
     likelihood : {"gaussian", "student_t", "poisson"}, default="gaussian"
         Distribution of y given the latent function f: Gaussian noise; noise of Student's
-        distribution with four degrees of freedom, against outliers; or counts, of which f
-        is the logarithm of the rate.
+        distribution with four degrees of freedom, against outliers; or counts, up to 1e8, of
+        which f is the logarithm of the rate.
 
     learn_hyperparameters : bool, default=True
         False keeps the kernel as it is given (or at the median distance), the noise and
@@ -237,6 +239,11 @@ class DecoupledGPRegressor(WeightedRegressor):
     def _check_targets(self, y: Any) -> None:
         if self.likelihood == "poisson" and (np.any(y < 0.0) or np.any(y != np.round(y))):
             raise ValueError('likelihood="poisson" needs y of non-negative whole numbers.')
+        if self.likelihood == "poisson" and np.max(y, initial=0.0) > _MAX_COUNT:
+            raise ValueError(
+                f'likelihood="poisson" takes counts up to {_MAX_COUNT:.0e}. Their logarithms can '
+                'be learned with likelihood="gaussian".'
+            )
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

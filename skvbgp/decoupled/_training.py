@@ -106,9 +106,11 @@ class Ascent:
         evaluation = Evaluation(model, p, state.q, self.past)
         known = batch.counts, batch.known
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
-        if _is_prior(state.q) and model.likelihood.conjugate:
+        if _is_prior(state.q) and model.likelihood.stand_in is not None:
             # Adam would remember the gradients at the prior's q(u), which are huge
-            q = evaluation.natural_step(cotangents, 1.0)
+            stand_in = replace(model, likelihood=model.likelihood.stand_in)
+            first = Evaluation(stand_in, p, state.q, self.past)
+            q = first.natural_step(first.evaluate(X, y, weight, sample, *known)[2], 1.0)
             evaluation = Evaluation(model, p, q, self.past)
             _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
         gradient.theta[:] += model.log_prior(p.theta)[1]
@@ -159,7 +161,9 @@ class Ascent:
         location = np.minimum(_LOCATION_STEP * unit, _MAX_LOCATION_STEP)
         kept = _FRAME if self.past is not None else ()
         frozen = dict.fromkeys(kept if self.learn_hyperparameters else _HYPERPARAMETERS, 0.0)
-        return {**_RELATIVE_STEPS, "alpha": location, "beta": location, **frozen}
+        # without natural steps, those of a0 have to bring the mean all of its way
+        unit_a0 = 1.0 if state.model.is_direct else state.model.likelihood.step_unit
+        return {**_RELATIVE_STEPS, "a0": unit_a0, "alpha": location, "beta": location, **frozen}
 
 
 def _clip(model: Model, p: Parameters) -> Parameters:

@@ -166,21 +166,53 @@ def test_latent_function_of_counts_is_the_logarithm_of_the_rate():
     assert_allclose(counts.mean(axis=1), model.predict(X), rtol=0.1)
 
 
-@pytest.mark.thorough
-def test_counts_that_are_too_large_for_natural_steps():
-    """There is a warning; their logarithms can be learned."""
+def make_large_counts(log_level, n=300):
+    """X, counts and the logarithm of their rate."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-3.0, 3.0, (300, 2))
-    rate = 1e5 * np.exp(np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1])
-    y = rng.poisson(rate)
-    model = DecoupledGPRegressor(likelihood="poisson", max_iter=20, random_state=0)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    log_rate = log_level + np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1]
+    return X, rng.poisson(np.exp(log_rate)), log_rate
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
+@pytest.mark.parametrize("log_level", [6.0, 11.0, 15.0])
+def test_large_counts(parametrization, log_level):
+    """The larger they are the better the rate is known; no step leads far away from them."""
+    X, y, log_rate = make_large_counts(log_level)
+    model = DecoupledGPRegressor(
+        likelihood="poisson", parametrization=parametrization, max_iter=60, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = clone(model).fit(X, y)
+        for rows in np.split(np.arange(len(X)), 3):
+            model.partial_fit(X[rows], y[rows])
+    for one in (fitted, model):
+        error = one.predict(X, include_noise=False) - log_rate
+        assert np.sqrt(np.mean(error**2)) < 0.2 * np.std(log_rate)
+
+
+@pytest.mark.thorough
+def test_counts_that_are_too_large_without_natural_steps():
+    """There is a warning; their logarithms can be learned."""
+    X, y, log_rate = make_large_counts(11.5)
+    model = DecoupledGPRegressor(
+        likelihood="poisson", parametrization="decoupled", max_iter=20, random_state=0
+    )
     with pytest.warns(ConvergenceWarning, match='has diverged: .* likelihood="gaussian"'):
         model.fit(X, y)
-    model.set_params(likelihood="gaussian")
+    model.set_params(likelihood="gaussian", parametrization="orthogonal")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X, np.log(y))
-    assert np.median(np.abs(np.exp(model.predict(X)) / rate - 1.0)) < 0.1
+    assert np.median(np.abs(model.predict(X) - log_rate)) < 0.1
+
+
+def test_counts_that_no_poisson_is_for():
+    X, y, _ = make_large_counts(20.0, n=10)
+    with pytest.raises(ValueError, match='up to 1e.08. .* likelihood="gaussian"'):
+        small(DecoupledGPRegressor, likelihood="poisson").fit(X, y)
 
 
 @pytest.mark.parametrize("bad", [-1.0, 0.5])

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.integrate import quad
 
-from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._likelihoods import Gaussian, LogCounts, Poisson, Probit, StudentT
 from tests.decoupled.problems import LIKELIHOODS
 from tests.derivatives import numerical_gradient
 
@@ -57,6 +57,41 @@ def test_gradients(likelihood, rng):
         assert_allclose(getattr(found, name), expected, rtol=1e-7, atol=1e-8)
     expected = numerical_gradient(lambda x: likelihood.expected(x, y, m, s).value.sum(), theta)
     assert_allclose(found.dtheta.sum(axis=0), expected, rtol=1e-7)
+
+
+def test_stand_in_of_counts(rng):
+    """A normal density, and that of Poisson near the maximum of large ones."""
+    theta, y, m, s = problem(Poisson(0.3), rng)
+    likelihood = LogCounts(0.3)
+    found = likelihood.expected(theta, y, m, s)
+    for i in range(3):
+        noise, std = (y[i] + 0.5) ** -0.5, np.sqrt(s[i])
+        expected, _ = quad(
+            lambda f, i=i, noise=noise, std=std: (
+                stats.norm.logpdf(np.log(y[i] + 0.5), 0.3 + f, noise) * stats.norm.pdf(f, m[i], std)
+            ),
+            m[i] - 10.0 * std,
+            m[i] + 10.0 * std,
+        )
+        assert_allclose(found.value[i], expected, rtol=1e-6)
+    slope = numerical_gradient(lambda x: likelihood.expected(theta, y, x, s).value.sum(), m)
+    assert_allclose(found.dm, slope, rtol=1e-7)
+    slope = numerical_gradient(lambda x: likelihood.expected(theta, y, m, x).value.sum(), s)
+    assert_allclose(found.ds, slope, rtol=1e-7)
+    y, s = np.array([1e6]), np.zeros(1)
+    m = np.log(y) - 0.3 + 1e-4
+    poisson, found = (one.expected(theta, y, m, s) for one in (Poisson(0.3), likelihood))
+    assert_allclose(found.dm, poisson.dm, rtol=0.01)
+    assert_allclose(found.ds, poisson.ds, rtol=1e-3)
+
+
+def test_step_of_counts_ends_at_their_rate():
+    """From a rate that is far too small; Newton's would end at y / rate, as a logarithm."""
+    m, s, y = np.array([-4.0, 3.0, -900.0]), np.array([0.2, 0.1, 0.0]), np.full(3, 1e6)
+    found = Poisson(0.3).expected(np.empty(0), y, m, s)
+    assert_allclose(0.3 + m + 0.5 * s + found.dm / found.precision, np.log(y))
+    near = Poisson(0.3).expected(np.empty(0), y, np.full(3, 13.4), s)
+    assert_allclose(near.precision, -2.0 * near.ds)
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS[:3], ids=lambda one: type(one).__name__)
