@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skvbgp.sgpr import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
     from skvbgp.spectrum import SVBSSGPRegressor
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "DecoupledGPClassifier",
