@@ -29,7 +29,7 @@ from skvbgp.base._learner import (
     RegressionLearner,
     predict_distribution,
 )
-from skvbgp.base._left_out import LeavesOut, find_known
+from skvbgp.base._left_out import LeavesOut, find_known, invert_rest
 from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._outputs import (
     Observations,
@@ -110,6 +110,7 @@ __all__ = [
     "find_near_scaled",
     "fit_method",
     "in_tiles",
+    "invert_rest",
     "is_outgrown",
     "join_rows",
     "join_variances",

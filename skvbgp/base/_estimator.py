@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state
@@ -156,7 +157,7 @@ class VariationalEstimator(DocumentedEstimator):
         return self
 
 
-def in_tiles(function: Callable[[Array], tuple[Array, ...]], X: Array) -> Any:
+def in_tiles(function: Callable[[Any], tuple[Array, ...]], X: NDArray[Any]) -> Any:
     """What a function says of many rows, such as moments, tile by tile on several threads."""
     return tuple(map(np.concatenate, zip(*_map_tiles(function, X), strict=True)))
 
@@ -166,7 +167,7 @@ def by_tile(function: Callable[[Array], Array], X: Array) -> Array:
     return np.concatenate(_map_tiles(function, X))
 
 
-def _map_tiles(function: Callable[[Array], Any], X: Array) -> list[Any]:
+def _map_tiles(function: Callable[[Any], Any], X: NDArray[Any]) -> list[Any]:
     tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
     return thread_map(function, tiles)
 

@@ -32,8 +32,9 @@ class LeavesOut:
     ) -> tuple[Array, Array]:
         """Predict rows that the model was trained on, each from all the others.
 
-        The hyperparameters, their uncertainty, and inducing inputs or frequencies stay as they were
-        learned from all rows. What a row has added to the posterior is subtracted, in closed form.
+        The hyperparameters, their uncertainty, the belief about kernels, and inducing inputs or
+        frequencies stay as they were learned from all rows. What a row has added to the posterior
+        is subtracted, in closed form.
 
         Parameters
         ----------
@@ -115,6 +116,23 @@ def _leave_out(
         found = posterior.leave_out(X[seen][counted.rows], targets.counted(counted))
         mean[seen], squared[seen] = found[0][owner], found[1][owner]
     return mean, np.sqrt(squared + variance)
+
+
+def invert_rest(rest: Array) -> Array:
+    """Inverse lower Cholesky factors of what is known (n, k, k) without what each row has said.
+
+    Raises
+    ------
+    ValueError
+        If a row has said more.
+    """
+    try:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(rest)))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "A row says more than all that the model knows: the model has not been trained on all "
+            "of these rows, or has learned other hyperparameters since."
+        ) from None
 
 
 def find_known(X: Array, targets: Targets, X_known: Array, known: Targets) -> Index:

@@ -424,7 +424,7 @@ class VBKSLearner(RegressionLearner):
 
     def posterior(self, state: State) -> KernelAverage:
         assert state.weights is not None
-        return KernelAverage(state.models, state.weights)
+        return KernelAverage(state.models, state.weights, state.rows)
 
 
 def _name(entry: Any) -> tuple[str, Kernel]:

@@ -12,8 +12,10 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.base import Targets, draw_normal, in_tiles
+from skvbgp._core.order import Index
+from skvbgp.base import Targets, draw_normal, find_known, in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
+from skvbgp.kernel_selection._left_out import leave_out
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._targets import TransformedMixture
 from skvbgp.kernels import Kernel
@@ -131,6 +133,24 @@ class KernelModel:
         noise = prior.noise if include_noise else 0.0
         return A @ self._q.mean, np.maximum(variance, 0.0) + noise
 
+    def _leave_out(self, X: Array, y: Targets) -> tuple[Array, Array]:
+        """Mean and variance of y at known rows, each given all the others, on the scale of y."""
+        target, priors = self._frame.target, self._priors
+        noise = np.array([prior.noise for prior in priors])  # (S,)
+
+        def tile(rows: Index) -> tuple[Array, Array]:
+            inputs, given = self._frame.scale(X[rows], y[rows])
+            A = np.stack([prior.whiten(inputs) for prior in priors], axis=1)  # (n, S, m)
+            root = np.sqrt(given.counts[:, None] / (len(priors) * noise))
+            mean, variance = leave_out(self._q, A, given.y, root)
+            diagonal = np.column_stack([prior.kernel.diag(inputs) for prior in priors])
+            variance = np.maximum(diagonal - np.sum(A**2, axis=2) + variance, 0.0) + noise
+            draws = zip(mean.T, variance.T, strict=True)
+            return mix_moments([target.moments(*draw) for draw in draws])
+
+        self._q.precision_factor_inv  # noqa: B018  before the threads of the tiles need it
+        return in_tiles(tile, np.arange(len(X)))
+
     def _joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows, on the scale of y."""
         joint, every = self._frame.target.joint, range(len(self._points))
@@ -168,10 +188,17 @@ class KernelAverage(NamedTuple):
 
     models: tuple[KernelModel, ...]
     weights: Array
+    rows: tuple[Array, Targets] | None  # that the models have been made of, while they are few
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance of every row, on the scale of y."""
         return mix_moments([m._moments(X, include_noise) for m in self.models], self.weights)
+
+    def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+        """Mean and variance of observations at known rows, each given all the others."""
+        if self.rows is not None:
+            find_known(X, targets, *self.rows)
+        return mix_moments([m._leave_out(X, targets) for m in self.models], self.weights)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture | TransformedMixture:
         """One component for each kernel and draw of its hyperparameters."""

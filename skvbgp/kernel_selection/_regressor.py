@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
     Interval,
+    LeavesOut,
     StrOptions,
     VariationalRegressor,
     count_targets,
@@ -22,7 +23,7 @@ from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
 
 
-class VBKSRegressor(VariationalRegressor):
+class VBKSRegressor(LeavesOut, VariationalRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
@@ -155,6 +156,9 @@ class VBKSRegressor(VariationalRegressor):
     ``kernels="auto"`` from a new list, pruned or not). With more rows,
     new ones are added to what the averaged kernels know, exactly and in any order, at the
     hyperparameters and inducing inputs of the fit; the other kernels are dropped.
+
+    `loo_predict` leaves a row out of the posterior of each kernel. The belief about the kernels
+    and the transforms of y stay those of all rows.
 
     References
     ----------
@@ -307,8 +311,14 @@ class VBKSRegressor(VariationalRegressor):
         return self._partial_fit(X, y, sample_weight=sample_weight)
 
     def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        X, y = super()._validate(X, y, reset=reset)
+        X, y = self._read_rows(X, y, reset=reset)
         return count_targets(X, y, metadata["sample_weight"]) if metadata else (X, y)
+
+    def _read_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        return super()._validate(X, y, reset=reset)
+
+    def _check_known_noise(self) -> None:
+        raise ValueError("VBKSRegressor knows no y_var.")
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

@@ -22,6 +22,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
+from skvbgp.base import invert_rest
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
@@ -107,20 +108,14 @@ class LeftOut(NamedTuple):
             If q does not know as much of a row.
         """
         rest = q.shift - shift[:, None] * row.first  # (n, m)
-        try:
-            if isinstance(row, Integrated):
-                own = precision[:, None, None] * row.matrices
-                roots: tuple[Array, ...] = (np.linalg.inv(np.linalg.cholesky(q.precision - own)),)
-            else:
-                R = q.precision_factor_inv
-                scaled = np.sqrt(precision)[:, None, None] * (row.roots @ R.T)  # (n, S, m)
-                gap = np.eye(scaled.shape[1]) - scaled @ np.swapaxes(scaled, 1, 2)
-                roots = R, np.linalg.inv(np.linalg.cholesky(gap)) @ scaled @ R
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "A row says more than all that the model knows: the model has not been trained on "
-                "all of these rows, or has learned other hyperparameters since."
-            ) from None
+        if isinstance(row, Integrated):
+            own = precision[:, None, None] * row.matrices
+            roots: tuple[Array, ...] = (invert_rest(q.precision - own),)
+        else:
+            R = q.precision_factor_inv
+            scaled = np.sqrt(precision)[:, None, None] * (row.roots @ R.T)  # (n, S, m)
+            gap = np.eye(scaled.shape[1]) - scaled @ np.swapaxes(scaled, 1, 2)
+            roots = R, invert_rest(gap) @ scaled @ R
         mean = sum((root.mT @ (root @ rest[:, :, None]))[:, :, 0] for root in roots)
         return cls(np.asarray(mean), roots)
 
