@@ -8,10 +8,11 @@ With whitened inducing outputs u = L^-1 f(Z), k(Z, Z) = L L', and A = k(X, Z) L^
 where q(u) = N(mu, S), W = S + mu mu' - I, s2 is the noise variance and E is over q(theta),
 taken over draws of theta. (A point estimate is a single draw, without the last divergence.)
 The data enter through sums over rows alone, so a mini-batch times n / |batch| estimates them
-without bias, and a row that counts w times enters w times, whatever w > 0 is. At the optimal q(u)
-the gradient is that at fixed q(u), by the envelope theorem. With Z = X and one theta, L_i at the
-optimal q(u) is the log evidence, which :func:`log_evidence` computes at a third of the cost and
-without any jitter.
+without bias, and a row that counts w times enters w times, whatever w > 0 is. One whose noise has
+the known variance v besides counts w s2 / (s2 + v) times wherever it is squared, see
+:ref:`kernel-known-noise`. At the optimal q(u) the gradient is that at fixed q(u), by the envelope
+theorem. With Z = X and one theta, L_i at the optimal q(u) is the log evidence, which
+:func:`log_evidence` computes at a third of the cost and without any jitter.
 """
 
 from __future__ import annotations
@@ -67,15 +68,25 @@ class Statistics(NamedTuple):
 
     @classmethod
     def of(
-        cls, A: Array, y: Array, prior: Prior, diagonal: Array, factor: float, n: float
+        cls,
+        A: Array,
+        y: Array,
+        prior: Prior,
+        diagonal: Array,
+        factor: float,
+        n: float,
+        log_known: float,
     ) -> Statistics:
-        """Of rows times ``factor`` that count as n; the arrays, those of the roots of weights."""
+        """Of rows times ``factor`` that count as n; the arrays, those of the roots of weights.
+
+        Known noise makes the sum of the logarithms of their variances larger by ``log_known``.
+        """
         rate = factor / prior.noise
         return cls(
             rate * (A.T @ A),
             rate * (A.T @ y),
             rate * float(y @ y + diagonal.sum()),
-            factor * n * (_LOG_2PI + np.log(prior.noise)),
+            factor * n * (_LOG_2PI + np.log(prior.noise)) + factor * log_known,
             factor * n,
         )
 
@@ -107,22 +118,36 @@ def average_statistics(parts: Sequence[Statistics]) -> Statistics:
 class Evaluation:
     """The data's part of the bound for one theta and a batch of rows, times n / |batch|.
 
-    A row that counts w times is w copies: all that is squared has the factor root = sqrt(w).
+    A row that counts w times is w copies; s2 has the share s2 / (s2 + v) in the noise of each. All
+    that is squared has the factor root = sqrt(w s2 / (s2 + v)).
     """
 
     def __init__(
-        self, prior: Prior, X: Array, y: Array, factor: float = 1.0, counts: Array | None = None
+        self,
+        prior: Prior,
+        X: Array,
+        y: Array,
+        factor: float = 1.0,
+        counts: Array | None = None,
+        known: Array | None = None,
     ) -> None:
         self._prior, self._X, self._y, self._factor = prior, X, y, factor
         self._K = prior.kernel(X, prior.Z)  # (b, m)
         self._A = self._K @ prior.L_inv.T  # (b, m)
-        diagonal, n = prior.kernel.diag(X), float(len(y))
-        self._counts = counts
-        if counts is not None:
-            self._root = np.sqrt(counts)
+        self._diagonal, self._squares, self._share = prior.kernel.diag(X), counts, None
+        n, log_known = float(len(y)) if counts is None else float(counts.sum()), 0.0
+        if known is not None:
+            self._share = prior.noise / (prior.noise + known)
+            copies = np.ones(len(y)) if counts is None else counts
+            self._squares = copies * self._share
+            log_known = -float(copies @ np.log(self._share))
+        if self._squares is not None:
+            self._root = np.sqrt(self._squares)
             self._A *= self._root[:, None]
-            self._y, diagonal, n = self._root * y, counts * diagonal, float(counts.sum())
-        self.statistics = Statistics.of(self._A, self._y, prior, diagonal, factor, n)
+            self._y, self._diagonal = self._root * y, self._squares * self._diagonal
+        self.statistics = Statistics.of(
+            self._A, self._y, prior, self._diagonal, factor, n, log_known
+        )
 
     def gradient(self, q: WhitenedGaussian) -> Array:
         """Gradient in (theta, log s2) at a fixed q(u), (p + 1,)."""
@@ -132,16 +157,25 @@ class Evaluation:
         dK *= -rate
         dK += np.outer(rate * self._y, q.mean @ prior.L_inv)
         d_diagonal = np.full(len(self._X), -0.5 * rate)
-        if self._counts is not None:
+        if self._squares is not None:
             dK *= self._root[:, None]
-            d_diagonal *= self._counts
+            d_diagonal *= self._squares
         LtdL = W @ statistics.information - np.outer(q.mean, statistics.shift)  # -dA' A
         kernel, X, Z = prior.kernel, self._X, prior.Z
         theta, _, _ = kernel.vjp(X, Z, self._K, dK)
         theta_zz, _ = prior.vjp(LtdL)
         theta_diagonal, _ = kernel.vjp_diag(X, d_diagonal)
-        log_noise = -0.5 * (statistics.n - statistics.loss(q))
-        return np.append(theta + theta_zz + theta_diagonal, log_noise)
+        return np.append(theta + theta_zz + theta_diagonal, self._differentiate_noise(q))
+
+    def _differentiate_noise(self, q: WhitenedGaussian) -> float:
+        """Gradient in log s2, which moves the shares of rows with known noise, too."""
+        if self._share is None or self._squares is None:
+            return -0.5 * (self.statistics.n - self.statistics.loss(q))
+        A, y = self._A, self._y
+        losses = y**2 + self._diagonal - 2.0 * y * (A @ q.mean)
+        losses += np.sum((A @ q.excess_moment) * A, axis=1)
+        losses /= self._prior.noise
+        return -0.5 * self._factor * float(np.sum(self._squares - self._share * losses))
 
 
 def total_statistics(
@@ -155,7 +189,10 @@ def total_statistics(
         Statistics.add,
         (
             average_statistics(
-                [Evaluation(prior, X, y.y, counts=y.weight).statistics for prior in priors]
+                [
+                    Evaluation(prior, X, y.y, counts=y.weight, known=y.variance).statistics
+                    for prior in priors
+                ]
             )
             for X, y in scaled
         ),
@@ -163,7 +200,13 @@ def total_statistics(
 
 
 def collapsed_bound(
-    kernel: Kernel, points: Array, Z: Array, X: Array, y: Array, counts: Array | None = None
+    kernel: Kernel,
+    points: Array,
+    Z: Array,
+    X: Array,
+    y: Array,
+    counts: Array | None = None,
+    known: Array | None = None,
 ) -> tuple[float, Array]:
     """The bound at the optimal q(u) without KL(q(theta)), and its gradient in each draw.
 
@@ -173,13 +216,17 @@ def collapsed_bound(
         Draws of (theta, log s2).
     counts : ndarray of shape (n,), or None
         How often each row counts; None is once.
+    known : ndarray of shape (n,), or None
+        Known variance of each row's noise besides s2; None is 0.
 
     Returns
     -------
     value : float
     gradient : ndarray of shape (S, p + 1)
     """
-    evaluations = [Evaluation(Prior(kernel, x, Z), X, y, counts=counts) for x in points]
+    evaluations = [
+        Evaluation(Prior(kernel, x, Z), X, y, counts=counts, known=known) for x in points
+    ]
     statistics = average_statistics([e.statistics for e in evaluations])
     q = statistics.optimal_q()
     gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)
@@ -187,39 +234,56 @@ def collapsed_bound(
 
 
 def log_evidence(
-    kernel: Kernel, x: Array, pairs: Pairs, y: Array, counts: Array | None = None
+    kernel: Kernel,
+    x: Array,
+    pairs: Pairs,
+    y: Array,
+    counts: Array | None = None,
+    known: Array | None = None,
 ) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
 
-    Each row of X is there as often as it counts (n,); None is once. A search hands on the same
-    pairs of rows each time.
+    Each row of X is there as often as it counts (n,), and its noise has a known variance (n,)
+    besides; None is once, and 0. A search hands on the same pairs of rows each time.
     """
     kernel, noise = parameters(kernel, x)
+    own = _add_known(noise, known)
     K, pull_back = pairs.evaluate(kernel)
-    normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
+    normal = ZeroMeanNormal.of(_factor_of_rows(K, own, counts), y)
     dK = normal.gradient()
-    d_noise = own_gradient(noise, counts, np.diagonal(dK))
-    value = normal.log_density + Copies.of(noise, counts).log_density
+    d_noise = own_gradient(own, counts, np.diagonal(dK))
+    value = normal.log_density + Copies.of(own, counts).log_density
     return value, np.append(pull_back(dK), noise * float(d_noise.sum()))
 
 
 def log_evidence_alone(
-    kernel: Kernel, x: Array, pairs: Pairs, y: Array, counts: Array | None = None
+    kernel: Kernel,
+    x: Array,
+    pairs: Pairs,
+    y: Array,
+    counts: Array | None = None,
+    known: Array | None = None,
 ) -> float:
     """The same without its gradient."""
     kernel, noise = parameters(kernel, x)
+    own = _add_known(noise, known)
     K, _ = pairs.evaluate(kernel)
-    normal = ZeroMeanNormal.of(_factor_of_rows(K, noise, counts), y)
-    return normal.log_density + Copies.of(noise, counts).log_density
+    normal = ZeroMeanNormal.of(_factor_of_rows(K, own, counts), y)
+    return normal.log_density + Copies.of(own, counts).log_density
 
 
-def _factor_of_rows(K: Array, noise: float, counts: Array | None) -> Array:
+def _add_known(noise: float, known: Array | None) -> float | Array:
+    """The variance of the noise of a single copy of rows."""
+    return noise if known is None else noise + known
+
+
+def _factor_of_rows(K: Array, own: float | Array, counts: Array | None) -> Array:
     """Lower Cholesky factor of K and the noise of rows, each of which counts as often (n,).
 
     K's lower triangle is all that is read.
     """
     C = K.copy()
-    C.flat[:: len(C) + 1] += noise if counts is None else noise / counts
+    C.flat[:: len(C) + 1] += own if counts is None else own / counts
     try:
         return np.asarray(np.linalg.cholesky(C))
     except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise

@@ -112,9 +112,9 @@ class VBKSLearner(RegressionLearner):
 
     def max_passes(self, y: Targets) -> int:
         """Largest number of tasks, each of which is for one kernel."""
-        n_kernels = len(self.name_kernels()) * count_targets(self._name_transforms(False, len(y)))
+        n_kernels = len(self.name_kernels()) * count_targets(self._name_transforms(False, y))
         if self._is_auto:  # which list it will be is not known
-            n_series = N_SERIES_KERNELS * count_targets(self._name_transforms(True, len(y)))
+            n_series = N_SERIES_KERNELS * count_targets(self._name_transforms(True, y))
             n_kernels = max(n_kernels, n_series)
         evaluated = 0 if self._knows_bounds(len(y)) and not self._is_auto else n_kernels
         phases = 1 if self._is_collapsed(len(y)) else 2
@@ -152,7 +152,7 @@ class VBKSLearner(RegressionLearner):
         """State before training: every kernel with every transform."""
         is_series = self._takes_series(X)
         pairs = list_series_kernels(X, y) if is_series else self.name_kernels()
-        transforms = self._name_transforms(is_series, len(X))
+        transforms = self._name_transforms(is_series, y)
         targets = make_targets(transforms, y.y, y.weight, normalize=self.normalize_y)
         names, kernels = zip(*(pairs * len(targets)), strict=True)
         repeated = tuple(target for target in targets for _ in pairs)
@@ -168,13 +168,19 @@ class VBKSLearner(RegressionLearner):
         few = len(X) <= _DENSE_ROWS and self.n_inducing is None and self.batch_size is None
         return self._is_auto and few and not self._is_gaussian and has_series(X)
 
-    def _name_transforms(self, is_series: bool, n: int) -> list[str]:
-        """Transforms of y that the candidates have, for n rows."""
+    def _name_transforms(self, is_series: bool, y: Targets) -> list[str]:
+        """Transforms of y that the candidates have."""
         if isinstance(self.transforms, str):
-            return list(TRANSFORMS) if is_series and n >= _LOG_ROWS else ["identity"]
+            has_logs = is_series and len(y) >= _LOG_ROWS and y.variance is None
+            return list(TRANSFORMS) if has_logs else ["identity"]
         names = list(dict.fromkeys(self.transforms))
         if not names or not set(names) <= set(TRANSFORMS):
             raise ValueError(f"transforms must be of {', '.join(TRANSFORMS)}; got {names!r}.")
+        if y.variance is not None and names != ["identity"]:
+            raise ValueError(
+                f"y_var is a variance of y, and of no logarithm: it takes transforms='auto' or "
+                f"['identity']; got {names!r}."
+            )
         return names
 
     def _frame(

@@ -2,10 +2,11 @@ r"""q(u) without a row, and what it says of that row: :ref:`kernel-left-out`.
 
 To the precision and the shift of q(u) a row has added, over the S draws of theta,
 
-    sum_s r_s^2 a_s a_s',   sum_s r_s^2 y a_s,     r_s^2 = w / (S s2_s),
+    sum_s r_s^2 a_s a_s',   sum_s r_s^2 y a_s,     r_s^2 = w / (S (s2_s + v)),
 
-with its weight w. They are subtracted. With F the rows r_s a_s', what is asked for is F u alone,
-whose covariance G = F P^-1 F' becomes (I - G)^-1 G (Woodbury).
+with its weight w and the known variance v of its noise. They are subtracted. With F the rows
+r_s a_s', what is asked for is F u alone, whose covariance G = F P^-1 F' becomes (I - G)^-1 G
+(Woodbury).
 """
 
 from __future__ import annotations

@@ -134,14 +134,18 @@ class KernelModel:
         return A @ self._q.mean, np.maximum(variance, 0.0) + noise
 
     def _leave_out(self, X: Array, y: Targets) -> tuple[Array, Array]:
-        """Mean and variance of y at known rows, each given all the others, on the scale of y."""
+        """Mean and variance of y at known rows, each given all the others, on the scale of y.
+
+        Without the known noise of the row itself.
+        """
         target, priors = self._frame.target, self._priors
         noise = np.array([prior.noise for prior in priors])  # (S,)
 
         def tile(rows: Index) -> tuple[Array, Array]:
             inputs, given = self._frame.scale(X[rows], y[rows])
             A = np.stack([prior.whiten(inputs) for prior in priors], axis=1)  # (n, S, m)
-            root = np.sqrt(given.counts[:, None] / (len(priors) * noise))
+            known = 0.0 if given.variance is None else given.variance[:, None]
+            root = np.sqrt(given.counts[:, None] / (len(priors) * (noise + known)))
             mean, variance = leave_out(self._q, A, given.y, root)
             diagonal = np.column_stack([prior.kernel.diag(inputs) for prior in priors])
             variance = np.maximum(diagonal - np.sum(A**2, axis=2) + variance, 0.0) + noise

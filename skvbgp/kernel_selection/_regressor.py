@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
@@ -16,14 +16,13 @@ from skvbgp.base import (
     LeavesOut,
     StrOptions,
     VariationalRegressor,
-    count_targets,
-    fit_method,
+    WeightedRegressor,
 )
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
 
 
-class VBKSRegressor(LeavesOut, VariationalRegressor):
+class VBKSRegressor(LeavesOut, WeightedRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
@@ -50,7 +49,8 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
         Transforms of y, with each of which each kernel is a candidate of the belief. "log" is
         log(y + c) with three values of c, for which the smallest y is 0.01, 0.05 and 0.25 of the
         range of y above -c. "auto" is both for the kernels of a series of at least eight rows,
-        and else "identity".
+        and else "identity", as always where `y_var` is given: a variance of y is none of its
+        logarithm.
 
     depth : int, default=3
         Largest number of base kernels in one kernel of the grammar.
@@ -144,10 +144,19 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
     n_features_in_ : int
         Number of inputs.
 
+    n_outputs_ : int
+        Number of outputs, 1.
+
     Warns
     -----
     RuntimeWarning
         If a kernel could not be fitted; it names the kernel.
+
+    Raises
+    ------
+    ValueError
+        In `fit` and `partial_fit` also if `y_var` is given where logarithms of y are candidates: by
+        `transforms`, or of calls before without it.
 
     Notes
     -----
@@ -256,69 +265,14 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
             n_jobs=self.n_jobs,
         )
 
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs. A memory-mapped array is read in batches.
-        y : array-like of shape (n_samples,)
-            Training targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
-            other rows copied). None is 1.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a weight is negative or not finite, or if all weights are zero.
-        """
-        return self._fit(X, y, sample_weight=sample_weight)
-
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
-            New targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        ValueError
-            As in :meth:`fit`.
-        """
-        return self._partial_fit(X, y, sample_weight=sample_weight)
-
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        X, y = self._read_rows(X, y, reset=reset)
-        return count_targets(X, y, metadata["sample_weight"]) if metadata else (X, y)
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = False
+        return tags
 
     def _read_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        return super()._validate(X, y, reset=reset)
-
-    def _check_known_noise(self) -> None:
-        raise ValueError("VBKSRegressor knows no y_var.")
+        self.n_outputs_ = 1
+        return VariationalRegressor._validate(self, X, y, reset=reset)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import RunningScale, check_near
+from skvbgp._core.scaling import RunningScale, check_near, scale_variance
 from skvbgp.base import Targets, pick
 from skvbgp.kernel_selection._targets import PlainTarget
 
@@ -30,14 +30,16 @@ class Frame(NamedTuple):
         return centred
 
     def scale(self, X: Array, y: Targets) -> tuple[Array, Targets]:
-        return self.centre(X), replace(y, y=self.target.scaled(y.y))
+        variance = None if y.variance is None else self.target.scaled_noise(y.variance)
+        return self.centre(X), replace(y, y=self.target.scaled(y.y), variance=variance)
 
 
 @dataclass(frozen=True)
 class DataScales:
     """What the data tell about lengths before any model has been fitted.
 
-    What y tells goes by how often rows count, and where they are does not.
+    What y tells goes by how often rows count and how well they are known, and where they are does
+    not.
 
     Attributes
     ----------
@@ -59,11 +61,24 @@ class DataScales:
     def of(cls, X: Array, y: Targets) -> DataScales:
         """Scales of a sample of the rows; y has unit variance."""
         unit = RunningScale.of(X).unit  # (d,)
-        columns = [measure_column(x, y.y, y.weight) for x in ((X - X[0]) / unit).T]
+        weight = weigh_known(y)
+        columns = [measure_column(x, y.y, weight) for x in ((X - X[0]) / unit).T]
         extent, spacing, spread, periods, noise = map(np.array, zip(*columns, strict=True))
         return cls(
             extent * unit, spacing * unit, spread * unit, periods * unit[:, None], float(min(noise))
         )
+
+
+def weigh_known(y: Targets, unit: float = 1.0) -> Array | None:
+    """How often rows count before their noise has been learned, if not all do once, (n,).
+
+    Next to values that differ by ``unit``, those with known noise of a variance v in squares of it
+    say as much as 1 / (1 + v) of one without. Noise that all share makes none count less.
+    """
+    if y.variance is None:
+        return y.weight
+    spread = 1.0 + scale_variance(y.variance, unit)
+    return np.asarray(y.counts * (spread.min() / spread))
 
 
 def measure_column(

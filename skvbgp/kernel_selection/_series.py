@@ -10,6 +10,7 @@ from sklearn.utils import check_X_y
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import Targets, count_targets, pick, reading
+from skvbgp.kernel_selection._scales import weigh_known
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
 from skvbgp.kernels import (
     Constant,
@@ -79,7 +80,8 @@ def list_series_kernels(X: Array, targets: Targets) -> list[tuple[str, Kernel]]:
     if not has_series(X):
         raise ValueError(f"A series has different times, in one column; X has shape {X.shape}.")
     order = np.argsort(X[:, 0], kind="stable")
-    summary, weight = targets.scale, pick(targets.weight, order)
+    summary = targets.scale
+    weight = pick(weigh_known(targets, float(summary.unit[0])), order)
     t, y = X[order, 0], (targets.y[order] - summary.mean) / summary.unit
     part = _Parts(t[-1] - t[0])
     line, wander = ("LIN", part.line()), ("W", part.wander())

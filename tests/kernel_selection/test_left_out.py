@@ -41,6 +41,8 @@ def leave_out_by_brute_force(model, X, targets, i):
 def check_brute_force(model, X, targets, mean, std):
     for i in (0, 7, len(X) - 1):
         expected = leave_out_by_brute_force(model, X, targets, i)
+        if targets.variance is not None:
+            expected = expected[0], np.sqrt(expected[1] ** 2 + targets.variance[i])
         assert_allclose([mean[i], std[i]], expected, atol=1e-8)
 
 
@@ -66,6 +68,17 @@ def test_as_the_others_alone(options, is_weighted, rng):
     some = slice(7, 20)
     alone = model.loo_predict(X[some], y[some], None if weight is None else weight[some])
     assert_allclose(alone, [mean[some], std[some]], rtol=2e-6)  # levels have large variances
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name != "log"])
+def test_known_noise(name, rng):
+    X, y = make_data()
+    weight, y_var = rng.uniform(0.2, 3.0, 40), rng.uniform(0.0, 0.5, 40)
+    model = small(**OPTIONS[name])
+    model.partial_fit(X[:25], y[:25], weight[:25], y_var[:25])
+    model.partial_fit(X[25:], y[25:], weight[25:], y_var[25:])
+    mean, std = model.loo_predict(X, y, weight, y_var)
+    check_brute_force(model, X, Targets(y, weight, variance=y_var), mean, std)
 
 
 def test_from_the_inverse_of_the_covariance():
