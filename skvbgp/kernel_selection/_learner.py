@@ -221,6 +221,11 @@ class VBKSLearner(RegressionLearner):
         )
 
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
+        state = self.search(state, X, y, end_pass)
+        _warn_of_failures(state)
+        return state
+
+    def search(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         """Search for all hyperparameters, from the start."""
         fits = [LocalFit.fail("It was not reached.")] * len(state.names)
         search = self._begin(state, X, y, fits, end_pass)
@@ -247,9 +252,7 @@ class VBKSLearner(RegressionLearner):
                 climb = (*rows, sample.Z_climb, state.scales, _COLLAPSED_ITERATIONS, self.tol)
                 search.improve(train_collapsed, climb, members)
             search.improve(*self._choose_training(state, frame, X, y), members)
-        state = self._conclude(replace(state, n_screened=len(X)), X, y, search)
-        _warn_of_failures(state)
-        return state
+        return self._conclude(replace(state, n_screened=len(X)), X, y, search)
 
     def _screen_series(
         self, search: KernelFits, state: State, frame: Frame, members: list[int]

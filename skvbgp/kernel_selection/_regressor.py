@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
@@ -15,11 +15,12 @@ from skvbgp.base import (
     Interval,
     LeavesOut,
     StrOptions,
-    VariationalRegressor,
     WeightedRegressor,
 )
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
+from skvbgp.kernel_selection._outputs import KernelOutputsLearner
+from skvbgp.kernel_selection._state import State
 
 
 class VBKSRegressor(LeavesOut, WeightedRegressor):
@@ -139,13 +140,15 @@ class VBKSRegressor(LeavesOut, WeightedRegressor):
         Largest number of iterations or passes of a kernel's training.
 
     n_samples_seen_ : int
-        Rows of `fit` and of every later `partial_fit`.
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
 
     n_features_in_ : int
         Number of inputs.
 
     n_outputs_ : int
-        Number of outputs, 1.
+        Number of outputs, each with kernels and a belief of its own. Of several ones, every
+        attribute that describes a model is a list with one entry for each, or an array if it is a
+        number, and `n_iter_` is the sum.
 
     Warns
     -----
@@ -265,22 +268,20 @@ class VBKSRegressor(LeavesOut, WeightedRegressor):
             n_jobs=self.n_jobs,
         )
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = False
-        return tags
-
-    def _read_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        self.n_outputs_ = 1
-        return VariationalRegressor._validate(self, X, y, reset=reset)
+    def _full_learner(self) -> VBKSLearner | KernelOutputsLearner:
+        single = self._learner()
+        return single if self.n_outputs_ == 1 else KernelOutputsLearner(single)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
     ) -> Array:
         X, rng = self._check_inputs(X), check_random_state(random_state)
+        posterior = self._posterior()
         with single_blas_thread:
-            posterior = self._learner().posterior(self._state)
-            return posterior.sample(X, n_samples, include_noise, rng)
+            if self.n_outputs_ == 1:
+                return posterior.sample(X, n_samples, include_noise, rng)
+            draws = [one.sample(X, n_samples, include_noise, rng) for one in posterior.outputs]
+        return np.stack(draws, axis=1)
 
     def prune(self, top_k: Any) -> Self:
         """Keep the kernels of the highest belief only, and recompute the belief about them.
@@ -288,7 +289,7 @@ class VBKSRegressor(LeavesOut, WeightedRegressor):
         Parameters
         ----------
         top_k : int
-            Number of kernels to keep.
+            Number of kernels to keep, of each output.
 
         Returns
         -------
@@ -298,7 +299,7 @@ class VBKSRegressor(LeavesOut, WeightedRegressor):
         check_is_fitted(self)
         if not isinstance(top_k, Integral) or top_k < 1:
             raise ValueError(f"top_k must be a positive integer, got {top_k!r}.")
-        learner = self._learner()
+        learner: Any = self._full_learner()
         self._state = learner.prune(self._state, int(top_k))
         for name, value in learner.attributes(self._state).items():
             setattr(self, name, value)
@@ -310,13 +311,22 @@ class VBKSRegressor(LeavesOut, WeightedRegressor):
         Returns
         -------
         text : str
-            Its name and belief, and one line for each component of its functions.
+            Its name and belief, and one line for each component of its functions; of several
+            outputs, one after the other.
         """
         check_is_fitted(self)
-        name, kernel = self.best_kernel_
-        best = self._state.kept[0]
-        whose = "" if self.transforms_[best] == "identity" else " of log(y + c)"
-        lines = [f"{name}{whose}, with belief {self.kernel_posterior_[best]:.2f}, is the sum of"]
-        lines += [f"- {phrase}" for phrase in describe(kernel, self._state.scales.extent)]
-        noise = np.sqrt(self.estimators_[0].noise_variance)
-        return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])
+        if self.n_outputs_ == 1:
+            return _summarise(self._state)
+        outputs = enumerate(self._state.outputs)
+        return "\n".join(f"Output {j}: {_summarise(state)}" for j, state in outputs)
+
+
+def _summarise(state: State) -> str:
+    """The best kernel of an output in words."""
+    assert state.belief is not None
+    model, belief = state.models[0], state.belief.posterior[state.kept[0]]
+    whose = "" if model.transform == "identity" else " of log(y + c)"
+    lines = [f"{model.name}{whose}, with belief {belief:.2f}, is the sum of"]
+    lines += [f"- {phrase}" for phrase in describe(model.kernel, state.scales.extent)]
+    noise = np.sqrt(model.noise_variance)
+    return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])
