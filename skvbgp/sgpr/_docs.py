@@ -98,7 +98,7 @@ _COMMON = """
 """
 
 _NOISE_KERNEL = """
-    noise_kernel : {type}, default={value}
+    noise_kernel : "auto", kernel or None, default={value}
         Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
         over the inputs as they are given; a kernel of unit variance gets a learned
         amplitude. Its amplitude is on the squared scale of y if `noise_variance` is given,
@@ -112,6 +112,15 @@ _AUTO = """
         costs known rows next to nothing. It is None with fewer than 32 rows, and with
         `learn_hyperparameters=False`. `warm_start` keeps the kernel that has been chosen,
         `partial_fit` until it trains again."""
+
+_AUTO_WITHOUT_BLOCK = (
+    _AUTO
+    + """ As predictions do not know the block, the model
+        is trained with None, too, which stays unless left-out rows are predicted worse with it."""
+)
+
+_AUTO_INDEPENDENT = """
+        "auto" is None: all kernels that VBPIC tries are the same noise if it is independent."""
 
 _BLOCKS = """
     n_blocks : "auto" or int, default="auto"
@@ -201,9 +210,12 @@ def documented(
     def decorate(cls: type) -> type:
         parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _COMMON
         if default_noise_kernel is not None:
-            kind, auto = ('"auto", kernel or None', _AUTO) if blocks else ("kernel", "")
-            value = '"auto"' if automatic else "None"
-            names = {"type": kind, "value": value, "default": default_noise_kernel, "auto": auto}
+            auto = _AUTO_WITHOUT_BLOCK if blocks else _AUTO_INDEPENDENT
+            names = {
+                "value": '"auto"' if automatic else "None",
+                "default": default_noise_kernel,
+                "auto": _AUTO if automatic else auto,
+            }
             parameters += _NOISE_KERNEL.format(**names)
         if blocks:
             parameters += _BLOCKS

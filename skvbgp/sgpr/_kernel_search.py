@@ -55,12 +55,12 @@ class Scores(NamedTuple):
     def mean(self) -> float:
         return float(np.average(self.log_density, weights=self.weight))
 
-    def leads(self, other: Scores) -> bool:
-        """Whether the mean is higher by more than one standard error of the difference."""
+    def leads(self, other: Scores, n_errors: float = 1.0) -> bool:
+        """Whether the mean is higher by more than some standard errors of the difference."""
         lead, total = self.log_density - other.log_density, self.weight.sum()
         mean = np.average(lead, weights=self.weight)
         variance = np.average((lead - mean) ** 2, weights=self.weight) / total
-        return bool(mean > np.sqrt(variance))
+        return bool(mean > n_errors * np.sqrt(variance))
 
 
 class Trial(NamedTuple):

@@ -19,6 +19,7 @@ from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._kernel_choice import choose_for_new_rows
 from skvbgp.sgpr._kernel_search import choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import solve_white
@@ -128,15 +129,25 @@ class SparseLearner(Settings):
         in_blocks = self.local and restarts_at > 0
         kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # theirs may change
         X, y = kept or (X, y)
-        state = replace(state, kept_rows=kept, restarts_at=restarts_at)
         data = gather_data(X, y, state.model.coordinates, state.target)
-        if self._is_exact(len(data)):
-            return self._train_exact(state, data, y, end_pass)
         data, blocks = self._divide(data, y, state.parameters.nu)
+        state = replace(state, kept_rows=kept, restarts_at=restarts_at, blocks=blocks)
+        watch = Watch(end_pass)
+        learned = self._train(state, data, watch)
+        found = learned.model.structure.found and not state.is_warm
+        if not (self._has_rival and found) or watch.stopped:
+            return learned
+        rival = replace(self, structure=Blocks())._train(state, data, end_pass)
+        return choose_for_new_rows(learned, rival, data, self._rule_of_predictions(state))
+
+    def _train(self, state: State, data: Data, end_pass: EndPass) -> State:
+        """The state after training on rows that are divided into its blocks."""
+        if self._is_exact(len(data)):
+            return self._train_exact(state, data, end_pass)
         rng = np.random.RandomState(state.seed)
         state, smooth = self._choose_noise_kernel(state, data)
         rule = self._rule_of_fit(data, state.parameters, state.seed)
-        state = replace(state, draw_rule=rule, blocks=blocks)
+        state = replace(state, draw_rule=rule)
 
         def conclude(parameters: Parameters, rule: DrawRule = rule) -> State:
             rng = np.random.RandomState(state.seed)
@@ -179,13 +190,12 @@ class SparseLearner(Settings):
             return data.remember(model, parameters, draw_rule)
         return remember(model, parameters, data, draw_rule, rng=rng, n_jobs=self.n_jobs)
 
-    def _train_exact(self, state: State, data: Data, y: Targets, end_pass: EndPass) -> State:
+    def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
         if self.inducing_inputs is not None or not self.has_room(len(data)):
             raise ValueError(
                 "solver='exact' takes every row as an inducing input: inducing_inputs has to be "
                 f"None, and n_inducing={self.n_inducing} at least the number of rows, {len(data)}."
             )
-        data, blocks = self._divide(data, y, state.parameters.nu)
         state, _ = self._choose_noise_kernel(state, data)
         rows = data.rows(slice(None))
         U = choose_exact_inputs(rows, state.seed, explained=self.structure.explained)
@@ -193,7 +203,7 @@ class SparseLearner(Settings):
         draws = quasi_normal(N_DRAWS, start.U.shape[1] + 1, state.seed)
         groups = [slice(None)] if data.blocks is None else data.blocks
         mixture = Mixture(state.model, start, rows, draws, tuple(groups))
-        state = replace(state, parameters=start, blocks=blocks)
+        state = replace(state, parameters=start)
 
         def conclude(parameters: Parameters) -> State:
             return replace(state, parameters=parameters, memory=mixture.at(parameters))
@@ -208,7 +218,7 @@ class SparseLearner(Settings):
                 state.model,
                 start,
                 free=start.spread({"U": 0.0}) > 0.0,
-                max_iter=self.max_passes(data),
+                max_iter=self.max_iterations(len(data)),
                 tol=self.tol,
                 end_pass=end_pass,
             )
@@ -243,7 +253,7 @@ class SparseLearner(Settings):
     def _solve(
         self, state: State, data: Data, rng: np.random.RandomState, follows: bool, end_pass: EndPass
     ) -> Trained:
-        parameters, max_iter = state.parameters, self.max_passes(data)
+        parameters, max_iter = state.parameters, self.max_iterations(len(data))
         if self._is_collapsed(len(data)):
             every_row = len(parameters.U) >= len(data)  # is an inducing input
             options: dict[str, Any] = {
@@ -416,7 +426,10 @@ class SparseLearner(Settings):
         if isinstance(blocks, BlockRows):
             return BlockPosterior.of(state, blocks, self.n_samples)
         p, seed = state.parameters, state.seed
-        rule = self._rule_by_size(p, seed, pairs_of_rows=False)
+        rule = self._rule_of_predictions(state)
         draws = quasi_normal(N_DRAWS, p.U.shape[1], seed)
         latent = SparseLatent(p, state.prior, state.q, rule, draws)
         return GlobalPosterior(state, latent, state.noise)
+
+    def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
+        return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)

@@ -12,7 +12,7 @@ so that the covariance grows by a term of that rank (Woodbury); those in closed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -180,18 +180,22 @@ class Remembered(NamedTuple):
         blocks : list of ndarray or None
             The rows of each block, if their noise is correlated there.
         """
+        groups: Sequence[RowIndex] = self._tiles(rule, len(data)) if blocks is None else blocks
+        parts = self.predict_groups(rule, (data.rows(group) for group in groups))
+        found = np.empty((2, len(data)))
+        for group, part in zip(groups, parts, strict=True):
+            found[:, group] = part
+        return found[0], found[1]
+
+    def predict_groups(self, rule: DrawRule, groups: Iterable[Rows]) -> list[tuple[Array, Array]]:
+        """The same of groups of rows, which are blocks if their noise is correlated there."""
         p, prior = self.parameters, self.prior
         _ = self.q.precision_factor_inv, prior.L_inv  # once, not in each thread
 
         def predict(rows: Rows) -> tuple[Array, Array]:
             return self.without(rows).moments(expect(rule, rows.X, p, prior), p)
 
-        groups: Sequence[RowIndex] = self._tiles(rule, len(data)) if blocks is None else blocks
-        parts = thread_map(predict, ((data.rows(group),) for group in groups))
-        found = np.empty((2, len(data)))
-        for group, part in zip(groups, parts, strict=True):
-            found[:, group] = part
-        return found[0], found[1]
+        return thread_map(predict, ((rows,) for rows in groups))
 
     def _tiles(self, rule: DrawRule, n: int) -> list[slice]:
         """Rows whose matrices are in memory at a time."""

@@ -150,17 +150,11 @@ class Diagonal(Structure):
         return np.asarray(self.kernel.bounds)
 
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        if self.kernel is None:
+        if self.kernel is None or is_auto(self.kernel):
             length_scale = scale * np.sqrt(len(scale))
             bounds = np.outer(scale, [1e-3, 1e4])
             default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
             return replace(self, kernel=default)
-        if is_auto(self.kernel):
-            raise ValueError(
-                "noise_kernel='auto' needs rows whose noise is correlated, which tell one kernel "
-                "from another: those of VBPITCRegressor and VBPICRegressor are, in blocks. Here "
-                "noise_kernel must be None or a kernel."
-            )
         kernel = as_kernel(self.kernel).bind(len(scale))
         if np.all(kernel.diag(scale[None, :]) == 1.0):
             kernel = Constant(1.0) * kernel

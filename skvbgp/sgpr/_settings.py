@@ -79,8 +79,16 @@ class Settings(RegressionLearner):
 
     # -- which solver, and which expectations ------------------------------------------
 
+    @property
+    def _has_rival(self) -> bool:
+        """Whether a kernel that a search finds is trained beside the default."""
+        return self.structure.is_searched and not self.local
+
     def max_passes(self, y: Sized) -> int:
-        n = len(y)
+        return self.max_iterations(len(y)) * (2 if self._has_rival else 1)
+
+    def max_iterations(self, n: int) -> int:
+        """Most passes of one training on n rows."""
         if not self.learn_hyperparameters:
             return 1
         if self.max_iter is not None:

@@ -209,9 +209,13 @@ def test_units_do_not_matter(cls, scale):
     assert_allclose(other.noise_kernel_(X * unit), 49.0 * model.noise_kernel_(X), rtol=1e-3)
 
 
-def test_independent_noise_tells_no_kernel_from_another():
-    with pytest.raises(ValueError, match="VBPITCRegressor and VBPICRegressor"):
-        small(VBFITCRegressor, noise_kernel="auto").fit(*make_data())
+def test_independent_noise_has_the_default_kernel():
+    """All kernels of the search are the same noise there."""
+    X, y = make_data()
+    auto, default = (small(VBFITCRegressor, noise_kernel=k).fit(X, y) for k in ("auto", None))
+    assert_same_model(default, auto, X)
+    rest = make_data(seed=1)
+    assert_same_model(default.partial_fit(*rest), auto.partial_fit(*rest), X)
 
 
 @blocked
