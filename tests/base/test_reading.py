@@ -111,3 +111,25 @@ def test_strings_have_a_parameter_elsewhere(cls):
     with pytest.raises(ValueError, match="string to float") as error:
         cls().fit(X, make_target(cls))
     assert "`categorical_features` of VBGPRegressor" in error.value.__notes__[0]
+
+
+def test_categories_have_a_word_for_a_frame_and_another_for_a_row_of_it():
+    frame = pd.DataFrame({"month": ["May", "June"] * 10, "time": np.arange(20.0)})
+    with pytest.raises(ValueError, match="string to float") as error:
+        VBGPRegressor().fit(frame, np.arange(20.0))
+    assert '"from_dtype"' in error.value.__notes__[0]
+    frame["month"] = frame["month"].astype("category")
+    model = VBGPRegressor(categorical_features="from_dtype", learn_hyperparameters=False)
+    model.fit(frame, np.arange(20.0))
+    with pytest.raises(ValueError, match="does not contain any features") as error:
+        model.predict(frame.iloc[0])
+    assert "df.iloc[[0]]" in error.value.__notes__[0]
+    assert model.predict(frame.iloc[[0]]).shape == (1,)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_classifier(cls())])
+def test_labels_that_are_not_known_are_no_labels(cls):
+    labels = np.array(["a", "b", None, "b"] * 5, dtype=object)
+    with pytest.raises(TypeError, match="'<' not supported") as error:
+        cls().fit(np.arange(20.0)[:, None], labels)
+    assert "Labels are" in error.value.__notes__[0]
