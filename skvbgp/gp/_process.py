@@ -392,9 +392,10 @@ class Conditional:
 
     def moments(self, X: Array) -> Moments:
         """Moments at rows X (n*, d)."""
-        k = self.process.covariance(self.X, X)
-        variance = self.process.covariance.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
-        return self._as_moments(self.weights @ k, self.spread * np.maximum(variance, 0.0))
+        k, prior = self.process.covariance(self.X, X), self.process.covariance.diag(X)
+        variance = prior - np.sum((self.L_inv @ k) ** 2, axis=0)
+        least = bound_variance(prior, k, self.process.spread_noise(self.known))
+        return self._as_moments(self.weights @ k, self.spread * np.maximum(variance, least))
 
     def leave_out(self, index: NDArray[np.intp]) -> Moments:
         """Moments at some of the rows, each given all the others.
@@ -420,6 +421,25 @@ class Conditional:
         """Covariance (n*, n*) of the latent function at rows X."""
         root = self.L_inv @ self.process.covariance(self.X, X)
         return np.asarray(self.spread * (self.process.covariance(X) - root.T @ root))
+
+
+def bound_variance(prior: Array | float, k: Array, noise: Array | float) -> Array:
+    """What the latent function's variance cannot fall below at places, whatever is rounded.
+
+    Rows say most of f(x) if nothing but f(x) and noise moves them. Then y_i = k_i / prior f(x) +
+    noise, and the precision of f(x) is 1 / prior + sum_i (k_i / prior)^2 / noise_i.
+
+    Parameters
+    ----------
+    prior : float or ndarray of shape (m,)
+        Prior variances at the places.
+    k : ndarray of shape (n,) or (n, m)
+        Covariances of the rows with the places.
+    noise : float or ndarray of shape (n,)
+        Variances of the rows' noise.
+    """
+    told = (1.0 / np.broadcast_to(noise, len(k))) @ k**2  # prior^2 times what rows add
+    return np.asarray(prior**2 / (prior + told + np.finfo(float).tiny))
 
 
 def measure_matrices(processes: Sequence[Process], X: Array) -> list[dict[Covariance, Array]]:
@@ -465,6 +485,8 @@ def predict_line(
     a, innovations, diagonal = bordered.place, bordered.targets[0], np.diagonal(bordered.factor)
     summary = process.summarise(innovations, np.log(diagonal), known, process.count_nearest(n))
     spread = process.spread(*summary[:2])
-    variance = spread * max(prior - float(a @ a), 0.0)
+    variance = prior - float(a @ a)
+    least = bound_variance(prior, K[-1, :-1], noise)
+    variance = spread * float(np.maximum(variance, least))
     evidence = process.log_density(*summary)
     return (float(innovations @ a), variance, spread * process.noise, evidence), bordered

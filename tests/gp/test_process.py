@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
-from skvbgp.gp._process import Process, start_process
+from skvbgp.gp._process import Process, bound_variance, predict_from_matrices, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from skvbgp.kernels._candidates import add, make_base_kernels, multiply
@@ -118,6 +118,28 @@ def test_a_row_that_is_left_out_is_predicted_by_the_others(rows):
     assert_allclose(left_out.mean, expected.mean, rtol=1e-5)
     ratio = left_out.noise / expected.noise
     assert_allclose(left_out.variance / ratio, expected.variance, rtol=1e-5)
+
+
+def test_no_variance_is_below_the_one_that_all_rows_at_the_place_would_leave(rng):
+    process = Process((0.8 * RBF([0.5, 2.0])).bind(2), 0.02, np.inf)
+    noise = rng.uniform(0.1, 1.0, 12)
+    for X in (rng.standard_normal((12, 2)), np.zeros((12, 2))):
+        K = process.kernel(X)
+        k, C = K[0], K + np.diag(noise)
+        variance = K[0, 0] - k @ np.linalg.solve(C, k)
+        least = bound_variance(K[0, 0], k, noise)
+        assert 0.0 < least <= variance * (1.0 + 1e-12)
+    assert_allclose(variance, least, rtol=1e-12)  # of rows that are all at the place
+
+
+def test_rounding_leaves_some_variance_where_rows_crowd():
+    X = np.random.default_rng(2).standard_normal((60, 2))
+    process = Process((1e8 * RBF([50.0, 50.0])).bind(2), 1e-7, np.inf)
+    assert np.all(process.factorise(X, np.zeros(60)).moments(X).variance > 1e-10)
+    K = np.full((61, 61), 1e8)
+    K[-1, -1] -= 1e-4  # as rounding does
+    variance = predict_from_matrices([process], {process.covariance: K}, np.zeros(60))[0, 1]
+    assert_allclose(variance, 1e-7 / 60.0, rtol=1e-6)
 
 
 def test_many_degrees_of_freedom_are_the_gaussian_process(rows):
