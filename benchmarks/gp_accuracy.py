@@ -2,14 +2,16 @@
 
 RMSE, NLPD, coverage of the 95 % intervals overall and in each quarter of the predicted standard
 deviations, seconds, and processor seconds of both, in this process. Inputs are standardised. Any
-public regressor may be named.
+public regressor may be named; `--parameters n_inducing=100` is another value than the default.
 
-`--beside` adds scikit-learn's: "exact", GaussianProcessRegressor with a squared exponential kernel,
-a length scale for each input, on a random subset of the rows; and "trees",
+`--beside` adds scikit-learn's: "exact", GaussianProcessRegressor with a length scale for each
+input, on a random subset of the rows, with the kernel of largest evidence among a squared
+exponential, Matern-3/2 and Matern-1/2; and "trees",
 HistGradientBoostingRegressor, whose standard deviation is one number, that of its residuals on a
 tenth of the rows that is held out for this; then it is fitted to all of them.
 """
 
+from ast import literal_eval
 from time import perf_counter, process_time
 
 import numpy as np
@@ -17,7 +19,7 @@ from common import Report, load_split, parser, scores
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -33,16 +35,19 @@ def main():
     cli.add_argument("--splits", nargs="+", type=int, default=[0, 2])
     cli.add_argument("--seeds", nargs="+", type=int, default=[0])
     cli.add_argument("--estimators", nargs="+", default=["VBGPRegressor"])
+    cli.add_argument("--parameters", nargs="+", default=[], metavar="NAME=VALUE")
     cli.add_argument("--beside", nargs="+", choices=["exact", "trees"], default=[])
     cli.add_argument("--exact-rows", type=int, default=1500, help="most rows of the exact one")
     args = cli.parse_args()
+    pairs = (text.partition("=") for text in args.parameters)
+    parameters = {name: literal_eval(value) for name, _, value in pairs}
     report = Report(args.json)
     for name in args.datasets:
         for split in args.splits:
             data = load_split(args.data, name, split)
             for seed in args.seeds:
                 for estimator in args.estimators:
-                    model = getattr(skvbgp, estimator)(random_state=seed)
+                    model = getattr(skvbgp, estimator)(random_state=seed, **parameters)
                     report.add(data=name, split=split, seed=seed, **measure(model, *data))
                 for peer in args.beside:
                     model = Trees(seed) if peer == "trees" else Exact(args.exact_rows, seed)
@@ -57,9 +62,16 @@ class Exact(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y):
         rows = np.random.default_rng(self.seed).permutation(len(y))[: self.n_rows]
-        kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
-        self.model_ = GaussianProcessRegressor(kernel, normalize_y=True, random_state=self.seed)
-        self.model_.fit(X[rows], y[rows])
+        ones = np.ones(X.shape[1])
+        models = [
+            GaussianProcessRegressor(
+                ConstantKernel() * kernel + WhiteKernel(0.1),
+                normalize_y=True,
+                random_state=self.seed,
+            ).fit(X[rows], y[rows])
+            for kernel in (RBF(ones), Matern(ones, nu=1.5), Matern(ones, nu=0.5))
+        ]
+        self.model_ = max(models, key=lambda model: model.log_marginal_likelihood_value_)
         return self
 
     def predict(self, X, return_std=False):

@@ -74,7 +74,7 @@ TABLES = {
     "streams": Table(
         "Streams beside fits",
         "stream_accuracy.py",
-        "--splits 1",
+        "--splits 0 1",
         sets={"--datasets": ["protein", "aimpeak"]},
     ),
     "small_sets": Table(

@@ -5,6 +5,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import skvbgp
 from tests.test_imports import RUNTIME
 
@@ -43,8 +46,11 @@ def test_ci_executes_the_commands_of_the_readme():
     assert run.stdout.splitlines() == written
 
 
+@pytest.mark.thorough
 def test_example_of_the_readme_runs():
     readme = (ROOT / "README.md").read_text("utf-8")
     names = {}
     exec(re.search(r"```python\n(.+?)```", readme, re.S).group(1), names)
-    assert names["mean"].shape == names["std"].shape == names["y_test"].shape
+    new, y = ~names["known"], names["y"]
+    assert 0.9 < np.mean(((names["low"] < y) & (y < names["high"]))[new]) < 0.99
+    assert np.std(y - names["mean"]) < 0.5 * np.std(y)
