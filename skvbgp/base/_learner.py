@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from dataclasses import fields
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -55,6 +56,16 @@ class Learner(ABC):
     of any class, which is replaced and never modified. Inputs and targets are what the
     estimator's ``_validate`` makes of the user's: mostly X (n, d) and y (n,).
     """
+
+    @classmethod
+    def of(cls, estimator: Any, **others: Any) -> Self:
+        """The learner whose fields are an estimator's parameters of the same names.
+
+        Others, and those that are not to be what the user gave, are named.
+        """
+        given = estimator.get_params(deep=False) | others
+        names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+        return cls(**{name: given[name] for name in names if name in given})
 
     @abstractmethod
     def max_passes(self, y: Any) -> int:

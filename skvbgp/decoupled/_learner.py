@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.gaussian import WhitenedGaussian
@@ -68,12 +67,6 @@ class DecoupledLearner(RegressionLearner):
     replay: int
     likelihood: str = "probit"
     normalize_y: bool = False
-
-    @classmethod
-    def of(cls, estimator: BaseEstimator) -> Self:
-        """The learner with those parameters that the estimator has."""
-        given = estimator.get_params(deep=False)
-        return cls(**{f.name: given[f.name] for f in fields(cls) if f.name in given})
 
     def max_passes(self, y: Targets) -> int:
         if self.max_iter is not None:

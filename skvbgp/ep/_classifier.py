@@ -367,20 +367,12 @@ class EPDTCClassifier(WeightedClassifier):
             learn_inducing = self.approximation == "dtc"
         elif learn_inducing and not self.learn_hyperparameters:
             raise ValueError("learn_inducing_inputs=True needs learn_hyperparameters=True.")
-        return EPLearner(
-            n_inducing=self.n_inducing,
+        return EPLearner.of(
+            self,
             kernel=None if self.kernel is None else as_kernel(self.kernel),
             inducing_inputs=inducing_inputs,
-            approximation=self.approximation,
-            refine=self.refine,
             schedule=Schedule(self.schedule, self.max_ep_iter, self.damping),
-            learn_hyperparameters=self.learn_hyperparameters,
             learn_inducing=learn_inducing,
-            n_restarts=self.n_restarts,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            n_jobs=self.n_jobs,
-            class_weight=self.class_weight,
         )
 
     def _count(self, inputs: Inputs, labels: Labels, sample_weight: Any) -> tuple[Inputs, Labels]:

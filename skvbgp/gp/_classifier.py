@@ -203,16 +203,7 @@ class VBGPClassifier(WeightedClassifier):
     # -- hooks of the template -------------------------------------------------------------------
 
     def _learner(self) -> ClassGPLearner:
-        return ClassGPLearner(
-            kernel=self.kernel,
-            n_neighbors=self.n_neighbors,
-            learn_hyperparameters=self.learn_hyperparameters,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            class_weight=self.class_weight,
-            n_jobs=self.n_jobs,
-            n_known=count_known(self),
-        )
+        return ClassGPLearner.of(self, n_known=count_known(self))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

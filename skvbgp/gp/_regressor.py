@@ -484,15 +484,8 @@ class VBGPRegressor(LearnedFunction, WeightedRegressor):
         return GPOutputsLearner(single) if self._form == _OWN else SharedLearner(single)
 
     def _learner(self) -> GPLearner:
-        return GPLearner(
-            kernel=self.kernel,
-            n_neighbors=self.n_neighbors,
-            n_inducing=self.n_inducing,
-            learn_hyperparameters=self.learn_hyperparameters,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            normalize_y=self.normalize_y,
-            n_jobs=self.n_jobs,
+        return GPLearner.of(
+            self,
             forgetting=float(self.forgetting),
             n_known=count_known(self),
             owners=() if self._categories is None else tuple(self._categories.owners.tolist()),

@@ -250,23 +250,7 @@ class VBKSRegressor(LeavesOut, WeightedRegressor):
         self.n_jobs = n_jobs
 
     def _learner(self) -> VBKSLearner:
-        return VBKSLearner(
-            kernels=self.kernels,
-            transforms=self.transforms,
-            depth=self.depth,
-            n_inducing=self.n_inducing,
-            hyperparameter_posterior=self.hyperparameter_posterior,
-            n_trained=self.n_trained,
-            top_k=self.top_k,
-            n_samples=self.n_samples,
-            n_restarts=self.n_restarts,
-            max_iter=self.max_iter,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            tol=self.tol,
-            normalize_y=self.normalize_y,
-            n_jobs=self.n_jobs,
-        )
+        return VBKSLearner.of(self)
 
     def _full_learner(self) -> VBKSLearner | KernelOutputsLearner:
         single = self._learner()

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 from skvbgp.base import Interval, LeavesOut, RowKeeper, StrOptions, WeightedRegressor
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
-from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
+from skvbgp.sgpr._noise import Blocks, Diagonal, White
 from skvbgp.sgpr._spread import SpreadRows
-
-#: Constructor parameters that training does not need.
-_NOT_LEARNERS = ("noise_kernel", "random_state", "warm_start")
 
 _COMMON: dict[str, Any] = {
     "n_inducing": [Interval(Integral, 1, None, closed="left")],
@@ -46,14 +42,6 @@ _BLOCKS: dict[str, Any] = {
 def keep(estimator: Any, arguments: dict[str, Any]) -> None:
     """Set the attributes that hold the arguments of a constructor, given its ``locals()``."""
     vars(estimator).update({k: v for k, v in arguments.items() if k != "self"})
-
-
-def make_learner(estimator: Any, structure: Structure) -> SparseLearner:
-    """The learner of an estimator's parameters."""
-    settings = estimator.get_params(deep=False)
-    for name in _NOT_LEARNERS:
-        settings.pop(name, None)
-    return SparseLearner(structure, **settings)
 
 
 class _SparseRegressor(LeavesOut, WeightedRegressor):
@@ -106,7 +94,7 @@ class VBDTCRegressor(_SparseRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return make_learner(self, White())
+        return SparseLearner.of(self, structure=White())
 
 
 @documented(
@@ -148,7 +136,7 @@ class VBFITCRegressor(_SparseRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return make_learner(self, Diagonal(self.noise_kernel))
+        return SparseLearner.of(self, structure=Diagonal(self.noise_kernel))
 
 
 @documented(
@@ -193,7 +181,7 @@ class VBPITCRegressor(_SparseRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return make_learner(self, Blocks(self.noise_kernel))
+        return SparseLearner.of(self, structure=Blocks(self.noise_kernel))
 
 
 @documented(
@@ -251,4 +239,4 @@ class VBPICRegressor(RowKeeper, VBPITCRegressor):
         return isinstance(getattr(self._state, "blocks", None), SpreadRows)
 
     def _learner(self) -> SparseLearner:
-        return replace(super()._learner(), local=True)
+        return SparseLearner.of(self, structure=Blocks(self.noise_kernel), local=True)

@@ -238,26 +238,7 @@ class SVBSSGPRegressor(LeavesOut, RowKeeper):
         self.n_jobs = n_jobs
 
     def _learner(self) -> SpectrumLearner:
-        return SpectrumLearner(
-            n_frequencies=self.n_frequencies,
-            gamma=self.gamma,
-            q_form=self.posterior,
-            objective=self.objective,
-            solver=self.solver,
-            n_blocks=self.n_blocks,
-            n_neighbors=self.n_neighbors,
-            n_samples=self.n_samples,
-            length_scale=self.length_scale,
-            signal_variance=self.signal_variance,
-            noise_variance=self.noise_variance,
-            learn_hyperparameters=self.learn_hyperparameters,
-            max_iter=self.max_iter,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            tol=self.tol,
-            normalize_y=self.normalize_y,
-            n_jobs=self.n_jobs,
-        )
+        return SpectrumLearner.of(self, q_form=self.posterior)
 
     def _check_collections(self) -> None:
         pass

@@ -467,15 +467,11 @@ class HybridGPLVM(
 
     def _learner(self) -> HybridLearner:
         names = getattr(self, "feature_names_in_", None)
-        return HybridLearner(
-            n_components=self.n_components,
-            n_inducing=self.n_inducing,
+        return HybridLearner.of(
+            self,
             binary=binary_mask(self.binary_columns, self.n_features_in_, names),
             free=self.latents == "free",
             likelihood=LIKELIHOODS[self.likelihood],
-            prior_weight=self.prior_weight,
-            max_iter=self.max_iter,
-            tol=self.tol,
         )
 
 
