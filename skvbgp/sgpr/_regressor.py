@@ -6,7 +6,14 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp.base import Interval, LeavesOut, RowKeeper, StrOptions, WeightedRegressor
+from skvbgp.base import (
+    DescribesFunction,
+    Interval,
+    LeavesOut,
+    RowKeeper,
+    StrOptions,
+    WeightedRegressor,
+)
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, Structure, White
@@ -69,6 +76,13 @@ class _SparseRegressor(LeavesOut, WeightedRegressor):
             )
 
 
+class _GlobalRegressor(DescribesFunction, _SparseRegressor):
+    """A regressor whose function is known through the inducing inputs alone, or from all rows."""
+
+    def _function(self) -> Any:
+        return self._posterior()
+
+
 @documented(
     """Variational Bayesian sparse Gaussian process regression with white noise (VBDTC).
 
@@ -77,7 +91,7 @@ class _SparseRegressor(LeavesOut, WeightedRegressor):
     have a closed form [Yu2019]_.
     """
 )
-class VBDTCRegressor(_SparseRegressor):
+class VBDTCRegressor(_GlobalRegressor):
     _parameter_constraints = _COMMON
 
     def __init__(
@@ -118,7 +132,7 @@ class VBDTCRegressor(_SparseRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
 )
-class VBFITCRegressor(_SparseRegressor):
+class VBFITCRegressor(_GlobalRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL
 
     def __init__(
@@ -161,7 +175,7 @@ class VBFITCRegressor(_SparseRegressor):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPITCRegressor(_SparseRegressor):
+class VBPITCRegressor(_GlobalRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
 
     def __init__(
@@ -213,7 +227,7 @@ class VBPITCRegressor(_SparseRegressor):
     blocks=True,
     automatic=True,
 )
-class VBPICRegressor(RowKeeper, VBPITCRegressor):
+class VBPICRegressor(RowKeeper, _SparseRegressor):
     _parameter_constraints = VBPITCRegressor._parameter_constraints | {
         "n_inducing": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})]
     }
@@ -251,4 +265,4 @@ class VBPICRegressor(RowKeeper, VBPITCRegressor):
         return isinstance(getattr(self._state, "blocks", None), SpreadRows)
 
     def _learner(self) -> SparseLearner:
-        return replace(super()._learner(), local=True)
+        return replace(make_learner(self, Blocks(self.noise_kernel)), local=True)
