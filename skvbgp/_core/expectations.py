@@ -113,6 +113,14 @@ class SecondMoment:
         v = self._pair_weights(V)
         return np.concatenate(self._map(lambda rows, T: T @ v.T))
 
+    def pair_forms(self, V: Array, features: Callable[[Array, Array], Array]) -> Array:
+        """Traces with V (m, m) whose pairs have several weights each, (n, p).
+
+        ``features(middle, apart)``, of arrays (M, d), gives these weights (M, p).
+        """
+        weights = self._pair_weights(V)[:, None] * features(self._middle, self._apart)
+        return np.concatenate(self._map(lambda rows, T: T @ weights))
+
     def matrices(self) -> Array:
         """Those of all rows, (n, m, m)."""
         matrices = np.empty((len(self._mu), len(self._Z), len(self._Z)))

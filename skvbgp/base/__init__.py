@@ -20,6 +20,13 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
+from skvbgp.base._function import (
+    DescribesFunction,
+    Draws,
+    KnownFunction,
+    OutputsDraws,
+    Relevance,
+)
 from skvbgp.base._known_noise import as_noise
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
@@ -68,20 +75,25 @@ from skvbgp.base._weights import (
 __all__ = [
     "COLUMNS",
     "START_ROWS",
+    "DescribesFunction",
     "Distribution",
     "DocumentedEstimator",
+    "Draws",
     "Interval",
+    "KnownFunction",
     "Labels",
     "Learner",
     "LeavesOut",
     "Neighbourhoods",
     "Observations",
     "OutputsDistribution",
+    "OutputsDraws",
     "OutputsLearner",
     "OutputsState",
     "Places",
     "Posterior",
     "RegressionLearner",
+    "Relevance",
     "RowKeeper",
     "StrOptions",
     "Targets",

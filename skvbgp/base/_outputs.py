@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, go_on
-from skvbgp.base._learner import Distribution, Posterior, RegressionLearner, predict_distribution
+from skvbgp.base._function import OutputsDraws, Relevance
+from skvbgp.base._learner import Distribution, RegressionLearner, predict_distribution
 
 
 @dataclass(frozen=True)
@@ -181,13 +182,23 @@ def _stop(make: Callable[[], Any]) -> bool:
 class OutputsPosterior:
     """What the models say of new rows; the outputs are the last axis."""
 
-    outputs: tuple[Posterior, ...]
+    outputs: tuple[Any, ...]  # Posterior, maybe a KnownFunction
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return stack_pairs(one.moments(X, include_noise) for one in self.outputs)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return stack_pairs(one.joint(X, include_noise) for one in self.outputs)
+
+    @property
+    def relevance(self) -> Relevance:
+        return Relevance.average(one.relevance for one in self.outputs)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        return stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
+        return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
 
     def distribution(self, X: Array, include_noise: bool) -> OutputsDistribution:
         return OutputsDistribution(

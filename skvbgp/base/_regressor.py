@@ -261,7 +261,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     def _posterior(self) -> Any:
         """The posterior of all that was learned, by parameters that may have changed since."""
         self._validate_params()
-        return self._full_learner().posterior(self._state)
+        with single_blas_thread:  # several would wait for each other
+            return self._full_learner().posterior(self._state)
 
     @property
     def _check_options(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,14 +93,6 @@ class Categories:
         result = np.full((*values.shape[:-1], self.n_features), np.nan)
         result[..., self.others] = values[..., : len(self.others)]
         return result
-
-
-class Draws(Protocol):
-    """Functions of rows, and their derivatives."""
-
-    def __call__(self, X: Array) -> Array: ...
-
-    def gradient(self, X: Array) -> Array: ...
 
 
 def find_columns(X: Any, features: Any) -> tuple[int, ...]:

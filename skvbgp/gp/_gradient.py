@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
+from skvbgp.base import Relevance
 
 if TYPE_CHECKING:
     from skvbgp.gp._posterior import NeighbourPosterior
@@ -35,13 +36,6 @@ class Slopes(NamedTuple):
         variance = np.where(belief > 0.0, self.variance, 0.0)
         total = np.sum(belief * (variance + (self.mean - mean[:, None]) ** 2), axis=1)
         return mean, calibration * total
-
-
-class Relevance(NamedTuple):
-    """Shares of the inputs in the variation of predictions."""
-
-    mean: Array  # (d,)
-    std: Array  # (d,), between the processes that are believed in
 
 
 def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:

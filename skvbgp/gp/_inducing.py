@@ -21,8 +21,7 @@ from skvbgp._core.linalg import Array, cholesky, jittered_cholesky, tril_inverse
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import by_tile
-from skvbgp.gp._categories import Draws
+from skvbgp.base import Draws, by_tile
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process

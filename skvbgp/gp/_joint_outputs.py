@@ -16,8 +16,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import OutputsDistribution, RegressionLearner
-from skvbgp.gp._gradient import Relevance
+from skvbgp.base import OutputsDistribution, RegressionLearner, Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
 from skvbgp.gp._paths import FunctionDraws

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Observations, OutputsLearner, OutputsState, stack_pairs
-from skvbgp.gp._categories import Draws
-from skvbgp.gp._gradient import Relevance
+from skvbgp.base import (
+    Observations,
+    OutputsDraws,
+    OutputsLearner,
+    OutputsState,
+    Relevance,
+    stack_pairs,
+)
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._state import State
@@ -33,8 +38,7 @@ class GPOutputsState(OutputsState):
     @property
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
-        means, stds = np.array([output.relevance for output in self.outputs]).swapaxes(0, 1)
-        return Relevance(means.mean(axis=0), np.sqrt(np.sum(stds**2, axis=0)) / len(stds))
+        return Relevance.average(output.relevance for output in self.outputs)
 
     @property
     def covariance(self) -> Array:
@@ -55,23 +59,6 @@ class GPOutputsState(OutputsState):
         for j, (output, index) in enumerate(zip(self.outputs, self.index, strict=True)):
             result[:, index, j] = output.leave_out_all()
         return result[0], result[1]
-
-
-@dataclass(frozen=True)
-class OutputsDraws:
-    """Functions from the posteriors of several outputs.
-
-    Calling it with rows X gives the values (n_samples, t, n) of n functions of each output.
-    """
-
-    outputs: tuple[Draws, ...]
-
-    def __call__(self, X: Array) -> Array:
-        return np.stack([functions(X) for functions in self.outputs], axis=1)
-
-    def gradient(self, X: Array) -> Array:
-        """Derivatives (n_samples, t, n_features, n)."""
-        return np.stack([functions.gradient(X) for functions in self.outputs], axis=1)
 
 
 @dataclass(frozen=True)

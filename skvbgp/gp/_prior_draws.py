@@ -11,12 +11,10 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import by_tile
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._process import Process
-from skvbgp.kernels._features import Features, draw_features
+from skvbgp.kernels._features import FREQUENCIES, SHARING, Features, draw_features
 
-#: Frequencies of each term of a kernel, the least of them and those of all processes, and functions
-#: that have them in common.
-_FREQUENCIES, _LEAST_FREQUENCIES, _ALL_FREQUENCIES = 512, 128, 4096
-_SHARING = 20
+#: The least frequencies of each term of a kernel, and those of all processes.
+_LEAST_FREQUENCIES, _ALL_FREQUENCIES = 128, 4096
 
 
 @dataclass(frozen=True)
@@ -65,12 +63,12 @@ class PriorDraws:
         cls, process: Process, d: int, n: int, rng: np.random.RandomState, among: int = 1
     ) -> Self:
         """Functions n of d columns, where this process is one among others."""
-        m = int(np.clip(_ALL_FREQUENCIES // among, _LEAST_FREQUENCIES, _FREQUENCIES))
+        m = int(np.clip(_ALL_FREQUENCIES // among, _LEAST_FREQUENCIES, FREQUENCIES))
         sets = []
-        for start in range(0, n, _SHARING):
+        for start in range(0, n, SHARING):
             features = draw_process_features(process, d, m, rng)
             size = features(np.zeros((1, d))).shape[1]
-            weights = rng.standard_normal((size, min(_SHARING, n - start)))
+            weights = rng.standard_normal((size, min(SHARING, n - start)))
             sets.append((features, weights))
         return cls(d, tuple(sets))
 

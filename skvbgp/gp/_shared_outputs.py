@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import Observations, OutputsState
-from skvbgp.gp._gradient import Relevance
+from skvbgp.base import Observations, OutputsState, Relevance
 from skvbgp.gp._learner import Start
 from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
 from skvbgp.gp._state import State

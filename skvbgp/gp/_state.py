@@ -10,9 +10,9 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.gp._categories import Draws
+from skvbgp.base import Draws, Relevance
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._gradient import Relevance, measure_relevance
+from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws

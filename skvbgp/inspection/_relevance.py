@@ -77,7 +77,7 @@ class RelevanceDisplay:
         ----------
         estimator : estimator
             Fitted, with `inverse_length_scale_mean_` and `inverse_length_scale_var_`, such as
-            :class:`~skvbgp.VBDTCRegressor`, or with `feature_importances_` and
+            :class:`~skvbgp.VBDTCRegressor`, or else with `feature_importances_` and
             `feature_importances_std_`, as :class:`~skvbgp.VBGPRegressor` is; maybe at the end of
             a pipeline, or in a search.
         X : array-like of shape (n_samples, n_features), default=None
@@ -99,8 +99,8 @@ class RelevanceDisplay:
         display : RelevanceDisplay
         """
         before = _steps_before(best_estimator(estimator))
-        model = fitted_model(estimator, "feature_importances_std_", "inverse_length_scale_mean_")
-        if hasattr(model, "feature_importances_std_"):
+        model = fitted_model(estimator, "inverse_length_scale_mean_", "feature_importances_std_")
+        if not hasattr(model, "inverse_length_scale_mean_"):
             mean, std = model.feature_importances_, model.feature_importances_std_
             label = "Share in the variation of predictions"
         else:

@@ -16,6 +16,9 @@ from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
+#: Frequencies of each term of a kernel for draws of functions, and functions that have them in
+#: common.
+FREQUENCIES, SHARING = 512, 20
 #: Radii of frequencies that a share of at least this exceed are drawn as often at each order of
 #: magnitude of that share as at others.
 _LEAST_TAIL = 1e-8

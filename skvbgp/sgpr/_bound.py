@@ -35,8 +35,8 @@ from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, Samp
 from skvbgp.sgpr._noise import Noise, NoiseGradients, Structure, weighted_covariance, weighted_vjp
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
-#: ``(prior, q, alpha, second) -> (L' dL, d_alpha, d_second)``
-PastTerm = Callable[["Prior", WhitenedGaussian, float, float], tuple[Array, float, float]]
+#: ``(q, alpha, second) -> (L' dL, d_alpha, d_second)``
+PastTerm = Callable[[WhitenedGaussian, float, float], tuple[Array, float, float]]
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class Evaluation:
         weight : float
             Of the data terms: number of groups in all over that in the batch.
         past : callable or None
-            Pseudo-likelihood of rows seen before: ``(prior, q, alpha, second)`` to its
+            Pseudo-likelihood of rows seen before: ``(q, alpha, second)`` to its
             ``L' dL`` and its gradients in alpha and in alpha^2 + beta.
         """
         p = self._parameters
@@ -326,7 +326,7 @@ class Evaluation:
         LtdL *= weight
         d_alpha = d_second = 0.0
         if past is not None:
-            past_LtdL, d_alpha, d_second = past(self.prior, q, alpha, second)
+            past_LtdL, d_alpha, d_second = past(q, alpha, second)
             LtdL += past_LtdL
         return self.prior.vjp(LtdL), d_alpha, d_second
 

@@ -172,6 +172,16 @@ _ATTRIBUTES = """
         numbers, or a list with one entry for each, and `n_iter_` is the sum.
 """
 
+_IMPORTANCES = """
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean squared derivative of the predictive mean, over at most 1,000 training rows, times the
+        variance of the input; with a sum of one, or all zero where predictions are constant. Of
+        several outputs, the average. It is computed when it is asked for.
+
+    feature_importances_std_ : ndarray of shape (n_features,)
+        Standard deviation of these shares between eight draws of the hyperparameters.
+"""
+
 _NOISE_ATTRIBUTE = """
     noise_kernel_ : kernel
         Learned noise kernel, on the squared scale of y.
@@ -224,6 +234,7 @@ def documented(
             "\n    Parameters\n    ----------",
             parameters,
             _ATTRIBUTES.format(extra="" if default_noise_kernel is None else _NOISE_ATTRIBUTE),
+            "" if automatic else _IMPORTANCES,
             _REFERENCES,
             _EXAMPLE.format(name=cls.__name__),
         ]

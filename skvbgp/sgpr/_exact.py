@@ -15,7 +15,7 @@ average over fixed draws of theta, and so is a prediction: a mixture of Gaussian
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
@@ -24,13 +24,16 @@ import numpy as np
 
 from skvbgp._core.gaussian import ZeroMeanNormal
 from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise, NoiseGradients, weighted_covariance, weighted_vjp
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._paths import Paths, PriorPaths, share_points
 from skvbgp.sgpr._quadrature import quasi_normal
+from skvbgp.sgpr._slopes import se_slopes
 
 #: Up to so many rows the draws take turns: threads would wait for the interpreter most of the time.
 _SERIAL_ROWS = 300
@@ -58,6 +61,17 @@ class _Process(NamedTuple):
         x = X * self.Lambda
         mean, root = self._condition(x, noise_cross)
         return mean, self.sigma_f**2 * unit_se(x, x) - root.T @ root
+
+    def slopes(self, X: Array) -> Array:
+        """Derivatives (n, d) of the mean of f at scaled rows X."""
+        of_se = [dK @ self.outputs.weights for dK in se_slopes(X * self.Lambda, self.x)]
+        return self.sigma_f**2 * self.Lambda * np.column_stack(of_se)
+
+    def slope_variances(self, X: Array) -> Array:
+        """Variances (n, d) of the derivatives of f."""
+        roots = (self.outputs.L_inv @ dK.T for dK in se_slopes(X * self.Lambda, self.x))
+        explained = self.sigma_f**2 * np.column_stack([np.sum(r**2, axis=0) for r in roots])
+        return (self.sigma_f * self.Lambda) ** 2 * np.maximum(1.0 - explained, 1e-10)
 
     def leave_out(
         self, noise_cross: Array | float, noise_own: Array | float
@@ -229,6 +243,28 @@ class Mixture:
         means, covariances = zip(*(p.joint(X, noise_cross) for p in processes), strict=True)
         spread = np.array(means) - np.mean(means, axis=0)  # (S, n)
         return np.mean(means, axis=0), np.mean(covariances, axis=0) + spread.T @ spread / len(means)
+
+    def slopes(self, X: Array) -> tuple[Array, Array]:
+        """Derivatives of the mean of f at scaled rows, (n, d), and given each draw, (S, n, d)."""
+        each = np.array([process.slopes(X) for process in self._processes])
+        return each.mean(axis=0), each
+
+    def slope_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives of f at scaled rows."""
+        mean, each = self.slopes(X)
+        variance = np.mean([process.slope_variances(X) for process in self._processes], axis=0)
+        return mean, variance + each.var(axis=0)
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Iterator[tuple[Index, Paths]]:
+        """Functions n, each of one of the draws of theta."""
+        root = cholesky(self._weighted_noise[0], "covariance of the rows' noise")
+        for i, members in share_points(n, len(self.draws), rng):
+            Lambda, sigma_f, x, _, outputs = self._processes[i]
+            prior = PriorPaths.draw(len(Lambda), len(members), rng)
+            noise = root @ rng.standard_normal((len(root), len(members)))
+            drawn = outputs.L_inv.T @ (outputs.L_inv @ (sigma_f * prior(x) + noise))
+            corrections = sigma_f * (outputs.weights[:, None] - drawn)
+            yield members, Paths(Lambda, sigma_f, prior, x, corrections)
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt

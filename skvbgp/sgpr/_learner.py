@@ -26,6 +26,7 @@ from skvbgp.sgpr._nested import solve_white
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, quasi_normal
 from skvbgp.sgpr._settings import N_DRAWS, Settings
@@ -91,6 +92,7 @@ class SparseLearner(Settings):
             draw_rule=ClosedForm(),
             seed=seed,
             is_warm=before is not None,
+            places=None if self.local else Places.of(X, y.weight),
         )
 
     def _start_cold(
@@ -363,6 +365,7 @@ class SparseLearner(Settings):
             blocks=None if kept is None else kept.plus(blocks),
             kept_rows=rows,
             restarts_at=restarts_at,
+            places=None if state.places is None else state.places.joined(X, y.weight),
         )
         return joined, data
 

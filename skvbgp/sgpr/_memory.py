@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Data
@@ -94,8 +94,8 @@ class Memory:
             return self
         k, m = len(self.L), len(prior.L)
         information, targets = np.zeros((m, m)), np.zeros((m, 2))
-        T = self._transport(prior)
-        information[:k, :k] = T.T @ self.information @ T
+        T = np.asarray(self.L_inv @ prior.L[:k, :k])
+        information[:k, :k] = triu_congruence(T, self.information)
         targets[:k] = T.T @ self.targets_information
         return replace(
             self,
@@ -110,10 +110,6 @@ class Memory:
     def _residual(self) -> float:
         """tr(C^-1 E[K~ - A A']): what the inducing outputs leave open, whatever the prior."""
         return self.trace - float(np.trace(self.information))
-
-    def _transport(self, prior: Prior) -> Array:
-        k = len(self.L)
-        return np.asarray(self.L_inv @ prior.L[:k, :k])
 
     def rescale_noise(self, factor: float) -> Memory:
         """The memory of the same rows with ``factor`` times their noise covariance."""
@@ -147,27 +143,22 @@ class Memory:
         return -0.5 * (constant + quadratic - 2.0 * alpha * fit + second * penalty)
 
     def backward(
-        self, prior: Prior, q: WhitenedGaussian, alpha: float, second: float, target: Array
+        self, q: WhitenedGaussian, alpha: float, second: float, target: Array
     ) -> tuple[Array, float, float]:
-        """Gradient of the pseudo-likelihood after a change of the prior.
+        """Gradient of the pseudo-likelihood at the prior that this has been carried to.
 
         Returns
         -------
         LtdL : ndarray of shape (m, m)
-            ``L' dL`` for the new prior's factor.
+            ``L' dL`` for the prior's factor; what is above the diagonal does not count.
         d_alpha, d_second : float
         """
-        k, m = len(self.L), len(prior.L)
-        T = self._transport(prior)
+        # T = L_old^-1 L, so that L' dL = T' dT: of what has been carried, T' is part
+        b, P = self.shift(target), self.information
         moment = q.covariance + np.outer(q.mean, q.mean)
-        PT = self.information @ T  # (k, k)
-        b = self.shift(target)
-        dT = alpha * np.outer(b, q.mean[:k]) - second * PT @ moment[:k, :k]
-        LtdL = np.zeros((m, m))
-        LtdL[:k, :k] = T.T @ dT
-        d_alpha = float(b @ T @ q.mean[:k])
-        d_second = -0.5 * (float(np.sum((T.T @ PT) * moment[:k, :k])) + self._residual)
-        return LtdL, d_alpha, d_second
+        LtdL = np.outer(alpha * b, q.mean) - second * P @ moment
+        d_second = -0.5 * (float(np.vdot(P, moment)) + self._residual)
+        return LtdL, float(b @ q.mean), d_second
 
 
 def remember(

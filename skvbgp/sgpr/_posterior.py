@@ -11,15 +11,20 @@ and PITC, and p(y*|y_B, s, theta) of the row's own block B for PIC.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from skvbgp._core.expectations import SecondMoment, first_moment
+from skvbgp._core.expectations import SecondMoment, first_moment, first_moment_vjp
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.base import Targets, find_known, in_tiles
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base import Relevance, Targets, find_known, in_tiles
+from skvbgp.kernels._features import SHARING
 from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
@@ -27,10 +32,15 @@ from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
 from skvbgp.sgpr._psi import rotate
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
 from skvbgp.sgpr._sharded import gather_data
+from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from skvbgp.sgpr._state import State
+
+#: Draws of Lambda that functions go by, if these are not fewer, where moments are closed forms.
+_LEAST_POINTS = 8
 
 
 class Latent(Protocol):
@@ -41,6 +51,15 @@ class Latent(Protocol):
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """Mean (n,) and covariance (n, n)."""
+
+    def slope_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives."""
+
+    def slopes(self, X: Array) -> tuple[Array, Array]:
+        """Derivatives of the mean, (n, d), and given each draw of theta, (S, n, d)."""
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Iterator[tuple[Index, Paths]]:
+        """Functions n in sets, and which of all they are."""
 
 
 class GlobalPosterior:
@@ -72,6 +91,26 @@ class GlobalPosterior:
         if include_noise:
             covariance.flat[:: len(X) + 1] += self._noise.marginal_variance(X)
         return self._target.original(mean), covariance * self._target.unit**2
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives of f."""
+        mean, variance = in_tiles(self._latent.slope_moments, self._coordinates.scaled(X))
+        unit = self._target.unit / self._coordinates.scale
+        return mean * unit, variance * unit**2
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions."""
+        places = self._state.places
+        assert places is not None
+        slopes = self._latent.slopes(self._coordinates.scaled(places.X))
+        return places.share_out(self._coordinates, *slopes)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
+        """Functions n from the posterior of f."""
+        with single_blas_thread:
+            sets = tuple(self._latent.draw(n, rng))
+        return FunctionDraws(self._coordinates, self._target, sets)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given all the others."""
@@ -149,9 +188,12 @@ class SparseLatent:
     ) -> None:
         self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
         self._draws = draws
-        L_inv = prior.L_inv
-        self._v = L_inv.T @ q.mean  # (m,)
-        self._V = triu_congruence(L_inv, q.excess_moment)  # (m, m)
+        self._v = prior.L_inv.T @ q.mean  # (m,)
+
+    @cached_property
+    def _V(self) -> Array:
+        """Sigma^-1 (E[s s'] - Sigma) Sigma^-1, (m, m)."""
+        return triu_congruence(self._prior.L_inv, self._q.excess_moment)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters
@@ -186,3 +228,57 @@ class SparseLatent:
         mean, variance = self.moments(X)
         correction = np.sqrt(variance / np.maximum(np.diagonal(covariance), 1e-300))
         return mean, covariance * np.outer(correction, correction)
+
+    def slopes(self, X: Array) -> tuple[Array, Array]:
+        p = self._parameters
+        each = np.array(
+            [
+                p.alpha * Lambda * np.column_stack([dK @ self._v for dK in slopes])
+                for Lambda, slopes in self._rotate(X)
+            ]
+        )
+        if isinstance(self.rule, CommonDraws):
+            return each.mean(axis=0), each
+        arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
+        d = first_moment_vjp(*arguments, first_moment(*arguments) * self._v)
+        return p.alpha * (d.mu * p.nu + 2.0 * d.s * p.xi * X), each
+
+    def slope_moments(self, X: Array) -> tuple[Array, Array]:
+        p = self._parameters
+        mean, each = self.slopes(X)
+        prior = p.nu**2 + p.xi
+        if isinstance(self.rule, ClosedForm):
+            excess = square_slopes(X, p.nu, p.xi, self._prior.Z, self._V)
+        else:
+            prior, excess = np.zeros_like(p.nu), np.zeros_like(mean)
+            for Lambda, slopes in self._rotate(X):
+                forms = [np.einsum("nm,nm->n", dK @ self._V, dK) for dK in slopes]
+                prior += Lambda**2 / len(each)
+                excess += Lambda**2 * np.column_stack(forms) / len(each)
+        variance = p.second_moment * (prior + excess) - mean**2
+        return mean, np.maximum(variance, 1e-10 * p.second_moment * prior)
+
+    def _rotate(self, X: Array) -> Iterator[tuple[Array, Iterator[Array]]]:
+        """Each draw of Lambda, with the derivatives of k(Lambda X, Z) in Lambda X."""
+        p = self._parameters
+        for e in self.rule.draws if isinstance(self.rule, CommonDraws) else self._draws:
+            Lambda = p.nu + np.sqrt(p.xi) * e
+            yield Lambda, se_slopes(X * Lambda, self._prior.Z)
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Iterator[tuple[Index, Paths]]:
+        """Lambda is one of the draws that moments are averages over, or of as many as needed."""
+        p, L_inv = self._parameters, self._prior.L_inv
+        d = len(p.nu)
+        if isinstance(self.rule, CommonDraws):
+            points = self.rule.draws
+        else:
+            n_points = min(n, max(_LEAST_POINTS, -(-n // SHARING)))
+            points = quasi_normal(n_points, d, rng.randint(2**31))
+        for i, members in share_points(n, len(points), rng):
+            Lambda, s = p.nu + np.sqrt(p.xi) * points[i], len(members)
+            sigma_f = p.alpha + np.sqrt(p.beta) * rng.standard_normal(s)
+            prior = PriorPaths.draw(d, s, rng)
+            normal = rng.standard_normal((len(L_inv), s))
+            u = self._q.mean[:, None] + self._q.precision_factor_inv.T @ normal
+            corrections = L_inv.T @ (u - L_inv @ prior(self._prior.Z))
+            yield members, Paths(Lambda, sigma_f, prior, self._prior.Z, corrections)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-from skvbgp.base import Interval, LeavesOut, RowKeeper, StrOptions, WeightedRegressor
+from skvbgp.base import (
+    DescribesFunction,
+    Interval,
+    LeavesOut,
+    RowKeeper,
+    StrOptions,
+    WeightedRegressor,
+)
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, White
@@ -57,6 +64,13 @@ class _SparseRegressor(LeavesOut, WeightedRegressor):
             )
 
 
+class _GlobalRegressor(DescribesFunction, _SparseRegressor):
+    """A regressor whose function is known through the inducing inputs alone, or from all rows."""
+
+    def _function(self) -> Any:
+        return self._posterior()
+
+
 @documented(
     """Variational Bayesian sparse Gaussian process regression with white noise (VBDTC).
 
@@ -65,7 +79,7 @@ class _SparseRegressor(LeavesOut, WeightedRegressor):
     have a closed form [Yu2019]_.
     """
 )
-class VBDTCRegressor(_SparseRegressor):
+class VBDTCRegressor(_GlobalRegressor):
     _parameter_constraints = _COMMON
 
     def __init__(
@@ -106,7 +120,7 @@ class VBDTCRegressor(_SparseRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
 )
-class VBFITCRegressor(_SparseRegressor):
+class VBFITCRegressor(_GlobalRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL
 
     def __init__(
@@ -149,7 +163,7 @@ class VBFITCRegressor(_SparseRegressor):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
 )
-class VBPITCRegressor(_SparseRegressor):
+class VBPITCRegressor(_GlobalRegressor):
     _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
 
     def __init__(
@@ -201,7 +215,7 @@ class VBPITCRegressor(_SparseRegressor):
     blocks=True,
     automatic=True,
 )
-class VBPICRegressor(RowKeeper, VBPITCRegressor):
+class VBPICRegressor(RowKeeper, _SparseRegressor):
     _parameter_constraints = VBPITCRegressor._parameter_constraints | {
         "n_inducing": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})]
     }

@@ -19,6 +19,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._quadrature import DrawRule
 
 #: Growth of a stream after which its rows are divided into blocks again.
@@ -55,6 +56,8 @@ class State:
         All rows as the user gave them, if a stream may begin again with them and no block has them.
     restarts_at : float
         Number of rows in memory with which a stream begins again.
+    places : Places or None
+        Some of all rows, at which the relevance of the inputs is measured.
     """
 
     model: Model
@@ -74,6 +77,7 @@ class State:
     n_iter: int = 1
     kept_rows: tuple[Array, Targets] | None = None
     restarts_at: float = np.inf
+    places: Places | None = None
 
     @property
     def restarts(self) -> bool:

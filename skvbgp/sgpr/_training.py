@@ -255,7 +255,7 @@ def refine(
         q = carried.q(p.alpha, p.second_moment, target).with_information(
             weight * evaluation.information, weight * evaluation.shift
         )
-        value, gradient = evaluation.gradient(q, weight, partial(memory.backward, target=target))
+        value, gradient = evaluation.gradient(q, weight, partial(carried.backward, target=target))
         x = x.copy()
         x[free], adam = adam_ascent(x[free], p.pack_gradient(gradient)[free], adam, step_size)
         x[free] = np.clip(x[free], *bounds.T)

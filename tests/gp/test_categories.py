@@ -134,6 +134,27 @@ def test_data_frames_name_their_categories(rng):
     assert find_columns(frame, "from_dtype") == ()
 
 
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_polars_frames_name_their_categories(kind, rng):
+    """Also where an entry is null, and in chunks that do not have all categories."""
+    pl = pytest.importorskip("polars")
+    X, y = make_data(40, rng)
+    X[7, 1] = None
+    c = pl.Series("c", X[:, 1].tolist(), dtype=pl.String)
+    c = c.cast(pl.Categorical() if kind == "Categorical" else pl.Enum(list("abc")))
+    x, z = X[:, [0, 2]].astype(float).T
+    frame = pl.DataFrame({"x": x, "c": c, "z": z})
+    assert find_columns(frame, "from_dtype") == (1,)
+    assert find_columns(frame.with_columns(pl.col("c").cast(pl.String)), "from_dtype") == ()
+    model = make_model(categorical_features="from_dtype").fit(frame[:30], pl.Series(y[:30]))
+    model.partial_fit(frame[30:], y[30:])
+    expected = make_model().fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
+    assert_allclose(model.predict(frame), expected.predict(X), rtol=1e-12)
+    assert list(model.feature_names_in_) == ["x", "c", "z"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename({"z": "w"}))
+
+
 def test_missing_values_are_a_category_and_gaps_stay_gaps(rng):
     X, y = make_data(60, rng)
     X[::5, 1] = None

@@ -1,6 +1,7 @@
 """The complete bound: its value, its optimum, its gradient, and what it is a bound of."""
 
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -175,8 +176,10 @@ def bound_at_fixed_q(kind, expectation, weight, past):
             )
         return total
 
-    term = (lambda *args: memory.backward(*args, target)) if past else None
-    _, gradient = problem.evaluation(draws).gradient(q, weight, past=term)
+    evaluation, term = problem.evaluation(draws), None
+    if past:
+        term = partial(memory.carry_to(evaluation.prior).backward, target=target)
+    _, gradient = evaluation.gradient(q, weight, past=term)
     return value, start.pack(), start.pack_gradient(gradient)
 
 

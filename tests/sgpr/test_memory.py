@@ -254,7 +254,7 @@ def test_backward(kind):
         return pseudo_likelihood(memory, Prior(replace(p, U=U)), q, alpha, second, target)
 
     prior = Prior(p)
-    LtdL, d_alpha, d_second = memory.backward(prior, q, ALPHA, SECOND, target)
+    LtdL, d_alpha, d_second = memory.carry_to(prior).backward(q, ALPHA, SECOND, target)
     expected = numerical_gradient(lambda x: value(U=x), p.U)
     dU = p.nu * prior.vjp(LtdL)
     assert_allclose(dU, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
@@ -266,6 +266,6 @@ def test_backward(kind):
 def test_backward_of_nothing():
     problem = small_problem("dtc")
     prior = Prior(problem.parameters)
-    LtdL, *signal = Memory.empty(prior).backward(prior, random_q(4), ALPHA, SECOND, TARGET)
+    LtdL, *signal = Memory.empty(prior).backward(random_q(4), ALPHA, SECOND, TARGET)
     assert_array_equal(LtdL, 0.0)
     assert_array_equal(signal, 0.0)

@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import (
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
@@ -24,13 +19,10 @@ from skvbgp._core.scaling import check_near
 from skvbgp.base import (
     COLUMNS,
     Interval,
-    Labels,
     StrOptions,
     VariationalEstimator,
     class_codes,
     class_probabilities,
-    count_rows,
-    declared_classes,
     fit_method,
     lazily,
     reading,
@@ -40,13 +32,18 @@ from skvbgp.ep._likelihoods import LIKELIHOODS
 from skvbgp.ep.hybrid._columns import binary_mask
 from skvbgp.ep.hybrid._learner import HybridLearner
 from skvbgp.ep.hybrid._posterior import HybridPosterior
+from skvbgp.ep.hybrid._targets import TakesLabels
 
 #: Rows of one task of a prediction.
 _TASK_ROWS = 1024
 
 
 class HybridGPLVM(
-    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, VariationalEstimator
+    ClassNamePrefixFeaturesOutMixin,
+    ClassifierMixin,
+    TakesLabels,
+    TransformerMixin,
+    VariationalEstimator,
 ):
     r"""Latent-variable model of continuous and binary columns and class labels.
 
@@ -81,9 +78,11 @@ class HybridGPLVM(
         Likelihood of the labels and of binary columns. The logistic function bears a row on the
         wrong side better than the probit, which is what [Andrade2014]_ has.
 
-    supervised : bool, default=True
-        Whether `y` holds class labels. False leaves `y` out, whatever it is: latents in front of
-        a regressor are those of X alone.
+    supervised : {"auto", True, False}, default="auto"
+        Whether `y` holds class labels. False leaves `y` out, whatever it is. "auto" is True, but
+        in front of another estimator, where `fit_transform` is called, a `y` that is no class is
+        left out, so that latents in front of a regressor are those of X alone: that is one of
+        several columns, of fractions, or of more than 32 different numbers.
 
     missing_label : object, default=None
         Value of `y` where the label is not known, such as -1 or NaN: such rows tell of X alone.
@@ -180,7 +179,7 @@ class HybridGPLVM(
         "binary_columns": ["array-like", None],
         "latents": [StrOptions({"map", "free"})],
         "likelihood": [StrOptions({"logistic", "probit"})],
-        "supervised": ["boolean"],
+        "supervised": [StrOptions({"auto"}), "boolean"],
         "missing_label": "no_validation",  # any value
         "prior_weight": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -197,7 +196,7 @@ class HybridGPLVM(
         binary_columns: Any = None,
         latents: str = "map",
         likelihood: str = "logistic",
-        supervised: bool = True,
+        supervised: bool | str = "auto",
         missing_label: Any = None,
         prior_weight: float = 0.005,
         max_iter: int = 200,
@@ -420,50 +419,6 @@ class HybridGPLVM(
         return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     # -- hooks of the template -------------------------------------------------------------------
-
-    def _validate(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
-    ) -> tuple[Array, Labels]:
-        """Rows and labels, without copies and rows of weight zero."""
-        X, labels = self._label(X, y, reset=reset, **metadata)
-        counted = count_rows(X, labels.codes, sample_weight)
-        return X[counted.rows], labels.counted(counted)
-
-    def _label(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Array, Labels]:
-        """Rows and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
-        state = None if reset else self._state
-        has_labels = state is not None and len(state.y.classes) > 0
-        options: dict[str, Any] = {
-            "dtype": np.float64,
-            "order": "C",
-            "ensure_all_finite": "allow-nan",
-            "ensure_min_samples": 2 if reset else 1,
-        }
-        if not self.supervised:
-            y = None
-        if y is None:
-            if has_labels:
-                raise ValueError("The first call of partial_fit had labels, this one has none.")
-            X = validate_data(self, X, reset=reset, **options)
-            return X, Labels(np.empty(0), np.full(len(X), -1))
-        if state is not None and not has_labels:
-            raise ValueError("The first call of partial_fit had no labels, this one has.")
-        if self.missing_label is None:
-            X, y = validate_data(self, X, y, reset=reset, **options)
-        else:
-            X = validate_data(self, X, reset=reset, **options)
-            check_consistent_length(X, y)
-        classes = None
-        if "classes" in metadata:
-            known = None if state is None else state.y.classes
-            classes = declared_classes(metadata["classes"], known)
-        try:
-            if self.missing_label is None:
-                return X, Labels.of(y, classes)
-            return X, Labels.of_some(y, self.missing_label, classes)
-        except ValueError as error:
-            error.add_note("If y is no class, supervised=False leaves it out.")
-            raise
 
     def _learner(self) -> HybridLearner:
         names = getattr(self, "feature_names_in_", None)

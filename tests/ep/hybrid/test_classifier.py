@@ -330,6 +330,55 @@ def test_y_is_left_out_where_it_is_no_class(iris):
     assert regressor.score(holes[1::2], target[1::2]) > 0.7
 
 
+NO_CLASSES = {
+    "fractions": lambda x: x + 0.25,
+    "many": lambda x: np.arange(len(x)),
+    "whole and many": lambda x: np.arange(len(x), dtype=float),
+    "several": lambda x: np.column_stack([np.round(x), x]),
+    "not all observed": lambda x: np.where(x > 4.0, np.nan, x + 0.25),
+}
+
+
+@pytest.mark.parametrize("make", NO_CLASSES.values(), ids=NO_CLASSES)
+def test_in_front_of_another_estimator_y_is_left_out_if_it_is_no_class(iris, make):
+    """The first call decides: what comes later may look like classes."""
+    _, holes, _ = iris
+    X, y = holes[::3], make(iris[0][::3, 2])
+    latents = quick(max_iter=3)
+    expected = quick(max_iter=3, supervised=False).fit(X)
+    assert_array_equal(latents.fit_transform(X, y), expected.transform(X))
+    latents.partial_fit(X[:5], np.zeros(5)).partial_fit(X[5:7])
+    expected.partial_fit(X[:5]).partial_fit(X[5:7])
+    assert_array_equal(latents.transform(X), expected.transform(X))
+    with pytest.raises(NotFittedError, match="without labels"):
+        latents.predict(X)
+    with pytest.raises(ValueError):  # as a classifier it has use for classes alone
+        quick(max_iter=3).fit(X, make(iris[0][::3, 2] + 0.5) + 0.25)
+
+
+@pytest.mark.parametrize("options", [{}, {"supervised": True}, {"missing_label": -1}])
+def test_in_front_of_another_estimator_classes_are_classes(iris, options):
+    _, holes, y = iris
+    X, y = holes[::3], y[::3].astype(float)
+    latents = quick(max_iter=3, **options)
+    expected = quick(max_iter=3, **options).fit(X, y)
+    assert_array_equal(latents.fit_transform(X, y), expected.transform(X))
+    assert_array_equal(latents.predict_proba(X), expected.predict_proba(X))
+    if options:
+        with pytest.raises(ValueError, match="Unknown label type"):
+            latents.fit_transform(X, y + 0.25)
+        assert_array_equal(latents.predict_proba(X), expected.predict_proba(X))
+
+
+def test_a_pipeline_of_defaults_learns_a_continuous_target(iris):
+    _, holes, _ = iris
+    X, y = holes[::3], iris[0][::3, 2] + np.sin(iris[0][::3, 0])
+    model = make_pipeline(HybridGPLVM(max_iter=20), VBGPRegressor(Matern(), random_state=0))
+    mean, std = model.fit(X, y).predict(holes[1::3], return_std=True)
+    assert mean.shape == std.shape == (50,)
+    assert model.score(holes[1::3], iris[0][1::3, 2] + np.sin(iris[0][1::3, 0])) > 0.5
+
+
 def test_deviations_are_asked_of_the_last_step_of_a_pipeline_alone(iris):
     """With metadata routing, where the latents have a `return_std` of their own."""
     _, holes, y = iris

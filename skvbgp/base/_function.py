@@ -1,0 +1,204 @@
+"""What regressors say of their function besides predictions: draws, gradients, relevance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread
+
+
+class Draws(Protocol):
+    """Functions of rows, and their derivatives."""
+
+    def __call__(self, X: Array) -> Array: ...
+
+    def gradient(self, X: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class OutputsDraws:
+    """Functions from the posteriors of several outputs.
+
+    Calling it with rows X gives the values (n_samples, t, n) of n functions of each output.
+    """
+
+    outputs: tuple[Draws, ...]
+
+    def __call__(self, X: Array) -> Array:
+        return np.stack([functions(X) for functions in self.outputs], axis=1)
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n_samples, t, n_features, n)."""
+        return np.stack([functions.gradient(X) for functions in self.outputs], axis=1)
+
+
+class Relevance(NamedTuple):
+    """Shares of the inputs in the variation of predictions."""
+
+    mean: Array  # (d,)
+    std: Array  # (d,), between what is believed in
+
+    @classmethod
+    def average(cls, outputs: Iterable[Relevance]) -> Relevance:
+        """Shares that are averaged over several outputs."""
+        means, stds = np.array(list(outputs)).swapaxes(0, 1)
+        return cls(means.mean(axis=0), np.sqrt(np.sum(stds**2, axis=0)) / len(stds))
+
+
+class KnownFunction(Protocol):
+    """What is known of the function of one output, or of t of them."""
+
+    @property
+    def relevance(self) -> Relevance: ...
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) or (n, t, d) of the derivatives."""
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
+        """Functions from the posterior."""
+
+
+class DescribesFunction:
+    """Adds draws, gradients and relevance to a regressor, by what ``_function()`` knows."""
+
+    _function: Callable[[], KnownFunction]
+    _check_inputs: Callable[[Any], Array]
+
+    def _pick(self, slopes: Array) -> Array:
+        """Derivatives (..., d) in the columns of X from those in the columns of the model."""
+        return slopes
+
+    def predict_gradient(self, X: Any) -> tuple[Array, Array]:
+        """Predict the gradient of the latent function.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
+            Of the derivatives, in units of y per unit of the input: the gradient of the mean that
+            `predict` returns.
+        std : ndarray of the same shape
+            Standard deviation of each. Infinite where a kernel is believed in whose functions have
+            no gradient, such as Matern-1/2. Both are NaN for a category.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvbgp import VBGPRegressor
+        >>> from skvbgp.kernels import RBF
+        >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
+        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> mean, std = model.predict_gradient([[0.0]])
+        >>> mean.round(2)
+        array([[1.]])
+        """
+        X = self._check_inputs(X)
+        if np.isnan(X).any():
+            raise ValueError("predict_gradient needs rows without missing entries (NaN).")
+        with single_blas_thread:
+            mean, variance = self._function().measure_gradient(X)
+        return self._pick(mean), np.sqrt(self._pick(variance))
+
+    def sample_function(self, n: Any = 1, random_state: Any = 0) -> Draws:
+        """Draw functions from the posterior.
+
+        Parameters
+        ----------
+        n : int, default=1
+            Number of functions.
+        random_state : int, RandomState instance or None, default=0
+            Determines the functions.
+
+        Returns
+        -------
+        functions : callable
+            ``functions(X)``, with X of shape (n_samples, n_features), gives the values of all of
+            them, (n_samples, n), without noise and on the scale of y; of several outputs
+            (n_samples, n_outputs, n). A function has the same value at the same place in every
+            call. It knows the rows of the moment when it was drawn. ``functions.gradient(X)``
+            gives the derivatives, (n_samples, n_features, n) or (n_samples, n_outputs,
+            n_features, n); NaN for a category.
+
+        Raises
+        ------
+        ValueError
+            If `n` is no positive number, or the kernel has a part of which functions cannot be
+            drawn, such as :class:`~skvbgp.kernels.White`. The functions refuse what `predict`
+            refuses, and missing entries (NaN).
+
+        Notes
+        -----
+        Means and variances are those of `predict` with ``include_noise=False``, and those of
+        gradients are those of `predict_gradient`. Where predictions are made from a row's nearest
+        neighbours, functions jump a little where these change, as predictions do.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skvbgp import VBGPRegressor
+        >>> from skvbgp.kernels import RBF
+        >>> X = np.linspace(-3.0, 3.0, 40)[:, None]
+        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> functions = model.sample_function(5)
+        >>> functions(np.linspace(-4.0, 4.0, 100)[:, None]).shape
+        (100, 5)
+        """
+        check_is_fitted(self)
+        if not isinstance(n, Integral) or n < 1:
+            raise ValueError(f"n must be a positive whole number; got {n!r}.")
+        rng = check_random_state(random_state)
+        functions = self._function().draw_functions(int(n), rng)
+        reader = copy(self)
+        vars(reader).pop("_state")
+        return ReadDraws(functions, reader)
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Shares of the inputs in the variation of predictions, (n_features,)."""
+        check_is_fitted(self)
+        return self._function().relevance.mean
+
+    @property
+    def feature_importances_std_(self) -> Array:
+        """Standard deviations of `feature_importances_` between what is believed in."""
+        check_is_fitted(self)
+        return self._function().relevance.std
+
+
+@dataclass(frozen=True)
+class ReadDraws:
+    """Functions from the posterior of a regressor, as ``sample_function`` draws them.
+
+    Calling it with rows X as the regressor takes them, of shape (n_samples, n_features), gives the
+    values of all functions, on the scale of y. Each is the same function in every call.
+    """
+
+    functions: Draws
+    reader: DescribesFunction  # the regressor without what it has learned
+
+    def __call__(self, X: Any) -> Array:
+        return self.functions(self._read(X))
+
+    def gradient(self, X: Any) -> Array:
+        """Derivatives of all functions, in units of y over those of each input."""
+        slopes = np.moveaxis(self.functions.gradient(self._read(X)), -1, 0)
+        return np.moveaxis(self.reader._pick(slopes), 0, -1)
+
+    def _read(self, X: Any) -> Array:
+        X = self.reader._check_inputs(X)
+        if np.isnan(X).any():
+            raise ValueError("Functions need rows without missing entries (NaN).")
+        return X

@@ -1,0 +1,117 @@
+r"""Draws of the function, by pathwise conditioning.
+
+Given theta = (Lambda, sigma_f), f(x) = sigma_f g(Lambda x), where g has unit variance and unit
+length scales. A draw g0 of its prior, from random features, becomes one of the posterior by the
+correction that its values at some rotated places Z ask for,
+
+    f(x) = sigma_f [ g0(Lambda x) + k(Lambda x, Z) c ].
+
+Of a sparse posterior, c = Sigma^-1 (s - g0(Z)) with a draw s of the inducing outputs; of an exact
+one, where Z are the rows, c = sigma_f C^-1 (y - sigma_f g0(Z) - e) with a draw e of their noise.
+See :doc:`/theory/prediction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import by_tile
+from skvbgp.kernels import RBF
+from skvbgp.kernels._features import FREQUENCIES, SHARING, Features, draw_features
+from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._slopes import se_slopes
+
+
+@dataclass(frozen=True)
+class PriorPaths:
+    """Functions s of rotated rows a priori, with random frequencies in common."""
+
+    features: Features
+    weights: Array  # (F, s)
+
+    @classmethod
+    def draw(cls, d: int, s: int, rng: np.random.RandomState) -> PriorPaths:
+        features = draw_features(RBF(1.0), d, FREQUENCIES, rng)
+        return cls(features, rng.standard_normal((2 * FREQUENCIES, s)))
+
+    def __call__(self, x: Array) -> Array:
+        """Values (n, s)."""
+        return self.features(x) @ self.weights
+
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (n, d, s)."""
+        return np.array([self.features.gradient(row).T @ self.weights for row in x])
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Functions s of scaled rows that have Lambda and random frequencies in common."""
+
+    Lambda: Array  # (d,)
+    scale: Array | float  # sigma_f, (s,) or of all
+    prior: PriorPaths
+    Z: Array  # (m, d) rotated
+    corrections: Array  # (m, s)
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, s) at scaled rows."""
+        x = X * self.Lambda
+        return self.scale * (self.prior(x) + unit_se(x, self.Z) @ self.corrections)
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n, d, s)."""
+        x = X * self.Lambda
+        corrections = [dK @ self.corrections for dK in se_slopes(x, self.Z)]
+        slopes = self.prior.gradient(x) + np.stack(corrections, axis=1)
+        return self.scale * self.Lambda[:, None] * slopes
+
+
+@dataclass(frozen=True)
+class FunctionDraws:
+    """Functions S from the posterior of one output, on the scale of y."""
+
+    coordinates: Coordinates
+    target: Target
+    sets: tuple[tuple[Index, Paths], ...]  # which of all functions they are
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, S)."""
+        with single_blas_thread:
+            values = by_tile(self._evaluate, self.coordinates.scaled(X))
+        return self.target.original(values)
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n, d, S), in units of y over those of each input."""
+        with single_blas_thread:
+            slopes = by_tile(self._differentiate, self.coordinates.scaled(X))
+        return slopes * (self.target.unit / self.coordinates.scale[:, None])
+
+    def _evaluate(self, X: Array) -> Array:
+        return self._gather([paths(X) for _, paths in self.sets])
+
+    def _differentiate(self, X: Array) -> Array:
+        return self._gather([paths.gradient(X) for _, paths in self.sets])
+
+    def _gather(self, parts: list[Array]) -> Array:
+        order = np.concatenate([members for members, _ in self.sets])
+        return np.concatenate(parts, axis=-1)[..., np.argsort(order)]
+
+
+def share_points(n: int, k: int, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:
+    """Sets of some of n functions, and which of k points of theta each set goes by.
+
+    Every point has as many functions as the others, but for one.
+    """
+    level = (rng.permutation(n) + rng.uniform(size=n)) / n
+    owner = np.minimum((level * k).astype(np.intp), k - 1)
+    for point in range(k):
+        members = np.flatnonzero(owner == point)
+        for start in range(0, len(members), SHARING):
+            yield point, members[start : start + SHARING]

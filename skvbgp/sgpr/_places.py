@@ -1,0 +1,59 @@
+"""Some of the rows, at which the relevance of the inputs is measured."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.scaling import Coordinates
+from skvbgp._core.shards import ShardedColumns
+from skvbgp.base import Relevance
+
+#: Most places that are kept.
+_PLACES = 1_000
+
+
+class Places(NamedTuple):
+    """Rows, and how many of all rows each one stands for."""
+
+    X: Array  # (k, d) in the user's units
+    weight: Array  # (k,)
+
+    @classmethod
+    def of(cls, X: Array | ShardedColumns, weight: Array | None) -> Self:
+        """Rows in equal distances, or all if they are few; rows may have positive weights (n,)."""
+        chosen, counts = _thin(np.ones(len(X)) if weight is None else weight)
+        return cls(np.array(X[chosen]), counts)
+
+    def joined(self, X: Array | ShardedColumns, weight: Array | None) -> Places:
+        """Places among the rows that these are of, and new ones."""
+        new = Places.of(X, weight)
+        chosen, counts = _thin(np.append(self.weight, new.weight))
+        return Places(np.concatenate([self.X, new.X])[chosen], counts)
+
+    def share_out(self, coordinates: Coordinates, mean: Array, each: Array) -> Relevance:
+        """Shares of the inputs, from slopes of the mean (k, d) and given each draw (S, k, d).
+
+        Slopes are those in scaled coordinates.
+        """
+        squares = np.concatenate([mean[None], each]) ** 2  # (1 + S, k, d)
+        share, x = self.weight / self.weight.sum(), coordinates.scaled(self.X)
+        relevance = (share @ squares) * (share @ (x - share @ x) ** 2)
+        total = relevance.sum(axis=1, keepdims=True)
+        shares = np.divide(relevance, total, out=relevance, where=total > 0.0)
+        deviation = shares[1:] - shares[0]
+        return Relevance(shares[0], np.sqrt(np.mean(deviation**2, axis=0)))
+
+
+def _thin(weight: Array) -> tuple[Index, Array]:
+    """Which rows are places, and how many rows each one stands for."""
+    n = len(weight)
+    if n <= _PLACES:
+        return np.arange(n), weight
+    total = np.cumsum(weight)
+    points = (np.arange(_PLACES) + 0.5) / _PLACES * total[-1]
+    chosen = np.minimum(np.searchsorted(total, points, side="right"), n - 1)
+    return chosen, np.full(_PLACES, total[-1] / _PLACES)
