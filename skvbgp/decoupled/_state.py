@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Targets
@@ -70,7 +70,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class State:
+class State(PickledByFields):
     """Parameters, q(u) and the frames of reference they are expressed in.
 
     Attributes
@@ -112,9 +112,6 @@ class State:
     def posterior(self) -> Posterior:
         """What the state says about new rows; kept, but not pickled."""
         return Posterior(self.model, self.parameters, self.q, self.coordinates, self.target)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "posterior"}
 
     def move_to(self, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Learner, is_outgrown, weigh_classes
@@ -34,7 +35,7 @@ _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
 
 
 @dataclass(frozen=True)
-class ClassState:
+class ClassState(PickledByFields):
     """Rows, kernels and the belief about them.
 
     Attributes
@@ -84,9 +85,6 @@ class ClassState:
             self.n_jobs,
             self.gaps,
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, jittered_cholesky, tril_inverse
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Draws, by_tile
 from skvbgp.gp._neighbours import Rows
@@ -38,7 +39,7 @@ _TILE_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class GlobalPart:
+class GlobalPart(PickledByFields):
     """A sparse process given rows.
 
     Attributes
@@ -221,9 +222,6 @@ class GlobalPart:
     def _shift(self, rows: Rows, sign: float) -> Rows:
         chunks = ((X, y + sign * self.mean(X), noise) for X, y, noise in rows.chunks)
         return replace(rows, chunks=tuple(chunks))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import Field, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import LazyTasks, spread_each
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Neighbourhoods
 from skvbgp.gp._gaps import Gaps
@@ -22,7 +22,7 @@ from skvbgp.gp._neighbours import Rows
 _TASK_ROWS = 64
 
 
-class NearRows:
+class NearRows(PickledByFields):
     """Base of frozen dataclasses that predict every place from the k nearest rows.
 
     Attributes
@@ -39,16 +39,12 @@ class NearRows:
         What missing entries of new rows may be; None is without them.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     rows: Rows
     coordinates: Coordinates
     weights: Array
     k: int
     n_jobs: int | None
     gaps: Gaps | None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
 
     @property
     def is_exact(self) -> bool:

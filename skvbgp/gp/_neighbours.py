@@ -11,6 +11,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
@@ -51,7 +52,7 @@ def average_weights(kernels: Sequence[Covariance], d: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(PickledByFields):
     """All rows of a model, in chunks whose sizes fall at least by half.
 
     A chunk has a search structure of its own, so that neither adding a row nor searching depends
@@ -226,12 +227,6 @@ class Rows:
     @cached_property
     def _joined(self) -> Chunk:
         return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"chunks": self.chunks, "n_seen": self.n_seen, "origin": self.origin}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
 
 def _take_chunk(chunk: Chunk, index: Any) -> Chunk:

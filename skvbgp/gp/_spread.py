@@ -21,7 +21,6 @@ from skvbgp._core.shard import Shard
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import find_near
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._sample import Sample
@@ -83,9 +82,6 @@ class SpreadRows(Rows):
         assert isinstance(others, SpreadRows)
         return self.at(self.workers.joined(others.workers))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "sharded": self.sharded}
-
 
 def refuse_spread(rows: Rows, purpose: str) -> None:
     """Raise TypeError if rows are on workers."""
@@ -134,7 +130,7 @@ class SpreadPosterior(NeighbourPosterior):
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
         index, places = np.unique(near, return_inverse=True)
         rows = Rows().plus(*self.rows.workers.fetch(index))
-        here = NeighbourPosterior(**{**NearRows.__getstate__(self), "rows": rows})
+        here = NeighbourPosterior(**{**self.__getstate__(), "rows": rows})
         return here, places.reshape(near.shape)
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Draws, Relevance
 from skvbgp.gp._gaps import Gaps
@@ -43,7 +43,7 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class State:
+class State(PickledByFields):
     """Rows, kernels and the belief about them.
 
     Attributes
@@ -168,6 +168,3 @@ class State:
             return moments
         mean, variance = (np.where(origin >= 0, part[origin], np.nan) for part in moments)
         return mean, variance
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}

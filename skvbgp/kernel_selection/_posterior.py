@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Targets, draw_normal, find_known, in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._left_out import leave_out
@@ -22,7 +23,7 @@ from skvbgp.kernels import Kernel
 
 
 @dataclass(frozen=True)
-class KernelModel:
+class KernelModel(PickledByFields):
     """Sparse Gaussian process with one of the kernels, as `VBKSRegressor` has fitted it.
 
     Attributes
@@ -57,10 +58,6 @@ class KernelModel:
     @property
     def shift(self) -> float:
         return float(getattr(self._frame.target, "shift", 0.0))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what predictions keep."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _q(self) -> WhitenedGaussian:

@@ -16,7 +16,7 @@ average over fixed draws of theta, and so is a prediction: a mixture of Gaussian
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from skvbgp._core.gaussian import ZeroMeanNormal
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
@@ -97,7 +98,7 @@ class _Process(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(PickledByFields):
     """q(theta), and the exact posterior of f for each of its draws.
 
     Parameters
@@ -265,9 +266,6 @@ class Mixture:
             drawn = outputs.L_inv.T @ (outputs.L_inv @ (sigma_f * prior(x) + noise))
             corrections = sigma_f * (outputs.weights[:, None] - drawn)
             yield members, Paths(Lambda, sigma_f, prior, x, corrections)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt
 
     def with_draws(self, n_draws: int, seed: int) -> Mixture:
         """The same with another number of draws, or itself."""

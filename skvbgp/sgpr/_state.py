@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Targets
@@ -27,7 +27,7 @@ _DIVIDED_AGAIN = 1.1
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class State(PickledByFields):
     """Parameters and memory, with the frames of reference they are expressed in.
 
     Attributes
@@ -152,6 +152,3 @@ class State:
         )
         kl_theta, _, _ = self.model.kl_theta(p)
         return fit - self.q.kl_to_prior - kl_theta - self.log_unit
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # factors are rebuilt

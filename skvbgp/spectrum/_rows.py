@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from skvbgp._core.partition import (
     group_rows,
     partition_rows,
 )
+from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp.base import Neighbourhoods, Targets, join_variances, join_weights, pick
 from skvbgp.spectrum._features import features
@@ -139,7 +140,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class BlockedRows(Blocks):
+class BlockedRows(PickledByFields, Blocks):
     """Rows in memory divided into blocks by location; rows that come later join their block.
 
     A block that has outgrown its capacity is divided in its turn, so that the cost of adding a row
@@ -228,9 +229,6 @@ class BlockedRows(Blocks):
     def neighbourhoods(self) -> Neighbourhoods:
         """Those of `all_rows`; blocks with new rows build them again."""
         return Neighbourhoods([self.all_rows.X])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # the rest is rebuilt
 
     def lookup(self, X: Array) -> NDArray[np.intp]:
         """Block of each row."""
