@@ -9,7 +9,7 @@ import numpy as np
 
 from skvbgp._core.copies import Copies, noise_log_density, own_gradient, rotate_copies
 from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
-from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.linalg import Array, cholesky, exact_cholesky
 
 #: Logarithms of the noise variances that are tried.
 _LOG_NOISES = np.arange(-8.0, 0.1)
@@ -25,7 +25,7 @@ def scan_noises(
         values = scan_log_normal_density(scales * K, y, np.ones_like(noises), noises)
         values += noise_log_density(n_others, _LOG_NOISES)
     else:
-        values = np.array([_weigh_own(K, y, t + known, counts)[1] for t in noises])
+        values = np.array([own_log_evidence(K, y, t + known, counts) for t in noises])
     best = int(np.argmax(values))
     return float(values[best]), float(_LOG_NOISES[best])
 
@@ -62,24 +62,38 @@ def log_evidence(
 
 
 def own_evidence(
-    K: Array, y: Array, own: float | Array, counts: Array | None = None
+    K: Array,
+    y: Array,
+    own: float | Array,
+    counts: Array | None = None,
+    *,
+    exact: bool = False,
 ) -> tuple[float, Array, Array]:
     """log N(y | 0, K + T) of a single function, and its gradients in K and in T, by row (n,).
 
-    ``own`` is the diagonal of T, the noise of one copy of each row.
+    ``own`` is the diagonal of T, the noise of one copy of each row. Of K the lower triangle is
+    read. An ``exact`` one has no jitter, which would be other noise, but an error.
     """
-    normal, value = _weigh_own(K, y, own, counts)
+    normal, value = _weigh_own(K, y, own, counts, exact)
     dC = normal.gradient()
     return value, dC, own_gradient(own, counts, np.diagonal(dC))
 
 
+def own_log_evidence(
+    K: Array, y: Array, own: float | Array, counts: Array | None = None, *, exact: bool = False
+) -> float:
+    """The same without its gradients."""
+    return _weigh_own(K, y, own, counts, exact)[1]
+
+
 def _weigh_own(
-    K: Array, y: Array, own: float | Array, counts: Array | None
+    K: Array, y: Array, own: float | Array, counts: Array | None, exact: bool
 ) -> tuple[ZeroMeanNormal, float]:
     """y with noise of their own, and the log density of all copies."""
     C = K.copy()
     C.flat[:: len(C) + 1] += own if counts is None else own / counts
-    normal = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), y)
+    factorise = exact_cholesky if exact else cholesky
+    normal = ZeroMeanNormal.of(factorise(C, "covariance of the rows"), y)
     return normal, normal.log_density + Copies.of(own, counts).log_density
 
 

@@ -32,7 +32,7 @@ def choose_classes(found: NDArray[Any], classes: NDArray[Any] | None) -> NDArray
 
 
 class LabelledRows(ShardedRows):
-    """The same of rows with labels, of which y has the numbers among the classes.
+    """Rows whose targets are labels: y has the number of each one's class.
 
     Parameters
     ----------

@@ -91,6 +91,14 @@ def cholesky(K: Array, name: str = "covariance matrix") -> Array:
         return jittered_cholesky(K, name)
 
 
+def exact_cholesky(K: Array, name: str = "covariance matrix") -> Array:
+    """Lower Cholesky factor of a matrix with noise, as it is, or `NotPositiveDefiniteError`."""
+    try:
+        return np.asarray(np.linalg.cholesky(K))
+    except np.linalg.LinAlgError:
+        raise NotPositiveDefiniteError(f"The noise drowns in the rounding of the {name}.") from None
+
+
 def solve_stack(K: Array, B: Array, name: str = "covariance matrix") -> Array:
     """Solutions (b, m, p) of ``K[i] x = B[i]``, for b small matrices well conditioned by making.
 

@@ -100,7 +100,7 @@ class NormalMixture:
         return NormalMixture(-self.mean, self.std, self.weights)
 
     def _lower_quantile(self, p: float) -> Array:
-        """What is exceeded with probability 1 - p <= 0.5 at least, (n,)."""
+        """What is exceeded with probability 1 - p, which is at least a half, (n,)."""
         return find_quantile(self.cdf, p, self.mean + self.std * ndtri(p))
 
     def _standardised(self, y: Array) -> Array:

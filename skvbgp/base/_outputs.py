@@ -143,7 +143,7 @@ class OutputsLearner(RegressionLearner):
     # -- what a family may do in another way -------------------------------------------------------
 
     def share(self, rng: np.random.RandomState, t: int) -> list[np.random.RandomState]:
-        """Generators of the outputs: each has that of the only one, which the last one moves on."""
+        """Generators of the outputs: each draws what a single one would, the last from rng."""
         return [*(deepcopy(rng) for _ in range(t - 1)), rng]
 
     def begin(self, start: Any, X: Any, y: Any) -> Any:

@@ -43,7 +43,7 @@ def find_near_scaled(
 
 
 class _Finding:
-    """What has been found of the rows that are near to some places x, where these are located."""
+    """A search for the rows near to places x, in coordinates whose distance is the weighted one."""
 
     def __init__(
         self, rows: ShardedRows, coordinates: Coordinates, weights: Array, x: Array, k: int

@@ -10,8 +10,9 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
-from skvbgp.kernels import Kernel, as_kernel
+from skvbgp.kernels import Kernel
 from skvbgp.kernels._compose import Composite
+from skvbgp.kernels._sklearn import name_kernel
 
 
 def is_auto(kernel: Any) -> bool:
@@ -30,24 +31,17 @@ def count_known(estimator: Any) -> int:
 def name_kernels(kernel: Any) -> list[tuple[str, Kernel]]:
     """Names and kernels that the user gives."""
     if not isinstance(kernel, Sequence):
-        return [_name(kernel)]
-    pairs = [_name(entry) for entry in kernel]
+        return [name_kernel(kernel)]
+    pairs = [name_kernel(entry) for entry in kernel]
     if not pairs:
         raise ValueError("kernel must not be an empty list.")
     return pairs
 
 
-def _name(entry: Any) -> tuple[str, Kernel]:
-    """Name and kernel; a kernel without a name is called as it prints."""
-    if isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], str):
-        return entry[0], as_kernel(entry[1])
-    return repr(entry), as_kernel(entry)
-
-
 def frame_inputs(
     inputs: RunningScale, owners: tuple[int, ...] = (), *, standardised: bool
 ) -> Coordinates:
-    """Units of unit variance, or those of X; columns that have one owner keep these."""
+    """Units of unit variance, or those of X; columns that share an owner keep these."""
     check_unit(inputs.unit, "X")
     scale = inputs.unit if standardised else np.ones(len(inputs.mean))
     if owners:

@@ -99,7 +99,7 @@ class GPLearner(RegressionLearner):
 
     @property
     def few(self) -> int:
-        """Most rows that are all neighbours of any place."""
+        """Up to so many rows, all are neighbours of any place."""
         return self.counts[-1]
 
     @property
@@ -386,7 +386,7 @@ class GPLearner(RegressionLearner):
         return rows.newest(int(min(self.forgetting, rows.n_seen)) if kept is None else kept)
 
     def fade(self, state: State, n: int, X: Rows | None = None, kept: int | None = None) -> State:
-        """State after a chunk of n rows in which nothing was observed, X if they are noted."""
+        """State after n rows in which this output was not observed; X are their inputs, if kept."""
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
         if not self.learn_hyperparameters and self.forgetting != 1.0:  # as a fit to what is left
             frames = self.frame(*rows.summarise(), frames.gaps, frames.standardised)

@@ -64,11 +64,6 @@ class RowNoise:
         """The same for targets in other units, of all rows or (n,)."""
         return replace(self, variance=scale_variance(self.variance, unit))
 
-    @property
-    def total(self) -> float:
-        """Number of equal rows."""
-        return float(np.sum(self.weight))
-
     def add_up(self, noise: float | Array, slopes: Sequence[float] = ()) -> Array:
         """The variances t (n,), from the learned one and the mean squared slopes (g,).
 

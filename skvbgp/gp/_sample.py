@@ -116,9 +116,9 @@ class Sample:
         return [Rows().plus(X, one, noise) for one in (y.T if y.ndim == 2 else [y])]
 
     def _count(self, n: int | None) -> tuple[int, int]:
-        """How many values are left out, and of how many rows; of all outputs before the next row.
+        """How many values are left out, at most n, and of how many rows.
 
-        No more than n of them.
+        A row's values of all outputs are left out before those of the next row.
         """
         most = _HELD_OUT if self.judges is None else len(self.judges.rows)
         m = len(self._judged)

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.copies import Copies, own_gradient
-from skvbgp._core.gaussian import WhitenedGaussian, ZeroMeanNormal
+from skvbgp._core.evidence import own_evidence, own_log_evidence
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
@@ -247,12 +247,9 @@ def log_evidence(
     besides; None is once, and 0. A search hands on the same pairs of rows each time.
     """
     kernel, noise = parameters(kernel, x)
-    own = _add_known(noise, known)
     K, pull_back = pairs.evaluate(kernel)
-    normal = ZeroMeanNormal.of(_factor_of_rows(K, own, counts), y)
-    dK = normal.gradient()
-    d_noise = own_gradient(own, counts, np.diagonal(dK))
-    value = normal.log_density + Copies.of(own, counts).log_density
+    own = _add_known(noise, known)
+    value, dK, d_noise = own_evidence(K, y, own, counts, exact=True)
     return value, np.append(pull_back(dK), noise * float(d_noise.sum()))
 
 
@@ -266,25 +263,10 @@ def log_evidence_alone(
 ) -> float:
     """The same without its gradient."""
     kernel, noise = parameters(kernel, x)
-    own = _add_known(noise, known)
     K, _ = pairs.evaluate(kernel)
-    normal = ZeroMeanNormal.of(_factor_of_rows(K, own, counts), y)
-    return normal.log_density + Copies.of(own, counts).log_density
+    return own_log_evidence(K, y, _add_known(noise, known), counts, exact=True)
 
 
 def _add_known(noise: float, known: Array | None) -> float | Array:
     """The variance of the noise of a single copy of rows."""
     return noise if known is None else noise + known
-
-
-def _factor_of_rows(K: Array, own: float | Array, counts: Array | None) -> Array:
-    """Lower Cholesky factor of K and the noise of rows, each of which counts as often (n,).
-
-    K's lower triangle is all that is read.
-    """
-    C = K.copy()
-    C.flat[:: len(C) + 1] += own if counts is None else own / counts
-    try:
-        return np.asarray(np.linalg.cholesky(C))
-    except np.linalg.LinAlgError:  # with a jitter it would be the evidence of other noise
-        raise NotPositiveDefiniteError("The noise drowns in the rounding of k(X, X).") from None

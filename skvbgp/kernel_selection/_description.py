@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,24 +18,12 @@ from skvbgp.kernels import (
     White,
     Wiener,
 )
-from skvbgp.kernels._compose import Product, Sum, leaves
+from skvbgp.kernels._compose import list_terms
 
 #: Length scales beyond this share of the range of the inputs make a trend.
 _TREND_SHARE = 0.5
 #: Periods beyond this share of it are not seen to repeat.
 _REPEAT_SHARE = 0.75
-
-
-def terms(kernel: Kernel) -> Iterator[list[Any]]:
-    """Terms of the sum that a kernel is once its products are multiplied out."""
-    if isinstance(kernel, Sum):
-        for part in kernel.kernels:
-            yield from terms(part)
-    elif isinstance(kernel, Product):
-        for factors in product(*(list(terms(part)) for part in kernel.kernels)):
-            yield [leaf for factor in factors for leaf in factor]
-    else:
-        yield leaves(kernel)
 
 
 def describe(kernel: Kernel, extent: np.ndarray) -> list[str]:
@@ -49,7 +35,7 @@ def describe(kernel: Kernel, extent: np.ndarray) -> list[str]:
     extent : ndarray of shape (d,)
         Range of each input.
     """
-    return [_phrase(term, extent) for term in terms(kernel)]
+    return [_phrase(term, extent) for term in list_terms(kernel)]
 
 
 def _phrase(term: list[Any], extent: np.ndarray) -> str:

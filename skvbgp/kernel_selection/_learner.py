@@ -41,7 +41,8 @@ from skvbgp.kernel_selection._training import (
     train_series,
     train_stochastic,
 )
-from skvbgp.kernels import Kernel, as_kernel
+from skvbgp.kernels import Kernel
+from skvbgp.kernels._sklearn import name_kernel
 
 #: n_inducing=None is every row up to so many rows, and else fewer.
 _DENSE_ROWS = 1_000
@@ -105,7 +106,7 @@ class VBKSLearner(RegressionLearner):
         """The list of kernels, each with a name, unless they are those of a series."""
         if isinstance(self.kernels, str):
             return kernel_grammar(self.depth)
-        pairs = [_name(entry) for entry in self.kernels]
+        pairs = [name_kernel(entry) for entry in self.kernels]
         if not pairs:
             raise ValueError("kernels must not be empty.")
         return pairs
@@ -434,15 +435,6 @@ class VBKSLearner(RegressionLearner):
     def posterior(self, state: State) -> KernelAverage:
         assert state.weights is not None
         return KernelAverage(state.models, state.weights, state.rows)
-
-
-def _name(entry: Any) -> tuple[str, Kernel]:
-    """Name and kernel of an entry of `kernels`; a kernel without a name is called as it prints."""
-    is_pair = isinstance(entry, Sequence) and not isinstance(entry, str) and len(entry) == 2
-    if is_pair and isinstance(entry[0], str):
-        name, kernel = entry
-        return name, as_kernel(kernel)
-    return repr(entry), as_kernel(entry)
 
 
 def _make_model(state: State, i: int, fit: LocalFit, Z: Array) -> KernelModel:

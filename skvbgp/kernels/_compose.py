@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from numbers import Real
 from operator import add, iadd, imul
 from typing import Any, Self
@@ -185,6 +186,16 @@ def leaves(kernel: Kernel) -> list[Any]:
     if isinstance(kernel, Composite):
         return [leaf for part in kernel.kernels for leaf in leaves(part)]
     return [kernel]
+
+
+def list_terms(kernel: Kernel) -> list[list[Any]]:
+    """The elementary factors of each term of a kernel that is multiplied out."""
+    if isinstance(kernel, Sum):
+        return [term for part in kernel.kernels for term in list_terms(part)]
+    if isinstance(kernel, Product):
+        choices = product(*(list_terms(part) for part in kernel.kernels))
+        return [[leaf for term in terms for leaf in term] for terms in choices]
+    return [leaves(kernel)]
 
 
 def _combine_operands(operation: str, *operands: Kernel | float) -> Kernel:

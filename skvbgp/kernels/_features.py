@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, chdtri, gammainccinv
 
 from skvbgp.kernels._base import Array, Kernel
-from skvbgp.kernels._compose import Product, Sum
+from skvbgp.kernels._compose import list_terms
 from skvbgp.kernels._constant import Constant, White
 from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
@@ -92,7 +91,7 @@ def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) ->
     ValueError
         If a part of the kernel has none: white noise is no function.
     """
-    return Features(tuple(_draw_term(leaves, d, m, rng) for leaves in _expand(kernel)))
+    return Features(tuple(_draw_term(leaves, d, m, rng) for leaves in list_terms(kernel)))
 
 
 def make_waves(phases: Array) -> Array:
@@ -114,17 +113,7 @@ def make_waves(phases: Array) -> Array:
     return waves
 
 
-def _expand(kernel: Kernel) -> list[tuple[Kernel, ...]]:
-    """The elementary factors of each term of a kernel that is multiplied out."""
-    if isinstance(kernel, Sum):
-        return [term for part in kernel.kernels for term in _expand(part)]
-    if isinstance(kernel, Product):
-        factors = product(*(_expand(part) for part in kernel.kernels))
-        return [tuple(leaf for term in terms for leaf in term) for terms in factors]
-    return [(kernel,)]
-
-
-def _draw_term(leaves: tuple[Kernel, ...], d: int, m: int, rng: np.random.RandomState) -> Term:
+def _draw_term(leaves: list[Kernel], d: int, m: int, rng: np.random.RandomState) -> Term:
     constants = [leaf.value for leaf in leaves if isinstance(leaf, Constant)]
     lines = tuple(leaf for leaf in leaves if isinstance(leaf, Linear))
     waves = [leaf for leaf in leaves if not isinstance(leaf, Constant | Linear)]

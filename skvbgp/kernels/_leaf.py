@@ -170,6 +170,12 @@ class ScaledLeaf(Leaf):
             )
         return value
 
+    def _scaled(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+        """Return both inputs in units of the length scales."""
+        length_scale = self._scale("length_scale", self._width(X))
+        A = X / length_scale
+        return A, A if Z is None else Z / length_scale
+
 
 def check_theta(kernel: Kernel, theta: Array) -> Array:
     """Return `theta` as an array, or raise if it does not fit the kernel."""

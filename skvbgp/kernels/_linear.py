@@ -48,20 +48,20 @@ class Linear(ScaledLeaf):
     offset_bounds: Bounds = DEFAULT_BOUNDS
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        A, B = self._centre_and_scale(X, Z)
+        A, B = self._scaled(X, Z)
         K: Array = A @ B.T
         K += self.offset**2
         return K
 
     def diag(self, X: Array) -> Array:
-        A, _ = self._centre_and_scale(X, None)
+        A, _ = self._scaled(X, None)
         squares: Array = np.einsum("ij,ij->i", A, A)
         return squares + self.offset**2
 
     def vjp(
         self, X: Array, Z: Array | None, K: Array, dK: Array
     ) -> tuple[Array, Array, Array | None]:
-        A, B = self._centre_and_scale(X, Z)
+        A, B = self._scaled(X, Z)
         dA = dK @ B  # (n, d)
         dB = dK.T @ A  # (m, d)
         dtheta = self._dtheta(
@@ -72,7 +72,7 @@ class Linear(ScaledLeaf):
         return dtheta, dA / self.length_scale, dB / self.length_scale
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
-        A, _ = self._centre_and_scale(X, None)
+        A, _ = self._scaled(X, None)
         dA = 2.0 * ddiag[:, None] * A  # (n, d)
         dtheta = self._dtheta(
             length_scale=-np.sum(A * dA, axis=0), offset=2.0 * self.offset**2 * ddiag.sum()
@@ -84,9 +84,3 @@ class Linear(ScaledLeaf):
 
     def curvature(self, X: Array) -> Array:
         return np.broadcast_to(self._scale("length_scale", X.shape[1]) ** -2.0, X.shape)
-
-    def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
-        """Return both inputs in units of the length scales."""
-        length_scale = self._scale("length_scale", self._width(X))
-        A = X / length_scale
-        return A, A if Z is None else Z / length_scale

@@ -52,11 +52,11 @@ class UncertainCovariance:
         return _evaluate(self.kernel, self._split(X), None if Z is None else self._split(Z))
 
     def diag(self, X: Array) -> Array:
-        """The diagonal of that, (n,): what two rows at one place have in common."""
+        """The diagonal of that, (n,): the covariance of two rows with the same known entries."""
         return self.kernel.diag(X) if X.shape[1] == self.d else _diag(self.kernel, self._split(X))
 
     def lost(self, X: Array) -> Array:
-        """How much less that is than the variance of the function at one row there, (n,)."""
+        """The function's variance at a row less `diag`, (n,): what its unknown entries add."""
         if X.shape[1] == self.d:
             return np.zeros(len(X))
         whole = self.kernel.diag(X[:, : self.d])

@@ -57,12 +57,6 @@ class _Wandering(ScaledLeaf):
         A, _ = self._scaled(X, None)
         return np.asarray(self._slope_variances(A) / self._scale("length_scale", X.shape[1]) ** 2)
 
-    def _scaled(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
-        """Return both inputs in units of the length scales."""
-        length_scale = self._scale("length_scale", self._width(X))
-        A = X / length_scale
-        return A, A if Z is None else Z / length_scale
-
     @abstractmethod
     def _variances(self, a: Array) -> Array:
         """Return the variances at one input, or several."""

@@ -309,7 +309,7 @@ class BlockPosterior:
 
 
 class ExactBlockPosterior:
-    """The same where every row is known to all of them, and its noise to its own block.
+    """Predictions from all rows exactly, with noise that is correlated within a block.
 
     Parameters
     ----------

@@ -4,8 +4,9 @@ from numpy.testing import assert_allclose
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp.kernel_selection import kernel_grammar
-from skvbgp.kernel_selection._description import describe, terms
+from skvbgp.kernel_selection._description import describe
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic
+from skvbgp.kernels._compose import list_terms
 
 
 @pytest.mark.parametrize(("depth", "n"), [(1, 4), (2, 24), (3, 144)])
@@ -59,7 +60,7 @@ def test_matern_kernels_are_base_kernels_by_name():
 
 def test_products_are_multiplied_out():
     kernel = Linear() * (Constant() * RBF() + Periodic())
-    names = [[type(leaf).__name__ for leaf in term] for term in terms(kernel)]
+    names = [[type(leaf).__name__ for leaf in term] for term in list_terms(kernel)]
     assert names == [["Linear", "Constant", "RBF"], ["Linear", "Periodic"]]
 
 
