@@ -9,6 +9,7 @@ from sklearn.utils import estimator_html_repr
 
 import skvbgp
 from tests.test_common import CLASSES
+from tests.test_imports import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOC = ROOT / "doc"
@@ -35,6 +36,14 @@ def reference():
         elif entry := re.match(r"   (\w+)$", line):
             names.append(f"{module}.{entry.group(1)}")
     return names
+
+
+@pytest.mark.parametrize("package", ["_core", "_optim", "base", *sorted(FAMILIES), "ep/hybrid"])
+def test_architecture_names_every_module(package):
+    page = (DOC / "architecture.rst").read_text("utf-8")
+    named = set(re.findall(r"``(?:[\w/]*/)?(\w+)(?:\.py)?``", page))
+    modules = {path.stem for path in (Path(skvbgp.__file__).parent / package).glob("*.py")}
+    assert modules - {"__init__"} <= named
 
 
 def test_every_package_is_known():
