@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.utils import estimator_checks, estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 # Every family's estimators, quick and with steps enough for the scores that scikit-learn asks for.
 INSTANCES = [*GP, *SGPR, *DECOUPLED, *EP, *KERNEL_SELECTION, *SPECTRUM]
 CLASSES = list(dict.fromkeys(map(type, INSTANCES)))
+REGRESSOR_CLASSES = [cls for cls in CLASSES if issubclass(cls, RegressorMixin)]
 FIRST = [next(instance for instance in INSTANCES if type(instance) is cls) for cls in CLASSES]
 OTHER_SETTINGS = [instance for instance in INSTANCES if instance not in FIRST]
 # The sparse regressors differ in their noise alone: by default, one stands for all.
@@ -160,6 +161,44 @@ def test_no_check_is_declared_to_fail_or_skipped_by_a_tag(cls):
 def test_rows_may_have_weights(cls, method):
     """So that scikit-learn's checks of weights are among those of the contract."""
     assert "sample_weight" in inspect.signature(getattr(cls, method)).parameters
+
+
+def rescaled(cls, factor, offset):
+    """A fitted regressor, the same of factor * y + offset, and new rows."""
+    X, y = make_data(20)
+    settings = {"learn_hyperparameters": False, "transforms": ["identity"]}
+    regressor = clone(FIRST[CLASSES.index(cls)])
+    regressor.set_params(**{k: v for k, v in settings.items() if k in regressor.get_params()})
+    return regressor.fit(X, y), clone(regressor).fit(X, factor * y + offset), X[:5] + 0.1
+
+
+@pytest.mark.parametrize("cls", REGRESSOR_CLASSES)
+def test_distributions_have_the_scale_of_y(cls):
+    one, other, X = rescaled(cls, 10.0, 3.0)
+    quantiles = one.predict_quantiles(X, [0.1, 0.5, 0.9])
+    assert quantiles.shape == (5, 3) and np.all(np.diff(quantiles, axis=1) > 0.0)
+    assert_allclose(other.predict_quantiles(X, [0.1, 0.5, 0.9]), 10.0 * quantiles + 3.0, rtol=1e-5)
+    interval = one.predict_interval(X, coverage=0.8)
+    assert_allclose(np.transpose(interval), quantiles[:, [0, 2]])
+    density = one.log_predictive_density(X, quantiles[:, 1])
+    expected = other.log_predictive_density(X, 10.0 * quantiles[:, 1] + 3.0) + np.log(10.0)
+    assert_allclose(density, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("cls", [c for c in REGRESSOR_CLASSES if hasattr(c, "sample_function")])
+def test_functions_have_the_scale_of_y(cls):
+    one, other, X = rescaled(cls, 10.0, 3.0)
+    functions, tenfold = (model.sample_function(3, random_state=0) for model in (one, other))
+    values, slopes = functions(X), functions.gradient(X)
+    assert values.shape == (5, 3) and slopes.shape == (*X.shape, 3)
+    assert_allclose(tenfold(X), 10.0 * values + 3.0, rtol=1e-5, atol=1e-4)
+    assert_allclose(tenfold.gradient(X), 10.0 * slopes, rtol=1e-5, atol=1e-4)
+    for part, tenth in zip(one.predict_gradient(X), other.predict_gradient(X), strict=True):
+        assert part.shape == X.shape
+        assert_allclose(tenth, 10.0 * part, rtol=1e-5, atol=1e-4)
+    shares = one.feature_importances_
+    assert_allclose([shares.sum(), other.feature_importances_.sum()], 1.0)
+    assert_allclose(other.feature_importances_, shares, atol=1e-6)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
