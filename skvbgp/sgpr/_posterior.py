@@ -11,6 +11,7 @@ and PITC, and p(y*|y_B, s, theta) of the row's own block B for PIC.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +32,9 @@ from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
+
+#: Rounding of a variance in closed form may be so much of the noise; beyond, draws take its place.
+_ROUNDING_SHARE = 0.01
 
 
 class Latent(Protocol):
@@ -136,7 +140,8 @@ class SparseLatent:
     rule : ClosedForm or CommonDraws
         How the expectation over Lambda is taken.
     draws : ndarray of shape (S, d)
-        Draws of Lambda for the correlations of rows, which have no closed form here.
+        Draws of Lambda for the correlations of rows, which have no closed form here, and where
+        rounding leaves nothing of it.
     """
 
     def __init__(
@@ -149,25 +154,52 @@ class SparseLatent:
     ) -> None:
         self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
         self._draws = draws
-        L_inv = prior.L_inv
-        self._v = L_inv.T @ q.mean  # (m,)
-        self._V = triu_congruence(L_inv, q.excess_moment)  # (m, m)
+        self._v = prior.L_inv.T @ q.mean  # (m,)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters
-        if isinstance(self.rule, ClosedForm):
-            arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
-            mean = p.alpha * (first_moment(*arguments) @ self._v)
-            second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
-        else:
-            first, second = np.zeros(len(X)), np.zeros(len(X))
-            for e in self.rule.draws:
-                K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
-                first += K @ self._v / len(self.rule.draws)
-                second += np.einsum("nm,nm->n", K @ self._V, K) / len(self.rule.draws)
-            mean = p.alpha * first
+        if isinstance(self.rule, CommonDraws):
+            return self._average(X, self.rule.draws)
+        if self._is_rounded_away:
+            return self._average(X, self._draws)
+        arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
+        mean = p.alpha * (first_moment(*arguments) @ self._v)
+        second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
         variance = p.second_moment * (1.0 + second) - mean**2
         return mean, np.maximum(variance, 1e-10 * p.second_moment)
+
+    def _average(self, X: Array, draws: Array) -> tuple[Array, Array]:
+        """The moments over draws of Lambda, from terms none of which is a difference of large ones.
+
+        Those of L^-T E[u u'] L^-1, which closed forms take, are as large as the covariance of s is
+        ill-conditioned.
+        """
+        p, n = self._parameters, len(draws)
+        means, explained = np.empty((n, len(X))), np.zeros(len(X))
+        for mean, e in zip(means, draws, strict=True):
+            K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
+            mean[:] = K @ self._v
+            explained += np.sum((K @ self._root) ** 2, axis=1) / n
+        variance = p.second_moment * (1.0 - explained) + p.beta * np.mean(means**2, axis=0)
+        variance += p.alpha**2 * means.var(axis=0)
+        return p.alpha * means.mean(axis=0), np.maximum(variance, 1e-10 * p.second_moment)
+
+    @cached_property
+    def _V(self) -> Array:
+        """(m, m)."""
+        return triu_congruence(self._prior.L_inv, self._q.excess_moment)
+
+    @property
+    def _is_rounded_away(self) -> bool:
+        rounding = np.finfo(float).eps * float(np.abs(self._V).sum())
+        p = self._parameters
+        return bool(p.second_moment * rounding > _ROUNDING_SHARE * p.noise_variance)
+
+    @cached_property
+    def _root(self) -> Array:
+        """A root of L^-T (I - S) L^-1, for q's covariance S, (m, m)."""
+        values, vectors = np.linalg.eigh(np.eye(len(self._v)) - self._q.covariance)
+        return np.asarray(self._prior.L_inv.T @ (vectors * np.sqrt(np.maximum(values, 0.0))))
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """The correlations are averages over draws, the variances those of `moments`."""
