@@ -128,8 +128,12 @@ _BLOCKS = """
         "auto" makes blocks of about 500 rows, and makes them again in a stream.
 
     n_samples : int, default=8
-        Draws of the hyperparameters in prediction (PIC). May be changed after `fit`.
+        {draws}
 """
+
+_DRAWS = "Draws of the hyperparameters in prediction. May be changed after `fit`."
+_NO_DRAWS = """Has no effect here, with any solver: it is the number of draws from which
+        :class:`VBPICRegressor` predicts."""
 
 _ATTRIBUTES = """
     Attributes
@@ -218,7 +222,7 @@ def documented(
             }
             parameters += _NOISE_KERNEL.format(**names)
         if blocks:
-            parameters += _BLOCKS
+            parameters += _BLOCKS.format(draws=_DRAWS if automatic else _NO_DRAWS)
         sections = [
             text,
             "\n    Parameters\n    ----------",
