@@ -69,7 +69,7 @@ _COMMON = """
         Largest number of passes over the data (of L-BFGS iterations for "exact"
         and "collapsed").
         None is 200 iterations (100 for "exact" and for "collapsed" with draws, 40 for
-        "collapsed" blocks), or as many passes as visit about a million rows (300,000
+        "collapsed" VBPIC, 14 for VBPITC), or as many passes as visit about a million rows (300,000
         for the models with blocks), but at least two.
 
     batch_size : int, default=2048
