@@ -1,15 +1,22 @@
-"""EPDTCClassifier against scikit-learn's classifier: log-loss, error and time, ten folds."""
+"""EPDTCClassifier against scikit-learn's classifiers: log-loss, error and time, ten folds.
+
+Besides the data of a file, ``--dataset`` takes two sets of scikit-learn, breast_cancer and digits01
+(zeros and ones), and three that are drawn: columns of few factors, or with a factor each.
+"""
 
 import warnings
 from time import perf_counter
 
 import numpy as np
 from common import Report, parser
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.impute import IterativeImputer, SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -33,15 +40,45 @@ MODELS = {
         "iterative + Laplace": lambda: make_pipeline(
             StandardScaler(), IterativeImputer(random_state=0), laplace()
         ),
+        "mean + logistic": lambda: make_pipeline(
+            StandardScaler(), SimpleImputer(), LogisticRegression(max_iter=1_000)
+        ),
     },
+}
+
+
+def draw(n, d, n_factors, seed):
+    """Columns that are linear in factors, with noise, and classes that are not."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, n_factors))
+    X = z @ rng.standard_normal((n_factors, d))
+    X += 0.5 * np.sqrt(n_factors) * rng.standard_normal((n, d))
+    score = 2.0 * z[:, 0] + z[:, 1] * z[:, 2] + 0.5 * rng.standard_normal(n)
+    return X, (score > 0.0).astype(int)
+
+
+#: Sets of 200 to 600 rows with 30 to 64 columns, that no file is needed for.
+WIDE = {
+    "breast_cancer": lambda: load_breast_cancer(return_X_y=True),
+    "digits01": lambda: load_digits(n_class=2, return_X_y=True),
+    "drawn-40": lambda: draw(250, 40, n_factors=4, seed=1),
+    "drawn-60": lambda: draw(300, 60, n_factors=8, seed=2),
+    "drawn-30": lambda: draw(200, 30, n_factors=30, seed=3),
 }
 
 
 def load(folder, name, kind, seed):
     """Inputs, labels 0 and 1, and the fold of each row."""
-    with np.load(folder / "classification.npz") as file:
-        table, fold = file[f"{name}__data"], file[f"{name}__fold"]
-    X, y = table[:, :-1].copy(), (table[:, -1] > 0).astype(int)
+    if name in WIDE:
+        X, y = WIDE[name]()
+        fold = np.empty(len(y), dtype=int)
+        folds = StratifiedKFold(10, shuffle=True, random_state=0)
+        for k, (_, test) in enumerate(folds.split(X, y)):
+            fold[test] = k
+    else:
+        with np.load(folder / "classification.npz") as file:
+            table, fold = file[f"{name}__data"], file[f"{name}__fold"]
+        X, y = table[:, :-1].copy(), (table[:, -1] > 0).astype(int)
     if kind == "missing":
         X[np.random.default_rng(seed).random(X.shape) < 0.3] = np.nan
     return X, y, fold

@@ -54,6 +54,8 @@ _NOISE_FACTORS = (10.0,)
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
+#: A draw whose importance is so many nats below the best one's is where the Gaussian is wrong.
+_DRAWS_WITHIN = 32.0
 
 
 class Trial(NamedTuple):
@@ -287,7 +289,8 @@ class Search:
     def _mix_draws(self, groups: list[Group]) -> Found:
         """Draws of the hyperparameters of every kernel that matters, weighted by evidence.
 
-        A kernel's evidence is estimated by importance sampling; its draws have equal shares.
+        A kernel's evidence is estimated by importance sampling; its draws have equal shares, but
+        for those that are hopeless.
         """
         top = max(trial.trained.value for trial in self.trials)
         chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
@@ -295,10 +298,13 @@ class Search:
         for i, trial in enumerate(chosen):
             normal = draw_normal(_N_DRAWS, len(trial.process.vector), self.rng)
             drawn = draw_processes(trial.trained, groups, normal)
-            evidence = float(logsumexp([weight for _, weight in drawn])) - np.log(len(drawn))
-            processes += [process for process, _ in drawn]
-            log_weights += [evidence - np.log(len(drawn))] * len(drawn)
-            owners += [i] * len(drawn)
+            importance = np.array([weight for _, weight in drawn])
+            evidence = float(logsumexp(importance)) - np.log(len(drawn))
+            least = importance.max() - _DRAWS_WITHIN
+            kept = [process for process, weight in drawn if weight > least]
+            processes += kept
+            log_weights += [evidence - np.log(len(kept))] * len(kept)
+            owners += [i] * len(kept)
         log_belief = np.array(log_weights) - logsumexp(log_weights)
         matter = np.flatnonzero(log_belief > log_belief.max() - _WITHIN)
         mixture = Mixture(tuple(processes[j] for j in matter), log_belief[matter], 0.0)

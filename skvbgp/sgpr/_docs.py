@@ -69,7 +69,7 @@ _COMMON = """
         Largest number of passes over the data (of L-BFGS iterations for "exact"
         and "collapsed").
         None is 200 iterations (100 for "exact" and for "collapsed" with draws, 40 for
-        "collapsed" blocks), or as many passes as visit about a million rows (300,000
+        "collapsed" VBPIC, 14 for VBPITC), or as many passes as visit about a million rows (300,000
         for the models with blocks), but at least two.
 
     batch_size : int, default=2048
@@ -128,8 +128,12 @@ _BLOCKS = """
         "auto" makes blocks of about 500 rows, and makes them again in a stream.
 
     n_samples : int, default=8
-        Draws of the hyperparameters in prediction (PIC). May be changed after `fit`.
+        {draws}
 """
+
+_DRAWS = "Draws of the hyperparameters in prediction. May be changed after `fit`."
+_NO_DRAWS = """Has no effect here, with any solver: it is the number of draws from which
+        :class:`VBPICRegressor` predicts."""
 
 _ATTRIBUTES = """
     Attributes
@@ -228,7 +232,7 @@ def documented(
             }
             parameters += _NOISE_KERNEL.format(**names)
         if blocks:
-            parameters += _BLOCKS
+            parameters += _BLOCKS.format(draws=_DRAWS if automatic else _NO_DRAWS)
         sections = [
             text,
             "\n    Parameters\n    ----------",

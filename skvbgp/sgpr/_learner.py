@@ -12,7 +12,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
-from skvbgp._optim.ascent import EndPass, Watch
+from skvbgp._optim.ascent import EndPass, Watch, go_on
 from skvbgp.base import Posterior, Targets, as_vector, join_rows, merge_targets
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
@@ -22,8 +22,13 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_choice import choose_for_new_rows
 from skvbgp.sgpr._kernel_search import choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
-from skvbgp.sgpr._nested import solve_white
-from skvbgp.sgpr._noise import Blocks
+from skvbgp.sgpr._nested import (
+    has_failed,
+    solve_white,
+    with_noise_kernel,
+    without_noise_kernel,
+)
+from skvbgp.sgpr._noise import Blocks, White
 from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
@@ -136,6 +141,8 @@ class SparseLearner(Settings):
         state = replace(state, kept_rows=kept, restarts_at=restarts_at, blocks=blocks)
         watch = Watch(end_pass)
         learned = self._train(state, data, watch)
+        if not watch.stopped:
+            learned = self._rescue(state, learned, data)
         found = learned.model.structure.found and not state.is_warm
         if not (self._has_rival and found) or watch.stopped:
             return learned
@@ -178,6 +185,24 @@ class SparseLearner(Settings):
         others = [replace(conclude(p), **passes) for p in rivals]
         learned = max([learned, *others], key=lambda state: state.lower_bound)
         return choose_noise_variance(learned, data, conclude)
+
+    def _rescue(self, state: State, learned: State, data: Data) -> State:
+        """What white noise learns from the same start, where mini-batches of blocks have failed."""
+        contains_white = self.structure.correlated and self.structure.is_open
+        is_ours = self.learn_hyperparameters and not state.is_warm and type(data) is Data
+        if not (contains_white and is_ours) or self._is_collapsed(len(data)):
+            return learned
+        if self._is_exact(len(data)) or not has_failed(learned, data):
+            return learned
+        white = replace(self, structure=White(), local=False)
+        rows = replace(data, blocks=None)
+        p = white._train(without_noise_kernel(state), rows, go_on).parameters
+        p, rng = with_noise_kernel(p, state), np.random.RandomState(state.seed)
+        rule = self._rule_of_fit(data, p, state.seed)
+        memory = self._remember(state.model, p, data, rule, rng)
+        passes: dict[str, Any] = {"lower_bounds": learned.lower_bounds, "n_iter": learned.n_iter}
+        rescued = replace(state, parameters=p, memory=memory, draw_rule=rule, **passes)
+        return max(learned, rescued, key=lambda state: state.lower_bound)
 
     def _remember(
         self,

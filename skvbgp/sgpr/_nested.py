@@ -74,6 +74,28 @@ def solve_white(
     p = trained.parameters
     if at_mean:
         p = settle(white, p, data)
+    return with_noise_kernel(p, state)
+
+
+def with_noise_kernel(white: Parameters, state: State) -> Parameters:
+    """The parameters of a model of white noise, with a noise kernel of next to no amplitude."""
     theta = state.parameters.noise_theta.copy()
-    theta[0] = np.log(_SMALL_SHARE * p.noise_variance)
-    return replace(p, noise_theta=np.clip(theta, *state.model.structure.bounds.T))
+    theta[0] = np.log(_SMALL_SHARE * white.noise_variance)
+    return replace(white, noise_theta=np.clip(theta, *state.model.structure.bounds.T))
+
+
+def without_noise_kernel(state: State) -> State:
+    """The state before training of the model of white noise."""
+    model = replace(state.model, structure=White())
+    parameters = replace(state.parameters, noise_theta=np.empty(0))
+    return replace(state, model=model, parameters=parameters, blocks=None)
+
+
+def has_failed(learned: State, data: Data) -> bool:
+    """Whether a bound is lower than that of white noise alone, with an f that is 0."""
+    y = learned.target.scaled(data.y)
+    variance = np.average(y**2, weights=data.weight)
+    if variance == 0.0:  # whatever is learned from a constant
+        return False
+    noise_alone = -0.5 * learned.summary.n * (np.log(2.0 * np.pi * variance) + 1.0)
+    return bool(learned.lower_bound + learned.log_unit < noise_alone)

@@ -41,6 +41,8 @@ from skvbgp.sgpr._state import State
 
 #: Draws of Lambda that functions go by, if these are not fewer, where moments are closed forms.
 _LEAST_POINTS = 8
+#: Rounding of a variance in closed form may be so much of the noise; beyond, draws take its place.
+_ROUNDING_SHARE = 0.01
 
 
 class Latent(Protocol):
@@ -175,7 +177,8 @@ class SparseLatent:
     rule : ClosedForm or CommonDraws
         How the expectation over Lambda is taken.
     draws : ndarray of shape (S, d)
-        Draws of Lambda for the correlations of rows, which have no closed form here.
+        Draws of Lambda for the correlations of rows, which have no closed form here, and where
+        rounding leaves nothing of it.
     """
 
     def __init__(
@@ -190,26 +193,56 @@ class SparseLatent:
         self._draws = draws
         self._v = prior.L_inv.T @ q.mean  # (m,)
 
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        p = self._parameters
+        if not self._has_closed_form:
+            return self._average(X, self._points)
+        arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
+        mean = p.alpha * (first_moment(*arguments) @ self._v)
+        second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
+        variance = p.second_moment * (1.0 + second) - mean**2
+        return mean, np.maximum(variance, 1e-10 * p.second_moment)
+
+    def _average(self, X: Array, draws: Array) -> tuple[Array, Array]:
+        """The moments over draws of Lambda, from terms none of which is a difference of large ones.
+
+        Those of L^-T E[u u'] L^-1, which closed forms take, are as large as the covariance of s is
+        ill-conditioned.
+        """
+        p, n = self._parameters, len(draws)
+        means, explained = np.empty((n, len(X))), np.zeros(len(X))
+        for mean, e in zip(means, draws, strict=True):
+            K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
+            mean[:] = K @ self._v
+            explained += np.sum((K @ self._root) ** 2, axis=1) / n
+        variance = p.second_moment * (1.0 - explained) + p.beta * np.mean(means**2, axis=0)
+        variance += p.alpha**2 * means.var(axis=0)
+        return p.alpha * means.mean(axis=0), np.maximum(variance, 1e-10 * p.second_moment)
+
     @cached_property
     def _V(self) -> Array:
         """Sigma^-1 (E[s s'] - Sigma) Sigma^-1, (m, m)."""
         return triu_congruence(self._prior.L_inv, self._q.excess_moment)
 
-    def moments(self, X: Array) -> tuple[Array, Array]:
+    @cached_property
+    def _has_closed_form(self) -> bool:
+        """Whether moments are wanted in closed form, and rounding leaves something of it."""
+        if isinstance(self.rule, CommonDraws):
+            return False
+        rounding = np.finfo(float).eps * float(np.abs(self._V).sum())
         p = self._parameters
-        if isinstance(self.rule, ClosedForm):
-            arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
-            mean = p.alpha * (first_moment(*arguments) @ self._v)
-            second = SecondMoment(*arguments, n_kept=0).quadratic_forms(self._V)
-        else:
-            first, second = np.zeros(len(X)), np.zeros(len(X))
-            for e in self.rule.draws:
-                K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
-                first += K @ self._v / len(self.rule.draws)
-                second += np.einsum("nm,nm->n", K @ self._V, K) / len(self.rule.draws)
-            mean = p.alpha * first
-        variance = p.second_moment * (1.0 + second) - mean**2
-        return mean, np.maximum(variance, 1e-10 * p.second_moment)
+        return bool(p.second_moment * rounding <= _ROUNDING_SHARE * p.noise_variance)
+
+    @property
+    def _points(self) -> Array:
+        """Draws of Lambda that averages are over."""
+        return self.rule.draws if isinstance(self.rule, CommonDraws) else self._draws
+
+    @cached_property
+    def _root(self) -> Array:
+        """A root of L^-T (I - S) L^-1, for q's covariance S, (m, m)."""
+        values, vectors = np.linalg.eigh(np.eye(len(self._v)) - self._q.covariance)
+        return np.asarray(self._prior.L_inv.T @ (vectors * np.sqrt(np.maximum(values, 0.0))))
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """The correlations are averages over draws, the variances those of `moments`."""
@@ -237,7 +270,7 @@ class SparseLatent:
                 for Lambda, slopes in self._rotate(X)
             ]
         )
-        if isinstance(self.rule, CommonDraws):
+        if not self._has_closed_form:
             return each.mean(axis=0), each
         arguments = (*rotate(X, p.nu, p.xi), self._prior.Z)
         d = first_moment_vjp(*arguments, first_moment(*arguments) * self._v)
@@ -247,12 +280,14 @@ class SparseLatent:
         p = self._parameters
         mean, each = self.slopes(X)
         prior = p.nu**2 + p.xi
-        if isinstance(self.rule, ClosedForm):
+        if self._has_closed_form:
             excess = square_slopes(X, p.nu, p.xi, self._prior.Z, self._V)
         else:
             prior, excess = np.zeros_like(p.nu), np.zeros_like(mean)
             for Lambda, slopes in self._rotate(X):
-                forms = [np.einsum("nm,nm->n", dK @ self._V, dK) for dK in slopes]
+                forms = [
+                    (dK @ self._v) ** 2 - np.sum((dK @ self._root) ** 2, axis=1) for dK in slopes
+                ]
                 prior += Lambda**2 / len(each)
                 excess += Lambda**2 * np.column_stack(forms) / len(each)
         variance = p.second_moment * (prior + excess) - mean**2
@@ -261,7 +296,7 @@ class SparseLatent:
     def _rotate(self, X: Array) -> Iterator[tuple[Array, Iterator[Array]]]:
         """Each draw of Lambda, with the derivatives of k(Lambda X, Z) in Lambda X."""
         p = self._parameters
-        for e in self.rule.draws if isinstance(self.rule, CommonDraws) else self._draws:
+        for e in self._points:
             Lambda = p.nu + np.sqrt(p.xi) * e
             yield Lambda, se_slopes(X * Lambda, self._prior.Z)
 

@@ -71,7 +71,9 @@ class DensePrecision:
         return A @ B.T
 
     def covariance_vjp(self, G: Array) -> Array:
-        return 0.5 * (self.matrix @ G @ self.matrix - self.matrix)
+        product = self.matrix @ G @ self.matrix
+        # symmetric to the last digit: the noise's gradient in U is the small difference of two sums
+        return 0.25 * (product + product.T) - 0.5 * self.matrix
 
 
 def as_precision(C: Array, copies: Copies) -> Precision:

@@ -27,11 +27,13 @@ _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, and with noise
-#: that starts well; rows that the stochastic solver visits.
+#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, with noise that
+#: starts well, and with such noise that new rows have nothing of; rows that the stochastic solver
+#: visits.
 _EXACT_ITERATIONS = 100
 _LBFGS_ITERATIONS = 200
 _LBFGS_BLOCK_ITERATIONS = 40
+_LBFGS_LOST_BLOCK_ITERATIONS = 14
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: n_inducing="auto": one for so many rows, but at least and at most so many.
@@ -96,7 +98,9 @@ class Settings(RegressionLearner):
         if self._is_exact(n):
             return _EXACT_ITERATIONS
         if self._is_collapsed(n):
-            return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
+            if not self.structure.correlated:
+                return _LBFGS_ITERATIONS
+            return _LBFGS_BLOCK_ITERATIONS if self.local else _LBFGS_LOST_BLOCK_ITERATIONS
         visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
         return max(2, round(visited / n))
 

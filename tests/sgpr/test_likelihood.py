@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.copies import Copies
 from skvbgp.sgpr._likelihood import ClosedFormGroup, SampledGroup, unit_se
+from skvbgp.sgpr._precision import DensePrecision
 from tests.derivatives import numerical_gradient, symmetric_gradient
 from tests.oracles import sgpr as oracles
 
@@ -159,3 +161,11 @@ def test_unit_se(problem, origin):
     same = unit_se(X, X)
     assert np.all(same <= 1.0)
     assert_allclose(np.diagonal(same), 1.0, rtol=1e-12)
+
+
+def test_gradient_in_a_covariance_is_symmetric_to_the_last_digit(rng):
+    """What rounding made of it kept training from U's optimum."""
+    root = rng.standard_normal((60, 60))
+    precision = DensePrecision(root @ root.T + 0.01 * np.eye(60), Copies())
+    gradient = precision.covariance_vjp(root + root.T)
+    assert_array_equal(gradient, gradient.T)
