@@ -14,7 +14,7 @@ from skvbgp import DecoupledGPClassifier, DecoupledGPRegressor, EPDTCClassifier
 from tests.observer import Observer
 
 da = pytest.importorskip("dask.array")
-pytest.importorskip("distributed")
+KilledWorker = pytest.importorskip("distributed").KilledWorker
 
 N, LATER = 400, 200
 
@@ -273,15 +273,20 @@ def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(monkeypatch, tm
 
 
 @pytest.mark.slow
-def test_workers_that_die_for_ever_leave_the_estimator_as_it_was(monkeypatch, tmp_path, case):
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_workers_that_die_for_ever_leave_the_estimator_as_it_was(
+    monkeypatch, tmp_path, case, method
+):
+    """Dask may blame what the rows are made from, or forget that it has to make them."""
+    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.2)
     model, rows, later, describe = case
     before = describe(model.fit(*rows))
     count_deaths = let_workers_die(monkeypatch, tmp_path, "skvbgp._core.shards._copy", 99)
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(RuntimeError, match="Workers were lost 4 times in one step"):
-            method(*as_arrays(*later))
-        assert_array_equal(describe(model), before)
-    assert count_deaths() >= 8
+    reasons = "lost 4 times in one step|Dask does nothing|died while trying to run"
+    with pytest.raises((RuntimeError, KilledWorker), match=reasons):
+        getattr(model, method)(*as_arrays(*later))
+    assert_array_equal(describe(model), before)
+    assert count_deaths() >= 4
 
 
 @pytest.mark.slow
