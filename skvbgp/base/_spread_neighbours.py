@@ -1,7 +1,8 @@
 """The nearest rows of any place, where only Dask's workers have the rows.
 
 Every shard finds its own nearest rows of a place; the nearest of all are among them. A shard is not
-asked if all of its rows are farther than those that others have found.
+asked if all of its rows are farther than those that others have found, nor for more rows than its
+share of them at first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from skvbgp.base._neighbours import Places
 _TILE_ROWS = 512
 #: Rows of a leaf of a worker's tree: with half of them it takes half as much memory again.
 _LEAF_ROWS = 32
+#: By how many standard deviations of the number of the nearest rows that a shard has, in random
+#: order, it is asked for more than its share.
+_MARGIN = 3.0
 #: Distances may be wrong by this share.
 _ROUNDING = 1e-6
 
@@ -71,16 +75,44 @@ class _Finding:
         return np.column_stack(gaps)
 
     def _ask(self, chosen: NDArray[np.bool_]) -> None:
-        """Take the nearest rows of shards into account, for places chosen by (n, n_shards)."""
+        """Take the nearest rows of shards into account, for places chosen by (n, n_shards).
+
+        Of several shards, each is asked for little more than its share of k rows, and again for all
+        k if it may have more of the nearest.
+        """
+        share = self.k / np.maximum(chosen.sum(axis=1), 1)
+        some = np.minimum(np.ceil(share + _MARGIN * np.sqrt(share)), self.k).astype(np.intp)
+        farthest_told = self._ask_for(chosen, some)
+        may_have_more = farthest_told <= self.distance[:, -1:] * (1.0 + _ROUNDING)
+        self._ask_for(chosen & may_have_more, np.full(len(self.x), self.k))
+
+    def _ask_for(self, chosen: NDArray[np.bool_], most: NDArray[np.intp]) -> Array:
+        """The same for no more than so many rows (n,) of a shard.
+
+        Returns
+        -------
+        farthest_told : ndarray of shape (n, n_shards)
+            Distance of the last row that a shard has told of, NaN where it has no other one.
+        """
         places = {s: np.flatnonzero(mine) for s, mine in enumerate(chosen.T) if mine.any()}
-        tasks = {s: (*self.frame, self.x[own], self.k) for s, own in places.items()}
+        tasks = {s: (*self.frame, self.x[own], int(most[own].max())) for s, own in places.items()}
         parts = self.rows.call_some(_find_in_shard, tasks)
+        farthest_told = np.full(chosen.shape, np.nan)
         for (s, own), (distance, local) in zip(places.items(), parts, strict=True):
-            distance = np.hstack([self.distance[own], distance])
-            index = np.hstack([self.index[own], self.rows.number(s, local)])
-            nearest = np.lexsort((index, distance), axis=1)[:, : self.k]
-            self.distance[own] = np.take_along_axis(distance, nearest, axis=1)
-            self.index[own] = np.take_along_axis(index, nearest, axis=1)
+            self._merge(own, distance, self.rows.number(s, local))
+            if distance.shape[1] == tasks[s][-1] < self.k:
+                farthest_told[own, s] = distance[:, -1]
+        return farthest_told
+
+    def _merge(self, own: NDArray[np.intp], distance: Array, index: Index) -> None:
+        """Keep the nearest rows of some places (n*,), of these and those that are known."""
+        known = self.index[own]
+        is_known = (index[:, :, None] == known[:, None, :]).any(axis=2)  # when asked again
+        distance = np.hstack([self.distance[own], np.where(is_known, np.inf, distance)])
+        index = np.hstack([known, np.where(is_known, self.rows.n, index)])
+        nearest = np.lexsort((index, distance), axis=1)[:, : self.k]
+        self.distance[own] = np.take_along_axis(distance, nearest, axis=1)
+        self.index[own] = np.take_along_axis(index, nearest, axis=1)
 
 
 # -- what runs on the workers --------------------------------------------------------------------

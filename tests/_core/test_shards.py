@@ -1,6 +1,7 @@
 """Rows on Dask's workers."""
 
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -219,6 +220,21 @@ def test_rows_that_cannot_be_made_again_are_an_error(client, rows):
     lost.cancel()
     with pytest.raises(RuntimeError, match="cannot be made again"):
         rows._gather([lost])
+
+
+def test_rows_that_never_come_are_an_error(client, rows, monkeypatch):
+    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.01)
+    never = client.submit(np.ones, 3, workers=["tcp://127.0.0.1:9"])  # no worker is there
+    with pytest.raises(RuntimeError, match="Dask does nothing"):
+        rows._gather([never])
+    monkeypatch.setattr(rows._client, "processing", dict)
+    with pytest.raises(RuntimeError, match="no worker is left"):
+        rows._gather([never])
+    monkeypatch.undo()
+    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.01)
+    slow = client.submit(time.sleep, 1.0, pure=False)
+    rows._gather([slow])  # longer than a worker may have nothing to do, which this one has
+    assert slow.done()
 
 
 def test_a_cluster_is_needed(monkeypatch):

@@ -1,14 +1,20 @@
 """Training on rows that live on Dask's workers: mini-batches are fetched."""
 
+import os
+import pydoc
+import signal
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 
 from skvbgp import DecoupledGPClassifier, DecoupledGPRegressor, EPDTCClassifier
+from tests.observer import Observer
 
 da = pytest.importorskip("dask.array")
-pytest.importorskip("distributed")
+KilledWorker = pytest.importorskip("distributed").KilledWorker
 
 N, LATER = 400, 200
 
@@ -152,3 +158,148 @@ def test_what_labels_cannot_be_is_refused(many_labels):
 @pytest.fixture
 def many_labels(monkeypatch):
     monkeypatch.setattr("skvbgp.base._classifier.SUBSAMPLE", 100)
+
+
+# -- workers that die ------------------------------------------------------------------------------
+
+
+def kill_workers(client):
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+
+
+class Killing(Observer):
+    """A callback that kills both workers at the end of the first pass."""
+
+    def __init__(self, client):
+        self.clients = [client]
+
+    def on_fit_task_end(self, estimator, context):
+        if self.clients:
+            kill_workers(self.clients.pop())
+
+
+def let_workers_die(monkeypatch, folder, function, n_deaths=1):
+    """Let workers kill themselves in the first calls of a function of a module, at its begin."""
+    original = pydoc.locate(function)
+
+    def die_or_work(*arguments, **options):
+        for k in range(n_deaths):
+            with suppress(FileExistsError):
+                (folder / f"death {k}").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(function, die_or_work)
+    return lambda: len(list(folder.glob("death *")))
+
+
+REGRESSOR = DecoupledGPRegressor(30, 8, max_iter=2, batch_size=200, random_state=0)
+CLASSIFIER = DecoupledGPClassifier(30, 8, max_iter=2, batch_size=200, random_state=0)
+#: A model, rows that it learns, rows that come later, and what it says, of which the first numbers
+#: are one for each of some places.
+CASES = {
+    "regression": (REGRESSOR, make_data(N, 0), make_data(LATER, 1), say),
+    "classes": (
+        CLASSIFIER,
+        make_labels(N, 0, ["no", "yes"]),
+        make_labels(LATER, 1, ["no", "yes"]),
+        say_of_classes,
+    ),
+}
+
+
+def say_lazily(model):
+    method = model.predict if is_regressor(model) else model.decision_function
+    return method(da.from_array(make_data(20, 2)[0], chunks=(7, 2)))
+
+
+@pytest.fixture(params=CASES)
+def case(request, many_labels):
+    model, *others = CASES[request.param]
+    return clone(model), *others
+
+
+def test_workers_that_die_between_two_passes_change_nothing(client, case):
+    model, rows, _, describe = case
+    expected, callback = describe(clone(model).fit(*rows)), Killing(client)
+    model.set_callbacks(callback).fit(*as_arrays(*rows))
+    assert not callback.clients
+    assert_allclose(describe(model), expected, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["_core.shards._copy", "_core.shards._summarise"])
+def test_a_worker_that_dies_in_a_step_changes_nothing(monkeypatch, tmp_path, case, function):
+    model, rows, _, describe = case
+    expected = describe(clone(model).fit(*rows))
+    count_deaths = let_workers_die(monkeypatch, tmp_path, f"skvbgp.{function}")
+    model.fit(*as_arrays(*rows))
+    assert count_deaths() == 1
+    assert_allclose(describe(model), expected, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["_load_labels", "_count_labels", "_number_labels"])
+def test_a_worker_that_dies_while_classes_are_found(monkeypatch, tmp_path, many_labels, function):
+    model, rows, _, describe = CASES["classes"]
+    expected = describe(clone(model).fit(*rows))
+    count_deaths = let_workers_die(monkeypatch, tmp_path, f"skvbgp._core.labels.{function}")
+    model = clone(model).fit(*as_arrays(*rows))
+    assert count_deaths() == 1
+    assert_allclose(describe(model), expected, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_workers_that_die_between_two_calls_change_nothing(client, case):
+    model, rows, later, describe = case
+    local = clone(model).fit(*rows)
+    model.fit(*as_arrays(*rows))
+    lazy, expected = say_lazily(model), describe(model)[:20]
+    kill_workers(client)
+    assert_allclose(describe(model), describe(local), rtol=1e-6)  # it needs no rows
+    model.partial_fit(*as_arrays(*later))
+    assert_allclose(describe(model), describe(local.partial_fit(*later)), rtol=1e-6)
+    assert_allclose(lazy.compute(), expected, rtol=1e-10)  # of the model as it was
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(monkeypatch, tmp_path, case):
+    model, rows, _, describe = case
+    expected = describe(model.fit(*rows))[:20]
+    count_deaths = let_workers_die(monkeypatch, tmp_path, "skvbgp.base._lazy._evaluate")
+    assert_allclose(say_lazily(model).compute(), expected, rtol=1e-10)
+    assert count_deaths() == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_workers_that_die_for_ever_leave_the_estimator_as_it_was(
+    monkeypatch, tmp_path, case, method
+):
+    """Dask may blame what the rows are made from, or forget that it has to make them."""
+    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.2)
+    model, rows, later, describe = case
+    before = describe(model.fit(*rows))
+    count_deaths = let_workers_die(monkeypatch, tmp_path, "skvbgp._core.shards._copy", 99)
+    reasons = "lost 4 times in one step|Dask does nothing|workers died while running it"
+    with pytest.raises((RuntimeError, KilledWorker), match=reasons):
+        getattr(model, method)(*as_arrays(*later))
+    assert_array_equal(describe(model), before)
+    assert count_deaths() > 0
+
+
+@pytest.mark.slow
+def test_rows_that_are_lost_for_good_leave_the_estimator_as_it_was(client, case):
+    model, rows, _, describe = case
+    before = describe(model.fit(*rows))
+    parts = [client.scatter(part) for part in rows]
+    X, y = (
+        da.from_delayed(part, values.shape, dtype=values.dtype)
+        for part, values in zip(parts, rows, strict=True)
+    )
+    model.set_callbacks(Killing(client))
+    with pytest.raises(RuntimeError, match="cannot be made again"):
+        model.fit(X, y)
+    model.set_callbacks()
+    assert_array_equal(describe(model), before)

@@ -249,13 +249,13 @@ def test_shards_that_have_no_near_row_are_not_asked(client, monkeypatch):
     halves = [ShardedRows(*spread(part, part[:, 0], N)) for part in (X[:350], X[350:])]
     rows, frame, asked = halves[0].joined(halves[1]), Coordinates(np.zeros(2), np.ones(2)), []
     call = rows.call_some
-    monkeypatch.setattr(
-        rows,
-        "call_some",
-        lambda function, tasks: (
-            asked.append({s: len(task[2]) for s, task in tasks.items()}) or call(function, tasks)
-        ),
-    )
+
+    def call_and_note(function, tasks):
+        if tasks:
+            asked.append({s: len(task[2]) for s, task in tasks.items()})
+        return call(function, tasks)
+
+    monkeypatch.setattr(rows, "call_some", call_and_note)
     edge = X[349, 0]
     places = np.array([[-0.9, 0.0], [-0.5, 0.5], [edge, 0.1], [0.8, 0.0]])
     near = find_near(rows, frame, np.ones(2), places, 10)
@@ -278,6 +278,34 @@ def test_near_rows_are_those_of_all(rng, d):
     found = find_near(twice, frame, weights, places, 10)
     assert_array_equal(found[:, ::2], expected[:, :5])
     assert_array_equal(found[:, 1::2], 300 + expected[:, :5])
+
+
+@pytest.mark.parametrize("d", [2, 14], ids=["tree", "all distances"])
+def test_shards_are_asked_for_their_share_first(rng, monkeypatch, d):
+    """In random order, and where one of several whose boxes are the same has all near rows."""
+    X, places, k = rng.uniform(-1.0, 1.0, (900, d)), rng.uniform(-1.0, 1.0, (30, d)), 40
+    X[:300, 0], X[300:600, 0] = -np.abs(X[:300, 0]), np.abs(X[300:600, 0])
+    X[[0, 300, 600]], X[[1, 301, 601]] = -1.0, 1.0
+    places[:10] = X[10:20]  # equal rows and ties
+    X[20:30] = X[10:20]
+    parts = [ShardedRows(*spread(part, part[:, 0], N)) for part in np.split(X, 3)]
+    rows, told = parts[0].joined(parts[1]).joined(parts[2]), []
+    frame = Coordinates(np.zeros(d), np.ones(d))
+    call = rows.call_some
+
+    def call_and_note(function, tasks):
+        results = call(function, tasks)
+        told.append({s: distance.shape for s, (distance, _) in zip(tasks, results, strict=True)})
+        return results
+
+    monkeypatch.setattr(rows, "call_some", call_and_note)
+    near = find_near(rows, frame, np.ones(d), places, k)
+    distance = np.linalg.norm(X - places[:, None], axis=2)
+    expected = np.argsort(distance, axis=1, kind="stable")[:, :k]
+    assert_array_equal(np.sort(near), np.sort(expected))
+    first, again, *_ = told
+    assert set(first.values()) == {(30, 25)}  # a third, and three standard deviations
+    assert all(n < 30 and most == k for n, most in again.values())
 
 
 def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
