@@ -189,8 +189,8 @@ class SparseLearner(Settings):
     def _rescue(self, state: State, learned: State, data: Data) -> State:
         """What white noise learns from the same start, where mini-batches of blocks have failed."""
         contains_white = self.structure.correlated and self.structure.is_open
-        is_ours = self.learn_hyperparameters and not state.is_warm and type(data) is Data
-        if not (contains_white and is_ours) or self._is_collapsed(len(data)):
+        is_ours = self.learn_hyperparameters and self.max_iter is None and not state.is_warm
+        if not (contains_white and is_ours and type(data) is Data) or self._is_collapsed(len(data)):
             return learned
         if self._is_exact(len(data)) or not has_failed(learned, data):
             return learned
