@@ -86,7 +86,7 @@ class OutputsLearner(RegressionLearner):
     ) -> list[Any]:
         warm = (None,) * len(y) if before is None else before.outputs
         starts = list(X.known)
-        for j, generator in enumerate(self.share(rng, len(y))):
+        for j, generator in enumerate(_share(rng, len(y))):
             if starts[j] is None:
                 X.refuse_unobserved(j)
                 starts[j] = self.single.start(X.rows[j], y[j], generator, warm[j])
@@ -142,10 +142,6 @@ class OutputsLearner(RegressionLearner):
 
     # -- what a family may do in another way -------------------------------------------------------
 
-    def share(self, rng: np.random.RandomState, t: int) -> list[np.random.RandomState]:
-        """Generators of the outputs: each draws what a single one would, the last from rng."""
-        return [*(deepcopy(rng) for _ in range(t - 1)), rng]
-
     def begin(self, start: Any, X: Any, y: Any) -> Any:
         """State of an output whose training has not come to its turn: after a single pass."""
         return self.single.train(start, X, y, _stop)
@@ -172,6 +168,11 @@ class OutputsLearner(RegressionLearner):
 
     def posterior(self, state: OutputsState) -> OutputsPosterior:
         return OutputsPosterior(tuple(map(self.single.posterior, state.outputs)))
+
+
+def _share(rng: np.random.RandomState, t: int) -> list[np.random.RandomState]:
+    """Generators of the outputs: each has that of the only one, which the last one moves on."""
+    return [*(deepcopy(rng) for _ in range(t - 1)), rng]
 
 
 def _stop(make: Callable[[], Any]) -> bool:

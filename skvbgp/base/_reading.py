@@ -31,7 +31,7 @@ _ADVICE = {
 @contextmanager
 def reading(X: Any) -> Iterator[None]:
     """Refuse dates, and add to an error about what is read what may be done."""
-    _refuse_dates(X)
+    refuse_dates(X)
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -57,20 +57,20 @@ def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return ~np.array(known, dtype=bool).reshape(values.shape)
 
 
-def _refuse_dates(X: Any) -> None:
+def refuse_dates(values: Any, name: str = "X") -> None:
     """Months as numbers differ from the same months as days, which nobody would notice."""
-    types: Any = getattr(X, "dtypes", getattr(X, "dtype", None))  # of a frame's columns, or one
+    types: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # of columns, or one
     kinds = {getattr(kind, "kind", None) for kind in np.ravel(types)}
-    if (kinds and kinds <= {"M", "m"}) or _lists_dates(X):
+    if (kinds and kinds <= {"M", "m"}) or _lists_dates(values):
         raise ValueError(
-            f"X has dates or durations, whose numbers depend on their unit. {_MAKE_NUMBERS}"
+            f"{name} has dates or durations, whose numbers depend on their unit. {_MAKE_NUMBERS}"
         )
 
 
-def _lists_dates(X: Any) -> bool:
+def _lists_dates(values: Any) -> bool:
     """Whether the first row of lists or objects has NumPy's dates, which would become numbers."""
-    is_object = isinstance(X, np.ndarray) and X.dtype.kind == "O" and X.ndim > 0
-    if not (isinstance(X, list | tuple) or is_object) or not len(X):
+    is_object = isinstance(values, np.ndarray) and values.dtype.kind == "O" and values.ndim > 0
+    if not (isinstance(values, list | tuple) or is_object) or not len(values):
         return False
-    entries = X[0] if isinstance(X[0], list | tuple | np.ndarray) else [X[0]]
+    entries = values[0] if isinstance(values[0], list | tuple | np.ndarray) else [values[0]]
     return any(isinstance(entry, np.datetime64 | np.timedelta64) for entry in entries)

@@ -15,6 +15,7 @@ from skvbgp.base._classifier import Labels, VariationalClassifier
 from skvbgp.base._estimator import as_weights, fit_method
 from skvbgp.base._known_noise import add_noise, as_noise
 from skvbgp.base._outputs import Observations, OutputsLearner
+from skvbgp.base._reading import refuse_dates
 from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._weights import Targets, count_rows, count_targets
 
@@ -182,6 +183,7 @@ class WeightedRegressor(VariationalRegressor):
         if is_collection(X) or is_collection(y):
             self._bind_outputs(1, "A Dask collection has one output", reset=reset)
             return super()._validate(X, y, reset=reset)
+        refuse_dates(y, "y")
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
         if t > 1 or self._encodes(X, reset=reset):

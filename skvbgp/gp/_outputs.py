@@ -63,7 +63,7 @@ class GPOutputsState(OutputsState):
 
 @dataclass(frozen=True)
 class GPOutputsLearner(OutputsLearner):
-    """The settings of every output, which have generators in turn and forget together."""
+    """The settings of every output, which learn again and forget together."""
 
     single: GPLearner
 
@@ -81,9 +81,6 @@ class GPOutputsLearner(OutputsLearner):
         )
         index, n, unknown = _follow_all(state, X), state.n + X.n, (None,) * len(rows)
         return Observations(rows, index, n, known=unknown), [some.y for some in rows]
-
-    def share(self, rng: np.random.RandomState, t: int) -> list[np.random.RandomState]:
-        return [rng] * t
 
     def begin(self, start: Start, X: Rows, y: Array) -> State:
         return self.single.keep(start)

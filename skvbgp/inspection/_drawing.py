@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skvbgp.metrics._response import best_estimator
+from skvbgp.metrics._response import best_estimator, last_step
 
 #: Lines to compare with, such as "perfectly calibrated".
 REFERENCE_STYLE = {"color": "0.5", "linestyle": ":", "linewidth": 1.0}
@@ -42,11 +41,6 @@ def refuse_outputs(model: Any, name: str) -> None:
             f"{type(model).__name__} has {model.n_outputs_} outputs, but this is about one: give "
             f"the class what is in {name}[j]."
         )
-
-
-def last_step(estimator: Any) -> Any:
-    """The final estimator of a pipeline, or the estimator itself."""
-    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
 def display_name(estimator: Any, name: str | None) -> str:

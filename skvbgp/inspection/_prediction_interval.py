@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 
 from skvbgp._core.mixture import NormalMixture
@@ -121,11 +122,13 @@ class PredictionIntervalDisplay:
         -------
         display : PredictionIntervalDisplay
         """
-        inputs = np.asarray(X)
+        x = None
+        if np.shape(X)[1] == 1:
+            x = np.ravel(X.toarray() if issparse(X) else X)
         return cls.from_predictions(
             y,
             *predict_gaussian(estimator, X),
-            x=inputs[:, 0] if inputs.shape[1] == 1 else None,
+            x=x,
             level=level,
             subsample=subsample,
             random_state=random_state,
@@ -244,9 +247,10 @@ class PredictionIntervalDisplay:
         (self.line_,) = ax.plot(x, mean, **with_defaults(style, line_kwargs))
         outside = (y < lower) | (y > upper)
         order = np.argsort(outside, kind="stable")  # the legend has the colour of the first
-        colors = np.where(outside, "C3", "0.2")[order]
-        style = {"color": colors, "s": 8.0, "zorder": 3, "label": "Observation"}
-        self.scatter_ = ax.scatter(x[order], y[order], **{**style, **(scatter_kwargs or {})})
+        style = {"s": 8.0, "zorder": 3, "label": "Observation"} | (scatter_kwargs or {})
+        if "c" not in style:  # Matplotlib takes one of the two
+            style = {"color": np.where(outside, "C3", "0.2")[order]} | style
+        self.scatter_ = ax.scatter(x[order], y[order], **style)
         title = self.estimator_name if name is None else name
         if title is not None:
             ax.set_title(title)

@@ -3,6 +3,8 @@
 from typing import Any
 
 import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.pipeline import Pipeline
 
 from skvbgp._core.linalg import Array
 
@@ -12,9 +14,20 @@ def best_estimator(estimator: Any) -> Any:
     return getattr(estimator, "best_estimator_", estimator)
 
 
+def last_step(estimator: Any) -> Any:
+    """The final estimator of a pipeline, or the estimator itself."""
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
+
+
 def predict_gaussian(estimator: Any, X: Any) -> tuple[Array, Array]:
     """Mean and standard deviation of every row; the `predict` of a search takes X alone."""
-    prediction = best_estimator(estimator).predict(X, return_std=True)
+    model = best_estimator(estimator)
+    if isinstance(last_step(model), TransformedTargetRegressor):
+        raise TypeError(
+            "TransformedTargetRegressor hands on no standard deviation, and what it makes of a "
+            "normal distribution is none: transform y before, and score the regressor itself."
+        )
+    prediction = model.predict(X, return_std=True)
     if not isinstance(prediction, tuple) or len(prediction) != 2:
         raise TypeError(
             f"predict(X, return_std=True) of {type(estimator).__name__} must return the mean "

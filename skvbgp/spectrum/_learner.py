@@ -109,7 +109,7 @@ class SpectrumLearner(RegressionLearner):
                 scale, target.unit, self.length_scale, self.signal_variance, self.noise_variance
             )
             rng = np.random.RandomState(seed)
-            if self._starts_from_evidence:
+            if self._starts_from_evidence and len(y) > 1:  # one is its own mean: no function at all
                 sample = self._choose_sample(X, y, rng).scaled(coordinates, target)
                 R, hyper = start_from_evidence(sample, self.n_frequencies, hyper, rng)
             else:

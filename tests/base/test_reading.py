@@ -5,7 +5,7 @@ import datetime as dt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import get_tags
 
 from skvbgp import DecoupledGPRegressor, EPDTCClassifier, VBDTCRegressor, VBGPRegressor
@@ -32,6 +32,13 @@ def make_target(cls):
 def test_dates_are_refused(cls, X):
     with pytest.raises(ValueError, match="X has dates or durations.*Make numbers of"):
         cls().fit(X, make_target(cls))
+
+
+@pytest.mark.parametrize("y", DATES.values(), ids=DATES)
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_regressor(cls())])
+def test_dates_are_no_targets_of_regressors(cls, y):
+    with pytest.raises(ValueError, match="y has dates or durations.*Make numbers of"):
+        cls().fit(np.arange(20.0)[:, None], y)
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.colors import to_rgba
 from numpy.testing import assert_allclose
 from scipy import stats
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -157,6 +158,17 @@ def test_a_mixture_along_dates():
     assert np.all(np.diff(display.line_.get_xdata()) > np.timedelta64(0))
 
 
+@pytest.mark.parametrize("n_features", [1, 2])
+def test_intervals_at_sparse_inputs(rng, n_features):
+    X, y = rng.standard_normal((10, n_features)), rng.standard_normal(10)
+    model = VBGPRegressor(RBF(), learn_hyperparameters=False).fit(X, y)
+    dense, sparse = (
+        PredictionIntervalDisplay.from_estimator(model, form(X), y)
+        for form in (np.asarray, csr_array)
+    )
+    assert_allclose(sparse.line_.get_xydata(), dense.line_.get_xydata())
+
+
 def test_subsample(rng):
     y, mean, std = rng.standard_normal((2, 50)).tolist() + [np.ones(50)]
     drawn = [
@@ -180,6 +192,8 @@ def test_styles(model, data):
     assert_allclose(display.scatter_.get_facecolors(), [to_rgba("k")])
     assert display.intervals_.get_linewidth() == [3]
     assert display.line_.get_color() == "r"
+    display.plot(scatter_kwargs={"c": "k"})
+    assert_allclose(display.scatter_.get_facecolors(), [to_rgba("k")])
 
 
 # -- relevance -------------------------------------------------------------------------

@@ -173,5 +173,6 @@ def test_unknown_name():
 
 def test_a_transformed_target_is_refused(data):
     model = TransformedTargetRegressor(quick(), func=np.exp, inverse_func=np.log).fit(*data)
-    with pytest.raises((TypeError, AttributeError)):
-        get_scorer("neg_crps")(model, *data)
+    for estimator in (model, make_pipeline(StandardScaler(), model).fit(*data)):
+        with pytest.raises(TypeError, match="transform y before"):
+            get_scorer("neg_crps")(estimator, *data)

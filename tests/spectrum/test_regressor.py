@@ -303,6 +303,15 @@ def test_crowded_blocks_are_divided():
         np.testing.assert_array_equal(data.lookup(data.block(k).X), k)
 
 
+def test_a_single_row_says_nothing_of_the_spread():
+    X, y = np.array([[0.5, -1.0]]), np.array([100.0])
+    for k in (1, 3):  # copies are one row
+        model = SVBSSGPRegressor(random_state=0).fit(np.repeat(X, k, 0), np.repeat(y, k))
+        mean, std = model.predict(X + [[0.0, 0.0], [3.0, 3.0]], return_std=True)
+        np.testing.assert_allclose(mean, 100.0)
+        assert std[1] > 0.5 and std[0] < std[1]
+
+
 @pytest.mark.thorough
 def test_a_stream_from_a_single_row():
     X, y = make_data(64)
