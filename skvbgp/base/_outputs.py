@@ -171,7 +171,7 @@ class OutputsLearner(RegressionLearner):
 
 
 def _share(rng: np.random.RandomState, t: int) -> list[np.random.RandomState]:
-    """Generators of the outputs: each has that of the only one, which the last one moves on."""
+    """Generators of the outputs: each draws what a single one would, the last from rng."""
     return [*(deepcopy(rng) for _ in range(t - 1)), rng]
 
 
