@@ -31,8 +31,9 @@ from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import Kernel
 
-#: Limits of the noise variance and of the degrees of freedom, for a target of unit variance.
-_NOISE_LIMITS = (1e-7, 10.0)
+#: Limits of the noise variance and of the degrees of freedom, for a target of unit variance. Where
+#: the scale is known, it cannot become smaller where there is no noise.
+_NOISE_LIMITS, _KNOWN_SCALE_NOISE_LIMITS = (1e-7, 10.0), (1e-10, 10.0)
 _DOF_LIMITS = (1.0, 1e4)
 _SLOPE_LIMITS = (1e-6, 1e3)
 #: The r-th nearest row counts exp(-r / _WINDOW) for the scale at a place.
@@ -118,7 +119,7 @@ class Process:
     @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
-        tail = [_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
+        tail = [_KNOWN_SCALE_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
         tail += [_SLOPE_LIMITS] * len(self.slopes)
         bounds = np.concatenate([self.kernel.bounds[self._first], np.log(tail)])
         return bounds if self.coregion is None else np.vstack([bounds, self.coregion.bounds])

@@ -120,6 +120,12 @@ def test_a_row_that_is_left_out_is_predicted_by_the_others(rows):
     assert_allclose(left_out.variance / ratio, expected.variance, rtol=1e-5)
 
 
+def test_noise_of_a_known_scale_may_be_smaller():
+    kernel = make_base_kernels(2)[0][1]
+    exact, local = (start_process(kernel, gaussian=known) for known in (True, False))
+    assert exact.bounds[-1, 0] < local.bounds[-2, 0] - np.log(100.0)
+
+
 def test_no_variance_is_below_the_one_that_all_rows_at_the_place_would_leave(rng):
     process = Process((0.8 * RBF([0.5, 2.0])).bind(2), 0.02, np.inf)
     noise = rng.uniform(0.1, 1.0, 12)

@@ -36,6 +36,15 @@ def test_defaults_learn_a_function_and_its_noise(n_neighbors):
     assert best in model.summary()
 
 
+def test_a_function_without_noise_is_known_that_well(rng):
+    X = rng.uniform(size=(170, 2))
+    y = np.sin(3.0 * X[:, 0]) * np.cos(2.0 * X[:, 1])
+    model = VBGPRegressor(random_state=0).fit(X[:120], y[:120])
+    error = np.sqrt(np.mean((model.predict(X[120:]) - y[120:]) ** 2))
+    assert error < 1e-4 * y.std()
+    assert model.log_predictive_density(X[120:], y[120:]).mean() > 8.0  # 1e-7 of noise gave 7
+
+
 @pytest.mark.parametrize("n_neighbors", ["auto", 7])
 def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
     X, y = make_data(60)
