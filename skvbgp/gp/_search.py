@@ -51,6 +51,9 @@ _MOST_READ = 512
 _LEAST_RISE = 0.002
 #: Multiples of the noise that compete with what training has found.
 _NOISE_FACTORS = (10.0,)
+#: Share of noise in y from which on few rows are searched again, and by how many nats what is found
+#: has to be better.
+_MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
@@ -121,9 +124,11 @@ class Search:
         n_first = n_iter
         for name, process in starts:
             if grows and self.trials:
-                process = self._follow(name, process)
+                process = _follow(name, process, self.trials[-1])
                 n_first = n_iter if self.max_iter or self.is_exact else _FOLLOWING_ITERATIONS
             self._try(name, process, groups, n_first)
+        if grows and self.is_exact:
+            self._try_alone(dict(starts), groups, n_iter)
         if grows and not self.stopped:
             for name, process in self._combine():
                 self._try(name, process, groups, n_iter)
@@ -135,7 +140,7 @@ class Search:
     def count(n_starts: int, *, grows: bool, is_exact: bool) -> int:
         """Largest number of trials."""
         if is_exact:
-            return n_starts + 2 * grows
+            return n_starts + (n_starts + 1) * grows
         return n_starts + 5 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     @property
@@ -171,6 +176,23 @@ class Search:
         self._judge(name, [trained, *(trained._replace(process=other) for other in others)])
         self.stopped = self.end_pass(self._summarise)
 
+    def _try_alone(self, starts: dict[str, Process], groups: list[Group], n_iter: int) -> None:
+        """If most of y seems to be noise, train the best kernel from its own start, too.
+
+        The first one may have ended where all is noise, and those that follow it as well. If that
+        is better, the others follow this one.
+        """
+        best = max(self.trials, key=lambda trial: trial.trained.value)
+        if self.stopped or best.process.noise < _MUCH_NOISE:
+            return
+        alone = train(starts.pop(best.name), groups, max_iter=n_iter, tol=self.tol)
+        if alone.value < best.trained.value + _LEAST_LEAD:
+            return
+        self.trials = []
+        self._judge(best.name, [alone])
+        for name, process in starts.items():
+            self._try(name, _follow(name, process, self.trials[0]), groups, n_iter)
+
     def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""
         processes = tuple(one.process for one in trained)
@@ -189,12 +211,6 @@ class Search:
         mixture = self._mix((best.process,), best.parts)
         score = self._score(mixture, best.parts)
         return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
-
-    def _follow(self, name: str, process: Process) -> Process:
-        """Start of a process from the last one that has been trained, with another kernel."""
-        last = self.trials[-1]
-        kernel = follow(name, process.kernel, last.name, last.process.kernel)
-        return replace(last.process, kernel=kernel)
 
     def _combine(self) -> Iterator[tuple[str, Process]]:
         """Products and sums of the two best trials."""
@@ -316,6 +332,12 @@ class Search:
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)
         return Found(chosen, mixture, owners, belief, weights, k, score)
+
+
+def _follow(name: str, process: Process, trial: Trial) -> Process:
+    """Start of a process from one that has been trained, with another kernel."""
+    kernel = follow(name, process.kernel, trial.name, trial.process.kernel)
+    return replace(trial.process, kernel=kernel)
 
 
 def _count_kept(k: int) -> int:

@@ -36,6 +36,16 @@ def test_defaults_learn_a_function_and_its_noise(n_neighbors):
     assert best in model.summary()
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_that_fade_are_not_all_noise(seed):
+    rng = np.random.RandomState(seed)
+    X = rng.uniform(-2.0, 2.0, (120, 3))
+    y = np.cos(3.0 * X[:, 2]) - np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(120)
+    weight = 0.97 ** np.arange(120)
+    model = VBGPRegressor(random_state=0).fit(X, y, sample_weight=weight)
+    assert model.noise_variance_ < 0.1  # .42 where the first kernel ended, and all others with it
+
+
 def test_a_function_without_noise_is_known_that_well(rng):
     X = rng.uniform(size=(170, 2))
     y = np.sin(3.0 * X[:, 0]) * np.cos(2.0 * X[:, 1])
