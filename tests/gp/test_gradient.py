@@ -10,7 +10,7 @@ from sklearn.feature_selection import RFE, SelectFromModel
 
 from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Linear, Matern, Periodic, RationalQuadratic
-from tests.derivatives import numerical_gradient
+from tests.derivatives import check_mean_gradient
 from tests.gp.cases import make_data, small
 
 FIXED = {"learn_hyperparameters": False}
@@ -43,13 +43,7 @@ def test_mean_gradient_is_that_of_predict(n_neighbors):
     kernels = [Matern([2.0, 3.0], nu=0.5), RBF([2.0, 3.0])]
     model = small(kernels, n_neighbors=n_neighbors).fit(X, 10.0 * y)
     places = X[:4] + 0.05
-    mean, std = model.predict_gradient(places)
-    assert mean.shape == std.shape == (4, 2)
-    for x, gradient in zip(places, mean, strict=True):
-        numeric = numerical_gradient(lambda x: model.predict(x[None])[0], x)
-        assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
-    one_by_one = [model.predict_gradient(x[None])[0][0] for x in places]
-    assert_allclose(one_by_one, mean, rtol=1e-10)
+    check_mean_gradient(model, places)
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])

@@ -16,7 +16,7 @@ from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
-from tests.derivatives import numerical_gradient
+from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import SOLVERS, make_data, small
 from tests.sgpr.problems import KINDS, random_q, small_problem
@@ -131,13 +131,7 @@ def test_mean_gradient_is_that_of_predict(cls, solver, psi):
     X, y = make_data()
     model = small(cls, solver, psi=psi).fit(X, 10.0 * y)
     places = X[:4] + 0.05
-    mean, std = model.predict_gradient(places)
-    assert mean.shape == std.shape == (4, 2)
-    for x, gradient in zip(places, mean, strict=True):
-        numeric = numerical_gradient(lambda x: model.predict(x[None])[0], x)
-        assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
-    one_by_one = [model.predict_gradient(x[None])[0][0] for x in places]
-    assert_allclose(one_by_one, mean, rtol=1e-10, atol=1e-10)
+    check_mean_gradient(model, places, atol=1e-10)
 
 
 def test_gradient_is_as_uncertain_as_it_is_wrong():
