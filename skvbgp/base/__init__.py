@@ -27,7 +27,6 @@ from skvbgp.base._function import (
     OutputsDraws,
     Relevance,
 )
-from skvbgp.base._known_noise import as_noise
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
     Distribution,
@@ -58,9 +57,9 @@ from skvbgp.base._start import (
     says_too_little,
     subsample,
 )
-from skvbgp.base._weighted import WeightedClassifier, WeightedRegressor
 from skvbgp.base._weights import (
     Targets,
+    as_noise,
     count_rows,
     count_targets,
     join_rows,
@@ -100,8 +99,6 @@ __all__ = [
     "VariationalClassifier",
     "VariationalEstimator",
     "VariationalRegressor",
-    "WeightedClassifier",
-    "WeightedRegressor",
     "as_noise",
     "as_row_values",
     "as_vector",

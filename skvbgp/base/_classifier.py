@@ -21,7 +21,7 @@ from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import Names, lazily
 from skvbgp.base._reading import find_missing, reading, what_is_finite
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._weights import Counted, join_weights
+from skvbgp.base._weights import Counted, count_rows, join_weights
 
 
 @dataclass(frozen=True)
@@ -133,29 +133,41 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
 
     - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
       own `fit`, `partial_fit` or `predict_proba` hand to ``_fit``, ``_partial_fit`` or
-      ``_decisions`` as keywords.
+      ``_decisions`` as keywords;
+    - ``_count``, if its inputs or its targets are other ones.
     """
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Training inputs.
-        y : array-like of shape (n_samples,)
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Training inputs. An estimator that takes Dask arrays and DataFrames, as the user
+            guide's table says, never gathers their rows.
+        y : array-like or Dask collection of shape (n_samples,)
             Class labels, of at least two classes.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
+            label is still one of the classes. None is 1.
 
         Returns
         -------
         self : object
             The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If weights are given with a Dask collection.
+        ValueError
+            If a weight is negative or not finite, or if all are zero.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight=sample_weight)
 
     @fit_method
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`; each later one adds rows that have not been seen
@@ -163,19 +175,26 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
+        y : array-like or Dask collection of shape (n_samples,)
             Class labels, maybe of a single class.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever occur. Needed in the first call.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
 
         Returns
         -------
         self : object
             The updated estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As in :meth:`fit`.
         """
-        return self._partial_fit(X, y, classes=classes)
+        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
 
     @lazily(COLUMNS["predict"])
     def predict(self, X: Any) -> NDArray[Any]:
@@ -256,7 +275,24 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _inputs(self, X: Array) -> Any:
         return X
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+    def _validate(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Any, Any]:
+        """Inputs and labels, without copies and rows of weight zero; of collections as given."""
+        if sample_weight is not None:
+            for values in (X, y, sample_weight):
+                refuse_collection(values, "fit with sample_weight")
+        inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
+        if isinstance(labels, LabelledRows):
+            return inputs, labels
+        return self._count(inputs, labels, sample_weight)
+
+    def _count(self, inputs: Any, labels: Labels, sample_weight: Any) -> tuple[Any, Any]:
+        """The rows that training works with, and how often each one counts."""
+        counted = count_rows(inputs, labels.codes, sample_weight)
+        return inputs[counted.rows], labels.counted(counted)
+
+    def _read_rows(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
         """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
         is_spread = is_collection(X) or is_collection(y)
         if is_spread:

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from skvbgp._core.collections import is_collection, is_frame, make_example, map_rows
+from skvbgp._core.collections import (
+    is_collection,
+    is_frame,
+    make_example,
+    map_rows,
+    refuse_collection,
+)
 
 P = ParamSpec("P")
 
@@ -49,6 +55,8 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
                 return method(*args, **kwargs)
             if not all(is_collection(value) for value in given.values()):
                 raise TypeError(f"{' and '.join(given)} must all be Dask collections, or none.")
+            if bound.get("y_var") is not None:
+                refuse_collection(bound["X"], "predict with y_var")
             if bound.get("return_cov"):
                 raise ValueError(
                     "The joint covariance of the rows of a Dask collection is not available: "

@@ -14,13 +14,12 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._estimator import as_weights
-from skvbgp.base._known_noise import as_noise
 from skvbgp.base._reading import reading
-from skvbgp.base._weights import Targets, count_rows
+from skvbgp.base._weights import Targets, as_noise, count_rows
 
 
 class LeavesOut:
-    """Adds ``loo_predict`` to a `WeightedRegressor` whose posteriors have ``leave_out``."""
+    """Adds ``loo_predict`` to a `VariationalRegressor` whose posteriors have ``leave_out``."""
 
     _posterior: Callable[[], Any]
     _read_rows: Callable[..., tuple[Any, Any]]

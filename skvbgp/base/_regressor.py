@@ -1,54 +1,81 @@
 """The fit, partial_fit and predict contract of the regressors."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvbgp._core.collections import is_collection, make_example, refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns, ShardedRows
-from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
-from skvbgp.base._reading import reading, what_is_finite
+from skvbgp.base._outputs import Observations, OutputsLearner
+from skvbgp.base._reading import reading, refuse_dates, what_is_finite
 from skvbgp.base._start import SUBSAMPLE
+from skvbgp.base._weights import Targets, add_noise, as_noise, count_targets
 
 #: Rows whose distributions are in memory at a time.
 _TILE_ROWS = 2**14
 
 
 class VariationalRegressor(RegressorMixin, VariationalEstimator):
-    """Template of the regressors, whose ``_learner()`` is a `RegressionLearner`."""
+    """Template of the regressors.
+
+    ``_learner()`` is a `RegressionLearner` of one output, which takes `Targets`. A subclass may
+    override ``_check_targets(y)``, which refuses y that there cannot be, and
+    ``_check_known_noise()``, which refuses that any is given.
+    """
 
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
-    __metadata_request__predict = dict.fromkeys(("return_std", "return_cov", "include_noise"), True)
+    __metadata_request__predict = dict.fromkeys(
+        ("return_std", "return_cov", "include_noise", "y_var"), True
+    )
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
         """Fit the model.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
             arrays and DataFrames, as the user guide's table says, never gathers their rows.
-        y : array-like of shape (n_samples,)
-            Training targets.
+        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
+            Training targets. Each of several outputs has a model of its own; where it is NaN, it
+            was not observed. A Dask collection has one output.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
+            other rows copied). None is 1.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, on the squared scale of y. It adds to the variance
+            that is learned. None is 0.
 
         Returns
         -------
         self : object
             The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If weights or variances are given with a Dask collection.
+        ValueError
+            If a weight or variance is negative or not finite, if all weights are zero, if
+            variances are given for what has no Gaussian noise, or if an output was never observed.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
     @fit_method
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
         """Add new rows to the data the model knows.
 
         The first call is :meth:`fit`; each later one adds rows that have not been seen
@@ -56,37 +83,26 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or Dask collection of shape (n_samples, n_features)
             New inputs; a single row is enough.
-        y : array-like of shape (n_samples,)
-            New targets.
+        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
+            New targets, of as many outputs as before.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`fit`.
 
         Returns
         -------
         self : object
             The updated estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As in :meth:`fit`.
         """
-        return self._partial_fit(X, y)
-
-    def _validate(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        if is_collection(X) or is_collection(y):
-            return self._spread(X, y, reset=reset)
-        X, y = validate_data(self, X, y, reset=reset, y_numeric=True, **self._check_options)
-        return X, np.asarray(y, dtype=np.float64)
-
-    def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        """Rows of Dask collections on their workers, or here if they are few."""
-        rows = self._place_rows(X, y, reset=reset)
-        if rows.n <= SUBSAMPLE:
-            return rows.fetch(np.arange(rows.n))
-        if rows.at_one_place:
-            raise ValueError("All rows of X are equal: they say nothing of a function.")
-        return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
-
-    def _place_rows(self, X: Any, y: Any, *, reset: bool) -> ShardedRows:
-        """Rows of Dask collections on their workers."""
-        validate_data(self, make_example(X, 0.0), reset=reset)
-        return ShardedRows(X, y)
+        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
     @lazily(lambda estimator, options: ["mean", "std"])
     def predict(
@@ -96,6 +112,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         return_cov: bool = False,
         *,
         include_noise: bool = True,
+        y_var: Any = None,
     ) -> Any:
         """Predict the distribution of new observations.
 
@@ -110,24 +127,37 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             Whether to return the joint covariance, too.
         include_noise : bool, default=True
             Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise besides the learned one, on the squared scale of y.
 
         Returns
         -------
-        mean : ndarray of shape (n_samples,)
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Predictive mean on the scale of y.
-        std : ndarray of shape (n_samples,)
+        std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Standard deviation on the scale of y. Only returned if `return_std` is True.
-        cov : ndarray of shape (n_samples, n_samples)
+        cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
             Covariance on the squared scale of y. Only returned if `return_cov` is True.
+
+        Raises
+        ------
+        TypeError
+            If `y_var` is given for a Dask collection.
+        ValueError
+            If `y_var` is negative, or given where `include_noise` is False.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
+        if y_var is not None:
+            self._check_known_noise()
         X, posterior = self._check_inputs(X), self._posterior()
         with single_blas_thread:
             if return_cov:
-                return posterior.joint(X, include_noise)
-            mean, variance = posterior.moments(X, include_noise)
-        return (mean, np.sqrt(variance)) if return_std else mean
+                result = posterior.joint(X, include_noise)
+            else:
+                mean, variance = posterior.moments(X, include_noise)
+                result = (mean, np.sqrt(variance)) if return_std else mean
+        return add_noise(result, y_var, return_std, return_cov, include_noise=include_noise)
 
     @lazily(lambda estimator, options: [str(p) for p in np.ravel(options["quantiles"])])
     def predict_quantiles(self, X: Any, quantiles: Any, *, include_noise: bool = True) -> Array:
@@ -316,6 +346,102 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         draws = [draw_normal(m, C.T, n_samples, rng) for m, C in zip(mean.T, cov.T, strict=True)]
         return np.stack(draws, axis=1)
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _full_learner(self) -> Any:
+        single = self._learner()
+        return single if self.n_outputs_ == 1 else OutputsLearner(single)
+
+    # -- training --------------------------------------------------------------------------------
+
+    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
+        """X and y, or what training takes, without copies and rows of weight zero.
+
+        That is X and `Targets`, or of several outputs `Observations` and a list of `Targets`.
+        """
+        for name, given in metadata.items():
+            if given is not None:
+                for values in (X, y, given):
+                    refuse_collection(values, f"fit with {name}")
+        X, y = self._read_rows(X, y, reset=reset)
+        if not metadata:
+            return X, y
+        variance = None
+        if metadata["y_var"] is not None:
+            self._check_known_noise()
+            variance = as_noise(metadata["y_var"], y.shape)
+        if self.n_outputs_ == 1:
+            return count_targets(X, y, metadata["sample_weight"], _unless_zero(variance))
+        weight = as_weights(metadata["sample_weight"], len(y))
+
+        def make(rows: Any, j: int) -> tuple[Any, Targets]:
+            known = None if variance is None else _unless_zero(variance[rows, j])
+            inputs = X if len(rows) == len(X) else X[rows]
+            return count_targets(inputs, y[rows, j], weight[rows], known)
+
+        observed, targets = Observations.of(y, weight, make)
+        return replace(observed, n=int(np.count_nonzero(weight))), targets
+
+    def _read_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """X and y of shape (n,), or (n, t) of t > 1 outputs."""
+        if is_collection(X) or is_collection(y):
+            self._bind_outputs(1, "A Dask collection has one output", reset=reset)
+            return self._spread(X, y, reset=reset)
+        refuse_dates(y, "y")
+        columns = np.asarray(y)
+        t = columns.shape[1] if columns.ndim == 2 else 1
+        if t > 1 or self._encodes(X, reset=reset):
+            X = self._read(X, reset=reset)
+            y = check_array(
+                y if t > 1 else columns.ravel(),
+                dtype=np.float64,
+                ensure_2d=False,
+                ensure_all_finite="allow-nan" if t > 1 else True,
+                input_name="y",
+            )
+            check_consistent_length(X, y)
+        else:
+            one = columns[:, 0] if columns.shape[1:] == (1,) else y
+            X, y = validate_data(self, X, one, reset=reset, y_numeric=True, **self._check_options)
+            y = np.asarray(y, dtype=np.float64)
+        self._check_targets(y[~np.isnan(y)] if t > 1 else y)
+        self._bind_outputs(t, f"y has {t} outputs", reset=reset)
+        return X, y
+
+    def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """Rows of Dask collections on their workers, or here if they are few."""
+        rows = self._place_rows(X, y, reset=reset)
+        if rows.n <= SUBSAMPLE:
+            return rows.fetch(np.arange(rows.n))
+        if rows.at_one_place:
+            raise ValueError("All rows of X are equal: they say nothing of a function.")
+        return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
+
+    def _place_rows(self, X: Any, y: Any, *, reset: bool) -> ShardedRows:
+        """Rows of Dask collections on their workers."""
+        validate_data(self, make_example(X, 0.0), reset=reset)
+        return ShardedRows(X, y)
+
+    def _encodes(self, X: Any, *, reset: bool) -> bool:
+        """Whether ``_read`` makes other columns of X."""
+        return False
+
+    def _bind_outputs(self, t: int, said: str, *, reset: bool) -> None:
+        """Note the number of outputs, which streams and warm starts do not change."""
+        known = getattr(self, "n_outputs_", t)
+        if t != known and (not reset or getattr(self, "warm_start", False)):
+            raise ValueError(f"{said}, but there were {known}.")
+        self.n_outputs_ = t
+
+    def _check_targets(self, y: Array) -> None:
+        pass
+
+    def _check_known_noise(self) -> None:
+        pass
+
 
 def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:
     """Vectors n of a normal distribution, as columns."""
@@ -333,3 +459,8 @@ def _probabilities(values: Any, name: str) -> Array:
     if p.ndim > 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
         raise ValueError(f"{name} must be between 0 and 1; got {values!r}.")
     return p
+
+
+def _unless_zero(variance: Array | None) -> Array | None:
+    """Known variances of noise, None if all are zero."""
+    return variance if variance is not None and np.any(variance) else None

@@ -6,10 +6,10 @@ from typing import Any
 
 from skvbgp._core.collections import is_collection
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base._weighted import WeightedRegressor
+from skvbgp.base._regressor import VariationalRegressor
 
 
-class RowKeeper(WeightedRegressor):
+class RowKeeper(VariationalRegressor):
     """Template of a regressor that keeps all rows in memory, or all of them on workers.
 
     A subclass implements ``_keeps_on_workers``, whether the rows of its state are there.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from skvbgp.base import StrOptions, WeightedClassifier
+from skvbgp.base import StrOptions, VariationalClassifier
 from skvbgp.decoupled._class_learner import ClassLearner
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS
 
 
-class DecoupledGPClassifier(WeightedClassifier):
+class DecoupledGPClassifier(VariationalClassifier):
     """Gaussian process classification with separate bases for the mean and the covariance.
 
     A probit model of two classes. If there are more, one function for each class versus the

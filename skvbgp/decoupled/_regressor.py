@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import START_ROWS, Interval, StrOptions, WeightedRegressor
+from skvbgp.base import START_ROWS, Interval, StrOptions, VariationalRegressor
 from skvbgp.decoupled._learner import DecoupledLearner
 
 #: Counts beyond it are told apart more finely than steps can follow.
@@ -36,7 +36,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(WeightedRegressor):
+class DecoupledGPRegressor(VariationalRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may

@@ -15,7 +15,7 @@ from skvbgp.base import (
     Interval,
     Labels,
     StrOptions,
-    WeightedClassifier,
+    VariationalClassifier,
     class_probabilities,
     count_rows,
     fit_method,
@@ -28,7 +28,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
 
-class EPDTCClassifier(WeightedClassifier):
+class EPDTCClassifier(VariationalClassifier):
     r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).
 
     The latent function f has a Gaussian process prior that is carried by `n_inducing`

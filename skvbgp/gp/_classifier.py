@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, Labels, StrOptions, WeightedClassifier, as_row_values
+from skvbgp.base import Interval, Labels, StrOptions, VariationalClassifier, as_row_values
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_equal
 
 
-class VBGPClassifier(WeightedClassifier):
+class VBGPClassifier(VariationalClassifier):
     """Gaussian process classification that learns its kernel: the one to start with.
 
     One Gaussian process for each class, all of which share the kernel, is regressed on the

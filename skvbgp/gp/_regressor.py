@@ -17,7 +17,7 @@ from skvbgp.base import (
     Interval,
     Observations,
     StrOptions,
-    WeightedRegressor,
+    VariationalRegressor,
     as_noise,
     as_weights,
     draw_normal,
@@ -37,7 +37,7 @@ from skvbgp.gp._spread import SpreadRows
 _OWN, _JOINT = (None, "own"), ("learned", "own")
 
 
-class VBGPRegressor(LearnedFunction, WeightedRegressor):
+class VBGPRegressor(LearnedFunction, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are

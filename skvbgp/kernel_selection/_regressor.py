@@ -15,7 +15,7 @@ from skvbgp.base import (
     Interval,
     LeavesOut,
     StrOptions,
-    WeightedRegressor,
+    VariationalRegressor,
 )
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
@@ -23,7 +23,7 @@ from skvbgp.kernel_selection._outputs import KernelOutputsLearner
 from skvbgp.kernel_selection._state import State
 
 
-class VBKSRegressor(LeavesOut, WeightedRegressor):
+class VBKSRegressor(LeavesOut, VariationalRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower

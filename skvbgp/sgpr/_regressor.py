@@ -11,7 +11,7 @@ from skvbgp.base import (
     LeavesOut,
     RowKeeper,
     StrOptions,
-    WeightedRegressor,
+    VariationalRegressor,
 )
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
@@ -51,7 +51,7 @@ def keep(estimator: Any, arguments: dict[str, Any]) -> None:
     vars(estimator).update({k: v for k, v in arguments.items() if k != "self"})
 
 
-class _SparseRegressor(LeavesOut, WeightedRegressor):
+class _SparseRegressor(LeavesOut, VariationalRegressor):
     """A regressor whose data terms are sums over rows, or over blocks of them."""
 
     solver: str

@@ -29,7 +29,7 @@ class RidgeState:
     gram: np.ndarray
     products: np.ndarray
     X: np.ndarray
-    codes: np.ndarray
+    y: Labels
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,8 @@ class RidgeLearner(Learner):
 
     def start(self, X, y, rng, before):
         p = X.shape[1] + 1
-        empty = RidgeState(
-            y.classes, np.eye(p), np.zeros((p, len(y.problems()))), X[:0], y.codes[:0]
-        )
+        none = Labels(y.classes, y.codes[:0])
+        empty = RidgeState(y.classes, np.eye(p), np.zeros((p, len(y.problems()))), X[:0], none)
         if before is not None and not np.array_equal(before.classes, y.classes):
             raise ValueError("warm_start: other classes.")
         return before or empty
@@ -64,19 +63,19 @@ class RidgeLearner(Learner):
         return updated
 
     def rows_to_restart(self, state, X, y):
-        if len(state.codes) >= self.restart_below:
+        if len(state.y) >= self.restart_below:
             return None
-        codes = np.append(state.codes, y.codes)
-        return np.concatenate([state.X, X]), Labels(y.classes, codes)
+        return np.concatenate([state.X, X]), state.y.joined(y)
 
     def _add(self, state, X, y):
         A = np.column_stack([X, np.ones(len(X))])
+        counted = A.T * y.counts
         return RidgeState(
             state.classes,
-            state.gram + A.T @ A,
-            state.products + A.T @ np.column_stack(y.problems()),
+            state.gram + counted @ A,
+            state.products + counted @ np.column_stack(y.problems()),
             np.concatenate([state.X, X]),
-            np.append(state.codes, y.codes),
+            state.y.joined(y),
         )
 
     def decisions(self, state, X):

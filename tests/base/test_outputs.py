@@ -11,7 +11,7 @@ from sklearn.multioutput import MultiOutputRegressor
 
 import skvbgp
 from skvbgp import DecoupledGPRegressor, SVBSSGPRegressor, VBDTCRegressor
-from skvbgp.base import WeightedRegressor
+from skvbgp.base import VariationalRegressor
 from skvbgp.inspection import KernelPosteriorDisplay, LowerBoundDisplay, RelevanceDisplay
 from skvbgp.metrics import get_scorer
 from tests.decoupled.cases import INSTANCES as DECOUPLED
@@ -55,9 +55,9 @@ def data():
     return X, Y, rng.uniform(-2.5, 2.5, (9, 2))
 
 
-def test_every_regressor_with_weights_has_several_outputs():
+def test_every_regressor_has_several_outputs():
     values = [getattr(skvbgp, name) for name in skvbgp.__all__]
-    known = {v for v in values if isinstance(v, type) and issubclass(v, WeightedRegressor)}
+    known = {v for v in values if isinstance(v, type) and issubclass(v, VariationalRegressor)}
     assert known == {type(e) for e in [*REGRESSORS, *GP, *KERNEL_SELECTION] if is_regressor(e)}
 
 
