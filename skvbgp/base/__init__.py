@@ -17,8 +17,10 @@ from skvbgp.base._estimator import (
     as_vector,
     as_weights,
     by_tile,
+    find_missing,
     fit_method,
     in_tiles,
+    reading,
 )
 from skvbgp.base._function import (
     DescribesFunction,
@@ -44,7 +46,6 @@ from skvbgp.base._outputs import (
     OutputsState,
     stack_pairs,
 )
-from skvbgp.base._reading import find_missing, reading
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
 from skvbgp.base._row_keeper import RowKeeper
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled

@@ -15,11 +15,17 @@ from skvbgp._core.collections import is_collection, make_example, refuse_collect
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns, ShardedRows
-from skvbgp.base._estimator import VariationalEstimator, as_weights, fit_method
+from skvbgp.base._estimator import (
+    VariationalEstimator,
+    as_weights,
+    fit_method,
+    reading,
+    refuse_dates,
+    what_is_finite,
+)
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
 from skvbgp.base._outputs import Observations, OutputsLearner
-from skvbgp.base._reading import reading, refuse_dates, what_is_finite
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Targets, add_noise, as_noise, count_targets
 
