@@ -47,7 +47,6 @@ from skvbgp.base._outputs import (
     stack_pairs,
 )
 from skvbgp.base._regressor import VariationalRegressor, draw_normal
-from skvbgp.base._row_keeper import RowKeeper
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,
@@ -94,7 +93,6 @@ __all__ = [
     "Posterior",
     "RegressionLearner",
     "Relevance",
-    "RowKeeper",
     "StrOptions",
     "Targets",
     "VariationalClassifier",

@@ -281,7 +281,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _inputs(self, X: Array) -> Any:
         return X
 
-    def _validate(
+    def _prepare(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
     ) -> tuple[Any, Any]:
         """Inputs and labels, without copies and rows of weight zero; of collections as given."""

@@ -67,7 +67,7 @@ class VariationalEstimator(DocumentedEstimator):
     A subclass implements
 
     - ``_learner()``: the `Learner` of its constructor parameters;
-    - ``_validate(X, y, *, reset, **metadata)``: the data as the learner takes them, a pair of
+    - ``_prepare(X, y, *, reset, **metadata)``: the data as the learner takes them, a pair of
       inputs and targets;
     - ``_check_collections()``, if its learner takes `ShardedColumns` for them: it returns.
 
@@ -76,7 +76,7 @@ class VariationalEstimator(DocumentedEstimator):
     """
 
     _learner: Callable[[], Any]
-    _validate: Callable[..., tuple[Any, Any]]
+    _prepare: Callable[..., tuple[Any, Any]]
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
 
@@ -88,7 +88,7 @@ class VariationalEstimator(DocumentedEstimator):
         self._look_for_collections(X, y, *metadata.values())
         with restored_on_error(self), single_blas_thread:
             with reading(X):
-                inputs, targets = self._validate(X, y, reset=True, **metadata)
+                inputs, targets = self._prepare(X, y, reset=True, **metadata)
             warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
             before = self._state if warm else None
             with keep_journal(self, inputs, targets, before) as journal:
@@ -100,7 +100,7 @@ class VariationalEstimator(DocumentedEstimator):
         first = not hasattr(self, "_state")
         with restored_on_error(self), single_blas_thread:
             with reading(X):
-                inputs, targets = self._validate(X, y, reset=first, **metadata)
+                inputs, targets = self._prepare(X, y, reset=first, **metadata)
             if first:
                 return self._train_anew(X, y, inputs, targets, None)
             learner, state = self._full_learner(), self._state

@@ -54,7 +54,7 @@ class Learner(ABC):
     A learner is a frozen dataclass of the constructor parameters that training needs. It may be
     sent to another process, and keeps nothing: what is learned is the state, an immutable value
     of any class, which is replaced and never modified. Inputs and targets are what the
-    estimator's ``_validate`` makes of the user's: mostly X (n, d) and y (n,).
+    estimator's ``_prepare`` makes of the user's: mostly X (n, d) and y (n,).
     """
 
     @classmethod

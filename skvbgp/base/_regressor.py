@@ -41,6 +41,11 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
     ``_check_known_noise()``, which refuses that any is given.
     """
 
+    #: Of one that keeps all rows, in memory or on Dask's workers: whether those known are there.
+    _keeps_on_workers: Any = None
+    #: Whether rows of a Dask collection that are not fetched have to differ.
+    _needs_variation = True
+
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(
         ("return_std", "return_cov", "include_noise", "y_var"), True
@@ -280,7 +285,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         check_is_fitted(self)
         with reading(X):
-            X, y = self._validate(X, y, reset=False)
+            X, y = self._read_rows(X, y, reset=False)
         return self._by_tile(X, True, lambda given, rows: given.log_density(y[rows]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -363,25 +368,22 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
     # -- training --------------------------------------------------------------------------------
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
-        """X and y, or what training takes, without copies and rows of weight zero.
+    def _prepare(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any
+    ) -> tuple[Any, Any]:
+        """X and `Targets`, or of several outputs `Observations` and a list of `Targets`.
 
-        That is X and `Targets`, or of several outputs `Observations` and a list of `Targets`.
+        They are without copies and rows of weight zero.
         """
-        for name, given in metadata.items():
-            if given is not None:
-                for values in (X, y, given):
-                    refuse_collection(values, f"fit with {name}")
+        self._check_places(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
         X, y = self._read_rows(X, y, reset=reset)
-        if not metadata:
-            return X, y
         variance = None
-        if metadata["y_var"] is not None:
+        if y_var is not None:
             self._check_known_noise()
-            variance = as_noise(metadata["y_var"], y.shape)
+            variance = as_noise(y_var, y.shape)
         if self.n_outputs_ == 1:
-            return count_targets(X, y, metadata["sample_weight"], _unless_zero(variance))
-        weight = as_weights(metadata["sample_weight"], len(y))
+            return count_targets(X, y, sample_weight, _unless_zero(variance))
+        weight = as_weights(sample_weight, len(y))
 
         def make(rows: Any, j: int) -> tuple[Any, Targets]:
             known = None if variance is None else _unless_zero(variance[rows, j])
@@ -390,6 +392,18 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         observed, targets = Observations.of(y, weight, make)
         return replace(observed, n=int(np.count_nonzero(weight))), targets
+
+    def _check_places(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> None:
+        """Refuse rows on Dask's workers of which more is given, and rows that are not there."""
+        for name, given in noise.items():
+            if given is not None:
+                for values in (X, y, given):
+                    refuse_collection(values, f"fit with {name}")
+        if not reset and self._keeps_on_workers and not is_collection(X):
+            raise TypeError(
+                "The model knows rows on Dask's workers, which rows in memory cannot join: give "
+                "them as a Dask collection."
+            )
 
     def _read_rows(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """X and y of shape (n,), or (n, t) of t > 1 outputs."""
@@ -419,17 +433,24 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
     def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """Rows of Dask collections on their workers, or here if they are few."""
-        rows = self._place_rows(X, y, reset=reset)
-        if rows.n <= SUBSAMPLE:
-            return rows.fetch(np.arange(rows.n))
-        if rows.at_one_place:
-            raise ValueError("All rows of X are equal: they say nothing of a function.")
+        validate_data(self, make_example(X, 0.0), reset=reset)
+        rows, known = ShardedRows(X, y), None if reset else self._keeps_on_workers
+        if not known:  # few rows join others that are there, too
+            if rows.n <= self._most_fetched:
+                return rows.fetch(np.arange(rows.n))
+            if rows.at_one_place and self._needs_variation:
+                raise ValueError("All rows of X are equal: they say nothing of a function.")
+            if known is not None:
+                raise TypeError(
+                    f"The model knows rows in memory, and a Dask collection of {rows.n} rows is "
+                    "too large to join them: fit a model to a collection of all."
+                )
         return ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
 
-    def _place_rows(self, X: Any, y: Any, *, reset: bool) -> ShardedRows:
-        """Rows of Dask collections on their workers."""
-        validate_data(self, make_example(X, 0.0), reset=reset)
-        return ShardedRows(X, y)
+    @property
+    def _most_fetched(self) -> int:
+        """Up to so many rows of a Dask collection are fetched."""
+        return SUBSAMPLE
 
     def _encodes(self, X: Any, *, reset: bool) -> bool:
         """Whether ``_read`` makes other columns of X."""

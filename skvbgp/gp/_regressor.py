@@ -10,9 +10,9 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
-from skvbgp._core.collections import is_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     Interval,
     Observations,
@@ -245,6 +245,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    _needs_variation = False
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.n_inducing in ("auto", None, 0)
@@ -319,32 +321,34 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
-    def _validate(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> tuple[Any, Any]:
-        """X and y, or with what `fit` is told of the noise, `Rows` and their targets.
-
-        Of several outputs, what has been observed of each.
-        """
-        if any(is_collection(values) for values in (X, y, *noise.values())):
-            return self._spread_rows(X, y, noise, reset=reset)
-        if not reset and noise and isinstance(getattr(self._state, "rows", None), SpreadRows):
-            raise TypeError("The model knows a Dask collection: partial_fit needs one, too.")
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        sample_weight: Any,
+        y_var: Any,
+        streams: bool = False,
+    ) -> tuple[Any, Any]:
+        """`Rows` and their targets, or what has been observed of each of several outputs."""
+        self._check_places(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
         if not self._encodes(X, reset=reset):
             self._categories = None
         X, y = self._read_rows(X, y, reset=reset)
-        if not noise:
-            return X, y
-        t = self.n_outputs_
-        weight = as_weights(noise["sample_weight"], len(y))
-        variance = as_noise(noise["y_var"], y.shape)
-        learner = self._learner()
-        if "streams" in noise and learner.forgetting != 1.0:
-            weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
         self._bind_form(reset=reset)
-        is_weighted = noise["sample_weight"] is not None or learner.fading < 1.0
+        if isinstance(X, ShardedColumns):
+            return SpreadRows.at(X.rows), y
+        t = self.n_outputs_
+        weight, variance = as_weights(sample_weight, len(y)), as_noise(y_var, y.shape)
+        learner = self._learner()
+        if streams and learner.forgetting != 1.0:
+            weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
+        is_weighted = sample_weight is not None or learner.fading < 1.0
 
         def make(X: Array, y: Array, weight: Array, variance: Array) -> tuple[Rows, Array]:
             rows = learner.make_rows(X, y, weight, variance, is_weighted)
-            if "streams" in noise and learner.fading < 1.0:
+            if streams and learner.fading < 1.0:
                 rows = rows.newest(None)
             return rows, rows.y
 
@@ -388,25 +392,13 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             if is_used:
                 raise TypeError(f"{name} needs rows in memory, not Dask collections.")
 
-    def _spread_rows(self, X: Any, y: Any, noise: dict[str, Any], *, reset: bool) -> Any:
-        """Rows of Dask collections on their workers, or here if they are few; and their targets."""
-        for name in ("sample_weight", "y_var"):
-            if noise[name] is not None:
-                raise TypeError(f"{name} needs rows in memory, not Dask collections.")
-        self._bind_outputs(1, "A Dask collection has one output", reset=reset)
-        knows_spread = not reset and isinstance(self._state.rows, SpreadRows)
-        placed = self._place_rows(X, y, reset=reset)
-        self._categories, self._form = None, _OWN
-        rows: Rows = SpreadRows.at(placed)
-        if not knows_spread and placed.n <= self._learner().few:
-            X, y = placed.fetch(np.arange(placed.n))
-            rows = self._learner().make_rows(X, y, np.ones(len(y)), np.zeros(len(y)), False)
-        elif not (reset or knows_spread):
-            raise TypeError(
-                f"The model knows rows in memory, and a Dask collection of {placed.n} rows is too "
-                "large to join them: fit a model to a collection of all."
-            )
-        return rows, rows.y
+    @property
+    def _keeps_on_workers(self) -> bool:
+        return isinstance(getattr(self._state, "rows", None), SpreadRows)
+
+    @property
+    def _most_fetched(self) -> int:
+        return self._learner().few
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         if not self._encodes(X, reset=reset):

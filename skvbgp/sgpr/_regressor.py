@@ -9,7 +9,6 @@ from skvbgp.base import (
     DescribesFunction,
     Interval,
     LeavesOut,
-    RowKeeper,
     StrOptions,
     VariationalRegressor,
 )
@@ -215,7 +214,7 @@ class VBPITCRegressor(_GlobalRegressor):
     blocks=True,
     automatic=True,
 )
-class VBPICRegressor(RowKeeper, _SparseRegressor):
+class VBPICRegressor(_SparseRegressor):
     _parameter_constraints = VBPITCRegressor._parameter_constraints | {
         "n_inducing": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})]
     }

@@ -6,13 +6,13 @@ from numbers import Integral, Real
 from typing import Any
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, LeavesOut, RowKeeper, StrOptions
+from skvbgp.base import Interval, LeavesOut, StrOptions, VariationalRegressor
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
 from skvbgp.spectrum._spread import SpreadBlocks
 from skvbgp.spectrum._state import State
 
 
-class SVBSSGPRegressor(LeavesOut, RowKeeper):
+class SVBSSGPRegressor(LeavesOut, VariationalRegressor):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).

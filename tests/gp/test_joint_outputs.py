@@ -298,7 +298,7 @@ def test_states_on_the_way_are_complete(data):
     """What callbacks see predicts, and has the public attributes."""
     X, seen = data[0][:30], data[1][:30]
     model = make_model([("rough", Matern(nu=0.5)), ("smooth", RBF())], max_iter=1)
-    rows, y = model._validate(X, seen, reset=True, sample_weight=None, y_var=None)
+    rows, y = model._prepare(X, seen, reset=True, sample_weight=None, y_var=None)
     learner, states = model._full_learner(), []
     start = learner.start(rows, y, np.random.RandomState(0), None)
     learner.train(start, rows, y, lambda make: bool(states.append(make())))

@@ -202,7 +202,7 @@ def test_search_over_kernels_is_shared_and_where_it_ended_a_warm_start_begins(da
     model.fit(X, Y)
     assert {name for name, _ in model.kernels_} <= set(names)
     assert model.predict(T).shape == (7, 3)
-    observed, y = model._validate(X, Y, reset=True, sample_weight=None, y_var=None)
+    observed, y = model._prepare(X, Y, reset=True, sample_weight=None, y_var=None)
     starts = model._full_learner().start(observed, y, np.random.RandomState(0), model._state)
     learned = model._state.outputs[0].kernels
     for start in starts:
@@ -340,7 +340,7 @@ def test_states_on_the_way_are_complete(data):
     kernels = [("rough", Matern(nu=0.5)), ("smooth", RBF())]
     for n_neighbors in ("auto", 25):
         model = make_model(kernels, max_iter=1, n_neighbors=n_neighbors)
-        observed, y = model._validate(X, Y, reset=True, sample_weight=None, y_var=None)
+        observed, y = model._prepare(X, Y, reset=True, sample_weight=None, y_var=None)
         learner, states = model._full_learner(), []
         start = learner.start(observed, y, np.random.RandomState(0), None)
         learner.train(start, observed, y, lambda make, s=states: bool(s.append(make())))

@@ -45,7 +45,7 @@ class TakesLabels:
         """
         return self._fit(X, y, sample_weight=sample_weight, as_step=True).transform(X)
 
-    def _validate(
+    def _prepare(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
     ) -> tuple[Array, Labels]:
         """Rows and labels, without copies and rows of weight zero."""
