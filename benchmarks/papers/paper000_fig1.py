@@ -19,6 +19,7 @@ from common import load, scores
 from figures import Options, Result
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.base import Targets
@@ -26,7 +27,7 @@ from skvbgp.sgpr import _training
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._memory import remember
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 
 MODELS = {"VBDTC": VBDTCRegressor, "VBFITC": VBFITCRegressor, "VBPIC": VBPICRegressor}
 N_ROWS, N_BLOCKS, N_INDUCING, N_DRAWS, N_TEST = 1000, 10, 50, 8, 4000

@@ -46,7 +46,7 @@ from skvbgp.base._outputs import (
     OutputsState,
     stack_pairs,
 )
-from skvbgp.base._regressor import VariationalRegressor, draw_normal
+from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,
@@ -111,7 +111,6 @@ __all__ = [
     "count_rows",
     "count_targets",
     "declared_classes",
-    "draw_normal",
     "find_known",
     "find_missing",
     "find_near",

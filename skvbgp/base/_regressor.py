@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_array, check_consistent_length, check_rand
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skvbgp._core.collections import is_collection, make_example, refuse_collection
+from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns, ShardedRows
@@ -468,13 +469,6 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
     def _check_known_noise(self) -> None:
         pass
-
-
-def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:
-    """Vectors n of a normal distribution, as columns."""
-    variances, vectors = np.linalg.eigh(cov)  # rounding may leave it slightly indefinite
-    root = vectors * np.sqrt(np.maximum(variances, 0.0))
-    return mean[:, None] + root @ rng.standard_normal((len(mean), n))
 
 
 def _probabilities(values: Any, name: str) -> Array:

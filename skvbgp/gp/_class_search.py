@@ -29,7 +29,7 @@ from skvbgp.gp._link import Link
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._training import Trained, draw_normal, draw_processes, train
+from skvbgp.gp._training import Trained, draw_processes, train
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._candidates import make_leaves
@@ -223,10 +223,10 @@ class ClassSearch:
     def _draw(self, trials: list[Trial]) -> Found:
         """The shares of trials that average over draws, weighted by importance."""
         group = [(self.votes,)]
-        normals = [draw_normal(_N_DRAWS, len(t.process.vector), self.rng) for t in trials]
+        seeds = [self.rng.randint(np.iinfo(np.int32).max) for _ in trials]
         drawn = thread_map(
-            lambda trial, normal: draw_processes(trial.trained, group, normal),
-            zip(trials, normals, strict=True),
+            lambda trial, seed: draw_processes(trial.trained, group, _N_DRAWS, seed),
+            zip(trials, seeds, strict=True),
         )
         return self._mix([self._average(*each) for each in zip(trials, drawn, strict=True)])
 

@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
+from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
@@ -20,7 +21,6 @@ from skvbgp.base import (
     VariationalRegressor,
     as_noise,
     as_weights,
-    draw_normal,
     fit_method,
 )
 from skvbgp.gp._categories import Categories, make_dense

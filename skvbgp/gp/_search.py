@@ -25,7 +25,7 @@ from skvbgp.gp._neighbours import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._sample import Sample, Samples
-from skvbgp.gp._training import Group, Trained, draw_normal, draw_processes, train
+from skvbgp.gp._training import Group, Trained, draw_processes, train
 from skvbgp.kernels._candidates import combine, follow
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
@@ -312,8 +312,8 @@ class Search:
         chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
         processes, log_weights, owners = [], [], []
         for i, trial in enumerate(chosen):
-            normal = draw_normal(_N_DRAWS, len(trial.process.vector), self.rng)
-            drawn = draw_processes(trial.trained, groups, normal)
+            seed = self.rng.randint(np.iinfo(np.int32).max)
+            drawn = draw_processes(trial.trained, groups, _N_DRAWS, seed)
             importance = np.array([weight for _, weight in drawn])
             evidence = float(logsumexp(importance)) - np.log(len(drawn))
             least = importance.max() - _DRAWS_WITHIN

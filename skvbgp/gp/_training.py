@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import lbfgs_ascent
@@ -83,23 +82,10 @@ def log_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> tupl
     return value, gradient
 
 
-def draw_normal(n: int, p: int, rng: np.random.RandomState) -> Array:
-    """Standard normal points (n, p) that fill space evenly, in antithetic pairs."""
-    seed = np.random.default_rng(rng.randint(np.iinfo(np.int32).max))
-    points = qmc.Halton(p, scramble=True, seed=seed).random(n // 2)
-    half = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))
-    return np.concatenate([half, -half])
-
-
 def draw_processes(
-    trained: Trained[P], groups: Sequence[tuple[Any, ...]], normal: Array
+    trained: Trained[P], groups: Sequence[tuple[Any, ...]], n: int, seed: int
 ) -> list[tuple[P, float]]:
-    """Processes from the Gaussian of the curvature at a maximum, with their log importance.
-
-    Parameters
-    ----------
-    normal : ndarray of shape (S, p)
-        Standard normal points.
+    """Processes n from the Gaussian of the curvature at a maximum, with their log importance.
 
     Returns
     -------
@@ -123,7 +109,7 @@ def draw_processes(
             value = -np.inf
         return process, value - 0.5 * (log_det - float(e @ e))
 
-    return [draw(e) for e in normal]
+    return [draw(e) for e in quasi_normal(n, len(center), seed)]
 
 
 def _measure_curvature(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> Array:

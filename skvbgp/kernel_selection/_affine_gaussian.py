@@ -87,9 +87,3 @@ class AffineGaussian:
         gradient[self._diagonal] *= np.exp(x[self._diagonal])
         gradient[self._diagonal] -= 1.0
         return value, gradient
-
-
-def draw_standard(n: int, k: int, rng: np.random.RandomState) -> Array:
-    """About n draws of N(0, I_k) in antithetic pairs, whose mean is exact, (n, k)."""
-    half = rng.standard_normal((max(1, n // 2), k))
-    return np.concatenate([half, -half])

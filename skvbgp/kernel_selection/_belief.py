@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
-from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
+from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 
 #: Prior variance v of each g_i. The wider the prior, the closer the belief comes to p(k | y)
 #: at uniform p(k); from here on it changes little (see the theory page).
@@ -52,7 +53,7 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
     best = float(np.max(local_bounds))
     L = local_bounds[valid] - best  # (k,) <= 0
     k = len(L)
-    draws = draw_standard(n_samples, k, np.random.RandomState(seed))
+    draws = draw_antithetic(n_samples, k, np.random.RandomState(seed))
     family = AffineGaussian(np.zeros(k), np.full(k, PRIOR_VARIANCE))
     units = family.units
 
@@ -76,7 +77,7 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
 def belief_bound(x: Array, family: AffineGaussian, L: Array, draws: Array) -> tuple[float, Array]:
     """L(q) of eq. (8) and its gradient in the flat vector x.
 
-    The draws (S, k) are those of `draw_standard`, in two halves of opposite signs.
+    The draws (S, k) are those of `draw_antithetic`, in two halves of opposite signs.
     """
     m, C = family.unpack(x)
     half = draws[: len(draws) // 2]

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.journal import Log, begin_log
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_each
 from skvbgp._optim.ascent import EndPass
-from skvbgp.kernel_selection._affine_gaussian import draw_standard
 from skvbgp.kernel_selection._bound import Statistics
 from skvbgp.kernels import Kernel
 
@@ -40,7 +40,7 @@ class LocalFit(NamedTuple):
         """Draws of (theta, log s2), or the one point, (S, p + 1)."""
         if self.factor is None:
             return self.x[None, :]
-        draws = draw_standard(N_THETA_DRAWS, len(self.x), np.random.RandomState(seed))
+        draws = draw_antithetic(N_THETA_DRAWS, len(self.x), np.random.RandomState(seed))
         return np.asarray(self.x + draws @ self.factor.T)
 
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import draw_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
-from skvbgp.base import Targets, draw_normal, find_known, in_tiles
+from skvbgp.base import Targets, find_known, in_tiles
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._left_out import leave_out
 from skvbgp.kernel_selection._scales import Frame

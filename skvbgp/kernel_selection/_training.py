@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._optim.adam import AdamState, adam_ascent
@@ -22,7 +23,7 @@ from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.base import Targets
-from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
+from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 from skvbgp.kernel_selection._bound import (
     Evaluation,
     Prior,
@@ -214,7 +215,7 @@ def train_gaussian(
 ) -> LocalFit:
     """q(theta) = N(m, C C') from a first mean fit.x, on all rows, over fixed draws."""
     family = AffineGaussian(*hyperprior(kernel, scales))
-    draws = draw_standard(N_THETA_DRAWS, len(fit.x), np.random.RandomState(seed))
+    draws = draw_antithetic(N_THETA_DRAWS, len(fit.x), np.random.RandomState(seed))
 
     def objective(v: Array) -> tuple[float, Array]:
         points = family.points(v, draws)

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.blockwise import moments_by_block
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.mixture import NormalMixture
@@ -38,7 +39,6 @@ from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise, ResidualNoise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import quasi_normal
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import ZeroMeanNormal
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.order import Index
@@ -33,7 +34,6 @@ from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise, NoiseGradients, weighted_covariance, weighted_vjp
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import Paths, PriorPaths, share_points
-from skvbgp.sgpr._quadrature import quasi_normal
 from skvbgp.sgpr._slopes import se_slopes
 
 #: Up to so many rows the draws take turns: threads would wait for the interpreter most of the time.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
@@ -33,7 +34,7 @@ from skvbgp.sgpr._noise_choice import choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule
 from skvbgp.sgpr._settings import N_DRAWS, Settings
 from skvbgp.sgpr._sharded import ShardedData, gather_data
 from skvbgp.sgpr._spread import SpreadRows

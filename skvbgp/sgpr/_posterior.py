@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.expectations import SecondMoment, first_moment, first_moment_vjp
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
@@ -34,7 +35,7 @@ from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
 from skvbgp.sgpr._psi import rotate
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from skvbgp.sgpr._state import State

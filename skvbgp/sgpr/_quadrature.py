@@ -7,8 +7,6 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import hadamard
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from skvbgp._core.linalg import Array
 
@@ -21,15 +19,6 @@ class HasShape(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
-
-
-def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
-    """Standard normal points (n_draws, d) that fill space evenly, in antithetic pairs."""
-    half = -(-n_draws // 2)
-    generator = np.random.default_rng(seed)
-    points = qmc.Halton(d, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's
-    normal = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))  # (half, d)
-    return np.concatenate([normal, -normal])[:n_draws]
 
 
 def sign_draws(d: int) -> Array:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import RegressionLearner, says_too_little
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, FreshDraws
 
 #: psi="auto" takes the closed form up to so many exponentials in one evaluation.
 _CLOSED_FORM_EXPONENTIALS = 4_000_000

@@ -40,12 +40,6 @@ class Statistics(NamedTuple):
         )
 
 
-def draw_antithetic(n_draws: int, size: int, rng: np.random.RandomState) -> Array:
-    """Standard normal points in pairs z, -z, (n_draws, size)."""
-    half = rng.standard_normal((n_draws // 2, size))
-    return np.concatenate([half, -half])
-
-
 def sum_statistics(structure: Structure, alphas: Array, blocks: list[Rows]) -> Statistics:
     """Sums over the rows of some blocks, averaged over the draws ``alphas`` (S, D)."""
     rows = Rows.joined(blocks)

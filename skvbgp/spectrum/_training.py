@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
@@ -16,7 +17,6 @@ from skvbgp._optim.schedule import Annealing, cosine_annealing
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
     Statistics,
-    draw_antithetic,
     expected_log_likelihood,
     expected_own_error,
     expected_squared_error,

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from skvbgp.kernel_selection._affine_gaussian import AffineGaussian, draw_standard
+from skvbgp._core.draws import draw_antithetic
+from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 from skvbgp.kernel_selection._belief import (
     PRIOR_VARIANCE,
     belief_bound,
@@ -55,7 +56,7 @@ def test_packing_a_diagonal_gaussian(family):
 
 def test_gradient_of_the_bound(family):
     L, x = np.array([0.0, -1.0, -4.0]), random_vector(family)
-    draws = draw_standard(20, 3, np.random.RandomState(0))
+    draws = draw_antithetic(20, 3, np.random.RandomState(0))
     _, gradient = belief_bound(x, family, L, draws)
     expected = numerical_gradient(lambda x: belief_bound(x, family, L, draws)[0], x)
     assert_allclose(gradient, expected, atol=1e-8)

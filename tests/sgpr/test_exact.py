@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import make_friedman1
 
 from skvbgp import VBDTCRegressor, VBPICRegressor
+from skvbgp._core.draws import quasi_normal
 from skvbgp.kernels import Matern
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._quadrature import quasi_normal
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import REGRESSORS, WITH_NOISE_KERNEL, make_data, small

@@ -9,12 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_selection import RFE, SelectFromModel
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp._core.draws import quasi_normal
 from skvbgp.sgpr import _places
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import SparseLatent
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.oracles import sgpr as oracles

@@ -9,12 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF
 from skvbgp.sgpr import _start
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
-from skvbgp.sgpr._quadrature import quasi_normal
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.known_noise import check_predictions, check_routed
 from tests.oracles import sgpr as oracles

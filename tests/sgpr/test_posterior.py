@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._posterior import SparseLatent
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import random_q, row_problem, small_problem
 

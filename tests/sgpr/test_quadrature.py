@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FreshDraws, quasi_normal
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, FreshDraws
 
 ROWS = Rows(np.zeros((4, 3)), np.zeros(4))
 

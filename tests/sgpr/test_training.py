@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.partition import partition_rows
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _training
@@ -14,7 +15,7 @@ from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, quasi_normal, sign_draws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, sign_draws
 from skvbgp.sgpr._start import narrow, settle_variances
 from skvbgp.sgpr._training import (
     collapse_bound,

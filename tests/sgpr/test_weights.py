@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import _start as base_start
 from skvbgp.base import choose_inducing_inputs
@@ -17,7 +18,6 @@ from skvbgp.sgpr import _start
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
-from skvbgp.sgpr._quadrature import quasi_normal
 from skvbgp.sgpr._start import Sample
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import sgpr as oracles
