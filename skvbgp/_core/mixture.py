@@ -111,6 +111,11 @@ class NormalMixture:
         return (self.weights * values).sum(axis=1)
 
 
+def average_moments(means: Array, variances: Array, axis: int = 0) -> tuple[Array, Array]:
+    """Mean and variance of mixtures of equal shares, whose components are along an axis."""
+    return means.mean(axis=axis), variances.mean(axis=axis) + means.var(axis=axis)
+
+
 def find_quantile(cdf: Callable[[Array], Array], p: float, quantiles: Array) -> Array:
     """The p-quantiles (n,) of mixtures, by bisection between those (n, K) of their components."""
     low, high = quantiles.min(axis=1), quantiles.max(axis=1)

@@ -89,7 +89,7 @@ class Partition:
             high = np.where(after, high, middle)
         return low
 
-    def append(self, other: Partition) -> Partition:
+    def joined(self, other: Partition) -> Partition:
         """Join the partition of a later chunk; its labels move up by ``self.n_blocks``.
 
         Parameters

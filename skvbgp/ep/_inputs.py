@@ -48,7 +48,7 @@ class Inputs:
     def copy(self) -> Inputs:
         return Inputs(self.mean.copy(), self.variance.copy())
 
-    def append(self, other: Inputs) -> Inputs:
+    def joined(self, other: Inputs) -> Inputs:
         return Inputs(
             np.concatenate([self.mean, other.mean]), np.concatenate([self.variance, other.variance])
         )

@@ -227,7 +227,7 @@ class EPLearner(Learner):
         )
         if not outgrown:
             return None
-        X, y = state.inputs.append(X), state.y.joined(y)
+        X, y = state.inputs.joined(X), state.y.joined(y)
         counted = merge_equal(X.table, y.codes, y.weight)
         return X.rows(counted.rows), y.counted(counted)
 
@@ -236,9 +236,9 @@ class EPLearner(Learner):
         weight = self._weigh(everything)
         start = self._grow(state.start, X, None if weight is None else weight[-n_new:])
         p = start.parameters
-        start = replace(start, parameters=replace(p, refinement=p.refinement.append(n_new)))
-        sites = tuple(known.append(Sites.vague(n_new)) for known in state.sites)
-        X, y = state.inputs.append(X), everything
+        start = replace(start, parameters=replace(p, refinement=p.refinement.extended(n_new)))
+        sites = tuple(known.joined(Sites.vague(n_new)) for known in state.sites)
+        X, y = state.inputs.joined(X), everything
         solved = self._solve(start, self._pose(start, X, y), X, y, sites, state.n_iter)
         end_pass(lambda: solved)
         return solved

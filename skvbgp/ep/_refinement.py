@@ -52,7 +52,7 @@ class Refinement:
     def is_per_entry(self) -> bool:
         return self.shift.ndim == 2
 
-    def append(self, n_rows: int) -> Refinement:
+    def extended(self, n_rows: int) -> Refinement:
         """The same for more rows, whose entries are not refined unless all of a column are."""
         if not self.is_per_entry:
             return self

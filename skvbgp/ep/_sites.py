@@ -49,7 +49,7 @@ class Sites:
         """What equal rows say together, with one of these sites each, (n,); None is once."""
         return self if weight is None else Sites(weight * self.tau, weight * self.nu)
 
-    def append(self, other: Sites) -> Sites:
+    def joined(self, other: Sites) -> Sites:
         """Sites of more rows."""
         return Sites(np.append(self.tau, other.tau), np.append(self.nu, other.nu))
 

@@ -26,7 +26,7 @@ from skvbgp.gp._votes import (
     Votes,
     check_weights,
     find_log_frequencies,
-    merge_equal,
+    merge_places,
 )
 from skvbgp.kernels._uncertain import join_variances
 
@@ -228,7 +228,7 @@ class ClassGPLearner(Learner):
         if self.learn_hyperparameters and not (grown or first_gap):
             return None
         rows = state.rows.emptied(state.gaps).plus(X, y.counts)
-        places, counts = merge_equal(rows.X, rows.y)
+        places, counts = merge_places(rows.X, rows.y)
         return places, Labelled(y.classes, counts, state.n_rows + y.n_rows)
 
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:

@@ -13,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import Interval, Labels, StrOptions, VariationalClassifier, as_row_values
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
-from skvbgp.gp._votes import Labelled, count_votes, merge_equal
+from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
 
 class VBGPClassifier(VariationalClassifier):
@@ -216,7 +216,7 @@ class VBGPClassifier(VariationalClassifier):
         if not np.any(weights > 0.0):
             raise ValueError("sample_weight must not be zero for all rows.")
         counts = count_votes(labels.codes, len(labels.classes), weights)
-        places, counts = merge_equal(inputs[weights > 0.0], counts[weights > 0.0])
+        places, counts = merge_places(inputs[weights > 0.0], counts[weights > 0.0])
         return places, Labelled(labels.classes, counts, len(inputs))
 
     def _labels(self, decisions: Array) -> NDArray[Any]:

@@ -16,7 +16,7 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._gaps import Gaps
-from skvbgp.gp._row_noise import RowNoise, merge_equal
+from skvbgp.gp._row_noise import RowNoise, merge_rows
 from skvbgp.kernels._compose import leaves
 
 Chunk = tuple[Array, Array, RowNoise | None]
@@ -75,7 +75,7 @@ class Rows(PickledByFields):
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array, variance: Array) -> Self:
         """Rows with weights and known variances (n,), of which equal ones are merged."""
-        X, y_kept, noise, origin = merge_equal(X, y, weight, variance)
+        X, y_kept, noise, origin = merge_rows(X, y, weight, variance)
         return replace(cls().plus(X, y_kept, noise), n_seen=len(y), origin=origin)
 
     def merged(self) -> Self:
@@ -237,7 +237,7 @@ def _take_chunk(chunk: Chunk, index: Any) -> Chunk:
 def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     X, y, noise = zip(*chunks, strict=True)
     sizes = [len(part) for part in y]
-    joined = RowNoise.join(list(zip(noise, sizes, strict=True)))
+    joined = RowNoise.joined(list(zip(noise, sizes, strict=True)))
     return np.concatenate(X), np.concatenate(y), joined
 
 

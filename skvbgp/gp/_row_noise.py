@@ -35,7 +35,7 @@ class RowNoise:
         return cls(np.ones(n), np.zeros(n))
 
     @classmethod
-    def join(cls, parts: Sequence[tuple[RowNoise | None, int]]) -> RowNoise | None:
+    def joined(cls, parts: Sequence[tuple[RowNoise | None, int]]) -> RowNoise | None:
         """The noise of several sets of rows of given sizes; None is `plain`."""
         if all(noise is None for noise, _ in parts):
             return None
@@ -92,7 +92,7 @@ class RowNoise:
         return d_noise, np.zeros(len(slopes)) if self.inputs is None else dt @ self.inputs
 
 
-def merge_equal(
+def merge_rows(
     X: Array, y: Array, weight: Array, variance: Array
 ) -> tuple[Array, Array, RowNoise | None, NDArray[np.intp] | None]:
     """Rows of positive weight, of which equal ones are one, with the sum of their weights.

@@ -198,7 +198,7 @@ def _are_whole(values: Array) -> bool:
     return bool(np.all(np.abs(values - np.rint(values)) <= _ROUNDING * values))
 
 
-def merge_equal(X: Array, counts: Array) -> tuple[Array, Array]:
+def merge_places(X: Array, counts: Array) -> tuple[Array, Array]:
     """Distinct places (m, d) in ascending order, and the sums of their votes (m, K)."""
     missing = np.isnan(X)
     table = np.where(missing, 0.0, X) + 0.0  # -0.0 is 0.0, and NaN would differ from itself

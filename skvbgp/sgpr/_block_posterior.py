@@ -28,7 +28,7 @@ from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
-from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.partition import rows_by_block
 from skvbgp.base import Targets, find_known, in_tiles
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
@@ -300,7 +300,7 @@ class BlockPosterior:
         mean, more = self._remembered.without(block).project(b)
         mean += offset
         variance += more
-        return mean.mean(axis=1), variance.mean(axis=1) + mean.var(axis=1)
+        return average_moments(mean, variance, axis=1)
 
     def _rows(self, k: int) -> Rows:
         assert isinstance(self._blocks, BlockRows)
@@ -384,8 +384,7 @@ def _marginal_moments(
     conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
 ) -> tuple[Array, Array]:
     """Mean and variance of scaled rows X of block k, each (n,)."""
-    means, variances = _components(conditional, include_noise, X, k, block)
-    return means.mean(axis=1), variances.mean(axis=1) + means.var(axis=1)
+    return average_moments(*_components(conditional, include_noise, X, k, block), axis=1)
 
 
 def _components(

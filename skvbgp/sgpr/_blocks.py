@@ -69,7 +69,7 @@ class BlockRows(Division):
 
     def plus(self, other: BlockRows) -> BlockRows:
         return BlockRows(
-            self.partition.append(other.partition),
+            self.partition.joined(other.partition),
             self.unit,
             self.X + other.X,
             self.targets + other.targets,

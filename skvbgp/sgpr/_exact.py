@@ -25,6 +25,7 @@ import numpy as np
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import ZeroMeanNormal
 from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.mixture import average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
@@ -218,8 +219,7 @@ class Mixture(PickledByFields):
         ``noise_cross`` is the covariance (n_rows, n) of the data's noise with theirs, and
         ``noise_own`` the variance of theirs.
         """
-        means, variances = self.components(X, noise_cross, noise_own)
-        return np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
+        return average_moments(*self.components(X, noise_cross, noise_own))
 
     def components(
         self, X: Array, noise_cross: Array | float = 0.0, noise_own: Array | float = 0.0
@@ -236,7 +236,7 @@ class Mixture(PickledByFields):
             noise = self._weighted_noise[0], self.noise.marginal_variance(self.X)
         tasks = [(process, *noise) for process in self._processes]
         means, variances = zip(*self._map(_Process.leave_out, tasks), strict=True)
-        return np.mean(means, axis=0), np.mean(variances, axis=0) + np.var(means, axis=0)
+        return average_moments(np.array(means), np.array(variances))
 
     def joint(self, X: Array, noise_cross: Array | float = 0.0) -> tuple[Array, Array]:
         """The same as `moments`, with the covariance (n, n)."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
-from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.partition import group_rows, rows_by_block
 from skvbgp.base import Targets, find_known
@@ -216,8 +216,7 @@ class _Mixture(NamedTuple):
 
 def _marginal_moments(mixture: _Mixture, X: Array, local: Local) -> tuple[Array, Array]:
     """Mean and variance of the scaled function at rows of one group, each (n,)."""
-    means, variances = mixture.moments(X, local, full=False)
-    return means.mean(axis=0), variances.mean(axis=0) + means.var(axis=0)
+    return average_moments(*mixture.moments(X, local, full=False))
 
 
 def _components(mixture: _Mixture, X: Array, local: Local) -> tuple[Array, Array]:

@@ -26,7 +26,7 @@ def joined(X, chunks, n_blocks):
     for rows in chunks[1:]:
         other, other_labels = balanced_partition(X[rows], n_blocks)
         labels[rows] = partition.n_blocks + other_labels
-        partition = partition.append(other)
+        partition = partition.joined(other)
     return partition, labels
 
 
@@ -134,7 +134,7 @@ def test_appended_blocks_keep_their_labels_and_order(rng):
     X = rng.normal(size=(90, 2))
     first, _ = balanced_partition(X[:50], 4)
     second, _ = balanced_partition(X[50:], 3)
-    both = first.append(second)
+    both = first.joined(second)
     assert both.n_blocks == 7
     assert_array_equal(both.centers, np.concatenate([first.centers, second.centers]))
     assert_array_equal(both.sizes, np.concatenate([first.sizes, second.sizes]))
@@ -145,7 +145,7 @@ def test_lookup_takes_the_nearest_of_the_chunks_candidates(rng):
     first, _ = balanced_partition(X[:50], 4)
     second, _ = balanced_partition(X[50:], 3)
     candidates = np.stack([first.lookup(X), 4 + second.lookup(X)])  # (2, n)
-    both = first.append(second)
+    both = first.joined(second)
     distance = np.sum((X - both.centers[candidates]) ** 2, axis=-1)  # (2, n)
     assert_array_equal(both.lookup(X), candidates[np.argmin(distance, axis=0), np.arange(90)])
 
@@ -159,7 +159,7 @@ def test_chunks_of_separate_regions_find_their_own_blocks(rng):
 def test_grouping_of_appends_does_not_matter(rng):
     X = rng.normal(size=(90, 2))
     a, b, c = (balanced_partition(rows, 4)[0] for rows in np.split(X, 3))
-    assert_array_equal(a.append(b).append(c).lookup(X), a.append(b.append(c)).lookup(X))
+    assert_array_equal(a.joined(b).joined(c).lookup(X), a.joined(b.joined(c)).lookup(X))
 
 
 def test_stream_of_single_rows(rng):

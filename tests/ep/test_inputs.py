@@ -51,7 +51,7 @@ def test_refinement_shifts_and_spreads_what_is_missing(incomplete, rng, per):
     assert_allclose(after.variance, before.variance * np.exp(log_spread))
     new = refined.refine_new(before, missing)
     assert_array_equal(new.mean, before.mean if per == "entry" else after.mean)
-    more = refined.append(2)
+    more = refined.extended(2)
     rows = Inputs(np.append(before.mean, before.mean[:2], axis=0), np.ones((len(missing) + 2, 3)))
     is_missing = np.ones(rows.mean.shape, dtype=bool)
     last = more.refine(rows, is_missing).mean[-2:]

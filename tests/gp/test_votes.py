@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.gp._votes import LeftOut, Votes, count_votes, find_units, merge_equal
+from skvbgp.gp._votes import LeftOut, Votes, count_votes, find_units, merge_places
 from tests.derivatives import numerical_gradient
 from tests.oracles import gp_classes as oracle
 
 
 def test_equal_rows_become_one():
     X = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0], [-0.0, 1.0]])
-    places, counts = merge_equal(X, count_votes(np.array([0, 1, 2, 1]), 3, np.array([1, 2, 3, 4])))
+    places, counts = merge_places(X, count_votes(np.array([0, 1, 2, 1]), 3, np.array([1, 2, 3, 4])))
     assert_array_equal(places, [[0.0, 1.0], [1.0, 2.0]])
     assert_array_equal(counts, [[0.0, 6.0, 0.0], [1.0, 0.0, 3.0]])
 
 
 def test_distinct_rows_are_only_sorted(rng):
     X, counts = rng.standard_normal((20, 2)), rng.random((20, 3))
-    places, votes = merge_equal(X, counts)
+    places, votes = merge_places(X, counts)
     order = np.lexsort(X.T[::-1])
     assert_array_equal(places, X[order])
     assert_array_equal(votes, counts[order])

@@ -42,7 +42,7 @@ class FreePosterior(HybridPosterior):
     def extend(self, data: HybridData) -> HybridParameters:
         weight = data.weight / data.prior_weight
         new = RowBound(self, data.Y, data.seen, data.t, weight).maximise()
-        recognition = self.training_latents.append(new)
+        recognition = self.training_latents.joined(new)
         return replace(self.parameters, recognition=recognition)
 
     @property
