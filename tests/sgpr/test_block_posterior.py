@@ -27,12 +27,6 @@ def problem():
 
 
 @pytest.fixture
-def Xs():
-    """Test rows near the data, scaled."""
-    return np.random.default_rng(10).normal(size=(4, 2))
-
-
-@pytest.fixture
 def draws():
     return np.random.default_rng(11).normal(size=(N_DRAWS, 3))
 

@@ -32,16 +32,6 @@ every = pytest.mark.parametrize("cls", GLOBAL)
 posteriors = pytest.mark.parametrize(("solver", "psi"), POSTERIORS)
 
 
-@pytest.fixture
-def problem():
-    return small_problem("dtc")
-
-
-@pytest.fixture
-def Xs():
-    return np.random.default_rng(10).normal(size=(5, 2))
-
-
 def sparse(problem, rule, draws=None):
     return SparseLatent(problem.parameters, Prior(problem.parameters), random_q(4), rule, draws)
 

@@ -13,17 +13,7 @@ from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from tests.oracles import sgpr as oracles
-from tests.sgpr.problems import random_q, row_problem, small_problem
-
-
-@pytest.fixture
-def problem():
-    return small_problem("dtc")
-
-
-@pytest.fixture
-def Xs():
-    return np.random.default_rng(10).normal(size=(5, 2))
+from tests.sgpr.problems import random_q, row_problem
 
 
 def predictor(problem, q, rule, draws=None):
