@@ -17,7 +17,7 @@ from skvbgp._optim.ascent import EndPass, Watch, go_on
 from skvbgp.base import Posterior, Targets, as_vector, join_rows, merge_targets
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
-from skvbgp.sgpr._bound import HyperPrior, Model, Prior
+from skvbgp.sgpr._bound import HyperPrior, Model
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_choice import choose_for_new_rows
@@ -89,7 +89,7 @@ class SparseLearner(Settings):
         return State(
             model=model,
             parameters=parameters,
-            memory=Memory.empty(Prior(parameters)),
+            memory=None,
             reference=target,
             target=target,
             summary=summary,

@@ -32,8 +32,9 @@ class State(PickledByFields):
 
     Attributes
     ----------
-    memory : Memory or Mixture
-        What is known of the rows: sums over them, or all of them, while they are few.
+    memory : Memory, Mixture or None
+        What is known of the rows: sums over them, or all of them, while they are few. None before
+        training.
     reference : Target
         Frame of the memory's targets; that of the first fit.
     summary : RunningScale
@@ -62,7 +63,7 @@ class State(PickledByFields):
 
     model: Model
     parameters: Parameters
-    memory: Memory | Mixture
+    memory: Memory | Mixture | None
     reference: Target
     target: Target
     summary: RunningScale
@@ -146,6 +147,7 @@ class State(PickledByFields):
         """The complete bound on log p(y), y on its own scale."""
         if isinstance(self.memory, Mixture):
             return self.memory.lower_bound - self.log_unit
+        assert self.memory is not None  # after training
         p = self.parameters
         fit = self.memory.expected_log_likelihood(
             self.q, p.alpha, p.second_moment, self.target_vector
