@@ -28,11 +28,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln, log_ndtr, logsumexp, pdtr
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.decoupled._counts import MAX_LOG_RATE, PoissonMixture
 
 #: Nodes of the Gauss-Hermite rule.
 _N_NODES = 20
@@ -46,6 +45,11 @@ _REACH = 3.0
 _LOG_PRECISIONS = np.linspace(-12.0, 2.5, 72)
 #: A count above this one is far from its rate where it is twice as large.
 _FAR_COUNT = 100.0
+#: Logarithm of a Poisson rate beyond which it is cut off.
+_MAX_LOG_RATE = 50.0
+#: Nodes of the Gauss-Hermite rule of predicted counts.
+_RATE_NODES, _RATE_WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+_RATE_WEIGHTS = _RATE_WEIGHTS / _RATE_WEIGHTS.sum()
 
 #: Values of f -> log p(y|f), its slope in f and those in theta, at each of them.
 LogDensity = Callable[[Array], tuple[Array, Array, list[Array]]]
@@ -233,7 +237,7 @@ class Poisson:
         return log_rate - np.average(log_rate, weights=weight)
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
-        log_rate = np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE)
+        log_rate = np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE)
         rate = np.exp(log_rate)
         value = y * (self.offset + m) - rate - gammaln(y + 1.0)
         # a step with the curvature of a rate that is far below y would end far above it: there the
@@ -244,12 +248,12 @@ class Poisson:
         return Expected(value, y - rate, -0.5 * rate, np.zeros((len(y), 0)), precision)
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
-        mean = np.exp(np.minimum(self.offset + m + 0.5 * s, MAX_LOG_RATE))
-        return mean, mean + np.expm1(np.minimum(s, MAX_LOG_RATE)) * mean**2
+        mean = np.exp(np.minimum(self.offset + m + 0.5 * s, _MAX_LOG_RATE))
+        return mean, mean + np.expm1(np.minimum(s, _MAX_LOG_RATE)) * mean**2
 
     def joint(self, theta: Array, m: Array, S: Array) -> tuple[Array, Array]:
         mean, variance = self.moments(theta, m, np.diagonal(S))
-        covariance = np.outer(mean, mean) * np.expm1(np.minimum(S, MAX_LOG_RATE))
+        covariance = np.outer(mean, mean) * np.expm1(np.minimum(S, _MAX_LOG_RATE))
         covariance.flat[:: len(m) + 1] = variance
         return mean, covariance
 
@@ -317,3 +321,36 @@ def _quantiles(y: Array, weight: Array | None, shares: tuple[float, ...]) -> Arr
         for one in (before, before + 1.0)
     )
     return np.asarray(low + (place - before) * (high - low))
+
+
+@dataclass(frozen=True)
+class PoissonMixture:
+    """Poisson distributions of n rows, averaged over K rates each."""
+
+    rates: Array  # (n, K)
+
+    @classmethod
+    def of_log_rate(cls, mean: Array, variance: Array) -> PoissonMixture:
+        """Rates exp(N(mean, variance)), at the nodes of a quadrature."""
+        log_rate = mean[:, None] + np.sqrt(variance)[:, None] * _RATE_NODES
+        return cls(np.exp(np.minimum(log_rate, _MAX_LOG_RATE)))
+
+    def log_density(self, y: Array) -> Array:
+        """Log probability of counts, (n,)."""
+        log_p = y[:, None] * np.log(self.rates) - self.rates - gammaln(y[:, None] + 1.0)
+        return np.asarray(logsumexp(log_p, axis=1, b=_RATE_WEIGHTS))
+
+    def quantile(self, p: float) -> Array:
+        """Smallest count whose distribution function is at least p, (n,)."""
+        low, high = np.full(len(self.rates), -1.0), np.ones(len(self.rates))
+        while np.any(short := self._cdf(high) < p):
+            low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+        middle = np.floor(0.5 * (low + high))
+        while np.any((low < middle) & (middle < high)):
+            is_below = self._cdf(middle) < p
+            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+            middle = np.floor(0.5 * (low + high))
+        return high
+
+    def _cdf(self, y: Array) -> Array:
+        return np.where(y < 0.0, 0.0, pdtr(np.maximum(y, 0.0)[:, None], self.rates) @ _RATE_WEIGHTS)

@@ -20,8 +20,7 @@ from scipy.linalg.blas import dtrmm
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._features import tiles
-from skvbgp.ep._likelihoods import Likelihood, Moments
-from skvbgp.ep._tempered import tempered_moments
+from skvbgp.ep._likelihoods import Likelihood, Moments, tempered_moments
 
 #: The share of a row's information that its own site may hold, below 1 for rounding's sake.
 _MAX_SHARE = 1.0 - 1e-12

@@ -4,17 +4,18 @@ Every kernel is trained on some rows with one length scale for all inputs, the b
 one for each. They are compared by the log probability of labels that are left out, plus their log
 prior, less one nat for each hyperparameter.
 
-Few rows: all of them share in predictions, see `_class_belief`, and average over draws of their
+Few rows: all of them share in predictions, see `learn_shares`, and average over draws of their
 hyperparameters. Many rows: the best are trained further, and share.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
@@ -22,7 +23,6 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
-from skvbgp.gp._class_belief import learn_shares
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassProcess
 from skvbgp.gp._link import Link
@@ -50,6 +50,10 @@ _N_DRAWS = 16
 _WITHIN = 6.0
 #: Least belief that is worth the time of one more kernel in predictions.
 _LEAST_SHARE = 0.05
+#: Votes that the prior of the shares gives to each kernel.
+_PRIOR_VOTES = 0.5
+#: Largest number of iterations for the shares, which end when none changes by more than this.
+_SHARE_ITERATIONS, _SHARE_TOL = 500, 1e-6
 
 
 class Trial(NamedTuple):
@@ -298,3 +302,39 @@ class ClassSearch:
 def _rank(trials: list[Trial]) -> list[Trial]:
     """The best first."""
     return sorted(trials, key=lambda trial: -trial.score)
+
+
+def learn_shares(parts: Sequence[Array], counts: Array, n_free: Sequence[int]) -> Array:
+    """Shares (C,) of kernels in predictions, from what they say of votes that are left out.
+
+    With log p_ck what kernel c says of vote k, left out, of N votes, and q_c its number of
+    hyperparameters, which have been chosen by the same votes, the shares w maximise
+
+        sum_k log sum_c w_c exp(log p_ck - q_c / N) + 1/2 sum_c log w_c.
+
+    The last sum is a Dirichlet prior, worth half a vote for each kernel. The objective is concave,
+    and expectation maximisation ascends it. See :doc:`/theory/gp_classes`.
+
+    Parameters
+    ----------
+    parts : sequence of ndarrays of shape (M, K)
+        Log probabilities of the classes, by each kernel.
+    counts : ndarray of shape (M, K)
+        How often each label was left out.
+    n_free : sequence of int
+        Numbers of hyperparameters.
+    """
+    votes = counts > 0.0
+    weight = counts[votes] / counts.sum()
+    penalty = np.array(n_free) / counts.sum()
+    log_p = np.stack([part[votes] for part in parts]) - penalty[:, None]  # (C, votes)
+    prior = _PRIOR_VOTES / counts.sum()
+    shares = np.full(len(log_p), 1.0 / len(log_p))
+    for _ in range(_SHARE_ITERATIONS):
+        before = shares
+        joint = np.log(shares)[:, None] + log_p
+        owned = np.exp(joint - logsumexp(joint, axis=0)) @ weight
+        shares = (owned + prior) / (1.0 + len(log_p) * prior)
+        if np.max(np.abs(shares - before)) < _SHARE_TOL:
+            break
+    return shares

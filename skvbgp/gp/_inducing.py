@@ -11,7 +11,7 @@ so that g(x) has the mean phi' w and the variance k(x, x) - phi' phi + phi' A^-1
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -23,7 +23,9 @@ from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Draws, by_tile
+from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
@@ -281,3 +283,35 @@ class SumDraws:
         with single_blas_thread:
             mean, deviation = self.shared.part.measure_gradient(X)[0], self.shared.gradient(X)
             return np.asarray(slopes + mean[:, :, None] + self.factor * deviation)
+
+
+@dataclass(frozen=True)
+class SumPosterior(NeighbourPosterior):
+    """A global part, and a mixture given what its mean leaves of the rows' targets.
+
+    To every process of the mixture, the variance of the global part is one more part of that of the
+    latent function, so that the mixture's calibration is that of the sum.
+    """
+
+    shared: GlobalPart = field(kw_only=True)
+
+    def _measure(self, X: Array) -> LocalMoments:
+        return self._add(super()._measure(X), *self.shared.moments(X))
+
+    def _leave_out(self, index: Index) -> LocalMoments:
+        moments = self.shared.leave_out(self.rows, index)
+        return self._add(super()._leave_out(index), *moments)
+
+    def _add(self, parts: LocalMoments, mean: Array, variance: Array) -> LocalMoments:
+        """The same with moments (n,) of the global part, in the user's units."""
+        unit = self.target.unit
+        mean, variance = mean[:, None] / unit, variance[:, None] / unit**2
+        return parts._replace(mean=parts.mean + mean, variance=parts.variance + variance)
+
+    def _add_covariance(self, X: Array, covariance: Array) -> Array:
+        return covariance + self.shared.covariance(X) / self.target.unit**2
+
+    def measure_slopes(self, X: Array) -> Slopes:
+        belief, mean, variance = super().measure_slopes(X)
+        shared_mean, shared_variance = self.shared.measure_gradient(X)
+        return Slopes(belief, mean + shared_mean[:, None], variance + shared_variance[:, None])

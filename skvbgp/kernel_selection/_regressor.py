@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -14,12 +15,14 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
     Interval,
     LeavesOut,
+    OutputsLearner,
+    OutputsState,
     StrOptions,
+    Targets,
     VariationalRegressor,
 )
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
-from skvbgp.kernel_selection._outputs import KernelOutputsLearner
 from skvbgp.kernel_selection._state import State
 
 
@@ -314,3 +317,19 @@ def _summarise(state: State) -> str:
     lines += [f"- {phrase}" for phrase in describe(model.kernel, state.scales.extent)]
     noise = np.sqrt(model.noise_variance)
     return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])
+
+
+@dataclass(frozen=True)
+class KernelOutputsLearner(OutputsLearner):
+    """The settings of every output."""
+
+    single: VBKSLearner
+
+    def begin(self, start: State, X: Array, y: Targets) -> State:
+        """After a single kernel, without warnings of those whose turn has not come."""
+        return self.single.search(start, X, y, lambda make: True)
+
+    def prune(self, state: OutputsState, top_k: int) -> OutputsState:
+        """The kept kernels of the highest bounds of each output alone."""
+        outputs = tuple(self.single.prune(output, top_k) for output in state.outputs)
+        return replace(state, outputs=outputs)

@@ -21,8 +21,11 @@ from skvbgp.kernels import Kernel
 from skvbgp.kernels._candidates import combine, follow, make_base_kernels
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data, Rows
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import Blocks, Structure
 from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._quadrature import DrawRule
 from skvbgp.sgpr._start import fit_noise_to_groups
 from skvbgp.sgpr._state import State
 
@@ -35,6 +38,9 @@ _LEFT_OUT = 0.2
 _ITERATIONS, _FOLLOWING_ITERATIONS = 15, 8
 #: Variances of the noise that judging may take instead of a smaller one that has been fitted.
 _NOISES = np.array([0.0, 1e-4, 1e-3, 1e-2, 1e-1])
+#: After training, most blocks whose rows judge, and by how many standard errors of the difference a
+#: kernel that has been found has to lead.
+_MOST_JUDGES, _STANDARD_ERRORS = 16, 2.0
 
 
 class Judges(NamedTuple):
@@ -179,3 +185,45 @@ def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Arr
     error = normal.weights * variance
     variance += noise_variance - noise_variance / weight
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
+
+
+def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule) -> State:
+    """The default, unless rows that are left out are predicted better by what has been found.
+
+    Where predictions do not condition on a block (PITC), the search's own judgement, what rows say
+    of others in their block, is not about them. Nor is the bound: of the same rows, the kernel that
+    explains blocks better has the higher one. See :doc:`/theory/training`.
+
+    Parameters
+    ----------
+    found, default : State
+        Trained on the same rows.
+    data : Data
+        These rows, in blocks.
+    rule : ClosedForm or CommonDraws
+        How predictions take expectations.
+    """
+    scores = [judge_by_new_rows(state, data, rule) for state in (found, default)]
+    return found if scores[0].leads(scores[1], _STANDARD_ERRORS) else default
+
+
+def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:
+    """Log densities of known rows, each predicted from the others as a new row would be.
+
+    All that are known exactly, or those of some blocks.
+    """
+    if isinstance(state.memory, Mixture):
+        groups = [state.memory.rows]
+        moments = [state.memory.leave_out(include_noise=False)]
+    else:
+        assert data.blocks is not None
+        chosen = np.random.RandomState(state.seed).permutation(len(data.blocks))[:_MOST_JUDGES]
+        groups = data.pick(chosen)
+        moments = Remembered.of(state).predict_groups(rule, groups)
+    each, weights = [], []
+    for rows, (mean, variance) in zip(groups, moments, strict=True):
+        noise = state.noise.marginal_variance(state.model.coordinates.original(rows.X))
+        variance = variance + rows.add_known(noise)
+        each.append(-0.5 * (np.log(2.0 * np.pi * variance) + (rows.y - mean) ** 2 / variance))
+        weights.append(np.ones(len(rows.y)) if rows.weight is None else rows.weight)
+    return Scores(np.concatenate(each), np.concatenate(weights))

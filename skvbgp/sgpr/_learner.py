@@ -20,8 +20,7 @@ from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._bound import HyperPrior, Model
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._kernel_choice import choose_for_new_rows
-from skvbgp.sgpr._kernel_search import choose_noise_kernel
+from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import (
     has_failed,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.ep._likelihoods import LIKELIHOODS
-from skvbgp.ep._tempered import tempered_moments
+from skvbgp.ep._likelihoods import LIKELIHOODS, tempered_moments
 from tests.derivatives import numerical_gradient
 from tests.oracles import ep as oracles
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from skvbgp.gp._class_belief import learn_shares
+from skvbgp.gp._class_search import learn_shares
 
 
 def make_parts(rng, C=3, M=80, K=3):

@@ -10,9 +10,8 @@ from scipy.stats import norm
 from skvbgp import VBPICRegressor, VBPITCRegressor
 from skvbgp.base import Targets
 from skvbgp.kernels import Matern
-from skvbgp.sgpr import _kernel_choice, _learner
-from skvbgp.sgpr._kernel_choice import choose_for_new_rows, judge_by_new_rows
-from skvbgp.sgpr._kernel_search import Scores
+from skvbgp.sgpr import _kernel_search, _learner
+from skvbgp.sgpr._kernel_search import Scores, choose_for_new_rows, judge_by_new_rows
 from skvbgp.sgpr._sharded import gather_data
 from tests.sgpr.cases import SOLVERS, assert_same_model, make_data, small
 
@@ -46,7 +45,7 @@ def test_what_was_found_has_to_lead_by_more_than_chance(rng, monkeypatch, lead, 
     noise = rng.standard_normal(100)
     noise = (noise - noise.mean()) / noise.std()
     scores = {"found": Scores(lead + noise, np.ones(100)), "default": Scores(0 * noise, noise**2)}
-    monkeypatch.setattr(_kernel_choice, "judge_by_new_rows", lambda state, *_: scores[state])
+    monkeypatch.setattr(_kernel_search, "judge_by_new_rows", lambda state, *_: scores[state])
     chosen = choose_for_new_rows("found", "default", None, None)
     assert chosen == ("found" if is_kept else "default")
 
