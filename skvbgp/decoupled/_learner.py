@@ -110,28 +110,9 @@ class DecoupledLearner(RegressionLearner):
         some = order[: self.batch_size]
         first, weight = X[some], None if y.weight is None else y.weight[some]
         coordinates = Coordinates.of(first, weight).filled(first, _in_memory(X, sample.X))
-        kernel = self._choose_kernel(coordinates, coordinates.scaled(first))
-        if self.kernel is not None and isinstance(likelihood, AdditiveNoise):
-            _refuse_noise(self.kernel)
-        model = Model(
-            kernel,
-            likelihood,
-            self.parametrization,
-            bool(self.generalized_length_scales) and self.kernel is None,
-            _PRIOR_VARIANCE if self.kernel is None else np.inf,
-        )
-        theta, noise, settled = kernel.theta, np.array(likelihood.start, dtype=float), False
-        if self.learn_hyperparameters and len(X) >= START_ROWS:
-            some = order[:EVIDENCE_ROWS]
-            known = y[some]
-            values = likelihood.latent_values(target.scaled(known.y), known.weight)
-            if np.ptp(values) > 0.0:
-                scaled = coordinates.scaled(X[some])
-                told = known.counts, _scale_known(target, known)
-                theta, log_noise = find_hyperparameters(model, scaled, values, *told)
-                settled = self._is_exact(model, len(X))
-                if settled:
-                    noise[:] = log_noise
+        model = self._choose_model(likelihood, coordinates, coordinates.scaled(first))
+        some = order[:EVIDENCE_ROWS]
+        theta, noise, settled = self._find_start(model, coordinates, target, X, y, some)
         parameters = Parameters.without_points(theta, noise, d, k, inputwise=inputwise)
         return State(
             model=model,
@@ -146,6 +127,41 @@ class DecoupledLearner(RegressionLearner):
             seed=seed,
             settled=settled,
         )
+
+    def _choose_model(self, likelihood: Any, coordinates: Coordinates, rows: Array) -> Model:
+        if self.kernel is not None and isinstance(likelihood, AdditiveNoise):
+            _refuse_noise(self.kernel)
+        return Model(
+            self._choose_kernel(coordinates, rows),
+            likelihood,
+            self.parametrization,
+            bool(self.generalized_length_scales) and self.kernel is None,
+            _PRIOR_VARIANCE if self.kernel is None else np.inf,
+        )
+
+    def _find_start(
+        self,
+        model: Model,
+        coordinates: Coordinates,
+        target: Target,
+        X: Array,
+        y: Targets,
+        some: Index,
+    ) -> tuple[Array, Array, bool]:
+        """theta and the likelihood's parameters by some rows, and whether that settles them."""
+        theta, noise = model.kernel.theta, np.array(model.likelihood.start, dtype=float)
+        if not self.learn_hyperparameters or len(X) < START_ROWS:
+            return theta, noise, False
+        known = y[some]
+        values = model.likelihood.latent_values(target.scaled(known.y), known.weight)
+        if np.ptp(values) == 0.0:
+            return theta, noise, False
+        scaled, told = coordinates.scaled(X[some]), (known.counts, _scale_known(target, known))
+        theta, log_noise = find_hyperparameters(model, scaled, values, *told)
+        settled = self._is_exact(model, len(X))
+        if settled:
+            noise[:] = log_noise
+        return theta, noise, settled
 
     def _is_exact(self, model: Model, n: int) -> bool:
         """Whether a step on q(u) gives the posterior itself, as every row is in the bases.
