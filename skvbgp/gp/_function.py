@@ -12,6 +12,9 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import DescribesFunction
 from skvbgp.gp._categories import Categories
 
+#: Kernels of less belief are not named.
+_LEAST_SHARE = 0.005
+
 
 class LearnedFunction(DescribesFunction):
     """The function, rows left out, and a description, from the state of a fit."""
@@ -87,7 +90,11 @@ class LearnedFunction(DescribesFunction):
 
 
 def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:
+    shares: dict[str, float] = {}  # kernels of the same name may differ in their hyperparameters
+    for (kernel, _), share in zip(kernels, belief.tolist(), strict=True):
+        shares[kernel] = shares.get(kernel, 0.0) + share
+    ranked = sorted(shares, key=lambda kernel: -shares[kernel])
     lines = [f"{name} is believed to have"]
-    lines += [f"- {belief[i]:.2f}: {kernels[i][0]}" for i in belief.argsort()[::-1]]
+    lines += [f"- {shares[one]:.2f}: {one}" for one in ranked if shares[one] >= _LEAST_SHARE]
     std = ", ".join(f"{noise**0.5:.3g}" for noise in noises)
     return "\n".join([*lines, f"and noise of standard deviation {std}."])

@@ -36,6 +36,16 @@ def test_defaults_learn_a_function_and_its_noise(n_neighbors):
     assert best in model.summary()
 
 
+def test_a_summary_names_every_kernel_once():
+    """With the belief in all that have its name, and none that rounds to nothing."""
+    X, y = make_data(30)
+    kernels = [("RBF", RBF(1.0)), ("Matern", Matern(2.0)), ("RBF", RBF(2.0)), ("far", RBF(3.0))]
+    model = VBGPRegressor(kernels, learn_hyperparameters=False).fit(X, y)
+    model.kernel_posterior_ = np.array([0.3, 0.246, 0.45, 0.004])
+    lines = model.summary().splitlines()
+    assert lines[1:-1] == ["- 0.75: RBF", "- 0.25: Matern"]
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_rows_that_fade_are_not_all_noise(seed):
     rng = np.random.RandomState(seed)
