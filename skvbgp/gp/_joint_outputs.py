@@ -168,7 +168,7 @@ class JointLearner(RegressionLearner):
     def model(self) -> GPLearner:
         """Settings for the rows of all outputs, of which t are one row of the user's."""
         forgetting = self.single.forgetting
-        forgetting = int(forgetting) * self.t if forgetting > 1.0 else forgetting ** (1.0 / self.t)
+        forgetting = forgetting * self.t if forgetting > 1.0 else forgetting ** (1.0 / self.t)
         return replace(self.single, n_outputs=self.t, forgetting=float(forgetting))
 
     def max_passes(self, y: Array) -> int:

@@ -88,7 +88,7 @@ class GPLearner(RegressionLearner):
         """What rows of a stream count after so many others."""
         if self.fading < 1.0:
             return self.fading**age
-        return (age < np.floor(self.forgetting)).astype(np.float64)
+        return (age < self.forgetting).astype(np.float64)
 
     @property
     def memory(self) -> float:

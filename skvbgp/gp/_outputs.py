@@ -98,7 +98,7 @@ class GPOutputsLearner(OutputsLearner):
         """
         if self.single.forgetting <= 1.0:
             return None
-        oldest = state.n + X.n - np.floor(self.single.forgetting)
+        oldest = state.n + X.n - self.single.forgetting
         return max(1, int(np.count_nonzero(_follow(state, X, j) >= oldest)))
 
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:

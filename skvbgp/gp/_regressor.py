@@ -107,10 +107,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     normalize_y : bool, default=True
         Whether to subtract the mean of y, which is divided by its spread in either case.
 
-    forgetting : float, default=1.0
-        How a stream forgets. Below 1, what a row counts, as a share, when one more has come; rows
-        that count less than a hundredth of the newest are left out. Above 1, how many of the
-        newest rows are known, all of which count alike. Both bound the time and the memory of
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth of the newest are left out. A whole number from 2 on is how
+        many of the newest rows are known, all of which count alike. Both bound the time and the memory of
         `partial_fit`. In `fit` all rows count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
@@ -206,7 +206,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
-        "forgetting": [Interval(Real, 0, None, closed="neither")],
+        "forgetting": [
+            Interval(Real, 0, 1, closed="right"),
+            Interval(Integral, 2, None, closed="left"),
+        ],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],

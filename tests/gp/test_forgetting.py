@@ -170,11 +170,16 @@ def test_white_kernels_do_not_fade(data):
     X, y, _ = data
     with pytest.raises(ValueError, match="forgetting need kernels without White"):
         make_model(kernel=RBF() + 0.1 * White(), forgetting=0.9).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("forgetting", [0.0, 1.5, 40.0, -3])
+def test_a_share_or_a_number_of_rows_is_asked_for(forgetting, data):
+    X, y, _ = data
     with pytest.raises(ValueError, match="forgetting"):
-        make_model(forgetting=0.0).fit(X, y)
+        make_model(forgetting=forgetting).fit(X, y)
 
 
-@pytest.mark.parametrize("forgetting", [0.9, 40, 40.7])
+@pytest.mark.parametrize("forgetting", [0.9, 40])
 def test_what_is_known_does_not_depend_on_the_chunks(forgetting, data):
     X, y, T = data
     once, twice = (stream(make_model(forgetting=forgetting), X, y, step) for step in (120, 60))
