@@ -65,6 +65,10 @@ class RunningScale:
         std = np.sqrt(np.sum((parts / unit) ** 2, axis=0)) * unit
         return RunningScale(n, self.mean + share * shift, std)
 
+    def faded(self, share: float) -> RunningScale:
+        """Summary of the same rows, which count less by a factor."""
+        return RunningScale(share * self.n, self.mean, self.std)
+
     @property
     def unit(self) -> Array:
         """The standard deviation, or 1 where a column is constant up to rounding."""

@@ -11,6 +11,7 @@ from skvbgp.base._classifier import (
 from skvbgp.base._estimator import (
     DocumentedEstimator,
     Interval,
+    RealNotInt,
     StrOptions,
     VariationalEstimator,
     as_row_values,
@@ -22,6 +23,7 @@ from skvbgp.base._estimator import (
     in_tiles,
     reading,
 )
+from skvbgp.base._fading import FORGETTING, FadingRegressor
 from skvbgp.base._function import (
     DescribesFunction,
     Draws,
@@ -58,8 +60,10 @@ from skvbgp.base._start import (
     subsample,
 )
 from skvbgp.base._weights import (
+    FORGOTTEN,
     Targets,
     as_noise,
+    count_remembered,
     count_rows,
     count_targets,
     join_rows,
@@ -73,10 +77,13 @@ from skvbgp.base._weights import (
 
 __all__ = [
     "COLUMNS",
+    "FORGETTING",
+    "FORGOTTEN",
     "START_ROWS",
     "DescribesFunction",
     "Distribution",
     "DocumentedEstimator",
+    "FadingRegressor",
     "Draws",
     "Interval",
     "KnownFunction",
@@ -91,6 +98,7 @@ __all__ = [
     "OutputsState",
     "Places",
     "Posterior",
+    "RealNotInt",
     "RegressionLearner",
     "Relevance",
     "StrOptions",
@@ -108,6 +116,7 @@ __all__ = [
     "choose_rows",
     "class_codes",
     "class_probabilities",
+    "count_remembered",
     "count_rows",
     "count_targets",
     "declared_classes",

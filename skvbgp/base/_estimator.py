@@ -13,7 +13,9 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils._param_validation import Interval as Interval
+from sklearn.utils._param_validation import RealNotInt as RealNotInt
 from sklearn.utils._param_validation import StrOptions as StrOptions
+from sklearn.utils.validation import _num_samples as _num_samples
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
 from skvbgp._core.collections import is_collection
@@ -27,7 +29,7 @@ from skvbgp.base._learner import Learner
 #: Rows of one prediction tile, so that memory does not grow with the number of test rows.
 _TILE_ROWS = 1024
 #: Largest weight of a row; its inverse is the least.
-_LARGEST_WEIGHT = 1e9
+LARGEST_WEIGHT = 1e9
 _MAKE_NUMBERS = (
     "Make numbers of dates and durations, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
 )
@@ -268,8 +270,8 @@ def as_weights(value: Any, n: int, name: str = "sample_weight") -> Array:
     positive = weight[weight > 0.0]
     if len(positive) == 0:
         raise ValueError(f"{name} must not be zero for all rows.")
-    if positive.max() > _LARGEST_WEIGHT or positive.min() < 1.0 / _LARGEST_WEIGHT:
-        raise ValueError(f"{name} must be between 1 / {_LARGEST_WEIGHT:g} and its inverse.")
+    if positive.max() > LARGEST_WEIGHT or positive.min() < 1.0 / LARGEST_WEIGHT:
+        raise ValueError(f"{name} must be between 1 / {LARGEST_WEIGHT:g} and its inverse.")
     return weight
 
 

@@ -103,6 +103,11 @@ class Learner(ABC):
 class RegressionLearner(Learner):
     """A learner of y (n,) whose states predict distributions."""
 
+    def let_fade(self, state: Any, share: float) -> Any:
+        """State whose rows count less by a factor, without new ones; 1, unless it can forget."""
+        assert share == 1.0
+        return state
+
     @abstractmethod
     def posterior(self, state: Any) -> Posterior:
         """What the state says about new rows."""

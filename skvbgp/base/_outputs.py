@@ -31,6 +31,8 @@ class Observations:
         Number of all rows.
     before : object or None
         The state of all outputs that these rows are new to.
+    remains : float
+        What rows known before count after these, as a share of what they did.
     known : tuple
         By output: its state there, None if its training begins, with all rows that there are.
     """
@@ -39,6 +41,7 @@ class Observations:
     index: tuple[NDArray[np.intp], ...]
     n: int
     before: Any = None
+    remains: float = 1.0
     known: tuple[Any, ...] = ()
 
     @classmethod
@@ -149,7 +152,7 @@ class OutputsLearner(RegressionLearner):
     def learn_more(self, X: Observations, y: list[Any], j: int, end_pass: EndPass) -> Any:
         """State of an output after new rows, if it was observed in any."""
         if X.rows[j] is None:
-            return X.known[j]
+            return self.single.let_fade(X.known[j], X.remains)
         return self.single.update(X.known[j], X.rows[j], y[j], end_pass)
 
     def gather(self, outputs: tuple[Any, ...], X: Observations) -> OutputsState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +13,17 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shards import ShardedColumns, measure_scale
-from skvbgp.base._estimator import as_row_values, as_weights
+from skvbgp.base._estimator import LARGEST_WEIGHT, as_row_values, as_weights
 from skvbgp.base._start import SUBSAMPLE
+
+#: Rows of a stream that fade are left out when they count less than this beside the heaviest one,
+#: and are as good as forgotten, to what is learned again, when they count so much.
+FORGOTTEN, _FADED = 0.01, 0.05
+
+
+def count_remembered(share: float) -> float:
+    """After how many later rows one is as good as forgotten that counts a share after each."""
+    return float(np.log(_FADED) / np.log(share))
 
 
 class Counted(NamedTuple):
@@ -72,16 +81,19 @@ class Targets:
     weight : ndarray of shape (n,), or None
         How often each row counts, positive; None is once.
     n_copies : int
-        Rows of the user's besides these n, that are equal to one of them.
+        Rows of the user's besides these n, that are equal to one of them, or count next to nothing.
     variance : ndarray of shape (n,), or None
         Known variance of each row's noise besides the learned one, in the user's units squared;
         None is 0.
+    remains : float
+        What rows known before count after these, as a share of what they did.
     """
 
     y: Any
     weight: Array | None = None
     n_copies: int = 0
     variance: Array | None = None
+    remains: float = 1.0
 
     def __len__(self) -> int:
         return len(self.y)
@@ -125,6 +137,10 @@ class Targets:
         variance = pick(self.variance, counted.rows)
         return Targets(self.y[counted.rows], counted.weight, n_copies, variance)
 
+    def faded(self, share: float) -> Targets:
+        """The same in memory, of rows that count less by a factor, but not next to nothing."""
+        return replace(self, weight=np.maximum(share * self.counts, 1.0 / LARGEST_WEIGHT))
+
 
 def pick(values: Array | None, rows: Any) -> Array | None:
     """The values of some rows, if rows have any."""
@@ -160,8 +176,15 @@ def count_targets(
 
 
 def join_rows(known: tuple[Array, Targets], new: tuple[Array, Targets]) -> tuple[Array, Targets]:
-    """Both sets of rows, in memory."""
-    return np.concatenate([known[0], new[0]]), known[1].joined(new[1])
+    """Both sets of rows, in memory.
+
+    Where known ones have faded, those that count next to nothing beside the others are left out.
+    """
+    X, y = np.concatenate([known[0], new[0]]), known[1].joined(new[1])
+    if new[1].remains == 1.0:
+        return X, y
+    kept = y.counts >= FORGOTTEN * y.counts.max()
+    return X[kept], replace(y[kept], n_copies=y.n_copies + int(np.count_nonzero(~kept)))
 
 
 def merge_targets(X: Array, targets: Targets) -> tuple[Array, Targets]:

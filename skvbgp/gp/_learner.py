@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import RegressionLearner, says_too_little
+from skvbgp.base import RegressionLearner, count_remembered, says_too_little
 from skvbgp.gp._choice import (
     express_in_units,
     frame_inputs,
@@ -38,8 +38,6 @@ from skvbgp.kernels._compose import leaves
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
-#: What rows of a stream count when they are as good as forgotten.
-_FADED = 0.05
 #: Most rows of a chunk that are compared with predictions, and the probability of errors that say
 #: that the function has changed.
 _COMPARED_ROWS, _CHANCE = 50, 1e-4
@@ -94,7 +92,7 @@ class GPLearner(RegressionLearner):
     def memory(self) -> float:
         """After how many rows of a stream older ones are as good as forgotten."""
         if self.fading < 1.0:
-            return float(np.log(_FADED) / np.log(self.fading))
+            return count_remembered(self.fading)
         return self.forgetting
 
     @property

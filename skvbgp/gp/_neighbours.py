@@ -13,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import Places
+from skvbgp.base import FORGOTTEN, Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_rows
@@ -21,8 +21,6 @@ from skvbgp.kernels._compose import leaves
 
 Chunk = tuple[Array, Array, RowNoise | None]
 
-#: Rows are forgotten that count less than this share of the one that counts most.
-_FORGOTTEN = 0.01
 #: Rows by which a stream judges whether the known ones are at one place.
 LOOKED_AT = 1_000
 #: Rows of a group: in neighbourhoods, at least, at most.
@@ -103,7 +101,7 @@ class Rows(PickledByFields):
         origin = np.arange(len(self)) if self.origin is None else self.origin
         if n is None:
             weight = np.ones(len(self)) if self.weight is None else self.weight
-            kept = weight >= _FORGOTTEN * weight.max(initial=0.0)
+            kept = weight >= FORGOTTEN * weight.max(initial=0.0)
         else:
             last = origin[max(len(origin) - n, 0) :]
             kept = np.zeros(len(self), dtype=bool)

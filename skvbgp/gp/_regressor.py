@@ -17,6 +17,7 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     Interval,
     Observations,
+    RealNotInt,
     StrOptions,
     VariationalRegressor,
     as_noise,
@@ -110,8 +111,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
         that count less than a hundredth of the newest are left out. A whole number from 2 on is how
-        many of the newest rows are known, all of which count alike. Both bound the time and the memory of
-        `partial_fit`. In `fit` all rows count alike. 1 forgets nothing.
+        many of the newest rows are known, all of which count alike. Both bound the time and the
+        memory of `partial_fit`. In `fit` all rows count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
         Whether later fits start from the kernels of the one before, even if `kernel` has changed.
@@ -207,8 +208,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
         "forgetting": [
-            Interval(Real, 0, 1, closed="right"),
-            Interval(Integral, 2, None, closed="left"),
+            Interval(RealNotInt, 0, 1, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
         ],
         "warm_start": ["boolean"],
         "random_state": ["random_state"],

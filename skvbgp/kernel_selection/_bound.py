@@ -94,6 +94,11 @@ class Statistics(NamedTuple):
         pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
         return Statistics(*(a + b for a, b in pairs))
 
+    def faded(self, share: float) -> Statistics:
+        """Those of the same rows, which count less by a factor."""
+        parts: Iterator[Any] = iter(self)
+        return Statistics(*(share * part for part in parts))
+
     def optimal_q(self) -> WhitenedGaussian:
         """The q(u) that maximises the bound."""
         return WhitenedGaussian.standard(len(self.shift)).with_information(

@@ -333,11 +333,25 @@ class VBKSLearner(RegressionLearner):
         Whenever the rows have doubled, the hyperparameters are searched for again: for the
         kernels of the state, which may have been pruned, or for those that suit the rows.
         """
+        if y.remains < 1.0:
+            state = state.faded(y.remains)
         if state.rows is None:
             state = self._update_kept(state, X, y)
             end_pass(lambda: state)
             return state
         X, y = merge_targets(*join_rows(state.rows, (X, y)))
+        return self._train_on(state, X, y, end_pass)
+
+    def let_fade(self, state: State, share: float) -> State:
+        if share == 1.0:
+            return state
+        state = state.faded(share)
+        if state.rows is None:
+            return self._judge_kept(state.keep(self.top_k))
+        return self._train_on(state, *state.rows, go_on)
+
+    def _train_on(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
+        """All kernels on all rows, from where they are, or if the rows have doubled, the start."""
         has_doubled = len(X) >= 2 * state.n_screened
         if has_doubled and self._is_auto:
             return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)
@@ -359,21 +373,21 @@ class VBKSLearner(RegressionLearner):
         state = state.keep(self.top_k)
         tasks = [(model,) for model in state.models]
         results = parallel_map(add_rows, tasks, n_jobs=self.n_jobs, shared=(X, y))
-        models, bounds = zip(*results, strict=True)
-        fits = tuple(
-            fit._replace(lower_bound=bound - fit.kl)
-            for fit, bound in zip(state.fits, bounds, strict=True)
-        )
         jacobians = [frame.target.log_jacobian(y.y, y.weight) for frame in state.frames]
-        return self._believe(
+        return self._judge_kept(
             replace(
                 state,
-                models=models,
-                fits=fits,
+                models=tuple(results),
                 n=state.n + y.n_rows,
                 log_jacobians=state.log_jacobians + jacobians,
             )
         )
+
+    def _judge_kept(self, state: State) -> State:
+        """The kept kernels, all that there are, with the bounds of their models."""
+        pairs = zip(state.fits, state.models, strict=True)
+        fits = (fit._replace(lower_bound=model._bound - fit.kl) for fit, model in pairs)
+        return self._believe(replace(state, fits=tuple(fits)))
 
     # -- the belief ----------------------------------------------------------------------
 

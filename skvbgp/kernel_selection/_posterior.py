@@ -59,6 +59,10 @@ class KernelModel(PickledByFields):
     def shift(self) -> float:
         return float(getattr(self._frame.target, "shift", 0.0))
 
+    def _fade(self, share: float) -> KernelModel:
+        """The model of the same rows, which count less by a factor."""
+        return replace(self, _statistics=self._statistics.faded(share))
+
     @cached_property
     def _q(self) -> WhitenedGaussian:
         return self._statistics.optimal_q()
@@ -91,6 +95,11 @@ class KernelModel(PickledByFields):
         """
         mean, variance = self._moments(np.asarray(X, dtype=np.float64), include_noise)
         return (mean, np.sqrt(variance)) if return_std else mean
+
+    @property
+    def _bound(self) -> float:
+        """L_i without KL(q(theta) || p(theta)), of the scaled target."""
+        return self._statistics.bound(self._q)
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
@@ -176,12 +185,11 @@ class KernelModel(PickledByFields):
         return target.inverse(draw_normal(*joint, n, rng))
 
 
-def add_rows(X: Array, y: Targets, model: KernelModel) -> tuple[KernelModel, float]:
-    """The model after more rows, and its bound without KL(q(theta) || p(theta))."""
+def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
+    """The model after more rows."""
     Z = model.inducing_inputs - model._frame.origin
     rows = total_statistics(X, y, model._frame, Z, model.kernel, model._points)
-    statistics = model._statistics.add(rows)
-    return replace(model, _statistics=statistics), statistics.bound(statistics.optimal_q())
+    return replace(model, _statistics=model._statistics.add(rows))
 
 
 class KernelAverage(NamedTuple):

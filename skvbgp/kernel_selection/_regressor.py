@@ -13,20 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
+    FORGETTING,
+    FadingRegressor,
     Interval,
     LeavesOut,
     OutputsLearner,
     OutputsState,
     StrOptions,
     Targets,
-    VariationalRegressor,
 )
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
 from skvbgp.kernel_selection._state import State
 
 
-class VBKSRegressor(LeavesOut, VariationalRegressor):
+class VBKSRegressor(LeavesOut, FadingRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
@@ -102,6 +103,11 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
     normalize_y : bool, default=True
         Whether to work with y of zero mean and unit variance. Predictions and bounds are on
         y's own scale; variances in kernels are then relative to the variance of y.
+
+    forgetting : float, default=1.0
+        What a row of a stream counts, as a share, when one more has come, between 0 and 1; kept
+        rows that count less than a hundredth of the newest are left out. 1 forgets nothing. In
+        `fit` all rows count alike.
 
     random_state : int, RandomState instance or None, default=None
         Determines starting values, inducing inputs, mini-batches and draws. All kernels share
@@ -211,6 +217,7 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
+        **FORGETTING,
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
     }
@@ -232,6 +239,7 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
         learning_rate: float = 0.03,
         tol: float = 1e-7,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -249,6 +257,7 @@ class VBKSRegressor(LeavesOut, VariationalRegressor):
         self.learning_rate = learning_rate
         self.tol = tol
         self.normalize_y = normalize_y
+        self.forgetting = forgetting
         self.random_state = random_state
         self.n_jobs = n_jobs
 

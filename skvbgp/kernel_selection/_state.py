@@ -63,6 +63,15 @@ class State:
         kept = self.kept[:n]
         return replace(self._only(kept), models=self.models[:n], kept=tuple(range(len(kept))))
 
+    def faded(self, share: float) -> State:
+        """The state in which all rows count less by a factor, without a belief about kernels."""
+        return replace(
+            self,
+            rows=self.rows and (self.rows[0], self.rows[1].faded(share)),
+            models=tuple(model._fade(share) for model in self.models),
+            log_jacobians=share * self.log_jacobians,
+        )
+
     def _only(self, chosen: Sequence[int]) -> State:
         return replace(
             self,

@@ -97,6 +97,15 @@ _COMMON = """
         Workers of the pass over all rows that ends a fit. It changes no result.
 """
 
+_FORGETTING = """
+    forgetting : float, default=1.0
+        What a row of a stream counts, as a share, when one more has come, between 0 and 1: after a
+        later ones it counts `forgetting ** a` times. 1 forgets nothing. In `fit` all rows count
+        alike. Where hyperparameters are learned, they are learned again from the rows that are
+        remembered. Predictions know sums over rows, from which none can be taken away: there is
+        no window of the newest ones, as :class:`~skvbgp.gp.VBGPRegressor` has it.
+"""
+
 _NOISE_KERNEL = """
     noise_kernel : "auto", kernel or None, default={value}
         Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
@@ -218,11 +227,13 @@ def documented(
     default_noise_kernel: str | None = None,
     blocks: bool = False,
     automatic: bool = False,
+    forgets: bool = False,
 ) -> Callable[[type], type]:
     """Class decorator that assembles the docstring around a class's own ``text``."""
 
     def decorate(cls: type) -> type:
         parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _COMMON
+        parameters += _FORGETTING if forgets else ""
         if default_noise_kernel is not None:
             auto = _AUTO_WITHOUT_BLOCK if blocks else _AUTO_INDEPENDENT
             names = {

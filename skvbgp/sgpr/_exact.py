@@ -29,6 +29,7 @@ from skvbgp._core.mixture import average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
+from skvbgp.base import Targets
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
@@ -119,6 +120,11 @@ class Mixture(PickledByFields):
     rows: Rows
     draws: Array
     groups: Sequence[RowIndex] = (slice(None),)
+
+    def faded(self, share: float) -> Mixture:
+        """That of the same rows, which count less by a factor."""
+        weight = Targets(self.rows.y, self.rows.weight).faded(share).weight
+        return replace(self, rows=replace(self.rows, weight=weight))
 
     @cached_property
     def _processes(self) -> list[_Process]:

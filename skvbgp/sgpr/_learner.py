@@ -132,7 +132,7 @@ class SparseLearner(Settings):
         return Model(coordinates, hyperprior, structure), parameters
 
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
-        restarts_at = self.find_restart(X)
+        restarts_at = self.find_restart(X, y)
         in_blocks = self.local and restarts_at > 0
         kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # theirs may change
         X, y = kept or (X, y)
@@ -334,11 +334,15 @@ class SparseLearner(Settings):
     # -- partial_fit -------------------------------------------------------------------
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
-        n, known = state.n_kept + len(X), state.all_rows
+        known = state.faded(y.remains).all_rows
+        n = state.n_kept + len(X) if self.forgetting == 1.0 else state.n_seen + y.n_rows
         goes_on = isinstance(X, ShardedColumns) and state.restarts_at > 0
         if known is None or goes_on or n < state.restarts_at:
             return None
         return merge_targets(*join_rows(known, (X, y)))
+
+    def let_fade(self, state: State, share: float) -> State:
+        return state.faded(share)
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
@@ -372,7 +376,7 @@ class SparseLearner(Settings):
         self, state: State, X: Array, y: Targets, rng: np.random.RandomState
     ) -> tuple[State, Data]:
         """The state with new rows, of which its memory does not know yet, and these."""
-        state = state.having_seen(y)
+        state = state.faded(y.remains).having_seen(y)
         state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
         if self.inducing_inputs is None:
             state = grow(state, X, y.weight, self.count_inducing(state.n_seen), rng)

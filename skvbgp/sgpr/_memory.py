@@ -122,6 +122,22 @@ class Memory:
             trace=self.trace / factor,
         )
 
+    def faded(self, share: float) -> Memory:
+        """The memory of the same rows, which count less by a factor.
+
+        A row whose noise is independent enters every sum as often as it counts, see
+        :ref:`sgpr-weights`. Rows of a block do not, as copies share its correlated noise.
+        """
+        return replace(
+            self,
+            information=share * self.information,
+            targets_information=share * self.targets_information,
+            targets_gram=share * self.targets_gram,
+            log_det=share * self.log_det,
+            trace=share * self.trace,
+            n=share * self.n,
+        )
+
     def shift(self, target: Array) -> Array:
         """Information vector for the target ``(y, 1) @ target``, (m,)."""
         return self.targets_information @ target

@@ -34,6 +34,10 @@ class Places(NamedTuple):
         chosen, counts = _thin(np.append(self.weight, new.weight))
         return Places(np.concatenate([self.X, new.X])[chosen], counts)
 
+    def faded(self, share: float) -> Places:
+        """The same places of rows that count less by a factor."""
+        return Places(self.X, share * self.weight)
+
     def share_out(self, coordinates: Coordinates, mean: Array, each: Array) -> Relevance:
         """Shares of the inputs, from slopes of the mean (k, d) and given each draw (S, k, d).
 

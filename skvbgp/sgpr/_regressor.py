@@ -6,7 +6,9 @@ from numbers import Integral, Real
 from typing import Any
 
 from skvbgp.base import (
+    FORGETTING,
     DescribesFunction,
+    FadingRegressor,
     Interval,
     LeavesOut,
     StrOptions,
@@ -76,10 +78,11 @@ class _GlobalRegressor(DescribesFunction, _SparseRegressor):
     Observations are f(x) plus independent Gaussian noise of one variance. This is the
     member of the family to start from: it is the cheapest, and its predictive moments
     have a closed form [Yu2019]_.
-    """
+    """,
+    forgets=True,
 )
-class VBDTCRegressor(_GlobalRegressor):
-    _parameter_constraints = _COMMON
+class VBDTCRegressor(FadingRegressor, _GlobalRegressor):
+    _parameter_constraints = _COMMON | FORGETTING
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class VBDTCRegressor(_GlobalRegressor):
         learning_rate: float = 0.03,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -118,9 +122,10 @@ class VBDTCRegressor(_GlobalRegressor):
     [Yu2019]_.
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
+    forgets=True,
 )
-class VBFITCRegressor(_GlobalRegressor):
-    _parameter_constraints = _COMMON | _NOISE_KERNEL
+class VBFITCRegressor(FadingRegressor, _GlobalRegressor):
+    _parameter_constraints = _COMMON | FORGETTING | _NOISE_KERNEL
 
     def __init__(
         self,
@@ -142,6 +147,7 @@ class VBFITCRegressor(_GlobalRegressor):
         learning_rate: float = 0.03,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,

@@ -11,7 +11,7 @@ import numpy as np
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base import RegressionLearner, says_too_little
+from skvbgp.base import RegressionLearner, Targets, count_remembered, says_too_little
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import Structure
 from skvbgp.sgpr._parameters import Parameters
@@ -79,6 +79,7 @@ class Settings(RegressionLearner):
     n_blocks: int | str = "auto"
     n_samples: int = 8
     local: bool = False
+    forgetting: float = 1.0
 
     # -- which solver, and which expectations ------------------------------------------
 
@@ -167,16 +168,22 @@ class Settings(RegressionLearner):
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
         return min(n_blocks, n)
 
-    def find_restart(self, X: Array | ShardedColumns) -> float:
+    def find_restart(self, X: Array | ShardedColumns, y: Targets) -> float:
         """Number of rows with which a stream begins again that has begun with X.
 
-        The next ones, where X says too little or is known exactly. Twice as many, where noise is
-        what inducing inputs leave open: it is learned from rows that are near each other and these
-        inputs, while those of a chunk are far apart, and the inputs are where the first chunk was.
-        Blocks whose number is given are those of a call.
+        These are rows in memory or, where they fade, rows seen. The next ones, where X says too
+        little or is known exactly. Twice as many, where noise is what inducing inputs leave open:
+        it is learned from rows that are near each other and these inputs, while those of a chunk
+        are far apart, and the inputs are where the first chunk was. Blocks whose number is given
+        are those of a call. Where rows fade: as many more as were learned from, or are remembered,
+        unless these are too many to be kept.
         """
         if self._is_exact(len(X)) or says_too_little(X, learns=self.learn_hyperparameters):
             return 0
+        if self.forgetting < 1.0:
+            n_remembered = count_remembered(self.forgetting)
+            is_kept = max(n_remembered, len(X)) <= _FEW_ROWS and self.learn_hyperparameters
+            return y.n_rows + min(n_remembered, len(X)) if is_kept else np.inf
         learns = self.learn_hyperparameters and self.structure.explained
         by_size = not self.structure.correlated or self.n_blocks == "auto"
         is_kept = not isinstance(X, ShardedColumns) and (self.local or len(X) <= _FEW_ROWS)

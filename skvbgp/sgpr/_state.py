@@ -56,7 +56,7 @@ class State(PickledByFields):
     kept_rows : tuple of an ndarray and Targets, or None
         All rows as the user gave them, if a stream may begin again with them and no block has them.
     restarts_at : float
-        Number of rows in memory with which a stream begins again.
+        Number of rows in memory, or seen where they fade, with which a stream begins again.
     places : Places or None
         Some of all rows, at which the relevance of the inputs is measured.
     """
@@ -127,6 +127,18 @@ class State(PickledByFields):
             summary=self.summary.merged(y.scale),
             n_seen=self.n_seen + y.n_rows,
             knows_noise=self.knows_noise or y.variance is not None,
+        )
+
+    def faded(self, share: float) -> State:
+        """The state in which all rows count less by a factor."""
+        if share == 1.0:
+            return self
+        return replace(
+            self,
+            memory=self.memory.faded(share),
+            summary=self.summary.faded(share),
+            kept_rows=self.kept_rows and (self.kept_rows[0], self.kept_rows[1].faded(share)),
+            places=self.places and self.places.faded(share),
         )
 
     @property
