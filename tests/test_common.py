@@ -260,6 +260,47 @@ def test_streams_may_reuse_their_arrays(estimator):
     assert_allclose(getattr(reusing, method)(X), getattr(fresh, method)(X), atol=1e-8)
 
 
+@pytest.mark.parametrize("cls", REGRESSOR_CLASSES)
+def test_known_noise_of_new_rows_is_in_all_that_is_said_of_them(cls):
+    """Densities with it have the moments of predict, and quantiles are those of the densities."""
+    model, X = quickly_fitted(cls), make_data(20)[0][:3] + 0.1
+    y_var = np.array([0.0, 0.5, 4.0]) * model.predict(X, True)[1] ** 2
+    mean, std = model.predict(X, True, y_var=y_var)
+    y = mean + std * np.linspace(-15.0, 15.0, 3001)[:, None]  # (grid, rows)
+    rows = np.tile(np.arange(3), len(y))
+    density = np.exp(model.log_predictive_density(X[rows], y.ravel(), y_var=y_var[rows]))
+    density, step = density.reshape(y.shape), y[1] - y[0]
+    assert_allclose(density.sum(axis=0) * step, 1.0, rtol=1e-6)
+    assert_allclose((density * y).sum(axis=0) * step, mean, atol=1e-5 * std.max())
+    assert_allclose((density * (y - mean) ** 2).sum(axis=0) * step, std**2, rtol=1e-3)
+    shares = [0.1, 0.5, 0.975]
+    for p, quantile in zip(shares, model.predict_quantiles(X, shares, y_var=y_var).T, strict=True):
+        below = (density * np.clip((quantile - y) / step + 0.5, 0.0, 1.0)).sum(axis=0) * step
+        assert_allclose(below, p, atol=1e-5)
+    ends = model.predict_interval(X, 0.9, y_var=y_var)
+    expected = model.predict_quantiles(X, [0.05, 0.95], y_var=y_var)
+    assert_allclose(np.transpose(ends), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("cls", REGRESSOR_CLASSES)
+def test_known_noise_of_new_rows_that_there_cannot_be(cls):
+    model, X = quickly_fitted(cls), make_data(20)[0][:3]
+    said = [
+        functools.partial(model.predict, X),
+        functools.partial(model.predict_interval, X),
+        functools.partial(model.predict_quantiles, X, 0.5),
+        functools.partial(model.log_predictive_density, X, np.zeros(3)),
+    ]
+    for say in said:
+        assert_array_equal(say(y_var=0.0), say())
+        for bad in (-1.0, np.nan, np.ones(2), "much"):
+            with pytest.raises(ValueError, match="y_var"):
+                say(y_var=bad)
+    for say in said[:3]:
+        with pytest.raises(ValueError, match="include_noise"):
+            say(include_noise=False, y_var=1.0)
+
+
 def documented(cls, section):
     """Text of a numpydoc section of a class docstring."""
     text = inspect.cleandoc(cls.__doc__)

@@ -62,6 +62,12 @@ class NormalMixture:
         """The distributions of origin + unit * y."""
         return NormalMixture(origin + unit * self.mean, unit * self.std, self.weights)
 
+    def with_noise(self, variance: Array) -> NormalMixture:
+        """Those of y with independent normal noise of these variances (n,), too."""
+        return NormalMixture(
+            self.mean, np.hypot(self.std, np.sqrt(variance)[:, None]), self.weights
+        )
+
     def expectation(self) -> Array:
         """Mean of the mixture, (n,)."""
         return self._average(self.mean)

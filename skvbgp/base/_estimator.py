@@ -275,6 +275,17 @@ def as_weights(value: Any, n: int, name: str = "sample_weight") -> Array:
     return weight
 
 
+def as_probabilities(values: Any, name: str) -> Array:
+    """Numbers between 0 and 1, of shape () or (k,)."""
+    try:
+        p = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers; got {values!r}.") from None
+    if p.ndim > 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
+        raise ValueError(f"{name} must be between 0 and 1; got {values!r}.")
+    return p
+
+
 def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
     """A number, or several, as a finite vector of a given size."""
     try:

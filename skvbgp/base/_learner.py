@@ -14,7 +14,11 @@ from skvbgp._optim.ascent import EndPass
 
 
 class Distribution(Protocol):
-    """Predictive distributions of n rows."""
+    """Predictive distributions of n rows.
+
+    Where y may have noise of known variances, there is also ``with_noise(variance)``, given these:
+    the distributions of y with independent normal noise besides.
+    """
 
     def quantile(self, p: float) -> Array:
         """The least value (n,) that is not exceeded with probability p."""

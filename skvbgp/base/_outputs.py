@@ -216,6 +216,11 @@ class OutputsDistribution:
 
     outputs: tuple[Distribution, ...]
 
+    def with_noise(self, variance: Array) -> OutputsDistribution:
+        """Those of outputs with independent normal noise of these variances (n, t), too."""
+        pairs: Any = zip(self.outputs, variance.T, strict=True)
+        return OutputsDistribution(tuple(one.with_noise(column) for one, column in pairs))
+
     def quantile(self, p: float) -> Array:
         """(n, t)."""
         return np.column_stack([one.quantile(p) for one in self.outputs])

@@ -18,6 +18,7 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._estimator import (
     VariationalEstimator,
+    as_probabilities,
     as_weights,
     fit_method,
     reading,
@@ -28,8 +29,10 @@ from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
 from skvbgp.base._outputs import Observations, OutputsLearner
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._weights import Targets, add_noise, as_noise, count_targets
+from skvbgp.base._weights import Targets, as_noise, count_targets, unless_zero
 
+#: What is made of the distributions of some rows.
+Evaluate = Callable[[Distribution, slice], Array]
 #: Rows whose distributions are in memory at a time.
 _TILE_ROWS = 2**14
 
@@ -160,19 +163,25 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
-        if y_var is not None:
-            self._check_known_noise()
-        X, posterior = self._check_inputs(X), self._posterior()
+        X = self._check_inputs(X)
+        known = self._read_noise(y_var, len(X), include_noise=include_noise)
+        posterior = self._posterior()
         with single_blas_thread:
             if return_cov:
-                result = posterior.joint(X, include_noise)
-            else:
-                mean, variance = posterior.moments(X, include_noise)
-                result = (mean, np.sqrt(variance)) if return_std else mean
-        return add_noise(result, y_var, return_std, return_cov, include_noise=include_noise)
+                mean, cov = posterior.joint(X, include_noise)
+                if known is not None:
+                    every = np.arange(len(X))
+                    cov[every, every] += known
+                return mean, cov
+            mean, variance = posterior.moments(X, include_noise)
+        if known is not None:
+            variance = variance + known
+        return (mean, np.sqrt(variance)) if return_std else mean
 
     @lazily(lambda estimator, options: [str(p) for p in np.ravel(options["quantiles"])])
-    def predict_quantiles(self, X: Any, quantiles: Any, *, include_noise: bool = True) -> Array:
+    def predict_quantiles(
+        self, X: Any, quantiles: Any, *, include_noise: bool = True, y_var: Any = None
+    ) -> Array:
         """Predict quantiles of new observations.
 
         They are exact where the model predicts a mixture of normal distributions or counts,
@@ -186,6 +195,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             Probabilities, between 0 and 1, of an observation that is no larger.
         include_noise : bool, default=True
             Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`predict`.
 
         Returns
         -------
@@ -194,8 +205,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         Raises
         ------
-        ValueError
-            If a probability is not between 0 and 1.
+        TypeError, ValueError
+            If a probability is not between 0 and 1, or as :meth:`predict` does.
 
         Examples
         --------
@@ -206,18 +217,18 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         >>> model.predict_quantiles(X[300:], [0.1, 0.5, 0.9]).shape
         (142, 3)
         """
-        p = _probabilities(quantiles, "quantiles")
+        p = as_probabilities(quantiles, "quantiles")
 
         def evaluate(distribution: Distribution, rows: slice) -> Array:
             values = [distribution.quantile(q) for q in np.atleast_1d(p).tolist()]
             return np.stack(values, axis=-1)
 
-        values = self._by_tile(self._check_inputs(X), include_noise, evaluate)
+        values = self._by_tile(self._check_inputs(X), include_noise, y_var, evaluate)
         return values if p.ndim else values[..., 0]
 
     @lazily(lambda estimator, options: ["lower", "upper"])
     def predict_interval(
-        self, X: Any, coverage: float = 0.95, *, include_noise: bool = True
+        self, X: Any, coverage: float = 0.95, *, include_noise: bool = True, y_var: Any = None
     ) -> tuple[Array, Array]:
         """Predict the central interval of new observations.
 
@@ -229,6 +240,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             Probability of the interval: the same share lies below it as above.
         include_noise : bool, default=True
             Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`predict`.
 
         Returns
         -------
@@ -237,8 +250,8 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
         Raises
         ------
-        ValueError
-            If `coverage` is not between 0 and 1.
+        TypeError, ValueError
+            If `coverage` is not between 0 and 1, or as :meth:`predict` does.
 
         Examples
         --------
@@ -250,17 +263,18 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         >>> lower.shape, upper.shape
         ((142,), (142,))
         """
-        p = _probabilities(coverage, "coverage")
+        p = as_probabilities(coverage, "coverage")
         if p.ndim:
             raise ValueError(f"coverage must be one number; got {coverage!r}.")
         tail = 0.5 * (1.0 - float(p))
         if 1.0 - tail == 1.0:
             raise ValueError(f"coverage must not be that close to 1; got {coverage!r}.")
-        ends = self.predict_quantiles(X, [tail, 1.0 - tail], include_noise=include_noise)
+        tails = [tail, 1.0 - tail]
+        ends = self.predict_quantiles(X, tails, include_noise=include_noise, y_var=y_var)
         return ends[..., 0], ends[..., 1]
 
     @lazily(lambda estimator, options: ["log_density"], rows=("y",))
-    def log_predictive_density(self, X: Any, y: Any) -> Array:
+    def log_predictive_density(self, X: Any, y: Any, *, y_var: Any = None) -> Array:
         """Logarithm of the density that was predicted for observations.
 
         Parameters
@@ -269,11 +283,18 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             Inputs.
         y : array-like or Dask collection of shape (n_samples,)
             What was observed there.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`predict`.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
             In nats, of densities per unit of y; of counts the logarithms of probabilities.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`predict` does for `y_var`.
 
         Examples
         --------
@@ -287,7 +308,7 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         check_is_fitted(self)
         with reading(X):
             X, y = self._read_rows(X, y, reset=False)
-        return self._by_tile(X, True, lambda given, rows: given.log_density(y[rows]))
+        return self._by_tile(X, True, y_var, lambda given, rows: given.log_density(y[rows]))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         refuse_collection(X, "score")
@@ -316,19 +337,27 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
         X = validate_data(self, X, reset=reset, **self._check_options)
         return np.asarray(X)
 
-    def _by_tile(
-        self, X: Array, include_noise: bool, evaluate: Callable[[Distribution, slice], Array]
-    ) -> Array:
+    def _read_noise(self, y_var: Any, n: int, *, include_noise: bool) -> Array | None:
+        """Known variances (n,), or (n, t) of several outputs, of noise that is to be predicted."""
+        if y_var is None:
+            return None
+        self._check_known_noise()
+        if not include_noise:
+            raise ValueError("y_var is a variance of noise, which include_noise=False leaves out.")
+        return as_noise(y_var, (n,) if self.n_outputs_ == 1 else (n, self.n_outputs_))
+
+    def _by_tile(self, X: Array, include_noise: bool, y_var: Any, evaluate: Evaluate) -> Array:
         """What is made of the rows' distributions, of some rows at a time."""
+        known = self._read_noise(y_var, len(X), include_noise=include_noise)
         posterior = self._posterior()
+
+        def evaluate_tile(rows: slice) -> Array:
+            given: Any = predict_distribution(posterior, X[rows], include_noise)
+            return evaluate(given if known is None else given.with_noise(known[rows]), rows)
+
         tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
         with single_blas_thread:
-            return np.concatenate(
-                [
-                    evaluate(predict_distribution(posterior, X[rows], include_noise), rows)
-                    for rows in tiles
-                ]
-            )
+            return np.concatenate([evaluate_tile(rows) for rows in tiles])
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
@@ -383,11 +412,11 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
             self._check_known_noise()
             variance = as_noise(y_var, y.shape)
         if self.n_outputs_ == 1:
-            return count_targets(X, y, sample_weight, _unless_zero(variance))
+            return count_targets(X, y, sample_weight, unless_zero(variance))
         weight = as_weights(sample_weight, len(y))
 
         def make(rows: Any, j: int) -> tuple[Any, Targets]:
-            known = None if variance is None else _unless_zero(variance[rows, j])
+            known = None if variance is None else unless_zero(variance[rows, j])
             inputs = X if len(rows) == len(X) else X[rows]
             return count_targets(inputs, y[rows, j], weight[rows], known)
 
@@ -469,19 +498,3 @@ class VariationalRegressor(RegressorMixin, VariationalEstimator):
 
     def _check_known_noise(self) -> None:
         pass
-
-
-def _probabilities(values: Any, name: str) -> Array:
-    """Numbers between 0 and 1, of shape () or (k,)."""
-    try:
-        p = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers; got {values!r}.") from None
-    if p.ndim > 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
-        raise ValueError(f"{name} must be between 0 and 1; got {values!r}.")
-    return p
-
-
-def _unless_zero(variance: Array | None) -> Array | None:
-    """Known variances of noise, None if all are zero."""
-    return variance if variance is not None and np.any(variance) else None

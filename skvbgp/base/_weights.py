@@ -221,19 +221,6 @@ def as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:
     return np.column_stack([as_row_values(one, shape[0], "y_var", 0.0) for one in columns])
 
 
-def add_noise(
-    result: Any, y_var: Any, return_std: bool, return_cov: bool, *, include_noise: bool
-) -> Any:
-    """What ``predict`` returns of observations that have known variances, too."""
-    if y_var is None:
-        return result
-    if not include_noise:
-        raise ValueError("y_var is a variance of noise, which include_noise=False leaves out.")
-    mean = result[0] if return_std or return_cov else result
-    variance = as_noise(y_var, mean.shape)
-    if return_std:
-        return mean, np.sqrt(result[1] ** 2 + variance)
-    if return_cov:
-        every = np.arange(len(mean))
-        result[1][every, every] += variance
-    return result
+def unless_zero(variance: Array | None) -> Array | None:
+    """Known variances of noise, None if all are zero."""
+    return variance if variance is not None and np.any(variance) else None

@@ -24,6 +24,11 @@ _LARGEST_LOG = 352.0
 _WIDEST_LOG = 1.0
 #: What y is above the zero of the logarithm at least, in units of its range: a learned transform.
 _MARGINS = (0.01, 0.05, 0.25)
+#: What is said where noise of y is to be added to that of a logarithm.
+_LOGARITHMS = (
+    "y_var is a variance of y, and the model has learned logarithms of y, too: give y_var in the "
+    "first call, or take transforms=['identity']."
+)
 #: What users may ask for.
 TRANSFORMS = ("identity", "log")
 
@@ -138,10 +143,7 @@ class LogTarget(PlainTarget):
         return np.where(exists, of_transform.cdf(log_y), 0.0)
 
     def scaled_noise(self, variance: Array) -> Array:
-        raise ValueError(
-            "y_var is a variance of y, and the model has learned logarithms of y, too: give y_var "
-            "in the first call, or take transforms=['identity']."
-        )
+        raise ValueError(_LOGARITHMS)
 
     def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
         log_y = self.forward(y)
@@ -215,6 +217,9 @@ class TransformedMixture:
             part = NormalMixture.of_moments(mean[:, its], variance[:, its], weights[its])
             parts.append((kind, part))
         return cls(tuple(parts))
+
+    def with_noise(self, variance: Array) -> TransformedMixture:
+        raise ValueError(_LOGARITHMS)
 
     def log_density(self, y: Array) -> Array:
         """Log density at y, (n,)."""

@@ -239,6 +239,9 @@ def test_known_noise_of_outputs(data):
     std = fitted.predict(T, return_std=True)[1]
     told = fitted.predict(T, return_std=True, y_var=np.full((9, 3), [0.1, 2.0, 0.3]))[1]
     assert_allclose(told**2 - std**2, np.full((9, 3), [0.1, 2.0, 0.3]), rtol=1e-10)
+    every = np.full((9, 3), [0.0, 2.0, 0.0])
+    plain, wider = (np.ptp(fitted.predict_interval(T, y_var=v), axis=0) for v in (0.0, every))
+    assert_array_equal(wider > plain, every > 0.0)
     with pytest.raises(ValueError, match="y_var has 2 columns, but y has 3"):
         fitted.fit(X, Y, y_var=np.ones((N, 2)))
 

@@ -200,6 +200,14 @@ def test_every_training_sees_it(options):
     assert errors[0] < errors[1]
 
 
+def test_noise_of_y_is_not_added_to_what_is_said_of_logarithms():
+    X, y = make_series(40)
+    model = small(transforms=["log"], kernels=KERNELS[:1], max_iter=1).fit(X, y + 5.0 - y.min())
+    assert np.all(model.predict(X, True, y_var=1.0)[1] > model.predict(X, True)[1])
+    with pytest.raises(ValueError, match="logarithms of y"):
+        model.predict_interval(X, y_var=1.0)
+
+
 @pytest.mark.parametrize("options", [{"kernels": KERNELS[:1]}, OPTIONS["gaussian"]])
 def test_a_weight_is_so_many_copies(options, rng, monkeypatch, unmerged):
     """At fixed hyperparameters: those of a fit, after which rows are added to sums."""
