@@ -30,6 +30,7 @@ SHARED = {
     "stream: ``partial_fit``": has("partial_fit"),
     "rows on Dask workers: ``fit``, ``partial_fit``": learns_from_collections,
     "weights of rows: ``sample_weight``": fit_takes("sample_weight"),
+    "sparse X": lambda estimator: get_tags(estimator).input_tags.sparse,
     "NaN in X": lambda estimator: get_tags(estimator).input_tags.allow_nan,
     "``fit`` from the one before: ``warm_start``": lambda estimator: (
         "warm_start" in estimator.get_params()

@@ -113,6 +113,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.spectrum.SVBSSGPRegressor",
         "skvbgp.kernel_selection.VBKSRegressor",
     }
+    assert find_capable(lines, "sparse X") == {"skvbgp.gp.VBGPRegressor"}
     assert find_capable(lines, "streams that forget") == {
         "skvbgp.gp.VBGPRegressor",
         "skvbgp.sgpr.VBDTCRegressor",

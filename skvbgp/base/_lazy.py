@@ -1,4 +1,4 @@
-"""Methods of rows that return lazy results for Dask collections."""
+"""Methods of rows: lazy results for Dask collections, and one block of sparse rows at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils import get_tags
 
 from skvbgp._core.collections import (
@@ -24,6 +25,9 @@ from skvbgp._core.collections import (
 
 P = ParamSpec("P")
 
+#: Entries of the rows of a sparse X that a method makes dense at a time: 134 MB.
+_BLOCK_ENTRIES = 2**24
+
 #: ``(estimator, arguments of the method) -> names`` of the columns of the result.
 Names = Callable[[Any, dict[str, Any]], list[str]]
 
@@ -33,7 +37,7 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
 
     With a Dask collection as X, it returns what it returns otherwise, as lazy collections of the
     same kind. The method is tried on one row at once, so that whatever it refuses is refused
-    before any work.
+    before any work. A sparse X is handed on in blocks of rows, unless a joint covariance is asked.
 
     Parameters
     ----------
@@ -52,6 +56,8 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
             bound = parameters.bind(*args, **kwargs).arguments
             given = {name: bound[name] for name in ("X", *rows) if bound.get(name) is not None}
             if not any(is_collection(value) for value in given.values()):
+                if issparse(bound["X"]) and not bound.get("return_cov"):
+                    return _call_by_block(method, bound, (*rows, "y_var"))
                 return method(*args, **kwargs)
             if not all(is_collection(value) for value in given.values()):
                 raise TypeError(f"{' and '.join(given)} must all be Dask collections, or none.")
@@ -69,6 +75,24 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
         return call
 
     return decorate
+
+
+def _call_by_block(method: Callable[..., Any], bound: dict[str, Any], rows: tuple[str, ...]) -> Any:
+    """What a method returns for a sparse X, of which blocks of rows are handed on."""
+    n, d = bound["X"].shape
+    step = max(1, _BLOCK_ENTRIES // max(1, d))
+    if n <= step:
+        return method(**bound)
+    arrays = {name: np.asarray(bound[name]) for name in rows if name in bound}
+    given = {name: values for name, values in arrays.items() if values.shape[:1] == (n,)}
+    given["X"] = bound["X"].tocsr()
+    blocks = [
+        method(**bound | {name: values[i : i + step] for name, values in given.items()})
+        for i in range(0, n, step)
+    ]
+    if isinstance(blocks[0], tuple):
+        return tuple(map(np.concatenate, zip(*blocks, strict=True)))
+    return np.concatenate(blocks)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skvbgp import VBGPRegressor
+from skvbgp.base import _lazy
 from skvbgp.gp import _categories
 from skvbgp.gp._categories import Categories, find_columns
 from skvbgp.gp._process import Process
@@ -256,7 +257,38 @@ def test_sparse_inputs_are_those_of_the_dense_ones(rng, monkeypatch):
     assert_array_equal(sparse.predict(csr_array(X)), dense.predict(X))
     monkeypatch.setattr(_categories, "_MOST_ENTRIES", 100)
     with pytest.raises(ValueError, match=r"X is sparse and of shape \(40, 3\)"):
-        sparse.predict(csr_array(X))
+        sparse.fit(csr_array(X), y)
+
+
+def test_sparse_rows_are_predicted_in_blocks(rng, monkeypatch):
+    """Those of new rows that would not be made dense all at once."""
+    X = np.where(rng.uniform(size=(40, 3)) < 0.5, 0.0, rng.standard_normal((40, 3)))
+    y, y_var = X[:, 0] + X[:, 1], rng.uniform(0.1, 2.0, 40)
+    model = make_model(categorical_features=None).fit(X[:30], y[:30])
+    expected = (
+        model.predict(X, True, y_var=y_var),
+        model.predict_interval(X, y_var=y_var),
+        model.predict_quantiles(X, 0.3),
+        model.log_predictive_density(X, y, y_var=2.0),
+    )
+    monkeypatch.setattr(_categories, "_MOST_ENTRIES", 3 * 7)
+    monkeypatch.setattr(_lazy, "_BLOCK_ENTRIES", 3 * 7)
+    for kind in (csr_array, coo_array):
+        rows = kind(X)
+        said = (
+            model.predict(rows, True, y_var=list(y_var)),
+            model.predict_interval(rows, y_var=y_var),
+            model.predict_quantiles(rows, 0.3),
+            model.log_predictive_density(rows, y, y_var=2.0),
+        )
+        for one, other in zip(said, expected, strict=True):
+            assert_allclose(one, other, rtol=1e-10)
+    with pytest.raises(ValueError, match="y_var"):
+        model.predict(csr_array(X), y_var=np.ones(39))
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.log_predictive_density(csr_array(X), y[:39])
+    with pytest.raises(ValueError, match="X is sparse and of shape"):
+        model.predict(csr_array(X), return_cov=True)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2])
