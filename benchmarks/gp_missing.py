@@ -1,4 +1,4 @@
-"""`VBGPRegressor` with missing entries of X, beside imputers in front of it.
+"""Regressors with missing entries of X, beside imputers in front of them.
 
 Entries are missing at random, in training and test rows.
 """
@@ -11,24 +11,24 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 from sklearn.pipeline import make_pipeline
 
-from skvbgp import VBGPRegressor
+import skvbgp
 
 #: Training rows by data set.
 ROWS = {"concrete": 900, "airfoil": 1_300, "bike": 2_000}
-MODELS = {
-    "mean": lambda: make_pipeline(SimpleImputer(), VBGPRegressor(random_state=0)),
-    "iterative": lambda: make_pipeline(
-        IterativeImputer(random_state=0), VBGPRegressor(random_state=0)
-    ),
-    "NaN": lambda: VBGPRegressor(random_state=0),
+IMPUTERS = {
+    "mean": lambda: [SimpleImputer()],
+    "iterative": lambda: [IterativeImputer(random_state=0)],
+    "NaN": lambda: [],
 }
+ESTIMATORS = ["VBGPRegressor", "VBDTCRegressor"]
 
 
 def main():
     cli = parser(__doc__, data=True)
     cli.add_argument("--datasets", nargs="+", default=list(ROWS), choices=ROWS)
     cli.add_argument("--splits", type=int, nargs="+", default=[1, 2])
-    cli.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    cli.add_argument("--models", nargs="+", default=list(IMPUTERS), choices=IMPUTERS)
+    cli.add_argument("--estimator", default=ESTIMATORS[0], choices=ESTIMATORS)
     cli.add_argument("--missing", type=float, default=0.2, help="share of the entries")
     cli.add_argument("--rows", type=int, default=max(ROWS.values()), help="at most, of training")
     args = cli.parse_args()
@@ -38,7 +38,8 @@ def main():
             n = min(args.rows, ROWS[name])
             X, y, X_test, y_test = make_holes(*load(args.data, name), split, n, args.missing)
             for how in args.models:
-                model, start = MODELS[how](), process_time()
+                estimator = getattr(skvbgp, args.estimator)(random_state=0)
+                model, start = make_pipeline(*IMPUTERS[how](), estimator), process_time()
                 found = scores(y_test, *model.fit(X, y).predict(X_test, return_std=True))
                 report.add(data=name, split=split, gaps=how, **found, cpu_s=process_time() - start)
 

@@ -123,6 +123,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
     assert find_capable(lines, "NaN in X") == {
         "skvbgp.gp.VBGPRegressor",
         "skvbgp.gp.VBGPClassifier",
+        "skvbgp.sgpr.VBDTCRegressor",
         "skvbgp.ep.EPDTCClassifier",
         "skvbgp.ep.HybridGPLVM",
     }

@@ -31,6 +31,7 @@ from skvbgp.base._function import (
     OutputsDraws,
     Relevance,
 )
+from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
     Distribution,
@@ -84,6 +85,7 @@ __all__ = [
     "Distribution",
     "DocumentedEstimator",
     "FadingRegressor",
+    "Gaps",
     "Draws",
     "Interval",
     "KnownFunction",
@@ -120,6 +122,7 @@ __all__ = [
     "count_rows",
     "count_targets",
     "declared_classes",
+    "find_gaps",
     "find_known",
     "find_missing",
     "find_near",

@@ -11,13 +11,12 @@ from scipy.special import logsumexp
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import in_tiles
+from skvbgp.base import Gaps, in_tiles
 from skvbgp.gp._class_process import (
     ClassConditional,
     ClassProcess,
     predict_classes_from_neighbours,
 )
-from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._votes import Votes

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import RegressionLearner, count_remembered, says_too_little
+from skvbgp.base import Gaps, RegressionLearner, count_remembered, says_too_little
 from skvbgp.gp._choice import (
     express_in_units,
     frame_inputs,
@@ -22,7 +22,6 @@ from skvbgp.gp._choice import (
     take_inputs,
 )
 from skvbgp.gp._coregion import hide_outputs, keep_units
-from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process

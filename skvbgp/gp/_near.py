@@ -14,8 +14,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import Neighbourhoods
-from skvbgp.gp._gaps import Gaps
+from skvbgp.base import Gaps, Neighbourhoods
 from skvbgp.gp._neighbours import Rows
 
 #: Rows of one task.

@@ -13,9 +13,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import FORGOTTEN, Places
+from skvbgp.base import FORGOTTEN, Gaps, Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
-from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._row_noise import RowNoise, merge_rows
 from skvbgp.kernels._compose import leaves
 

@@ -14,9 +14,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import in_tiles
+from skvbgp.base import Gaps, in_tiles
 from skvbgp.gp._coregion import Covariance
-from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._gradient import Slopes, measure_slopes
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows

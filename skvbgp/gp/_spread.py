@@ -19,8 +19,7 @@ from skvbgp._core.order import Index, draw_first
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._core.shard import Shard
 from skvbgp._core.shards import ShardedColumns, ShardedRows
-from skvbgp.base import find_near
-from skvbgp.gp._gaps import Gaps
+from skvbgp.base import Gaps, find_near
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._sample import Sample

@@ -10,8 +10,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import Draws, Relevance
-from skvbgp.gp._gaps import Gaps
+from skvbgp.base import Draws, Gaps, Relevance
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws, SumPosterior
 from skvbgp.gp._neighbours import Rows

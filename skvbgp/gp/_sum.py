@@ -11,9 +11,9 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._optim.ascent import EndPass, Watch
+from skvbgp.base import Gaps
 from skvbgp.gp._belief import fit_mixture, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
-from skvbgp.gp._gaps import Gaps
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments

@@ -296,16 +296,17 @@ class Evaluation:
         d_alpha = weight * data.signal[0] + past_alpha
         d_second = weight * data.signal[1] + past_second
         kl, kl_mean, kl_variance = self._model.kl_theta(p)
+        log_prior, d_prior = self._model.structure.log_prior(p.noise_theta)
         gradient = Parameters(
             nu=d_nu + np.sum(dZ * p.U, axis=0) - kl_mean[:-1],
             xi=d_xi - kl_variance[:-1],
             alpha=d_alpha + 2.0 * alpha * d_second - kl_mean[-1],
             beta=d_second - kl_variance[-1],
             noise_variance=weight * noise.noise_variance,
-            noise_theta=weight * noise.theta,
+            noise_theta=weight * noise.theta + d_prior,
             U=p.nu * dZ + weight * noise.U * self._model.coordinates.scale,
         )
-        return weight * data.value - q.kl_to_prior - kl, gradient
+        return weight * data.value - q.kl_to_prior - kl + log_prior, gradient
 
     def _backward(self, q: WhitenedGaussian) -> DataGradients:
         """The data terms and their gradients."""

@@ -34,6 +34,7 @@ class Rows:
     y: Array  # (n,) scaled
     weight: Array | None = None  # (n,) how often each counts
     variance: Array | None = None  # (n,) known variance of the noise besides the learned one
+    gaps: Array | None = None  # (n, g) variances of missing entries, whose means are in X
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,7 +47,7 @@ class Rows:
     def take(self, index: RowIndex) -> Rows:
         """Some of them."""
         weight, variance = pick(self.weight, index), pick(self.variance, index)
-        return Rows(self.X[index], self.y[index], weight, variance)
+        return Rows(self.X[index], self.y[index], weight, variance, pick(self.gaps, index))
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class Data:
     variance : ndarray of shape (n,) or None
         Known variances of the noise, in the units in which it is learned; None is 0. The frame of
         y may be another one.
+    gaps : ndarray of shape (n, g) or None
+        Variances of missing entries, whose means are in X, by inputs that have some; None is 0.
     """
 
     X: Array  # (n, d), the user's own, maybe memory-mapped
@@ -72,6 +75,7 @@ class Data:
     blocks: list[NDArray[np.intp]] | None = None
     weight: Array | None = None
     variance: Array | None = None
+    gaps: Array | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -89,7 +93,8 @@ class Data:
 
     def rows(self, index: RowIndex) -> Rows:
         X, y = self.coordinates.scaled(self.X[index]), self.target.scaled(self.y[index])
-        return Rows(X, y, pick(self.weight, index), pick(self.variance, index))
+        weight, variance = pick(self.weight, index), pick(self.variance, index)
+        return Rows(X, y, weight, variance, pick(self.gaps, index))
 
     def groups(self) -> list[RowIndex]:
         """Every row once, in groups of bounded size."""
@@ -117,6 +122,7 @@ class Data:
             blocks=None,
             weight=None if self.weight is None else join(self.weight),
             variance=None if self.variance is None else join(self.variance),
+            gaps=None if self.gaps is None else join(self.gaps),
         )
         return stacked, np.array([len(self.y[index]) for index in groups])
 

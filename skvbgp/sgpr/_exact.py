@@ -185,7 +185,8 @@ class Mixture(PickledByFields):
         """L, of the scaled target."""
         kl, _, _ = self.model.kl_theta(self.parameters)
         log_density = float(np.mean([process.outputs.log_density for process in self._processes]))
-        return log_density + self._weighted_noise[1] - kl
+        log_prior, _ = self.model.structure.log_prior(self.parameters.noise_theta)
+        return log_density + self._weighted_noise[1] - kl + log_prior
 
     def gradient(self) -> Parameters:
         """Gradient of L; the inducing inputs of the noise are held."""
@@ -204,7 +205,7 @@ class Mixture(PickledByFields):
             alpha=float(d_mean[-1]),
             beta=float(d_variance[-1]),
             noise_variance=noise.noise_variance,
-            noise_theta=noise.theta,
+            noise_theta=noise.theta + self.model.structure.log_prior(p.noise_theta)[1],
             U=np.zeros_like(p.U),
         )
 

@@ -14,12 +14,21 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on
-from skvbgp.base import Posterior, Targets, as_vector, join_rows, merge_targets
+from skvbgp.base import (
+    Gaps,
+    Posterior,
+    Targets,
+    as_vector,
+    find_gaps,
+    join_rows,
+    merge_targets,
+)
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._bound import HyperPrior, Model
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._gap_noise import admit_gaps
 from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import (
@@ -35,7 +44,7 @@ from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule
 from skvbgp.sgpr._settings import N_DRAWS, Settings
-from skvbgp.sgpr._sharded import ShardedData, gather_data
+from skvbgp.sgpr._sharded import ShardedData
 from skvbgp.sgpr._spread import SpreadRows
 from skvbgp.sgpr._spread_posterior import SpreadBlockPosterior
 from skvbgp.sgpr._start import (
@@ -78,6 +87,10 @@ class SparseLearner(Settings):
     ) -> State:
         seed = int(rng.randint(np.iinfo(np.int32).max))
         sample = Sample.of(X, y.weight, rng)
+        gaps = None
+        if isinstance(self.structure, White):
+            gaps = Gaps.of(sample.X)
+            sample = sample._replace(X=gaps.fill(sample.X)[0])
         summary = y.scale
         target = choose_target(summary, centred=self.normalize_y)
         if before is None:
@@ -85,7 +98,7 @@ class SparseLearner(Settings):
         else:
             ratio = before.target.unit / target.unit
             model, parameters = go_on_from(before.model, before.parameters, X.shape[1], ratio)
-        return State(
+        state = State(
             model=model,
             parameters=parameters,
             memory=None,
@@ -97,8 +110,23 @@ class SparseLearner(Settings):
             draw_rule=ClosedForm(),
             seed=seed,
             is_warm=before is not None,
-            places=None if self.local else Places.of(X, y.weight),
+            gaps=gaps,
         )
+        return self._admit(state, X, y.weight)
+
+    def _admit(self, state: State, X: Array, weight: Array | None) -> State:
+        """The state with new rows among its places, and with slopes of the inputs they lack."""
+        if not self.local:
+            new = Places.of(X, weight)
+            new = new._replace(X=state.fill(new.X)[0])
+            state = replace(state, places=new if state.places is None else state.places.joined(new))
+        if state.gaps is None or isinstance(X, ShardedColumns):
+            return state
+        columns = tuple(np.flatnonzero(find_gaps(X)).tolist())
+        model, parameters = admit_gaps(state.model, state.parameters, columns)
+        if model is state.model:
+            return state
+        return replace(state, model=model, parameters=parameters, adam=None)
 
     def _start_cold(
         self, sample: Sample, n: int, target: Target, rng: np.random.RandomState
@@ -136,8 +164,7 @@ class SparseLearner(Settings):
         in_blocks = self.local and restarts_at > 0
         kept = None if in_blocks or np.isinf(restarts_at) else deepcopy((X, y))  # theirs may change
         X, y = kept or (X, y)
-        data = gather_data(X, y, state.model.coordinates, state.target)
-        data, blocks = self._divide(data, y, state.parameters.nu)
+        data, blocks = self._divide(state.gather(X, y), y, state.parameters.nu)
         state = replace(state, kept_rows=kept, restarts_at=restarts_at, blocks=blocks)
         watch = Watch(end_pass)
         learned = self._train(state, data, watch)
@@ -379,8 +406,10 @@ class SparseLearner(Settings):
         state = state.faded(y.remains).having_seen(y)
         state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
         if self.inducing_inputs is None:
-            state = grow(state, X, y.weight, self.count_inducing(state.n_seen), rng)
-        data = gather_data(X, y, state.model.coordinates, state.target)
+            filled, _ = state.fill(X)
+            state = grow(state, filled, y.weight, self.count_inducing(state.n_seen), rng)
+        state = self._admit(state, X, y.weight)
+        data = state.gather(X, y)
         kept: Any = state.blocks if self.local else None
         data, blocks = self._divide(data, y, state.parameters.nu if kept is None else kept.unit)
         rows, restarts_at = state.kept_rows, state.restarts_at
@@ -394,7 +423,6 @@ class SparseLearner(Settings):
             blocks=None if kept is None else kept.plus(blocks),
             kept_rows=rows,
             restarts_at=restarts_at,
-            places=None if state.places is None else state.places.joined(X, y.weight),
         )
         return joined, data
 
@@ -402,8 +430,7 @@ class SparseLearner(Settings):
         """The state whose blocks are made of all rows, and these."""
         assert state.all_rows is not None
         X, y = state.all_rows
-        data = gather_data(X, y, state.model.coordinates, state.target)
-        data, blocks = self._divide(data, y, state.parameters.nu)
+        data, blocks = self._divide(state.gather(X, y), y, state.parameters.nu)
         return replace(state, blocks=blocks), data
 
     def _change_frame(self, state: State, target: Target) -> State:

@@ -71,6 +71,8 @@ class Structure:
         Whether the process' kernel is left to a search, once the rows are known.
     found : bool
         Whether a search has found the process' kernel.
+    gap_columns : tuple of int
+        Inputs that have missing entries in training rows, whose slopes are parameters.
     """
 
     correlated = False
@@ -78,6 +80,7 @@ class Structure:
     is_open = False
     is_searched = False
     found = False
+    gap_columns: tuple[int, ...] = ()
 
     @property
     def theta(self) -> Array:
@@ -110,6 +113,14 @@ class Structure:
     def noise(self, noise_variance: float, theta: Array, U: Array) -> Noise:
         """The noise of these parameters and inducing inputs, the latter in the user's units."""
         raise NotImplementedError
+
+    def log_prior(self, theta: Array) -> tuple[float, Array]:
+        """Log density of the parameters besides sigma_n^2, and its gradient (p,)."""
+        return 0.0, np.zeros(len(theta))
+
+    def settled(self) -> Structure:
+        """The same whose parameters have what rows have told for a prior, and not their own."""
+        return self
 
     def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
         """Public fitted attributes; ``unit`` is that of y."""
@@ -200,13 +211,16 @@ def is_auto(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel == "auto"
 
 
-def weighted_covariance(noise: Noise, X: Array, rows: Rows) -> tuple[Array, Copies]:
+def weighted_covariance(noise: Any, X: Array, rows: Rows) -> tuple[Array, Copies]:
     """Noise covariance of one group of rows as far as they count, and their `Copies`.
 
-    X are the rows in the user's units. Known variances are added. What copies have of their own,
-    all noise that is independent, is divided by the weights.
+    X are the rows in the user's units. Known variances are added, and what missing entries make,
+    where the noise is a `GapNoise`. What copies have of their own, all noise that is independent,
+    is divided by the weights.
     """
     C, w = noise.covariance(X), rows.weight
+    if rows.gaps is not None:
+        C = C + noise.gap_variance(rows.gaps)
     if w is None and rows.variance is None:
         return C, Copies()
     own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
@@ -216,16 +230,19 @@ def weighted_covariance(noise: Noise, X: Array, rows: Rows) -> tuple[Array, Copi
     return np.asarray(spread), Copies.of(own, w)
 
 
-def weighted_vjp(noise: Noise, X: Array, rows: Rows, dC: Array) -> NoiseGradients:
+def weighted_vjp(noise: Any, X: Array, rows: Rows, dC: Array) -> NoiseGradients:
     """Gradients of a value, given that in `weighted_covariance`.
 
     They include those of -1/2 times the log determinant of the `Copies`.
     """
+    if dC.ndim == 1:
+        if rows.weight is not None:
+            each, _ = weighted_covariance(noise, X, replace(rows, weight=None))
+            dC = own_gradient(each, rows.weight, dC)
+        gradients = noise.vjp(X, dC)
+        return gradients if rows.gaps is None else noise.add_gap_gradient(gradients, dC, rows.gaps)
     if rows.weight is None:
         return noise.vjp(X, dC)
-    if dC.ndim == 1:
-        own = rows.add_known(noise.covariance(X))
-        return noise.vjp(X, own_gradient(own, rows.weight, dC))
     gradients, diagonal = noise.vjp(X, dC), np.diagonal(dC)
     own = rows.add_known(noise.noise_variance)
     more = np.sum(own_gradient(own, rows.weight, diagonal) - diagonal)

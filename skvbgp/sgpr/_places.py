@@ -28,9 +28,8 @@ class Places(NamedTuple):
         chosen, counts = _thin(np.ones(len(X)) if weight is None else weight)
         return cls(np.array(X[chosen]), counts)
 
-    def joined(self, X: Array | ShardedColumns, weight: Array | None) -> Places:
-        """Places among the rows that these are of, and new ones."""
-        new = Places.of(X, weight)
+    def joined(self, new: Places) -> Places:
+        """Places among the rows that these are of, and others."""
         chosen, counts = _thin(np.append(self.weight, new.weight))
         return Places(np.concatenate([self.X, new.X])[chosen], counts)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base import Relevance, Targets, find_known, in_tiles
+from skvbgp.base import Relevance, Targets, by_tile, find_known, in_tiles
 from skvbgp.kernels._features import SHARING
 from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
@@ -36,12 +36,13 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
-from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from skvbgp.sgpr._state import State
 
 #: Draws of Lambda that functions go by, if these are not fewer, where moments are closed forms.
 _LEAST_POINTS = 8
+#: Most places that tell how much an input matters that had no gaps.
+_SLOPE_ROWS = 200
 #: Rounding of a variance in closed form may be so much of the noise; beyond, draws take its place.
 _ROUNDING_SHARE = 0.01
 
@@ -81,19 +82,52 @@ class GlobalPosterior:
         self._latent, self._noise = latent, noise
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return in_tiles(lambda tile: self._tile_moments(tile, include_noise), X)
-
-    def _tile_moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        mean, variance = self._latent.moments(self._coordinates.scaled(X))
-        if include_noise:
-            variance = variance + self._noise.marginal_variance(X)
-        return self._target.original(mean), variance * self._target.unit**2
+        X, own = self._fill(X, include_noise)
+        mean, variance = in_tiles(self._latent.moments, self._coordinates.scaled(X))
+        return self._target.original(mean), (variance + own) * self._target.unit**2
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        X, own = self._fill(X, include_noise)
         mean, covariance = self._latent.joint(self._coordinates.scaled(X))
-        if include_noise:
-            covariance.flat[:: len(X) + 1] += self._noise.marginal_variance(X)
+        covariance.flat[:: len(X) + 1] += own
         return self._target.original(mean), covariance * self._target.unit**2
+
+    def _fill(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Rows without gaps, and the variance (n,) that each has of its own, in scaled units.
+
+        That is of its noise, and of what f may differ by from that at the means of missing entries.
+        """
+        X, gaps = self._state.fill(X)
+        own = by_tile(self._noise.marginal_variance, X) if include_noise else np.zeros(len(X))
+        if gaps is not None:
+            own = own + gaps @ self._find_slopes(gaps)
+        return X, own
+
+    def _find_slopes(self, gaps: Array) -> Array:
+        """Mean squared slopes (d,) along inputs: learned, or measured where rows have gaps."""
+        learned = list(self._state.model.structure.gap_columns)
+        slopes = np.zeros(gaps.shape[1])
+        if learned:
+            noise: Any = self._noise
+            slopes[learned] = noise.slopes
+        for j in np.setdiff1d(np.flatnonzero(gaps.any(axis=0)), learned):
+            slopes[j] = self._measure_slope(int(j))
+        return slopes
+
+    def _measure_slope(self, j: int) -> float:
+        """How much predictions of known rows change, squared, if an input were missing.
+
+        In relation to the variance of what would be missing.
+        """
+        places = self._state.places
+        assert places is not None
+        X = places.X[:: -(-len(places.X) // _SLOPE_ROWS)]
+        empty = X.copy()
+        empty[:, j] = np.nan
+        filled, gaps = self._state.fill(empty)
+        assert gaps is not None
+        before, after = (self._latent.moments(self._coordinates.scaled(R))[0] for R in (X, filled))
+        return float(np.mean((after - before) ** 2) / np.mean(gaps[:, j]))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives of f."""
@@ -118,13 +152,13 @@ class GlobalPosterior:
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given all the others."""
         mean, variance = self._leave_out(X, targets)
-        variance = variance + self._noise.marginal_variance(X)
-        return self._target.original(mean), variance * self._target.unit**2
+        _, own = self._fill(X, include_noise=True)
+        return self._target.original(mean), (variance + own) * self._target.unit**2
 
     def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """The same of f, in scaled units."""
         assert isinstance(self._latent, SparseLatent)
-        data = gather_data(X, targets, self._coordinates, self._target)
+        data = self._state.gather(X, targets)
         blocks = None
         if self._state.model.structure.correlated:
             if not isinstance(self._state.blocks, Division):
@@ -151,14 +185,15 @@ class ExactPosterior(GlobalPosterior):
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw."""
+        X, own = self._fill(X, include_noise)
 
         def components(X: Array) -> tuple[Array, Array]:
             means, variances = self._mixture.components(self._coordinates.scaled(X))
-            if include_noise:
-                variances = variances + self._noise.marginal_variance(X)
-            return self._target.original(means.T), variances.T * self._target.unit**2
+            return self._target.original(means.T), variances.T
 
-        return NormalMixture.of_moments(*in_tiles(components, X))
+        means, variances = in_tiles(components, X)
+        unit = self._target.unit
+        return NormalMixture.of_moments(means, (variances + own[:, None]) * unit**2)
 
     def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         assert self._state.kept_rows is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+from sklearn.utils import Tags
+
 from skvbgp.base import (
     FORGETTING,
     DescribesFunction,
@@ -78,6 +80,9 @@ class _GlobalRegressor(DescribesFunction, _SparseRegressor):
     Observations are f(x) plus independent Gaussian noise of one variance. This is the
     member of the family to start from: it is the cheapest, and its predictive moments
     have a closed form [Yu2019]_.
+
+    X may have missing entries (NaN), in training and in prediction: rows that have them have more
+    noise, by slopes that are learned.
     """,
     forgets=True,
 )
@@ -112,6 +117,11 @@ class VBDTCRegressor(FadingRegressor, _GlobalRegressor):
 
     def _learner(self) -> SparseLearner:
         return SparseLearner.of(self, structure=White())
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
 
 @documented(

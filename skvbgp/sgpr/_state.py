@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,16 +12,19 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, Target
+from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
-from skvbgp.base import Targets
+from skvbgp.base import Gaps, Targets, find_gaps
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._quadrature import DrawRule
+from skvbgp.sgpr._sharded import gather_data
 
 #: Growth of a stream after which its rows are divided into blocks again.
 _DIVIDED_AGAIN = 1.1
@@ -59,6 +63,8 @@ class State(PickledByFields):
         Number of rows in memory, or seen where they fade, with which a stream begins again.
     places : Places or None
         Some of all rows, at which the relevance of the inputs is measured.
+    gaps : Gaps or None
+        What missing entries may be; None where there can be none.
     """
 
     model: Model
@@ -79,6 +85,7 @@ class State(PickledByFields):
     kept_rows: tuple[Array, Targets] | None = None
     restarts_at: float = np.inf
     places: Places | None = None
+    gaps: Gaps | None = None
 
     @property
     def restarts(self) -> bool:
@@ -107,6 +114,21 @@ class State(PickledByFields):
             return X, replace(y, n_copies=self.n_seen - len(y))
         return self.kept_rows
 
+    def fill(self, X: Any) -> tuple[Any, Array | None]:
+        """Rows (n, d) with the means of missing entries, and variances (n, d) of these, if any."""
+        if self.gaps is None or isinstance(X, ShardedColumns) or not find_gaps(X).any():
+            return X, None
+        return self.gaps.fill(X)
+
+    def gather(self, X: Any, y: Targets) -> Data:
+        """Rows in the present frames, wherever they are."""
+        X, variance = self.fill(X)
+        data = gather_data(X, y, self.model.coordinates, self.target)
+        columns = self.model.structure.gap_columns
+        if variance is None or not columns:
+            return data
+        return replace(data, gaps=variance[:, columns])
+
     @property
     def log_unit(self) -> float:
         """How far log densities of the scaled target are above those of y."""
@@ -133,6 +155,7 @@ class State(PickledByFields):
         """The state in which all rows count less by a factor."""
         if share == 1.0:
             return self
+        assert self.memory is not None
         return replace(
             self,
             memory=self.memory.faded(share),
@@ -165,4 +188,5 @@ class State(PickledByFields):
             self.q, p.alpha, p.second_moment, self.target_vector
         )
         kl_theta, _, _ = self.model.kl_theta(p)
-        return fit - self.q.kl_to_prior - kl_theta - self.log_unit
+        log_prior, _ = self.model.structure.log_prior(p.noise_theta)
+        return fit - self.q.kl_to_prior - kl_theta + log_prior - self.log_unit

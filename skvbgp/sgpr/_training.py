@@ -242,7 +242,8 @@ def refine(
     """
     mean = np.append(parameters.nu, parameters.alpha)
     variance = np.append(parameters.xi, parameters.beta)
-    model = replace(model, hyperprior=HyperPrior(mean, variance))
+    prior = HyperPrior(mean, variance)
+    model = replace(model, hyperprior=prior, structure=model.structure.settled())
     free = parameters.spread({"U": 0.0}) > 0.0
     bounds = model.bounds(parameters)[free]
     step_size = learning_rate * np.sqrt(min(1.0, len(data) / batch_size))

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 
 from skvbgp import VBGPClassifier, VBGPRegressor
-from skvbgp.gp._gaps import Gaps
+from skvbgp.base import Gaps
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern

@@ -349,7 +349,7 @@ def test_places_are_among_all_rows_of_a_stream_alike(monkeypatch, rng):
     places = Places.of(X[:40], weight[:40])
     assert_array_equal(places.X, X[:40])
     for start, stop in ((40, 90), (90, 600), (600, 601), (601, 1200)):
-        places = places.joined(X[start:stop], weight[start:stop])
+        places = places.joined(Places.of(X[start:stop], weight[start:stop]))
     assert len(places.X) == 100
     assert_allclose(places.weight.sum(), weight.sum())
     index = np.array([np.flatnonzero(np.all(X == x, axis=1)).item() for x in places.X])

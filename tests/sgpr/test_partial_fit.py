@@ -486,10 +486,10 @@ def test_data_on_another_scale_than_the_first_chunk(cls):
 
 def bad_calls():
     X, y = make_data(10)
-    nan = X.copy()
-    nan[3, 1] = np.nan
+    infinite = X.copy()
+    infinite[3, 1] = np.inf
     return {
-        "NaN in X": (nan, y),
+        "infinity in X": (infinite, y),
         "NaN in y": (X, np.where(np.arange(10) == 4, np.nan, y)),
         "width": (np.hstack([X, X]), y),
         "length": (X, y[:-1]),

@@ -15,8 +15,18 @@ from skvbgp._core.shards import ShardedColumns
 
 #: Most rows that the joint Gaussian of the columns is learned from.
 _LEARNED_FROM = 10_000
+#: Rows that are searched for gaps at a time.
+_TILE_ROWS = 2**17
 #: Least variance of what is missing, in units of its column's spread.
 _LEAST_VARIANCE = 1e-12
+
+
+def find_gaps(X: Array) -> NDArray[np.bool_]:
+    """Which columns of rows (n, d) have missing entries, (d,); rows are read some at a time."""
+    found = np.zeros(X.shape[1], dtype=bool)
+    for start in range(0, len(X), _TILE_ROWS):
+        found |= np.isnan(X[start : start + _TILE_ROWS]).any(axis=0)
+    return found
 
 
 @dataclass(frozen=True)

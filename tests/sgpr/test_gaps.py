@@ -1,0 +1,246 @@
+"""Missing entries of X: rows that have them have more noise, by slopes that are learned."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, SimpleImputer
+
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPITCRegressor
+from skvbgp._core.draws import quasi_normal
+from skvbgp._core.linalg import JITTER
+from skvbgp.base import Gaps
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._gap_noise import GapWhite
+from tests.derivatives import assert_slopes, numerical_gradient
+from tests.oracles import sgpr as oracles
+from tests.sgpr.cases import SOLVERS, small
+from tests.sgpr.problems import draws_of, random_q, small_problem
+
+WEIGHTS = 0.3 * np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
+SLOPES = np.array([0.4, 2.0])
+#: Variances of what is missing.
+GAPS = np.zeros((11, 2))
+GAPS[[0, 2, 5]] = [[0.5, 0.0], [0.2, 1.0], [0.0, 0.3]]
+
+
+def gap_problem(weight=None):
+    problem = small_problem("dtc")
+    structure, theta = GapWhite((0, 1), scale=1.3), np.log(SLOPES / 1.3)
+    return replace(
+        problem,
+        model=replace(problem.model, structure=structure),
+        parameters=replace(problem.parameters, noise_theta=theta),
+        data=replace(problem.data, weight=weight, gaps=GAPS),
+    )
+
+
+def make_data(n, rng, share=0.2):
+    """Correlated inputs, of which a share is missing, and a function of two of them."""
+    X = rng.standard_normal((n, 3))
+    X[:, 1] += 0.8 * X[:, 0]
+    y = np.sin(1.5 * X[:, 0]) + 0.7 * X[:, 1] + 0.05 * rng.standard_normal(n)
+    X[rng.uniform(size=X.shape) < share] = np.nan
+    return X, y
+
+
+def slopes_of(model):
+    """Those that the model has learned, on the squared scale of y."""
+    state = model._state
+    noise = state.memory.noise if isinstance(state.memory, Mixture) else state.noise
+    return noise.slopes * state.target.unit**2
+
+
+def measure_nlpd(model, X, y):
+    return -np.mean(model.log_predictive_density(X, y))
+
+
+# -- the bound ---------------------------------------------------------------------------------
+
+
+def test_value():
+    problem, q = gap_problem(), random_q(4)
+    prior = problem.model.hyperprior
+    C = small_problem("dtc").C + np.diag([row @ SLOPES for row in GAPS])
+    arguments = problem.Z, *problem.moments_of_s(q), *problem.theta, C, prior.mean, prior.variance
+    expected = oracles.bound(*problem.scaled, *arguments, JITTER)
+    expected += norm(np.log(0.3), 1.0).logpdf(np.log(SLOPES)).sum()
+    assert_allclose(problem.evaluation().gradient(q)[0], expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
+@pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
+def test_gradient(expectation, weight):
+    problem, q = gap_problem(weight), random_q(4)
+    start, draws = problem.parameters, draws_of(problem, expectation)
+
+    def value(x):
+        return problem.at(start.unpack(x)).evaluation(draws).gradient(q)[0]
+
+    gradient = start.pack_gradient(problem.evaluation(draws).gradient(q)[1])
+    assert_slopes(value, start.pack(), gradient, atol=1e-7 * np.abs(gradient).max())
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
+def test_exact_gradient(weight):
+    problem = gap_problem(weight)
+    rows = problem.data.rows(slice(None))
+    draws, groups = quasi_normal(6, 3, seed=1), tuple(problem.groups)
+    mixture = Mixture(problem.model, problem.parameters, rows, draws, groups)
+    p = mixture.parameters
+    learned = p.spread({"U": 0.0}) > 0.0
+    analytic = p.pack_gradient(mixture.gradient())[learned]
+    numerical = numerical_gradient(lambda x: mixture.at(p.unpack(x)).lower_bound, p.pack())
+    assert_allclose(analytic, numerical[learned], rtol=1e-6, atol=1e-6)
+
+
+# -- the estimators ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_rows_with_gaps_are_noisy_ones(solver, rng):
+    """Training and predictions are those of the filled rows, each with its own noise."""
+    X, y = make_data(60, rng)
+    model = small(VBDTCRegressor, solver, learn_hyperparameters=False, n_inducing=60).fit(X, y)
+    gaps = Gaps.of(X)
+    filled, variance = gaps.fill(X)
+    plain = small(VBDTCRegressor, solver, learn_hyperparameters=False, n_inducing=60)
+    plain.fit(filled, y, y_var=variance @ slopes_of(model))
+    prior = 3.0 * norm.logpdf(0.0)  # the slopes are where they start
+    assert_allclose(model.lower_bound_, plain.lower_bound_ + prior, rtol=1e-8)
+    T, t = make_data(9, rng, share=0.0)
+    T[::2, 1] = np.nan
+    new, new_variance = gaps.fill(T)
+    y_var = new_variance @ slopes_of(model)
+    for options in ({"return_std": True}, {"return_cov": True}):
+        said, expected = model.predict(T, **options), plain.predict(new, **options, y_var=y_var)
+        assert_allclose(said[0], expected[0], rtol=1e-7, atol=1e-9)
+        assert_allclose(said[1], expected[1], rtol=1e-6, atol=1e-9)
+    expected = plain.log_predictive_density(new, t, y_var=y_var)
+    assert_allclose(model.log_predictive_density(T, t), expected, rtol=1e-7, atol=1e-9)
+    f_std = model.predict(T, True, include_noise=False)[1]
+    assert np.all(f_std[::2] > np.sqrt(y_var[::2]))  # f is not known there
+    left_out = model.loo_predict(X, y)
+    expected = plain.loo_predict(filled, y, y_var=variance @ slopes_of(model))
+    assert_allclose(left_out, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_slopes_are_learned(rng):
+    """The last input says nothing, so that it does no harm if it is missing."""
+    X, y = make_data(150, rng)
+    model = small(VBDTCRegressor, "collapsed", n_inducing=40, max_iter=40).fit(X, y)
+    slopes = slopes_of(model) / np.var(y)
+    assert slopes[2] < 0.2 * slopes[:2].min()
+    fresh = clone(model).fit(np.where(np.isnan(X), 0.0, X), y)
+    assert model.noise_variance_ < 0.5 * fresh.noise_variance_
+
+
+def test_slopes_of_inputs_without_gaps_are_measured(rng):
+    """Only new rows have gaps: wide where the input matters, and not where it does not."""
+    X, y = make_data(150, rng, share=0.0)
+    model = small(VBDTCRegressor, "collapsed", n_inducing=40, max_iter=40).fit(X, y)
+    T, t = make_data(200, rng, share=0.0)
+    std = model.predict(T, True)[1]
+    for j, low, high in ((1, 0.25, 1.0), (2, 0.0, 0.15)):
+        gap = T.copy()
+        gap[:, j] = np.nan
+        mean, wide = model.predict(gap, True)
+        assert low <= np.sqrt(max(np.mean(wide**2 - std**2), 0.0)) < high
+        assert np.mean(np.abs(t - mean) < 1.96 * wide) > 0.8
+
+
+def test_gaps_that_come_later_in_a_stream(rng):
+    """The input that had none gets a slope; the sums over the rows before do not change."""
+    X, y = make_data(80, rng, share=0.0)
+    later = X[50:].copy()
+    later[::3, 1] = np.nan
+    settings = {"learn_hyperparameters": False, "inducing_inputs": X[:50:2]}
+    model = small(VBDTCRegressor, **settings, noise_variance=0.1).fit(X[:50], y[:50])
+    model.partial_fit(later, y[50:])
+    gaps = Gaps.of(X[:50])
+    filled, variance = gaps.fill(later)
+    y_var = variance[:, [1]] @ slopes_of(model)
+    plain = small(VBDTCRegressor, **settings, noise_variance=0.1).fit(X[:50], y[:50])
+    plain.partial_fit(filled, y[50:], y_var=y_var)
+    assert_allclose(model.predict(X, True), plain.predict(X, True), rtol=1e-7)
+    learning = small(VBDTCRegressor, "collapsed").fit(X[:50], y[:50]).partial_fit(later, y[50:])
+    assert np.isfinite(learning.predict(later, True)).all()
+    warm = learning.set_params(warm_start=True).fit(later, y[50:])
+    assert warm._state.model.structure.gap_columns == (1,)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_rows_that_are_all_missing_have_the_prior_of_the_columns(share, rng):
+    X, y = make_data(80, rng, share=share)
+    model = small(VBDTCRegressor, "collapsed").fit(X, y)
+    mean, std = model.predict(np.full((2, 3), np.nan), True)
+    assert np.isfinite(mean).all() and np.all(std > 0.3 * np.std(y))
+
+
+def test_few_rows_with_gaps(rng):
+    """Of columns, too, that have no entry at all, and one row after the other."""
+    X, y = make_data(12, rng, share=0.3)
+    X[:, 1] = np.nan
+    model = small(VBDTCRegressor, "collapsed", max_iter=2).fit(X, y)
+    assert np.isfinite(model.predict(X, True)).all()
+    stream = small(VBDTCRegressor, "collapsed", max_iter=2)
+    for i in range(12):
+        stream.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert_allclose(stream.predict(X, True), model.predict(X, True), rtol=1e-6)
+
+
+def test_copies_of_rows_with_gaps_are_weights(rng):
+    X, y = make_data(40, rng)
+    weight = np.repeat([1, 2], 20)
+    model = small(VBDTCRegressor, "collapsed", max_iter=5)
+    expected = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    model.fit(X, y, sample_weight=weight)
+    assert_allclose(model.predict(X, True), expected.predict(X, True), rtol=1e-8)
+
+
+def test_importances_and_draws_of_a_model_with_gaps(rng):
+    X, y = make_data(120, rng)
+    model = small(VBDTCRegressor, "collapsed", max_iter=30).fit(X, y)
+    assert np.argmin(model.feature_importances_) == 2
+    draws = model.sample_function(3)
+    assert draws(np.nan_to_num(X)).shape == (120, 3)
+    for say in (draws, model.predict_gradient):
+        with pytest.raises(ValueError, match="NaN"):
+            say(X)
+
+
+def test_outputs_have_gaps(rng):
+    X, y = make_data(60, rng)
+    model = small(VBDTCRegressor, "collapsed", max_iter=5)
+    both = clone(model).fit(X, np.column_stack([y, -y]))
+    assert_array_equal(both.predict(X)[:, 0], clone(model).fit(X, y).predict(X))
+
+
+@pytest.mark.thorough
+def test_predictions_are_better_than_behind_imputers(rng):
+    X, y = make_data(300, rng)
+    T, t = make_data(200, rng)
+    model = small(VBDTCRegressor, "collapsed", max_iter=30, n_inducing=40)
+    ours = measure_nlpd(clone(model).fit(X, y), T, t)
+    for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
+        filled, new = imputer.fit_transform(X), imputer.transform(T)
+        assert ours < measure_nlpd(clone(model).fit(filled, y), new, t) - 0.1
+
+
+@pytest.mark.parametrize("cls", [VBFITCRegressor, VBPITCRegressor])
+def test_noise_that_knows_places_has_no_gaps(cls, rng):
+    X, y = make_data(30, rng)
+    with pytest.raises(ValueError, match="NaN"):
+        cls().fit(X, y)
+
+
+def test_new_rows_of_dask_have_gaps(rng):
+    """Those to learn from have none, see test_sharded."""
+    da = pytest.importorskip("dask.array")
+    X, y = make_data(30, rng)
+    model = small(VBDTCRegressor, "collapsed", max_iter=2).fit(X, y)
+    assert_allclose(model.predict(da.from_array(X)).compute(), model.predict(X), rtol=1e-8)
