@@ -17,7 +17,7 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
-from skvbgp.gp._class_process import ClassProcess
+from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import (
@@ -95,7 +95,7 @@ class Start:
     coordinates: Coordinates
     gaps: Gaps
     rows: Rows
-    candidates: tuple[tuple[str, ClassProcess], ...]
+    candidates: tuple[tuple[str, ClassModel], ...]
     grows: bool
     seed: int
 
@@ -140,7 +140,7 @@ class ClassGPLearner(Learner):
         if before is not None:
             standardised = before.standardised
             self._check_before(before, d, y)
-            starts = [(name, process) for name, process, _ in before.found.list_kernels()]
+            starts = before.found.list_starts(anew=self.learn_hyperparameters)
         else:
             pairs = make_class_kernels(d) if standardised else name_kernels(self.kernel)
             starts = [(name, start_class_process(kernel.bind(d), d)) for name, kernel in pairs]

@@ -12,11 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps, in_tiles
-from skvbgp.gp._class_process import (
-    ClassConditional,
-    ClassProcess,
-    predict_classes_from_neighbours,
-)
+from skvbgp.gp._class_process import ClassModel, PredictsClasses
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._votes import Votes
@@ -29,7 +25,7 @@ class ClassPosterior(NearRows):
 
     Attributes
     ----------
-    processes : tuple of ClassProcess
+    processes : tuple of ClassModel
     belief : ndarray of shape (C,)
         Shares of the processes.
     rows : Rows
@@ -39,7 +35,7 @@ class ClassPosterior(NearRows):
         Factors of the votes.
     """
 
-    processes: tuple[ClassProcess, ...]
+    processes: tuple[ClassModel, ...]
     belief: Array
     rows: Rows
     class_weights: Array
@@ -60,7 +56,7 @@ class ClassPosterior(NearRows):
         return Votes.of(join_variances(self.rows.X, std), self.rows.y * self.class_weights)
 
     @cached_property
-    def _conditionals(self) -> tuple[ClassConditional, ...]:
+    def _conditionals(self) -> tuple[PredictsClasses, ...]:
         """What all rows say to each process."""
         votes = scale_votes(self.votes, self.coordinates)
         return tuple(process.factorise(votes) for process in self.processes)
@@ -94,11 +90,8 @@ class ClassPosterior(NearRows):
         ]
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:
-        """Moments of the functions at known rows, each without itself."""
-        if not self.is_exact:
-            return self._measure_near(self.votes.X[index], self.find_others(index))
-        moments = [given.leave_out() for given in self._conditionals]
-        return [(mean[index], variance[index]) for mean, variance in moments]
+        """Moments of the functions at known rows, each given its neighbours without itself."""
+        return self._measure_near(self.votes.X[index], self.find_others(index))
 
     def _measure_near(self, X: Array, near: Index) -> list[tuple[Array, Array]]:
         """What each process says of rows X given their neighbours (n, k)."""
@@ -125,7 +118,7 @@ def scale_votes(votes: Votes, coordinates: Coordinates) -> Votes:
 
 
 def _predict_rows(
-    processes: tuple[ClassProcess, ...],
+    processes: tuple[ClassModel, ...],
     coordinates: Coordinates,
     votes: Votes,
     X: Array,
@@ -136,5 +129,5 @@ def _predict_rows(
     for i, (x, index) in enumerate(zip(scale_rows(X, coordinates), near, strict=True)):
         known = scale_votes(votes.part(index), coordinates)
         for c, process in enumerate(processes):
-            result[i, c] = predict_classes_from_neighbours(process, known, x)
+            result[i, c] = process.predict_from_neighbours(known, x)
     return result

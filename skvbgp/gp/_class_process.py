@@ -18,9 +18,10 @@ See :doc:`/theory/gp_classes`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -38,9 +39,23 @@ _APART = 0.3
 LABEL_NOISE = (float(np.log(0.5)), 2.0)
 
 
+class PredictsClasses(Protocol):
+    """What places say of others."""
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
+
+
+class ClassLink(Protocol):
+    """From moments of the classes' functions to probabilities."""
+
+    def log_probabilities(self, mean: Array, variance: Array, log_frequencies: Array) -> Array:
+        """Of the classes, (n, K), from means (n, K), variances (n,) and log pi (K,)."""
+
+
 @dataclass(frozen=True)
-class ClassProcess:
-    """Hyperparameters of one model: a Gaussian process, whose scale is known, and a link.
+class ClassModel(ABC):
+    """Hyperparameters of one model: a Gaussian process, whose scale is known, and what is more.
 
     Attributes
     ----------
@@ -51,7 +66,6 @@ class ClassProcess:
     """
 
     process: Process
-    link: Link
     d: int
     shared_scale: float | None = None
 
@@ -68,32 +82,90 @@ class ClassProcess:
     @property
     def vector(self) -> Array:
         """Logarithms of all that is free, (p,)."""
-        return np.concatenate([self.process.vector, self.link.vector])
+        return self.process.vector
 
     def with_vector(self, vector: Array) -> Self:
         """Return the same model with other hyperparameters."""
-        process, link = self.process.with_vector(vector[:-3]), Link.of(vector[-3:])
-        return replace(self, process=process, link=link)
+        return replace(self, process=self.process.with_vector(vector))
 
     @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
-        return np.concatenate([self.process.bounds, self.link.bounds])
+        return self.process.bounds
 
     def log_prior(self) -> tuple[float, Array]:
         """Logarithm of the prior density, up to a constant of flat priors, and its gradient."""
         value, gradient = self.process.log_prior()
-        link_value, link_gradient = self.link.log_prior()
         if self.shared_scale is not None:
             # the length scales come first; the prior of a shared one counts once
             apart = np.log(self.kernel.length_scale) - np.log(self.shared_scale)
             value -= (len(apart) - 1) * log_length_prior(self.shared_scale)
             value -= float(np.sum(np.log1p((apart / _APART) ** 2) + np.log(np.pi * _APART)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
+        return value, gradient
+
+    @property
+    @abstractmethod
+    def link(self) -> ClassLink:
+        """From moments to probabilities."""
+
+    @property
+    @abstractmethod
+    def n_chosen(self) -> int:
+        """Hyperparameters that are chosen by what is left out."""
+
+    @abstractmethod
+    def factorise(self, votes: Votes) -> PredictsClasses:
+        """What places say."""
+
+    @abstractmethod
+    def leave_out(self, votes: Votes) -> tuple[Array, Array]:
+        """Means (M, K) and variances (M,) for each vote, left out in turn.
+
+        The variances include u of the place.
+        """
+
+    @abstractmethod
+    def log_evidence(self, votes: Votes) -> float:
+        """What training maximises, without the prior."""
+
+    @abstractmethod
+    def evidence(self, votes: Votes) -> tuple[float, Array]:
+        """The same, and its gradient in `vector`."""
+
+    @abstractmethod
+    def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
+        """Means of the classes' functions at one row x, followed by their variance, (K + 1,)."""
+
+
+@dataclass(frozen=True)
+class ClassProcess(ClassModel):
+    """Hyperparameters of labels that are regressed on places, and of the link."""
+
+    link: Link = Link()
+
+    @property
+    def n_chosen(self) -> int:
+        return len(self.vector)
+
+    @property
+    def vector(self) -> Array:
+        return np.concatenate([self.process.vector, self.link.vector])
+
+    def with_vector(self, vector: Array) -> Self:
+        return replace(super().with_vector(vector[:-3]), link=Link.of(vector[-3:]))
+
+    @property
+    def bounds(self) -> Array:
+        return np.concatenate([self.process.bounds, self.link.bounds])
+
+    def log_prior(self) -> tuple[float, Array]:
+        value, gradient = super().log_prior()
+        link_value, link_gradient = self.link.log_prior()
         return value + link_value, np.concatenate([gradient, link_gradient])
 
     def factorise(self, votes: Votes, K: Array | None = None) -> ClassConditional:
-        """What places say; K is not modified."""
+        """What places say, of covariances K, which are not modified."""
         C = self.covariance(votes.X) if K is None else K.copy()
         lost = self.covariance.lost(votes.X)
         noise = _measure_noise(self.process, lost, votes.sizes, C)
@@ -110,14 +182,15 @@ class ClassProcess:
         mean, variance = out.give_back(mean, variance, self.process.noise + lost)
         return mean, variance + lost[out.owner]
 
+    def leave_out(self, votes: Votes) -> tuple[Array, Array]:
+        return self.give_back(votes, *self.factorise(votes).leave_out())
+
     def log_evidence(self, votes: Votes) -> float:
         """Log probability of every vote given the others."""
-        moments = self.give_back(votes, *self.factorise(votes).leave_out())
-        log_p = self.link.log_probabilities(*moments, votes.log_frequencies)
+        log_p = self.link.log_probabilities(*self.leave_out(votes), votes.log_frequencies)
         return float(np.vdot(votes.left_out.counts, log_p))
 
     def evidence(self, votes: Votes) -> tuple[float, Array]:
-        """The same, and its gradient in `vector`."""
         K = self.covariance(votes.X)
         given = self.factorise(votes, K)
         Q, A, q = given.L_inv.T @ given.L_inv, given.weights, given.precision
@@ -138,6 +211,13 @@ class ClassProcess:
         d_lost = dt + out.sum_places(d_total)
         d_kernel = self.covariance.vjp(votes.X, K, dC, d_lost)
         return value, np.concatenate([d_kernel, [d_noise], d_link])
+
+    def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
+        covariance = self.covariance
+        K = covariance(covariance.stack(votes.X, x[None]))
+        noise = (self.process.noise + covariance.lost(votes.X)) / votes.sizes
+        a, B, _ = factorise_bordered(K, votes.targets.T, noise)
+        return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
 
 
 @dataclass(frozen=True)
@@ -174,9 +254,7 @@ class ClassConditional:
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means (n*, K) of the classes' functions and their variance (n*,) at rows X."""
-        k = self.covariance(self.X, X)
-        variance = self.covariance.diag(X) - np.sum((self.L_inv @ k) ** 2, axis=0)
-        return k.T @ self.weights, np.maximum(variance, 0.0)
+        return predict_places(self.covariance, self.X, self.weights, self.L_inv, X)
 
     def leave_out(self) -> tuple[Array, Array]:
         """The same of the functions at every place, given all the others."""
@@ -185,13 +263,13 @@ class ClassConditional:
         return mean, np.maximum(1.0 / q - self.noise, 0.0)
 
 
-def predict_classes_from_neighbours(process: ClassProcess, votes: Votes, x: Array) -> Array:
-    """Means of the classes' functions at one row x, followed by their variance, (K + 1,)."""
-    covariance = process.covariance
-    K = covariance(covariance.stack(votes.X, x[None]))
-    noise = (process.process.noise + covariance.lost(votes.X)) / votes.sizes
-    a, B, _ = factorise_bordered(K, votes.targets.T, noise)
-    return np.append(B @ a, max(float(K[-1, -1]) - float(a @ a), 0.0))
+def predict_places(
+    covariance: UncertainCovariance, known: Array, weights: Array, L_inv: Array, X: Array
+) -> tuple[Array, Array]:
+    """k' weights (n*, K) and k(x, x) - |L_inv k|^2 (n*,) at rows X, with k for the known ones."""
+    k = covariance(known, X)
+    variance = covariance.diag(X) - np.sum((L_inv @ k) ** 2, axis=0)
+    return k.T @ weights, np.maximum(variance, 0.0)
 
 
 def _measure_noise(process: Process, lost: Array, sizes: Array, K: Array) -> Array:

@@ -5,14 +5,15 @@ one for each. They are compared by the log probability of labels that are left o
 prior, less one nat for each hyperparameter.
 
 Few rows: all of them share in predictions, see `learn_shares`, and average over draws of their
-hyperparameters. Many rows: the best are trained further, and share.
+hyperparameters. Many rows: the best are trained further, and share; those of two classes that are
+not predicted from neighbours also with a likelihood of labels, see `_probit_process`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -24,9 +25,9 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
-from skvbgp.gp._class_process import LABEL_NOISE, ClassProcess
-from skvbgp.gp._link import Link
+from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
+from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._training import Trained, draw_processes, train
@@ -45,6 +46,11 @@ _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
 #: Trials that get one length scale per input; trials that are trained further, and from neighbours,
 #: whose matrices every place has to factorise for every kernel.
 _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
+#: The name of a kernel with a probit likelihood ends so; kernels of either kind that get one.
+_PROBIT, _N_PROBIT = ", probit", 2
+_PROBIT_ITERATIONS = 10
+#: Least share of the entropy of frequencies that is left for that.
+_OVERLAP = 0.25
 #: Draws of the hyperparameters of a kernel, if few places; those that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 6.0
@@ -60,11 +66,11 @@ class Trial(NamedTuple):
     """A kernel that has been tried."""
 
     name: str
-    trained: Trained[ClassProcess]
+    trained: Trained[ClassModel]
     score: float  # log probability of labels, penalised
 
     @property
-    def process(self) -> ClassProcess:
+    def process(self) -> ClassModel:
         return self.trained.process
 
 
@@ -72,13 +78,13 @@ class Part(NamedTuple):
     """A kernel that may share in predictions."""
 
     name: str
-    trained: ClassProcess
-    processes: list[ClassProcess]  # these predict
+    trained: ClassModel
+    processes: list[ClassModel]  # these predict
     weights: Array  # of the processes
     log_p: Array  # (M, K), of votes that are left out
 
     @classmethod
-    def of(cls, trial: Trial, process: ClassProcess, log_p: Array) -> Self:
+    def of(cls, trial: Trial, process: ClassModel, log_p: Array) -> Self:
         """A trial at the maximum."""
         return cls(trial.name, process, [process], np.ones(1), log_p)
 
@@ -87,17 +93,28 @@ class Found(NamedTuple):
     """Where a search stands, or has ended."""
 
     names: tuple[str, ...]  # of kernels
-    trained: tuple[ClassProcess, ...]  # by kernel; others may be draws around these
-    processes: tuple[ClassProcess, ...]
+    trained: tuple[ClassModel, ...]  # by kernel; others may be draws around these
+    processes: tuple[ClassModel, ...]
     owners: tuple[int, ...]  # by process: the index of its kernel
     belief: Array  # (C,), by process
     weights: Array  # (d,), of the inputs in the distance
     score: float  # log probability of a label that is left out, on average
 
-    def list_kernels(self) -> list[tuple[str, ClassProcess, float]]:
+    def list_kernels(self) -> list[tuple[str, ClassModel, float]]:
         """Name, trained process and share of every kernel."""
         shares = np.bincount(self.owners, self.belief, len(self.names)).tolist()
         return list(zip(self.names, self.trained, shares, strict=True))
+
+    def list_starts(self, *, anew: bool) -> list[tuple[str, ClassModel]]:
+        """Name and process of every kernel, as they are or, for a search, as regressions."""
+        if not anew:
+            return list(zip(self.names, self.trained, strict=True))
+        found: dict[str, ClassModel] = {}
+        for name, model in zip(self.names, self.trained, strict=True):
+            if not isinstance(model, ClassProcess):
+                model = ClassProcess(model.process, model.d, model.shared_scale)
+            found.setdefault(name.removesuffix(_PROBIT), model)
+        return list(found.items())
 
 
 def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
@@ -108,10 +125,10 @@ def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
 def start_class_process(kernel: Kernel, d: int) -> ClassProcess:
     """A process of this kernel and d inputs before training."""
     process = replace(start_process(kernel, gaussian=True), noise_prior=LABEL_NOISE)
-    return ClassProcess(process, Link(), d)
+    return ClassProcess(process, d)
 
 
-def free_length_scales(process: ClassProcess) -> ClassProcess:
+def free_length_scales(process: ClassModel) -> ClassModel:
     """The same process, with one length scale for each input."""
     kernel: Any = process.process.kernel
     freed = replace(process.process, kernel=replace(kernel, isotropic=False).bind(process.d))
@@ -154,9 +171,9 @@ class ClassSearch:
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + _N_FREED * grows + _MOST_KEPT
+        return n_starts + _N_FREED * grows + _MOST_KEPT + 2 * _N_PROBIT
 
-    def run(self, starts: list[tuple[str, ClassProcess]], *, grows: bool) -> Found:
+    def run(self, starts: Sequence[tuple[str, ClassModel]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
         groups = self._draw_trial_groups()
         self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
@@ -170,6 +187,10 @@ class ClassSearch:
         if self.is_exact and len(self.votes) <= _TRIAL_PLACES:
             return self._draw(self.trials)
         self._train_further(chosen)
+        found = self._judge(self.trials)
+        if self.stopped or not self._overlap(found.score):
+            return found
+        self._try_probit()
         return self._judge(self.trials)
 
     # -- trials ----------------------------------------------------------------------------------
@@ -185,9 +206,9 @@ class ClassSearch:
         return [(self.votes.part(index),) for index in groups]
 
     def _try(
-        self, starts: list[tuple[str, ClassProcess]], groups: list[tuple[Votes]], max_iter: int
+        self, starts: Sequence[tuple[str, ClassModel]], groups: list[tuple[Votes]], max_iter: int
     ) -> None:
-        def fit(name: str, process: ClassProcess) -> Trial:
+        def fit(name: str, process: ClassModel) -> Trial:
             trained = train(process, groups, max_iter=max_iter, tol=self.tol)
             return Trial(name, trained, trained.value - len(process.vector))
 
@@ -209,17 +230,33 @@ class ClassSearch:
         starts = [(trial.name, trial.process) for trial in chosen]
         self._try(starts, groups, self.max_iter or _FINAL_ITERATIONS)
 
+    def _overlap(self, score: float) -> bool:
+        """Whether two classes are so hard to tell that a likelihood of labels is worth its time."""
+        log_frequencies = self.votes.log_frequencies
+        entropy = -float(np.exp(log_frequencies) @ log_frequencies)
+        return self.is_exact and len(log_frequencies) == 2 and -score > _OVERLAP * entropy
+
+    def _try_probit(self) -> None:
+        """Try the best kernels with a probit likelihood, and the last, those that were freed."""
+        trials, starts = self.trials, []
+        for trial in [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]:
+            model = trial.process
+            process = replace(model.process, noise=float(np.exp(LABEL_NOISE[0])))
+            probit = ProbitProcess(process, self.d, model.shared_scale)
+            starts.append((trial.name + _PROBIT, probit))
+        self._try(starts, [(self.votes,)], self.max_iter or _PROBIT_ITERATIONS)
+
     # -- belief ----------------------------------------------------------------------------------
 
     def _judge(self, trials: list[Trial]) -> Found:
         """The shares of trials. Neighbours ask for a link of their own."""
         processes = [trial.process for trial in trials]
-        moments, counts = self._leave_out(processes), self.held.left_out.counts
+        moments = self._leave_out(processes)
         if not self.is_exact:
-            known = counts, self.votes.log_frequencies
+            known = self.held.left_out.counts, self.votes.log_frequencies
             processes = [
                 replace(process, link=process.link.learn(*given, *known))
-                for process, given in zip(processes, moments, strict=True)
+                for process, given in zip(cast(list[Any], processes), moments, strict=True)
             ]
         parts = self._log_probabilities(processes, moments)
         return self._mix([Part.of(*each) for each in zip(trials, processes, parts, strict=True)])
@@ -234,7 +271,7 @@ class ClassSearch:
         )
         return self._mix([self._average(*each) for each in zip(trials, drawn, strict=True)])
 
-    def _average(self, trial: Trial, drawn: list[tuple[ClassProcess, float]]) -> Part:
+    def _average(self, trial: Trial, drawn: list[tuple[ClassModel, float]]) -> Part:
         """The draws that matter of a trial."""
         top = max(weight for _, weight in drawn)
         kept = [(process, weight) for process, weight in drawn if weight > top - _WITHIN]
@@ -245,8 +282,11 @@ class ClassSearch:
             trial.name, trial.process, processes, weights, mix_log_probabilities(parts, weights)
         )
 
-    def _leave_out(self, processes: list[ClassProcess]) -> list[tuple[Array, Array]]:
+    def _leave_out(self, processes: Sequence[ClassModel]) -> list[tuple[Array, Array]]:
         """Moments of votes that are left out, by each process."""
+        if self.is_exact:
+            return [process.leave_out(self.votes) for process in processes]
+        regressions = cast(Sequence[ClassProcess], processes)  # `_try_probit` is for exact ones
         X, inputs, noise = *np.split(self.votes.X, [self.d], axis=1), None
         if inputs.size:
             noise = replace(RowNoise.plain(len(inputs)), inputs=inputs)
@@ -260,12 +300,12 @@ class ClassSearch:
             self.k,
         )
         return [
-            process.give_back(self.held, *moments)
-            for process, moments in zip(processes, posterior.leave_out(self.held_out), strict=True)
+            process.give_back(self.held, *given)
+            for process, given in zip(regressions, posterior.leave_out(self.held_out), strict=True)
         ]
 
     def _log_probabilities(
-        self, processes: list[ClassProcess], moments: list[tuple[Array, Array]]
+        self, processes: Sequence[ClassModel], moments: list[tuple[Array, Array]]
     ) -> list[Array]:
         """Of votes that are left out, by each process."""
         return [
@@ -273,14 +313,14 @@ class ClassSearch:
             for process, given in zip(processes, moments, strict=True)
         ]
 
-    def _weigh_inputs(self, processes: list[ClassProcess]) -> Array:
+    def _weigh_inputs(self, processes: Sequence[ClassModel]) -> Array:
         return average_weights([process.kernel for process in processes], self.d)
 
     def _mix(self, parts: list[Part]) -> Found:
         """Those parts that are worth their time."""
         counts = self.held.left_out.counts
         shares = learn_shares(
-            [part.log_p for part in parts], counts, [len(part.trained.vector) for part in parts]
+            [part.log_p for part in parts], counts, [part.trained.n_chosen for part in parts]
         )
         kept = np.flatnonzero(shares >= _LEAST_SHARE)
         parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()

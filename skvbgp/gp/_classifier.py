@@ -24,7 +24,8 @@ class VBGPClassifier(VariationalClassifier):
     are learned by what they say of rows that are left out, which has a closed form.
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
     for all inputs or one for each, and predictions average over those that predict best together,
-    with up to 500 rows also over draws of their hyperparameters. Far from all rows the
+    with up to 500 rows also over draws of their hyperparameters. With more rows, all of which
+    predict, kernels of two classes are also tried with a probit likelihood. Far from all rows the
     probabilities are the frequencies of the classes.
 
     Parameters

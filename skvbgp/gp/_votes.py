@@ -61,6 +61,10 @@ class LeftOut:
     sizes: Array
     targets: Array
 
+    def count_rest(self, log_frequencies: Array) -> Array:
+        """Votes (M, K) that remain."""
+        return self.sizes[:, None] * np.maximum(self.targets + np.exp(log_frequencies), 0.0)
+
     def give_back(self, mean: Array, variance: Array, noise: Array) -> tuple[Array, Array]:
         """Means (M, K) and variances (M,) of the functions, told what remains.
 

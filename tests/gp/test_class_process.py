@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skvbgp.gp._class_process import ClassProcess, predict_classes_from_neighbours
+from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import free_length_scales
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
@@ -42,7 +42,7 @@ def rows(rng):
 
 
 def make(kernel, **options):
-    return ClassProcess(Process(kernel, 0.2, np.inf), Link(4.0, 0.7, 0.2), 2, **options)
+    return ClassProcess(Process(kernel, 0.2, np.inf), 2, link=Link(4.0, 0.7, 0.2), **options)
 
 
 def known(process, votes):
@@ -110,7 +110,7 @@ def test_leaving_out_places_with_gaps(votes, rng):
         assert_allclose(variance[i], K[i, i] - weights @ K[others, i], rtol=1e-5)
     assert_allclose(process.give_back(votes, mean, variance)[1], variance + own, rtol=1e-12)
     x = np.array([0.3, -0.4, 0.0, 0.5])
-    near = predict_classes_from_neighbours(process, votes, x)
+    near = process.predict_from_neighbours(votes, x)
     weights = np.linalg.solve(K + np.diag(noise), covariance(votes.X, x[None])[:, 0])
     assert_allclose(near[:-1], weights @ votes.targets, rtol=1e-5, atol=1e-7)
 
@@ -156,7 +156,7 @@ def test_a_place_is_predicted_as_by_a_dense_process(votes, kernel, rng):
     K, counts, frequencies, noise = known(process, votes)
     own = float(kernel.diag(x[None])[0])
     mean, variance = oracle.predict_place(K, k, own, counts, frequencies, noise)
-    found = predict_classes_from_neighbours(process, votes, x)
+    found = process.predict_from_neighbours(votes, x)
     assert_allclose(found, [*mean, variance], rtol=1e-5, atol=1e-7)
     exact = process.factorise(votes).moments(x[None])
     assert_allclose(np.append(*exact), found, rtol=1e-8, atol=1e-10)
@@ -166,7 +166,7 @@ def test_one_matrix_that_cannot_be_factorised(votes, rng):
     """A prediction from equal places without noise gets the jitter that it takes."""
     equal = Votes.of(np.ones((15, 2)), votes.counts * 1e9)
     process = replace(make(KERNELS[0]), process=Process(KERNELS[0], 1e-7, np.inf))
-    found = predict_classes_from_neighbours(process, equal, rng.standard_normal(2))
+    found = process.predict_from_neighbours(equal, rng.standard_normal(2))
     assert np.isfinite(found).all()
     assert found[-1] >= 0.0
 

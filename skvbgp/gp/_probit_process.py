@@ -1,0 +1,244 @@
+r"""A Gaussian process of two classes, whose votes have a probit likelihood.
+
+The function f is N(m, K) at places, and a vote is for the second class with the probability
+Phi(f_i / t_i^1/2), t_i = noise + u_i, where u_i is the variance that the function has besides at a
+place with gaps. Given votes, f is normal by Laplace's approximation at the maximum of its density,
+
+    f^ = m + K g,   Sigma = (K^-1 + W)^-1 = K - K R K,   R = (K + W^-1)^-1,
+
+where g and -W are the first two derivatives of the log likelihood there. Hyperparameters maximise
+
+    log Z = log p(votes | f^) - g' K g / 2 - log|I + W^1/2 K W^1/2| / 2.
+
+Given the other votes, a place has what remains without the vote's part of g and W. The mean m is
+where the probabilities are the classes' frequencies.
+
+See :doc:`/theory/gp_classes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, log_ndtr, ndtri_exp
+
+from skvbgp._core.linalg import Array, cholesky, tril_inverse
+from skvbgp.gp._class_process import ClassModel, predict_places
+from skvbgp.gp._votes import Votes
+
+#: Newton's method ends when a step gains less than so many nats for each place.
+_TOL = 1e-10
+_MAX_STEPS, _MAX_HALVINGS = 50, 30
+#: Below this, derivatives of a probit are taken from their expansions.
+_FAR = -1e3
+#: Limits of the noise's logarithm, for a function of unit variance.
+_NOISE_LIMITS = (np.log(1e-4), np.log(10.0))
+#: Least share of a precision that a place has from the others.
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class ProbitLink:
+    """From means and variances of the functions to probabilities."""
+
+    noise: float
+
+    def log_probabilities(self, mean: Array, variance: Array, _: Array) -> Array:
+        """Of both classes, (n, 2), from means (n, 2) and variances (n,)."""
+        return np.asarray(log_ndtr(mean / np.sqrt(self.noise + variance)[:, None]))
+
+
+@dataclass(frozen=True)
+class ProbitProcess(ClassModel):
+    """Hyperparameters of one model. The functions of the two classes are -f and f."""
+
+    @property
+    def link(self) -> ProbitLink:
+        return ProbitLink(self.process.noise)
+
+    @property
+    def bounds(self) -> Array:
+        return np.vstack([self.process.bounds[:-1], _NOISE_LIMITS])
+
+    @property
+    def n_chosen(self) -> int:
+        return 0
+
+    def measure_mean(self, X: Array, log_frequencies: Array) -> Array:
+        """m (n,) at places."""
+        return _score(log_frequencies) * np.sqrt(self._total(X))
+
+    def factorise(self, votes: Votes) -> ProbitConditional:
+        return ProbitConditional(self, votes, Mode.find(self, votes))
+
+    def leave_out(self, votes: Votes) -> tuple[Array, Array]:
+        mode, out = Mode.find(self, votes), votes.left_out
+        mean, variance = mode.remove(out.owner, out.count_rest(votes.log_frequencies))
+        return _both(mean), variance + self.covariance.lost(votes.X)[out.owner]
+
+    def log_evidence(self, votes: Votes) -> float:
+        return Mode.find(self, votes).log_evidence
+
+    def evidence(self, votes: Votes) -> tuple[float, Array]:
+        mode, score = Mode.find(self, votes), _score(votes.log_frequencies)
+        dK, dm, dt = mode.differentiate()
+        dtotal = 0.5 * score * dm / np.sqrt(self._total(votes.X))  # of m = score total^1/2
+        d_kernel = self.covariance.vjp(votes.X, mode.K, dK, dt)
+        d_kernel = d_kernel + self.kernel.vjp_diag(votes.X[:, : self.d], dtotal)[0]
+        d_noise = self.process.noise * float(np.sum(dt + dtotal))
+        return mode.log_evidence, np.append(d_kernel, d_noise)
+
+    def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
+        mean, variance = self.factorise(votes).moments(x[None])
+        return np.append(mean[0], variance)
+
+    def _total(self, X: Array) -> Array:
+        """Variance (n,) of the function at rows, of which all is lost or none, and of noise."""
+        return self.process.noise + self.kernel.diag(X[:, : self.d])
+
+
+@dataclass(frozen=True)
+class ProbitConditional:
+    """The process given places."""
+
+    process: ProbitProcess
+    votes: Votes
+    mode: Mode
+
+    def moments(self, X: Array) -> tuple[Array, Array]:
+        """Means (n*, 2) of the classes' functions and their variance (n*,) at rows X."""
+        known = self.process.covariance, self.votes.X, self.mode.at.g[:, None], self.mode.L_inv
+        mean, variance = predict_places(*known, X)
+        return _both(
+            mean[:, 0] + self.process.measure_mean(X, self.votes.log_frequencies)
+        ), variance
+
+
+class Likelihood(NamedTuple):
+    """Log likelihood of the votes of places, and its derivatives in f, each (n,)."""
+
+    value: Array
+    g: Array
+    W: Array  # minus the second
+    third: Array
+
+    @classmethod
+    def of(cls, f: Array, t: Array, counts: Array) -> Self:
+        """That of votes (n, 2), given f and t."""
+        parts = np.zeros((4, len(f)))
+        for count, sign in zip(counts.T, (-1.0, 1.0), strict=True):
+            a = sign / np.sqrt(t)
+            log_p, r, curvature, third = _differentiate(a * f)
+            parts += count * np.array([log_p, a * r, a**2 * curvature, a**3 * third])
+        value, g, W, third = parts
+        return cls(value, g, np.maximum(W, 0.0), third)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The maximum of the density of f, of shape (n,)."""
+
+    K: Array
+    m: Array
+    t: Array
+    f: Array
+    at: Likelihood
+
+    @classmethod
+    def find(cls, process: ProbitProcess, votes: Votes) -> Self:
+        """By Newton's method, whose steps are halved until they gain."""
+        K = process.covariance(votes.X)
+        m = process.measure_mean(votes.X, votes.log_frequencies)
+        t = process.process.noise + process.covariance.lost(votes.X)
+        mode, gain = cls(K, m, t, m, Likelihood.of(m, t, votes.counts)), np.inf
+        a, value = np.zeros(len(m)), float(mode.at.value.sum())
+        for _ in range(_MAX_STEPS):
+            b = mode.at.W * (mode.f - m) + mode.at.g
+            root = np.sqrt(mode.at.W)
+            da = b - root * np.linalg.solve(mode.B, root * (K @ b)) - a
+            df = K @ da
+            for step in 0.5 ** np.arange(_MAX_HALVINGS):
+                f = mode.f + step * df
+                at = Likelihood.of(f, t, votes.counts)
+                gain = float(at.value.sum() - 0.5 * (a + step * da) @ (f - m)) - value
+                if gain >= 0.0:
+                    mode, a, value = cls(K, m, t, f, at), a + step * da, value + gain
+                    break
+            if gain < _TOL * len(m):
+                break
+        return mode
+
+    @property
+    def B(self) -> Array:
+        """I + W^1/2 K W^1/2, (n, n)."""
+        root = np.sqrt(self.at.W)
+        B = root[:, None] * self.K * root
+        B.flat[:: len(B) + 1] += 1.0
+        return B
+
+    @cached_property
+    def L_inv(self) -> Array:
+        """L^-1 W^1/2 (n, n), L L' = B, which has the product R with itself."""
+        return self._factors[0]
+
+    @cached_property
+    def _factors(self) -> tuple[Array, float]:
+        """L^-1 W^1/2 and log|L|."""
+        L = cholesky(self.B, "posterior precision of rows")
+        return tril_inverse(L) * np.sqrt(self.at.W), float(np.sum(np.log(np.diagonal(L))))
+
+    @cached_property
+    def variance(self) -> Array:
+        """Diagonal of Sigma, (n,)."""
+        own = np.diagonal(self.K)
+        return np.asarray(np.maximum(own - np.sum((self.L_inv @ self.K) ** 2, axis=0), 0.0))
+
+    @property
+    def log_evidence(self) -> float:
+        """log Z."""
+        energy = 0.5 * float(self.at.g @ (self.f - self.m))
+        return float(self.at.value.sum()) - energy - self._factors[1]
+
+    def differentiate(self) -> tuple[Array, Array, Array]:
+        """Gradients (n, n), (n,) and (n,) of log Z in K, m and t."""
+        g, W, third, f = self.at.g, self.at.W, self.at.third, self.f
+        R = self.L_inv.T @ self.L_inv
+        s = 0.5 * self.variance * third  # in f^
+        q = s - R @ (self.K @ s)
+        dK = 0.5 * (np.outer(g, g) - R + np.outer(q, g) + np.outer(g, q))
+        # the likelihood depends on f / t^1/2
+        dt = -f * g + 0.5 * self.variance * (2.0 * W - f * third) - (self.K @ q) * (g - f * W)
+        return dK, g + q, 0.5 * dt / self.t
+
+    def remove(self, owner: NDArray[np.intp], rest: Array) -> tuple[Array, Array]:
+        """Means and variances (M,) of f at places that have these votes (M, 2) left, not theirs."""
+        f, own = self.f[owner], self.variance[owner]
+        left = Likelihood.of(f, self.t[owner], rest)
+        W, g = self.at.W[owner] - left.W, self.at.g[owner] - left.g
+        # Sigma_ii has the share 1 - W Sigma_ii of the precision without the votes
+        variance = np.minimum(own / np.maximum(1.0 - W * own, _LEAST), np.diagonal(self.K)[owner])
+        return f - variance * g, variance
+
+
+def _differentiate(z: Array) -> tuple[Array, Array, Array, Array]:
+    """log Phi(z), its derivative r, minus the second and the third."""
+    r = np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0))
+    far = z < _FAR  # these cancel there
+    inverse = 1.0 / np.where(far, z, 1.0)
+    curvature = np.where(far, 1.0 - inverse**2, r * (r + z))
+    third = np.where(far, -2.0 * inverse**3, r * (z**2 - 1.0 + 3.0 * z * r + 2.0 * r**2))
+    return log_ndtr(z), r, curvature, third
+
+
+def _score(log_frequencies: Array) -> float:
+    """Of which the frequency of the second class is the normal probability."""
+    return float(ndtri_exp(log_frequencies[1]))
+
+
+def _both(f: Array) -> Array:
+    """Functions (n, 2) of both classes."""
+    return np.column_stack([-f, f])

@@ -1,0 +1,185 @@
+"""Two classes with a probit likelihood, against dense twins of Laplace's approximation."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skvbgp.gp import VBGPClassifier
+from skvbgp.gp._class_process import ClassProcess
+from skvbgp.gp._probit_process import ProbitProcess, _differentiate
+from skvbgp.gp._process import Process
+from skvbgp.gp._votes import Votes
+from skvbgp.kernels import RBF, Matern
+from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+from tests.derivatives import numerical_gradient
+from tests.gp.cases import make_classes
+from tests.oracles import gp_classes as oracle
+
+KERNELS = [(1.5 * RBF([1.0, 2.0])).bind(2), Matern(1.3, nu=1.5, isotropic=True).bind(2)]
+UNITS = [1.0, 0.5]
+
+
+@pytest.fixture(params=["complete", "gaps"])
+def votes(rng, request):
+    """Some places have several votes of both classes; a row of the second class has half a vote."""
+    X = rng.standard_normal((12, 2))
+    counts = np.eye(2)[rng.integers(2, size=12)] + rng.integers(0, 3, (12, 2)) * (
+        np.arange(12)[:, None] < 5
+    )
+    if request.param == "gaps":
+        X = join_variances(X, rng.exponential(size=(12, 2)) * (rng.uniform(size=(12, 2)) < 0.4))
+    return Votes.of(X, counts * UNITS)
+
+
+def make(kernel, noise=0.3, **options):
+    return ProbitProcess(Process(kernel, noise, np.inf), 2, **options)
+
+
+def known(process, votes):
+    """K, m, votes and t."""
+    covariance = UncertainCovariance(process.kernel, 2)
+    frequencies = oracle.find_frequencies(votes.counts)
+    own = process.kernel.diag(votes.X[:, :2])
+    mean = stats.norm.ppf(frequencies[1]) * np.sqrt(process.process.noise + own)
+    t = process.process.noise + covariance.lost(votes.X)
+    return covariance(votes.X), mean, votes.counts, t
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_evidence_and_its_gradient(votes, kernel):
+    process = make(kernel)
+    value, gradient = process.evidence(votes)
+    assert_allclose(value, oracle.measure_probit_evidence(*known(process, votes)), rtol=1e-9)
+    assert process.log_evidence(votes) == value
+    numerical = numerical_gradient(
+        lambda x: process.with_vector(x).log_evidence(votes), process.vector
+    )
+    assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_leaving_votes_out(votes, kernel):
+    process = make(kernel)
+    mean, variance = process.leave_out(votes)
+    K, m, counts, t = known(process, votes)
+    places, classes, means, variances = map(
+        np.array, zip(*oracle.leave_out_probit_votes(K, m, counts, UNITS, t), strict=True)
+    )
+    assert_array_equal(votes.left_out.owner, places)
+    assert_array_equal(votes.left_out.counts.nonzero()[1], classes)
+    assert_allclose(mean, np.column_stack([-means, means]), rtol=1e-6, atol=1e-8)
+    assert_allclose(variance, variances + (t - 0.3)[places], rtol=1e-6)
+
+
+def test_predictions_are_those_of_the_normal_parts(votes, rng):
+    process = make(KERNELS[0])
+    K, m, counts, t = known(process, votes)
+    f = oracle.find_probit_mode(K, m, counts, t)
+    X, covariance = rng.standard_normal((4, 2)), UncertainCovariance(process.kernel, 2)
+    k = covariance(votes.X, X)
+    curvature = oracle.differentiate_probit(f, counts, t)[2]
+    prior = stats.norm.ppf(oracle.find_frequencies(counts)[1]) * np.sqrt(0.3 + 1.5)
+    expected = prior + k.T @ np.linalg.solve(K, f - m)
+    less = np.linalg.inv(K + np.diag(-1.0 / curvature))
+    mean, variance = process.factorise(votes).moments(X)
+    assert_allclose(mean, np.column_stack([-expected, expected]), rtol=1e-6, atol=1e-8)
+    assert_allclose(variance, 1.5 - np.einsum("ij,ik,kj->j", k, less, k), rtol=1e-6)
+    one = process.predict_from_neighbours(votes, X[1])
+    assert_allclose(one, [*mean[1], variance[1]], rtol=1e-10)
+
+
+def test_nothing_known_leaves_the_frequencies(votes):
+    process = make(KERNELS[0])
+    moments = process.factorise(votes).moments(np.array([[1e4, 0.0]]))
+    p = np.exp(process.link.log_probabilities(*moments, votes.log_frequencies))
+    assert_allclose(p[0], oracle.find_frequencies(votes.counts))
+
+
+def test_a_vote_of_two_is_two_votes(rng):
+    """Rows at one place have the same function, and no noise of their own keeps them apart."""
+    X, labels = rng.standard_normal((6, 2)), np.eye(2)[[0, 1, 1, 0, 1, 0]]
+    process = make(KERNELS[1])
+    twice = Votes.of(X, labels * np.array([2.0, 1, 1, 1, 1, 1])[:, None])
+    rows = Votes(np.vstack([X[:1], X]), np.vstack([labels[:1], labels]), twice.log_frequencies)
+    assert_allclose(process.log_evidence(twice), process.log_evidence(rows), rtol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [1e-9, 10.0])
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_extremes_have_a_mode(rng, noise, size):
+    """The evidence rises to it, and what is left out has a variance."""
+    X = rng.standard_normal((20, 2))
+    votes = Votes.of(X, size * np.eye(2)[rng.integers(2, size=20)])
+    process = make(KERNELS[0], noise)
+    value, gradient = process.evidence(votes)
+    mean, variance = process.leave_out(votes)
+    assert np.isfinite([value, *gradient]).all()
+    assert np.isfinite(mean).all()
+    assert np.all(variance >= 0.0)
+    assert np.all(variance <= 1.5 * (1.0 + 1e-9))
+
+
+def test_derivatives_far_off():
+    """Where the expansion begins, and far beyond, as by what the product rule gives."""
+    z = np.array([-999.0, -1001.0])
+    log_p, r, curvature, third = _differentiate(z)
+    assert_allclose(log_p, stats.norm.logcdf(z))
+    assert_allclose(r, -z - 1.0 / z, rtol=1e-9)
+    assert_allclose(curvature, 1.0 - z**-2.0, rtol=1e-9)
+    assert_allclose(third, -2.0 / z**3.0, atol=1e-6)
+    with np.errstate(all="raise"):
+        assert_allclose(np.array(_differentiate(np.array([-1e14])))[1:, 0], [1e14, 1.0, 2e-42])
+
+
+@pytest.fixture
+def several(monkeypatch):
+    """Rows of more places than those that kernels are tried on, and two classes that overlap."""
+    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", 40)
+    X, y = make_classes(120)
+    return X, np.where(np.random.default_rng(0).uniform(size=120) < 0.2, y == 0, y > 0)
+
+
+def fit(X, y, **options):
+    return VBGPClassifier([("M", Matern(2.0, nu=1.5))], max_iter=8, random_state=0, **options).fit(
+        X, y
+    )
+
+
+def list_kinds(model):
+    return {type(process) for process in model._state.found.trained}
+
+
+def test_two_classes_that_overlap_are_tried_with_it(several):
+    X, y = several
+    model = fit(X, y)
+    assert list_kinds(model) == {ClassProcess, ProbitProcess}
+    assert model.kernels_[-1][0] == "M, probit"
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert list_kinds(fit(X, make_classes(120)[1] > 0)) == {ClassProcess}
+    assert list_kinds(fit(X, y * 1 + (X[:, 0] > 1.0))) == {ClassProcess}
+    assert list_kinds(fit(X, y, n_neighbors=50)) == {ClassProcess}
+
+
+def test_a_stream_that_comes_to_need_neighbours(several, monkeypatch):
+    monkeypatch.setattr("skvbgp.gp._class_learner._EXACT_PLACES", 120)
+    monkeypatch.setattr("skvbgp.gp._class_learner._NEIGHBOURS", 100)
+    X, y = several
+    model = fit(X, y)
+    assert ProbitProcess in list_kinds(model)
+    before = model.predict_proba(X)
+    model.partial_fit(X[:1] + 50.0, [True])
+    assert model._state.k == 100
+    assert_allclose(model.predict_proba(X), before, atol=0.05)
+
+
+def test_warm_starts(several):
+    """Training starts from every kernel once; without it, all are kept as they are."""
+    X, y = several
+    model = fit(X, y, warm_start=True)
+    found = model._state.found
+    kept = model.set_params(learn_hyperparameters=False).fit(X, y)._state.found
+    assert kept.names == found.names
+    assert kept.trained == found.trained
+    again = model.set_params(learn_hyperparameters=True).fit(X, y)._state.found
+    assert set(again.names) <= {"M", "M, probit"}
