@@ -105,6 +105,11 @@ class Coordinates:
             np.concatenate([column.scale for column in columns]),
         )
 
+    @property
+    def parts(self) -> tuple[Array, ...]:
+        """What they are made of."""
+        return self.offset, self.scale
+
     def filled(self, known: Array, X: Array) -> Coordinates:
         """The same, with units from rows X for columns that are constant in the known rows.
 
@@ -129,6 +134,10 @@ class Coordinates:
 
     def original(self, X: Array) -> Array:
         return X * self.scale + self.offset
+
+    def measure_units(self, X: Array) -> Array:
+        """How far one step of each coordinate goes at rows of X, (n, d)."""
+        return np.broadcast_to(self.scale, X.shape)
 
 
 @dataclass(frozen=True)

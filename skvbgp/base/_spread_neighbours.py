@@ -135,6 +135,6 @@ def _find_in_shard(
             n += len(block.y)
         return Places(located, _LEAF_ROWS)
 
-    key = tuple(part.tobytes() for part in (coordinates.offset, coordinates.scale, weights))
+    key = tuple(part.tobytes() for part in (*coordinates.parts, weights))
     places: Places = shard.keep("places", key, index_places)
     return places.nearest(x, min(k, size))

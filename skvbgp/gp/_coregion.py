@@ -33,6 +33,11 @@ _ENTRY_STD, _LOG_FACTOR_STD = 1.0, 1.0
 _LEAST_CORRELATION = 1e-3
 
 
+#: From the cotangent (n, n) of a matrix to the gradients in the kernel's theta and in the rows, or,
+#: where these say which output they are of, in `Coregion.entries`.
+PullBack = Callable[[Array], tuple[Array, Array | None, Array | None]]
+
+
 @dataclass(frozen=True)
 class Coregion:
     """The covariance of t outputs, and their noise relative to a common one.
@@ -153,17 +158,14 @@ class JointCovariance:
         inputs, outputs = self.coregion.split(X)
         return self.kernel.diag(inputs) * (outputs @ np.diagonal(self.coregion.B))
 
-    def evaluate(self, X: Array) -> tuple[Array, Callable[[Array], tuple[Array, Array]]]:
-        """The matrix (n, n), and what gives the gradients of its cotangent (n, n).
-
-        In the kernel's theta and in `Coregion.entries`.
-        """
+    def evaluate(self, X: Array) -> tuple[Array, PullBack]:
+        """The matrix (n, n), and what gives the gradients of its cotangent (n, n)."""
         inputs, outputs = self.coregion.split(X)
         K, between = self.kernel(inputs), outputs @ self.coregion.B @ outputs.T
 
-        def pull_back(dK: Array) -> tuple[Array, Array]:
+        def pull_back(dK: Array) -> tuple[Array, None, Array]:
             d_entries = self.coregion.vjp(outputs.T @ (dK * K) @ outputs)
-            return self.kernel.vjp(inputs, None, K, dK * between)[0], d_entries
+            return self.kernel.vjp(inputs, None, K, dK * between)[0], None, d_entries
 
         return K * between, pull_back
 

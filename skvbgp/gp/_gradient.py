@@ -50,7 +50,7 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
 
     tiles = [(slice(i, i + _TASK_ROWS),) for i in range(0, len(X), _TASK_ROWS)]
     belief, mean, variance = map(np.concatenate, zip(*thread_map(measure, tiles), strict=True))
-    unit = posterior.target.unit / posterior.coordinates.scale
+    unit = posterior.target.unit / posterior.coordinates.measure_units(X)[:, None]
     return Slopes(belief, mean * unit, variance * unit**2)
 
 

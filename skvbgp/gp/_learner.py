@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Gaps, RegressionLearner, count_remembered, says_too_little
@@ -29,8 +30,15 @@ from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._sample import Judges, Sample, join_samples
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._spread import SpreadRows, SpreadSample
-from skvbgp.gp._state import Frames, State
+from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
+from skvbgp.gp._warp import (
+    WARP_KERNEL,
+    WARP_ROWS,
+    WarpedCoordinates,
+    describe_warp,
+    learn_warp,
+)
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._candidates import make_base_kernels
 from skvbgp.kernels._compose import leaves
@@ -184,10 +192,32 @@ class GPLearner(RegressionLearner):
         grows = is_auto(self.kernel) and before is None
         n_inducing = choose_inducing(self, outputs, gaps, before)
         each = [self.frame(together, scale, gaps, standardised) for scale in targets]
-        return [
+        if before is not None:
+            each = [keep_warp(frames, before.frames) for frames in each]
+        starts = [
             Start(frames, rows, candidates, grows, seed, n_inducing)
             for frames, rows in zip(each, outputs, strict=True)
         ]
+        is_free = grows and self.learn_hyperparameters and not self.n_outputs
+        return [self._warp(starts[0])] if is_free and len(starts) == 1 else starts
+
+    def _warp(self, start: Start) -> Start:
+        """The same with inputs that are warped, if that helps."""
+        rng, known = np.random.RandomState([start.seed, 2]), start.frames.coordinates
+        rows = self._take_sample(start, rng, None).draw_rows(WARP_ROWS)
+        owners = np.array(self.owners or range(len(known.scale)))
+        warp = learn_warp(
+            replace(dict(start.candidates)[WARP_KERNEL], dof=np.inf),
+            rows,
+            np.flatnonzero(np.bincount(owners)[owners] == 1),
+            is_exact=len(start.rows) <= self.few,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        if warp is None:
+            return start
+        coordinates = WarpedCoordinates(known.offset, known.scale, warp)
+        return replace(start, frames=replace(start.frames, coordinates=coordinates))
 
     def _bind(self, kernel: Kernel, d: int) -> Kernel:
         """A given kernel for d columns, which speaks of the inputs that these encode."""
@@ -215,6 +245,10 @@ class GPLearner(RegressionLearner):
         elif not self.normalize_y:
             target = replace(target, mean=0.0)
         return Frames(inputs, targets, coordinates, target, gaps, standardised)
+
+    def reframe(self, frames: Frames, inputs: RunningScale, targets: RunningScale) -> Frames:
+        """The same of other moments of the rows."""
+        return keep_warp(self.frame(inputs, targets, frames.gaps, frames.standardised), frames)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         if state.n_inducing:
@@ -386,7 +420,7 @@ class GPLearner(RegressionLearner):
         """State after n rows in which this output was not observed; X are their inputs, if kept."""
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
         if not self.learn_hyperparameters and self.forgetting != 1.0:  # as a fit to what is left
-            frames = self.frame(*rows.summarise(), frames.gaps, frames.standardised)
+            frames = self.reframe(frames, *rows.summarise())
         return replace(state, frames=frames, rows=rows)
 
     def update(
@@ -412,7 +446,7 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             if self.forgetting != 1.0:
                 inputs, targets = rows.summarise()
-            frames = self.frame(inputs, targets, gaps, frames.standardised)
+            frames = self.reframe(frames, inputs, targets)
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
@@ -425,25 +459,31 @@ class GPLearner(RegressionLearner):
 
     def attributes(self, state: State) -> dict[str, Any]:
         target = state.frames.target
-        scale = state.frames.coordinates.scale
+        coordinates = state.frames.coordinates
+        scale = coordinates.measure_units(coordinates.offset[None])[0]
         scale = scale[: len(scale) - self.n_outputs]
         kernels = []
         for name, kernel in zip(state.names, state.kernels, strict=True):
             kernel = express_in_units(kernel, scale)
             if self.owners:
-                kernel = take_inputs(kernel, np.unique(self.owners, return_index=True)[1])
+                kernel = take_inputs(kernel, self._first_columns(len(scale)))
             kernels.append((name, kernel))
         noise = state.shares @ [process.noise for process in state.mixture.processes]
         return {
             "kernels_": kernels,
             "kernel_posterior_": state.belief,
             "n_neighbors_": min(state.k, len(state.rows)),
+            "input_warp_": describe_warp(coordinates)[self._first_columns(len(scale))],
             "noise_variance_": float(noise) * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),
             "n_inducing_": 0 if state.shared is None else len(state.shared.Z),
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.rows.n_seen,
         }
+
+    def _first_columns(self, d: int) -> Index:
+        """Of d columns of X, the first one that encodes each input."""
+        return np.unique(self.owners or range(d), return_index=True)[1]
 
     def posterior(self, state: State) -> NeighbourPosterior:
         return state.posterior

@@ -89,7 +89,8 @@ class FunctionDraws:
             else:
                 tasks = list(zip(scaled, posterior.find(X), strict=True))
             slopes = thread_map(self._measure_slopes, tasks)
-        return np.array(slopes) * (posterior.target.unit / posterior.coordinates.scale[:, None])
+        unit = posterior.target.unit / posterior.coordinates.measure_units(X)
+        return np.array(slopes) * unit[:, :, None]
 
     def _measure_slopes(self, x: Array, nearest: Index | None) -> Array:
         """Derivatives (d, S) at a scaled row, given all known rows or its nearest ones."""

@@ -15,7 +15,7 @@ for the scale there. See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -26,7 +26,7 @@ from scipy.special import digamma, gammaln
 
 from skvbgp._core.linalg import Array, choose_jitter, jittered_cholesky, tril_inverse
 from skvbgp.gp._bordered import Bordered, factorise_bordered
-from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance
+from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance, PullBack
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import Kernel
@@ -247,6 +247,12 @@ class Process:
 
     def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
+        return self.differentiate(X, y, known)[:2]
+
+    def differentiate(
+        self, X: Array, y: Array, known: RowNoise | None
+    ) -> tuple[float, Array, Array | None]:
+        """The same, and its gradient in X (n, d) where rows do not say which output they are of."""
         K, pull_back = self._evaluate(X)
         conditional = self.factorise(X, y, known, K)
         known, each = conditional.known, conditional.split_outputs()
@@ -262,16 +268,15 @@ class Process:
             d_noises, d_slopes = known.vjp(self.noises, self.slopes, np.diagonal(dC) / m)
             d_noises, d_slopes = m * d_noises, m * d_slopes
         d_log_noises = self.noises * d_noises
-        d_kernel, d_outputs = pull_back(dC)
-        if self.coregion is not None:
-            d_outputs = np.append(d_outputs, d_log_noises)
+        d_kernel, dX, d_entries = pull_back(dC)
+        d_outputs = [] if d_entries is None else [d_entries, np.asarray(d_log_noises)]
         d_theta = np.bincount(self._shared, d_kernel, len(self._first))
         gradient = np.append(d_theta, np.sum(d_log_noises))
         if not self.is_gaussian:
             slope = sum(self._differentiate_dof(*one.summary[:2]) for one in each)
             gradient = np.append(gradient, self.dof * slope)
-        gradient = np.concatenate([gradient, d_slopes * self.slopes, d_outputs])
-        return sum(one.log_evidence for one in each), gradient
+        gradient = np.concatenate([gradient, d_slopes * self.slopes, *d_outputs])
+        return sum(one.log_evidence for one in each), gradient, dX
 
     def _differentiate_dof(self, n: float, q: float) -> float:
         """Derivative in the degrees of freedom of `log_density`."""
@@ -284,15 +289,12 @@ class Process:
             + (dof + n) * q / (dof * (dof + q))
         )
 
-    def _evaluate(self, X: Array) -> tuple[Array, Callable[[Array], tuple[Array, Array]]]:
-        """The matrix of rows, and what gives the gradients of its cotangent.
-
-        In the kernel's theta, and in how outputs go together.
-        """
+    def _evaluate(self, X: Array) -> tuple[Array, PullBack]:
+        """The matrix of rows, and what gives the gradients of its cotangent."""
         if isinstance(self.covariance, JointCovariance):
             return self.covariance.evaluate(X)
         K = self.kernel(X)
-        return K, lambda dK: (self.kernel.vjp(X, None, K, dK)[0], np.empty(0))
+        return K, lambda dK: self.kernel.vjp(X, None, K, dK)
 
 
 def start_process(

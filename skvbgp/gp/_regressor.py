@@ -127,7 +127,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     ----------
     kernels_ : list of (str, Kernel)
         Names of the kernels that predictions average over, and these with the hyperparameters
-        found. Length scales are in the units of X, variances relative to that of y.
+        found. Length scales are in the units of X, variances relative to that of y. Of an input
+        that is warped, the length scale is that at its mean.
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
         Belief in the kernels, averaged over rows.
@@ -138,6 +139,11 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     n_inducing_ : int
         Inducing inputs of the global part, 0 without it. With it, `kernels_` are those of what it
         leaves, relative to the variance of that.
+
+    input_warp_ : ndarray of shape (n_features, 2)
+        Centre m and width s, in the units of X, of the function asinh((x - m) / s) that is taken of
+        each input: about a straight line near the centre, a logarithm beyond the width. NaN and
+        infinity where the input is as it is given, as it is with kernels of your own.
 
     noise_variance_ : float
         Variance of the noise, averaged over kernels, on the squared scale of y.

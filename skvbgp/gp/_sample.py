@@ -99,6 +99,10 @@ class Sample:
         noise = None if self.noise is None else self.noise[index]
         return self.X[index], self.y[index], noise
 
+    def draw_rows(self, n: int) -> Group:
+        """At most so many random rows."""
+        return self._take(self._draw_order(n))
+
     # -- rows that are left out --------------------------------------------------------------------
 
     def _draw_order(self, size: int) -> Index:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,13 @@ class Frames:
     target: Target
     gaps: Gaps
     standardised: bool
+
+
+def keep_warp(frames: Frames, known: Frames) -> Frames:
+    """Frames with inputs that are warped as those of others are."""
+    offset, scale = frames.coordinates.offset, frames.coordinates.scale
+    coordinates = replace(known.coordinates, offset=offset, scale=scale)
+    return replace(frames, coordinates=coordinates)
 
 
 @dataclass(frozen=True)

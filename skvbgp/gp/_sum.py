@@ -109,7 +109,7 @@ def _learn_rest(
     rest, candidates = part.subtract(start.rows), start.candidates
     if start.grows:
         candidates = tuple(pair for pair in candidates if pair[0] == _KERNEL)
-    frames = learner.frame(*rest.summarise(), start.frames.gaps, start.frames.standardised)
+    frames = learner.reframe(start.frames, *rest.summarise())
     variance = part.moments(rest.X[held])[1] / frames.target.unit**2
     state = learner.search(
         replace(start, frames=frames, rows=rest, candidates=candidates, grows=False),
