@@ -54,6 +54,17 @@ def say(model):
     return np.concatenate([*moments, [model.noise_variance_], model.kernel_posterior_])
 
 
+def test_inputs_are_warped_as_those_in_memory():
+    X, y = make_data(N)
+    X = np.exp(3.0 * X)
+    model = VBGPRegressor(n_neighbors=15, n_inducing=None, max_iter=8, random_state=0)
+    local, model = clone(model).fit(X, y), model.fit(*spread(X, y))
+    assert np.all(np.isfinite(model.input_warp_))
+    assert_allclose(model.input_warp_, local.input_warp_, rtol=1e-2)  # rounding in training grows
+    places = np.exp(3.0 * PLACES)
+    assert_allclose(model.predict(places), local.predict(places), rtol=1e-3)
+
+
 @pytest.mark.parametrize("chunks", CHUNKS.values(), ids=CHUNKS)
 def test_a_fit_is_that_of_rows_in_memory(chunks):
     X, y = make_data(N)
