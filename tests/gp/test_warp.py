@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 
 from skvbgp.gp import VBGPRegressor
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._warp import Warp, WarpedCoordinates, WarpedProcess, fit_values
+from skvbgp.gp._warp import (
+    Warp,
+    WarpedCoordinates,
+    WarpedProcess,
+    _leave_out,
+    fit_values,
+    learn_warp,
+)
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.gp.cases import make_data
@@ -65,7 +73,7 @@ def test_skewed_inputs_are_warped_where_that_explains_y():
     X, y = make_counts(400)
     model = VBGPRegressor(random_state=0).fit(X[:100], y[:100])
     error = np.sqrt(np.mean((model.predict(X[100:]) - y[100:]) ** 2))
-    assert error < 0.06  # .11 without
+    assert error < 0.06
     assert np.all(np.isfinite(model.input_warp_))
     assert np.all(model.input_warp_[:2, 1] < 2.0)
 
@@ -79,6 +87,14 @@ def test_inputs_stay_as_they_are_where_a_warp_says_nothing():
     assert_array_equal(given.input_warp_, [[np.nan, np.inf]] * 3)
 
 
+@pytest.fixture
+def eager(monkeypatch):
+    """A warp needs to gain next to nothing."""
+    monkeypatch.setattr("skvbgp.gp._warp._LEAST_GAIN", 1.0)
+    monkeypatch.setattr("skvbgp.gp._warp._LEAST_GAIN_NEAR", 1.0)
+
+
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
 def test_gradients_are_those_of_warped_predictions(n_neighbors):
     X, y = make_counts(80)
@@ -94,6 +110,7 @@ def test_gradients_are_those_of_warped_predictions(n_neighbors):
         assert_allclose(slope, difference / 2e-6, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_weight_is_a_repetition_of_a_warped_row():
     X, y = make_counts(40)
     weight = np.where(np.arange(40) < 10, 2.0, 1.0)
@@ -104,6 +121,34 @@ def test_a_weight_is_a_repetition_of_a_warped_row():
     assert np.all(np.isfinite(weighted.input_warp_))
     assert_allclose(repeated.input_warp_, weighted.input_warp_, rtol=1e-6)
     assert_allclose(repeated.predict(X), weighted.predict(X), rtol=1e-6)
+
+
+def test_what_rows_left_out_say_has_to_gain_as_well():
+    """A few rows far off are explained by a bent input, and foretold by a straight one alone."""
+    X, y = make_counts(60)
+    columns = np.arange(3)
+    process = start_process(Matern(nu=2.5).bind(3), gaussian=True)
+    settings = {"is_exact": True, "max_iter": 8, "tol": 1e-5}
+    rows = ((X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std(), None)
+    assert learn_warp(process, rows, columns, **settings) is not None
+    with pytest.MonkeyPatch.context() as patch:
+        said = iter([-100.0, -90.0])  # of the warp, and without it
+        patch.setattr("skvbgp.gp._warp._leave_out", lambda *_: next(said))
+        assert learn_warp(process, rows, columns, **settings) is None
+
+
+def test_rows_left_out_are_those_of_a_process_without_them(rng):
+    X, y = rng.standard_normal((8, 2)), rng.standard_normal(8)
+    known = RowNoise(np.ones(8), rng.uniform(0.1, 0.2, 8))
+    process = start_process(RBF().bind(2), gaussian=True)
+    expected = 0.0
+    for i in range(8):
+        others = np.arange(8) != i
+        K = process.kernel(X) + np.diag(process.noise + known.variance)
+        k = K[i, others] @ np.linalg.inv(K[np.ix_(others, others)])
+        std = np.sqrt(K[i, i] - k @ K[others, i])
+        expected += stats.norm.logpdf(y[i], k @ y[others], std)
+    assert_allclose(_leave_out(process, (X, y, known)), expected, rtol=1e-5)
 
 
 def test_warm_start_keeps_the_warp_and_categories_have_none():
