@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.scaling import RunningScale, Target, check_unit
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import Gaps, RegressionLearner, count_remembered, says_too_little
 from skvbgp.gp._choice import (
@@ -32,13 +32,7 @@ from skvbgp.gp._search import Found, Search
 from skvbgp.gp._spread import SpreadRows, SpreadSample
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
-from skvbgp.gp._warp import (
-    WARP_KERNEL,
-    WARP_ROWS,
-    WarpedCoordinates,
-    describe_warp,
-    learn_warp,
-)
+from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
 from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._candidates import make_base_kernels
 from skvbgp.kernels._compose import leaves
@@ -121,6 +115,7 @@ class GPLearner(RegressionLearner):
         grows = is_auto(self.kernel)
         n_starts = len(make_base_kernels(1) if grows else name_kernels(self.kernel))
         anew = self._count_trials(len(y), n_starts, grows=grows)
+        anew *= 2 if grows and not self.n_outputs else 1  # with warped inputs as well
         return max(anew, self._count_trials(len(y), self.n_known, grows=False))
 
     def _count_trials(self, n: int, n_starts: int, *, grows: bool) -> int:
@@ -198,11 +193,11 @@ class GPLearner(RegressionLearner):
             Start(frames, rows, candidates, grows, seed, n_inducing)
             for frames, rows in zip(each, outputs, strict=True)
         ]
-        is_free = grows and self.learn_hyperparameters and not self.n_outputs
+        is_free = grows and self.learn_hyperparameters and not (self.n_outputs or any(gaps.columns))
         return [self._warp(starts[0])] if is_free and len(starts) == 1 else starts
 
     def _warp(self, start: Start) -> Start:
-        """The same with inputs that are warped, if that helps."""
+        """The same with inputs that are warped, if that helps. Those with gaps are not."""
         rng, known = np.random.RandomState([start.seed, 2]), start.frames.coordinates
         rows = self._take_sample(start, rng, None).draw_rows(WARP_ROWS)
         owners = np.array(self.owners or range(len(known.scale)))
@@ -251,6 +246,22 @@ class GPLearner(RegressionLearner):
         return keep_warp(self.frame(inputs, targets, frames.gaps, frames.standardised), frames)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
+        """That with warped inputs, only if they say more of rows that are left out."""
+        known, stopped = state.frames.coordinates, False
+        if not (isinstance(known, WarpedCoordinates) and state.grows):
+            return self._train(state, end_pass)
+        plain = replace(state.frames, coordinates=Coordinates(known.offset, known.scale))
+
+        def watch(make: Callable[[], State]) -> bool:
+            nonlocal stopped
+            stopped = end_pass(make)
+            return stopped
+
+        straight = self._train(replace(state, frames=plain), watch)
+        warped = straight if stopped else self._train(state, end_pass)
+        return warped if warped.score > straight.score else straight
+
+    def _train(self, state: Start, end_pass: EndPass) -> State:
         if state.n_inducing:
             return train_sum(self, state, end_pass)
         return self.search(state, end_pass)
