@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from ast import literal_eval
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,12 @@ def parser(description, *, data=False):
         )
     result.add_argument("--json", action="store_true", help="JSON lines instead of a table")
     return result
+
+
+def literals(texts):
+    """A dict of what NAME=VALUE say, for options of parameters."""
+    pairs = (text.partition("=") for text in texts)
+    return {name: literal_eval(value) for name, _, value in pairs}
 
 
 def load(folder, name):

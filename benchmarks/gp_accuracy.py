@@ -11,11 +11,10 @@ HistGradientBoostingRegressor, whose standard deviation is one number, that of i
 tenth of the rows that is held out for this; then it is fitted to all of them.
 """
 
-from ast import literal_eval
 from time import perf_counter, process_time
 
 import numpy as np
-from common import Report, load_split, parser, scores
+from common import Report, literals, load_split, parser, scores
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -39,8 +38,7 @@ def main():
     cli.add_argument("--beside", nargs="+", choices=["exact", "trees"], default=[])
     cli.add_argument("--exact-rows", type=int, default=1500, help="most rows of the exact one")
     args = cli.parse_args()
-    pairs = (text.partition("=") for text in args.parameters)
-    parameters = {name: literal_eval(value) for name, _, value in pairs}
+    parameters = literals(args.parameters)
     report = Report(args.json)
     for name in args.datasets:
         for split in args.splits:

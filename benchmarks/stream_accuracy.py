@@ -3,11 +3,12 @@
 Both with the defaults. The rows of the stream come once, in random order, in chunks; inputs are
 standardised by all training rows. RMSE and NLPD of the test rows for both, with the ratio of the
 former and the difference of the latter. Processor seconds are of training, in this process.
+`--parameters depth=1` is another value than the default.
 """
 
 from time import process_time
 
-from common import Report, load_split, parser, scores, stream
+from common import Report, literals, load_split, parser, scores, stream
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
@@ -23,10 +24,11 @@ def main():
     cli.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=ESTIMATORS)
     cli.add_argument("--chunk", type=int, default=1000, help="rows of a call of partial_fit")
     cli.add_argument("--seed", type=int, default=0)
+    cli.add_argument("--parameters", nargs="+", default=[], metavar="NAME=VALUE")
     args = cli.parse_args()
-    report = Report(args.json)
+    report, parameters = Report(args.json), literals(args.parameters)
     for name in args.estimators:
-        model = getattr(skvbgp, f"{name}Regressor")(random_state=args.seed)
+        model = getattr(skvbgp, f"{name}Regressor")(random_state=args.seed, **parameters)
         for data in args.datasets:
             for split in args.splits:
                 rows = load_split(args.data, data, split)

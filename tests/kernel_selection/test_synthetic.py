@@ -71,7 +71,12 @@ def test_belief_in_the_true_kernel_rises_and_ends_first(name, seed):
 
 @pytest.mark.slow
 def test_true_kernel_is_first_or_within_a_nat_in_most_draws():
-    """With the exact evidence and noise 0.1: 12 of 16 draws when this was written."""
+    """With the exact evidence and noise 0.1.
+
+    It is in 28 of 32 draws (12 of these 16), and a kernel at random in .15 of them: 1.8 of the
+    twelve are that near. At a rate of 28/32, fewer than 9 of 16 have a probability of 3e-4, and at
+    .15, as many have one of 1.5e-4.
+    """
     kernels = [(name, GRAMMAR[name]) for name in K12]
     leads = []
     for (name, kernel), seed in product(TRUE_KERNELS.items(), range(8)):
@@ -79,4 +84,4 @@ def test_true_kernel_is_first_or_within_a_nat_in_most_draws():
         model = VBKSRegressor(kernels, n_trained=None, normalize_y=False, random_state=0)
         bounds = model.fit(X, y).local_lower_bounds_
         leads.append(bounds[K12.index(name)] - bounds.max())
-    assert np.sum(np.array(leads) > -1.0) >= 10, leads
+    assert np.sum(np.array(leads) > -1.0) >= 9, leads
