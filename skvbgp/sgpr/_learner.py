@@ -38,7 +38,7 @@ from skvbgp.sgpr._nested import (
     without_noise_kernel,
 )
 from skvbgp.sgpr._noise import Blocks, White
-from skvbgp.sgpr._noise_choice import choose_noise_variance
+from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import ExactPosterior, GlobalPosterior, SparseLatent
@@ -392,6 +392,7 @@ class SparseLearner(Settings):
             state = replace(state, parameters=parameters, adam=adam)
         if state.is_scattered:
             state, data = self._divide_again(state)
+            state = self._choose_noise_again(state, data)
             memory = Memory.empty(state.prior)
         data = replace(data, target=state.reference)
         chunk = self._remember(state.model, state.parameters, data, state.draw_rule, rng)
@@ -433,6 +434,19 @@ class SparseLearner(Settings):
         data, blocks = self._divide(state.gather(X, y), y, state.parameters.nu)
         return replace(state, blocks=blocks), data
 
+    def _choose_noise_again(self, state: State, data: Data) -> State:
+        """The state with as much noise as all rows, in their blocks, allow."""
+        if not self.learn_hyperparameters:
+            return state
+        remembered = replace(data, target=state.reference)
+
+        def conclude(parameters: Parameters, rule: DrawRule) -> State:
+            rng = np.random.RandomState(state.seed)
+            memory = self._remember(state.model, parameters, remembered, rule, rng)
+            return replace(state, parameters=parameters, memory=memory)
+
+        return choose_again(state, data, conclude)
+
     def _change_frame(self, state: State, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.
 
@@ -450,6 +464,8 @@ class SparseLearner(Settings):
         if learns or self.noise_variance is not None or state.knows_noise:
             assert isinstance(memory, Memory)
             p = replace(p, noise_variance=p.noise_variance * ratio**2)
+            if state.learned_noise is not None:
+                state = replace(state, learned_noise=state.learned_noise * ratio**2)
             memory = memory.rescale_noise(ratio**2)
             model = replace(model, structure=model.structure.rescale(ratio**2))
         return replace(state, target=target, parameters=p, memory=memory, model=model)

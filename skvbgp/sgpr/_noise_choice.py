@@ -62,15 +62,39 @@ def choose_noise_variance(
     if not state.model.structure.found:
         return state
     learned = state.parameters.noise_variance
-    noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
-    held = _leave_out(state, data, conclude)
-    total = sum(h.weight.sum() for h in held)
-    scores = [sum(h.score(noise) for h in held) / total for noise in noises]
-    chosen = float(noises[np.flatnonzero(scores >= np.max(scores) - _LOSS)[-1]])
+    state = replace(state, learned_noise=learned)
+    chosen = find_noise_variance(state, data, conclude)
     if chosen == learned:
         return state
     raised = conclude(replace(state.parameters, noise_variance=chosen), state.draw_rule)
     return replace(state, parameters=raised.parameters, memory=raised.memory)
+
+
+def choose_again(
+    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
+) -> State:
+    """The state with noise that is chosen from all its rows, in blocks that have been made again.
+
+    Among more rows that are near each other, less noise may cost next to nothing. Its memory stays
+    that of the noise before.
+    """
+    if state.learned_noise is None:
+        return state
+    parameters = replace(state.parameters, noise_variance=state.learned_noise)
+    chosen = find_noise_variance(replace(state, parameters=parameters), data, conclude)
+    return replace(state, parameters=replace(parameters, noise_variance=chosen))
+
+
+def find_noise_variance(
+    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
+) -> float:
+    """The largest noise, from that of the state on, with which known rows hardly lose."""
+    learned = state.parameters.noise_variance
+    noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
+    held = _leave_out(state, data, conclude)
+    total = sum(h.weight.sum() for h in held)
+    scores = [sum(h.score(noise) for h in held) / total for noise in noises]
+    return float(noises[np.flatnonzero(scores >= np.max(scores) - _LOSS)[-1]])
 
 
 def _leave_out(

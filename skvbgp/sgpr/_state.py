@@ -61,6 +61,10 @@ class State(PickledByFields):
         All rows as the user gave them, if a stream may begin again with them and no block has them.
     restarts_at : float
         Number of rows in memory, or seen where they fade, with which a stream begins again.
+        Number of rows in memory with which a stream begins again.
+    learned_noise : float or None
+        Variance of the noise that training with a kernel that was found has left, before more was
+        chosen.
     places : Places or None
         Some of all rows, at which the relevance of the inputs is measured.
     gaps : Gaps or None
@@ -84,6 +88,7 @@ class State(PickledByFields):
     n_iter: int = 1
     kept_rows: tuple[Array, Targets] | None = None
     restarts_at: float = np.inf
+    learned_noise: float | None = None
     places: Places | None = None
     gaps: Gaps | None = None
 

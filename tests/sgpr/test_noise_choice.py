@@ -13,7 +13,7 @@ from skvbgp.kernels import Matern
 from skvbgp.sgpr import _learner, _noise_choice
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import remember
-from skvbgp.sgpr._noise_choice import choose_noise_variance
+from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
 from skvbgp.sgpr._quadrature import ClosedForm
 from skvbgp.sgpr._state import State
 from tests.oracles import sgpr as oracles
@@ -139,6 +139,41 @@ def test_noise_beside_a_kernel_that_was_given_stays():
     problem = small_problem("pitc")
     state = state_of(problem, found=False)
     assert choose_noise_variance(state, problem.data, None) is state
+
+
+def test_it_is_chosen_again_from_what_training_has_left():
+    """Not from what was chosen before, which may be too much for more rows."""
+    problem = small_problem("pitc")
+    state, data = state_of(problem), problem.data
+    low = replace(state, parameters=replace(state.parameters, noise_variance=1e-6))
+    chosen = choose_noise_variance(low, data, conclude_with(state, data))
+    assert chosen.learned_noise == 1e-6
+    high = replace(chosen, parameters=replace(state.parameters, noise_variance=0.9))
+    again = choose_again(high, data, conclude_with(state, data))
+    assert again.parameters.noise_variance == chosen.parameters.noise_variance
+    assert again.learned_noise == 1e-6
+    assert choose_again(state, data, None) is state  # nothing was chosen
+
+
+def test_a_stream_chooses_it_again_with_its_blocks(monkeypatch):
+    """On y's own scale, whose unit is refined by every call."""
+    monkeypatch.setattr("skvbgp.sgpr._settings._BLOCK_ROWS", 20)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (70, 2))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(70)
+    model = VBPICRegressor(
+        10, noise_kernel=Matern(nu=1.5), max_iter=3, solver="collapsed", random_state=0
+    ).fit(X[:60], y[:60])
+    noise = 0.5 * model.noise_variance_
+    unit = model._state.target.unit
+    high = replace(model._state.parameters, noise_variance=1.0)
+    model._state = replace(model._state, parameters=high, learned_noise=noise / unit**2)
+    model.partial_fit(X[60:64], y[60:64])  # no blocks are made
+    assert model.noise_variance_ > 0.9 * unit**2
+    model.partial_fit(X[64:], y[64:])
+    steps = 4.0 * np.log10(model.noise_variance_ / noise)
+    assert_allclose(steps, round(steps), atol=1e-9)
+    assert model.noise_variance_ < 0.5 * unit**2
 
 
 @pytest.mark.thorough
