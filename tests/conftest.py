@@ -113,16 +113,18 @@ def cluster():
         # imported everything.
         imports = ["distributed", "dask.dataframe", *(f"skvbgp.{name}" for name in skvbgp._HOMES)]
         distributed.utils.get_mp_context().set_forkserver_preload(imports)
-        with (
-            distributed.LocalCluster(
-                n_workers=2,
-                threads_per_worker=1,
-                dashboard_address=":0",  # its server starts anyway; without a free port it warns
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
+        cluster = distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",  # its server starts anyway; without a free port it warns
+            silence_logs=logging.CRITICAL,
+        )
+        with distributed.Client(cluster) as client:
             yield client
+        try:
+            cluster.close()
+        except KeyError:  # it was told of the end of a worker before it was told of its start
+            cluster.status = distributed.Status.closed  # as all else is by now
 
 
 @pytest.fixture
