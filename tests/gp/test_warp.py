@@ -1,20 +1,21 @@
 """Inputs that are warped: what learns that, and predictions in the user's units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 
+from skvbgp._core.scaling import Coordinates
 from skvbgp.gp import VBGPRegressor
+from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._warp import (
     Warp,
     WarpedCoordinates,
     WarpedProcess,
-    _leave_out,
     fit_values,
-    learn_warp,
 )
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import check_mean_gradient, numerical_gradient
@@ -123,32 +124,22 @@ def test_a_weight_is_a_repetition_of_a_warped_row():
     assert_allclose(repeated.predict(X), weighted.predict(X), rtol=1e-6)
 
 
-def test_what_rows_left_out_say_has_to_gain_as_well():
-    """A few rows far off are explained by a bent input, and foretold by a straight one alone."""
+@pytest.mark.parametrize("better", [False, True])
+def test_what_rows_left_out_say_decides(monkeypatch, better):
+    """Of two whole fits, whatever the evidence of a part of the rows has gained."""
     X, y = make_counts(60)
-    columns = np.arange(3)
-    process = start_process(Matern(nu=2.5).bind(3), gaussian=True)
-    settings = {"is_exact": True, "max_iter": 8, "tol": 1e-5}
-    rows = ((X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std(), None)
-    assert learn_warp(process, rows, columns, **settings) is not None
-    with pytest.MonkeyPatch.context() as patch:
-        said = iter([-100.0, -90.0])  # of the warp, and without it
-        patch.setattr("skvbgp.gp._warp._leave_out", lambda *_: next(said))
-        assert learn_warp(process, rows, columns, **settings) is None
+    train, said = GPLearner._train, []
 
+    def judge(self, start, end_pass):
+        said.append(type(start.frames.coordinates))
+        return replace(
+            train(self, start, end_pass), score=float(len(said) if better else -len(said))
+        )
 
-def test_rows_left_out_are_those_of_a_process_without_them(rng):
-    X, y = rng.standard_normal((8, 2)), rng.standard_normal(8)
-    known = RowNoise(np.ones(8), rng.uniform(0.1, 0.2, 8))
-    process = start_process(RBF().bind(2), gaussian=True)
-    expected = 0.0
-    for i in range(8):
-        others = np.arange(8) != i
-        K = process.kernel(X) + np.diag(process.noise + known.variance)
-        k = K[i, others] @ np.linalg.inv(K[np.ix_(others, others)])
-        std = np.sqrt(K[i, i] - k @ K[others, i])
-        expected += stats.norm.logpdf(y[i], k @ y[others], std)
-    assert_allclose(_leave_out(process, (X, y, known)), expected, rtol=1e-5)
+    monkeypatch.setattr(GPLearner, "_train", judge)
+    model = VBGPRegressor(random_state=0, max_iter=4).fit(X, y)
+    assert said == [Coordinates, WarpedCoordinates]
+    assert np.all(np.isfinite(model.input_warp_)) == better
 
 
 def test_warm_start_keeps_the_warp_and_categories_have_none():
