@@ -473,20 +473,7 @@ class SparseLearner(Settings):
     # -- what a state says -------------------------------------------------------------
 
     def attributes(self, state: State) -> dict[str, Any]:
-        p, coordinates, unit = state.parameters, state.model.coordinates, state.target.unit
-        return {
-            "inverse_length_scale_mean_": p.nu / coordinates.scale,
-            "inverse_length_scale_var_": p.xi / coordinates.scale**2,
-            "signal_std_mean_": p.alpha * unit,
-            "signal_std_var_": p.beta * unit**2,
-            "noise_variance_": p.noise_variance * unit**2,
-            "inducing_inputs_": coordinates.original(p.U),
-            "lower_bound_": state.lower_bound,
-            "lower_bounds_": list(state.lower_bounds) or [state.lower_bound],
-            "n_iter_": state.n_iter,
-            "n_samples_seen_": state.n_seen,
-            **state.model.structure.attributes(p.noise_theta, unit),
-        }
+        return state.attributes
 
     def posterior(self, state: State) -> Posterior:
         mixture, blocks = state.memory, state.blocks

@@ -93,6 +93,24 @@ class State(PickledByFields):
     gaps: Gaps | None = None
 
     @property
+    def attributes(self) -> dict[str, Any]:
+        """What an estimator publishes, by the names of its attributes."""
+        p, coordinates, unit = self.parameters, self.model.coordinates, self.target.unit
+        return {
+            "inverse_length_scale_mean_": p.nu / coordinates.scale,
+            "inverse_length_scale_var_": p.xi / coordinates.scale**2,
+            "signal_std_mean_": p.alpha * unit,
+            "signal_std_var_": p.beta * unit**2,
+            "noise_variance_": p.noise_variance * unit**2,
+            "inducing_inputs_": coordinates.original(p.U),
+            "lower_bound_": self.lower_bound,
+            "lower_bounds_": list(self.lower_bounds) or [self.lower_bound],
+            "n_iter_": self.n_iter,
+            "n_samples_seen_": self.n_seen,
+            **self.model.structure.attributes(p.noise_theta, unit),
+        }
+
+    @property
     def restarts(self) -> bool:
         """Whether a stream begins again when it is long enough."""
         return bool(np.isfinite(self.restarts_at))
