@@ -322,11 +322,11 @@ def test_shards_are_asked_for_their_share_first(rng, monkeypatch, d):
 def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     """Groups, some rows that judge kernels, and the neighbours of a tile of places."""
     for module, name, value in [
-        ("_sample", "_JUDGED_ROWS", 100),
-        ("_gaps", "_LEARNED_FROM", 100),
-        ("_spread", "_TILE_ROWS", 8),
+        ("gp._sample", "_JUDGED_ROWS", 100),
+        ("base._gaps", "_LEARNED_FROM", 100),
+        ("gp._spread", "_TILE_ROWS", 8),
     ]:
-        monkeypatch.setattr(f"skvbgp.gp.{module}.{name}", value)
+        monkeypatch.setattr(f"skvbgp.{module}.{name}", value)
     fetched, fetch = [], ShardedRows.fetch
 
     def fetch_and_note(rows, index):
