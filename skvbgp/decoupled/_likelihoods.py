@@ -32,6 +32,7 @@ from scipy.special import gammaln, log_ndtr, logsumexp, pdtr
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.probit import measure_ratio
 
 #: Nodes of the Gauss-Hermite rule.
 _N_NODES = 20
@@ -301,9 +302,7 @@ class Probit:
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         def log_p(f: Array) -> tuple[Array, Array, list[Array]]:
             z = y[:, None] * f
-            value = log_ndtr(z)
-            slope = np.exp(-0.5 * z**2 - value) * y[:, None] / np.sqrt(2.0 * np.pi)
-            return value, slope, []
+            return log_ndtr(z), y[:, None] * measure_ratio(z), []
 
         return gauss_hermite(log_p, m, s)
 

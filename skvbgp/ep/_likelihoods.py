@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, logsumexp, ndtri_exp
+from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.probit import measure_curvature, measure_ratio
 
-#: Below this margin, the curvature is taken from its expansion: the direct form cancels.
-_FAR_MARGIN = -1e3
 #: Scales of the probits that make up the logistic function: their number, and the range that
 #: holds nearly all of them.
 _N_SCALES = 16
@@ -108,14 +107,9 @@ def _probit_moments(t: Array, c: Array, r: Array) -> Moments:
     """Moments of Phi(t f / h) for r = h^2 + v."""
     root = np.sqrt(r)
     z = t * c / root
-    # phi(z) / Phi(z); the scaled error function overflows to inf where the ratio is 0
-    ratio = np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0))
-    far = z < _FAR_MARGIN
-    expansion = 1.0 - 1.0 / np.where(far, z, 1.0) ** 2
-    curvature = np.where(far, expansion, ratio * (z + ratio))
-    return Moments(
-        log_ndtr(z), t * ratio / root, np.maximum(curvature, 0.0) / r, -0.5 * ratio * z / r
-    )
+    ratio = measure_ratio(z)
+    curvature = measure_curvature(z, ratio) / r
+    return Moments(log_ndtr(z), t * ratio / root, curvature, -0.5 * ratio * z / r)
 
 
 #: By the name that users know.

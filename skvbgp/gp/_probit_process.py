@@ -24,17 +24,16 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr, ndtri_exp
+from scipy.special import log_ndtr, ndtri_exp
 
 from skvbgp._core.linalg import Array, cholesky, tril_inverse
+from skvbgp._core.probit import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._class_process import ClassModel, predict_places
 from skvbgp.gp._votes import Votes
 
 #: Newton's method ends when a step gains less than so many nats for each place.
 _TOL = 1e-10
 _MAX_STEPS, _MAX_HALVINGS = 50, 30
-#: Below this, derivatives of a probit are taken from their expansions.
-_FAR = -1e3
 #: Limits of the noise's logarithm, for a function of unit variance.
 _NOISE_LIMITS = (np.log(1e-4), np.log(10.0))
 #: Least share of a precision that a place has from the others.
@@ -97,7 +96,7 @@ class ProbitProcess(ClassModel):
         return np.append(mean[0], variance)
 
     def _total(self, X: Array) -> Array:
-        """Variance (n,) of the function at rows, of which all is lost or none, and of noise."""
+        """Variance (n,) of a vote's noise and of the function at rows, gaps or not."""
         return self.process.noise + self.kernel.diag(X[:, : self.d])
 
 
@@ -112,10 +111,9 @@ class ProbitConditional:
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means (n*, 2) of the classes' functions and their variance (n*,) at rows X."""
         known = self.process.covariance, self.votes.X, self.mode.at.g[:, None], self.mode.L_inv
-        mean, variance = predict_places(*known, X)
-        return _both(
-            mean[:, 0] + self.process.measure_mean(X, self.votes.log_frequencies)
-        ), variance
+        rise, variance = predict_places(*known, X)
+        prior = self.process.measure_mean(X, self.votes.log_frequencies)
+        return _both(prior + rise[:, 0]), variance
 
 
 class Likelihood(NamedTuple):
@@ -132,10 +130,11 @@ class Likelihood(NamedTuple):
         parts = np.zeros((4, len(f)))
         for count, sign in zip(counts.T, (-1.0, 1.0), strict=True):
             a = sign / np.sqrt(t)
-            log_p, r, curvature, third = _differentiate(a * f)
-            parts += count * np.array([log_p, a * r, a**2 * curvature, a**3 * third])
-        value, g, W, third = parts
-        return cls(value, g, np.maximum(W, 0.0), third)
+            z = a * f
+            ratio = measure_ratio(z)
+            W, third = a**2 * measure_curvature(z, ratio), a**3 * measure_third(z, ratio)
+            parts += count * np.array([log_ndtr(z), a * ratio, W, third])
+        return cls(*parts)
 
 
 @dataclass(frozen=True)
@@ -222,16 +221,6 @@ class Mode:
         # Sigma_ii has the share 1 - W Sigma_ii of the precision without the votes
         variance = np.minimum(own / np.maximum(1.0 - W * own, _LEAST), np.diagonal(self.K)[owner])
         return f - variance * g, variance
-
-
-def _differentiate(z: Array) -> tuple[Array, Array, Array, Array]:
-    """log Phi(z), its derivative r, minus the second and the third."""
-    r = np.sqrt(2.0 / np.pi) / erfcx(-z / np.sqrt(2.0))
-    far = z < _FAR  # these cancel there
-    inverse = 1.0 / np.where(far, z, 1.0)
-    curvature = np.where(far, 1.0 - inverse**2, r * (r + z))
-    third = np.where(far, -2.0 * inverse**3, r * (z**2 - 1.0 + 3.0 * z * r + 2.0 * r**2))
-    return log_ndtr(z), r, curvature, third
 
 
 def _score(log_frequencies: Array) -> float:

@@ -7,7 +7,7 @@ from scipy import stats
 
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._probit_process import ProbitProcess, _differentiate
+from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern
@@ -118,18 +118,6 @@ def test_extremes_have_a_mode(rng, noise, size):
     assert np.isfinite(mean).all()
     assert np.all(variance >= 0.0)
     assert np.all(variance <= 1.5 * (1.0 + 1e-9))
-
-
-def test_derivatives_far_off():
-    """Where the expansion begins, and far beyond, as by what the product rule gives."""
-    z = np.array([-999.0, -1001.0])
-    log_p, r, curvature, third = _differentiate(z)
-    assert_allclose(log_p, stats.norm.logcdf(z))
-    assert_allclose(r, -z - 1.0 / z, rtol=1e-9)
-    assert_allclose(curvature, 1.0 - z**-2.0, rtol=1e-9)
-    assert_allclose(third, -2.0 / z**3.0, atol=1e-6)
-    with np.errstate(all="raise"):
-        assert_allclose(np.array(_differentiate(np.array([-1e14])))[1:, 0], [1e14, 1.0, 2e-42])
 
 
 @pytest.fixture
