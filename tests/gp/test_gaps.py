@@ -16,17 +16,9 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
+from tests.gaps import make_data
 
 KERNEL = 2.0 * Matern([2.0, 3.0, 4.0], nu=1.5)
-
-
-def make_data(n, rng, share=0.2):
-    """Correlated inputs, of which a share is missing, and a function of two of them."""
-    X = rng.standard_normal((n, 3))
-    X[:, 1] += 0.8 * X[:, 0]
-    y = np.sin(1.5 * X[:, 0]) + 0.7 * X[:, 1] + 0.05 * rng.standard_normal(n)
-    X[rng.uniform(size=X.shape) < share] = np.nan
-    return X, y
 
 
 def make_model(**parameters):

@@ -18,6 +18,7 @@ from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Diagonal, White
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm
+from tests.derivatives import assert_slopes
 from tests.oracles import sgpr as oracles
 
 KINDS = ("dtc", "fitc", "pitc")
@@ -226,6 +227,17 @@ def draws_of(problem, expectation):
     if expectation == "closed":
         return None
     return common_draws(problem) if expectation == "common" else row_draws(problem)
+
+
+def check_gradient(problem, expectation):
+    """The bound's gradient in all parameters is that of its values."""
+    q, start, draws = random_q(4), problem.parameters, draws_of(problem, expectation)
+
+    def value(x):
+        return problem.at(start.unpack(x)).evaluation(draws).gradient(q)[0]
+
+    gradient = start.pack_gradient(problem.evaluation(draws).gradient(q)[1])
+    assert_slopes(value, start.pack(), gradient, atol=1e-7 * np.abs(gradient).max())
 
 
 def check_repetitions(weighted, plain, repetitions, expectation):

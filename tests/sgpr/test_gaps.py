@@ -16,10 +16,11 @@ from skvbgp._core.linalg import JITTER
 from skvbgp.base import Gaps
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gap_noise import GapWhite
-from tests.derivatives import assert_slopes, numerical_gradient
+from tests.derivatives import numerical_gradient
+from tests.gaps import make_data
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import SOLVERS, small
-from tests.sgpr.problems import draws_of, random_q, small_problem
+from tests.sgpr.problems import check_gradient, random_q, small_problem
 
 WEIGHTS = 0.3 * np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
 SLOPES = np.array([0.4, 2.0])
@@ -37,15 +38,6 @@ def gap_problem(weight=None):
         parameters=replace(problem.parameters, noise_theta=theta),
         data=replace(problem.data, weight=weight, gaps=GAPS),
     )
-
-
-def make_data(n, rng, share=0.2):
-    """Correlated inputs, of which a share is missing, and a function of two of them."""
-    X = rng.standard_normal((n, 3))
-    X[:, 1] += 0.8 * X[:, 0]
-    y = np.sin(1.5 * X[:, 0]) + 0.7 * X[:, 1] + 0.05 * rng.standard_normal(n)
-    X[rng.uniform(size=X.shape) < share] = np.nan
-    return X, y
 
 
 def slopes_of(model):
@@ -75,14 +67,7 @@ def test_value():
 @pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
 def test_gradient(expectation, weight):
-    problem, q = gap_problem(weight), random_q(4)
-    start, draws = problem.parameters, draws_of(problem, expectation)
-
-    def value(x):
-        return problem.at(start.unpack(x)).evaluation(draws).gradient(q)[0]
-
-    gradient = start.pack_gradient(problem.evaluation(draws).gradient(q)[1])
-    assert_slopes(value, start.pack(), gradient, atol=1e-7 * np.abs(gradient).max())
+    check_gradient(gap_problem(weight), expectation)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])

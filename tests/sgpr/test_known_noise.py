@@ -15,7 +15,7 @@ from skvbgp.kernels import RBF
 from skvbgp.sgpr import _start
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
-from tests.derivatives import assert_slopes, numerical_gradient
+from tests.derivatives import numerical_gradient
 from tests.known_noise import check_predictions, check_routed
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import (
@@ -30,8 +30,8 @@ from tests.sgpr.cases import (
 )
 from tests.sgpr.problems import (
     KINDS,
+    check_gradient,
     check_repetitions,
-    draws_of,
     random_q,
     small_problem,
 )
@@ -77,14 +77,7 @@ def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
 @pytest.mark.parametrize("weight", [None, 0.3 * REPETITIONS], ids=["rows", "weighted"])
 def test_gradient(kind, expectation, weight):
-    problem, q = known_problem(kind, weight), random_q(4)
-    start, draws = problem.parameters, draws_of(problem, expectation)
-
-    def value(x):
-        return problem.at(start.unpack(x)).evaluation(draws).gradient(q)[0]
-
-    gradient = start.pack_gradient(problem.evaluation(draws).gradient(q)[1])
-    assert_slopes(value, start.pack(), gradient, atol=1e-7 * np.abs(gradient).max())
+    check_gradient(known_problem(kind, weight), expectation)
 
 
 @kinds

@@ -19,7 +19,7 @@ from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
 from skvbgp.sgpr._start import Sample
-from tests.derivatives import assert_slopes, numerical_gradient
+from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import (
     BLOCKED,
@@ -32,8 +32,8 @@ from tests.sgpr.cases import (
 )
 from tests.sgpr.problems import (
     KINDS,
+    check_gradient,
     check_repetitions,
-    draws_of,
     random_q,
     row_problem,
     small_problem,
@@ -113,14 +113,7 @@ def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
     [case for case in product(KINDS, EXPECTATIONS) if case != ("pitc", "by row")],
 )
 def test_gradient(kind, expectation):
-    problem, q = weighted_problem(kind), random_q(4)
-    start, draws = problem.parameters, draws_of(problem, expectation)
-
-    def value(x):
-        return problem.at(start.unpack(x)).evaluation(draws).gradient(q)[0]
-
-    gradient = start.pack_gradient(problem.evaluation(draws).gradient(q)[1])
-    assert_slopes(value, start.pack(), gradient, atol=1e-7 * np.abs(gradient).max())
+    check_gradient(weighted_problem(kind), expectation)
 
 
 @kinds
