@@ -187,11 +187,12 @@ class ClassSearch:
         if self.is_exact and len(self.votes) <= _TRIAL_PLACES:
             return self._draw(self.trials)
         self._train_further(chosen)
-        found = self._judge(self.trials)
+        parts = self._make_parts(self.trials)
+        found = self._mix(parts)
         if self.stopped or not self._overlap(found.score):
             return found
         self._try_probit()
-        return self._judge(self.trials)
+        return self._mix([*parts, *self._make_parts(self.trials[len(parts) :])])
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -249,7 +250,11 @@ class ClassSearch:
     # -- belief ----------------------------------------------------------------------------------
 
     def _judge(self, trials: list[Trial]) -> Found:
-        """The shares of trials. Neighbours ask for a link of their own."""
+        """The shares of trials."""
+        return self._mix(self._make_parts(trials))
+
+    def _make_parts(self, trials: list[Trial]) -> list[Part]:
+        """What may share of trials, at their maxima. Neighbours ask for a link of their own."""
         processes = [trial.process for trial in trials]
         moments = self._leave_out(processes)
         if not self.is_exact:
@@ -259,7 +264,7 @@ class ClassSearch:
                 for process, given in zip(cast(list[Any], processes), moments, strict=True)
             ]
         parts = self._log_probabilities(processes, moments)
-        return self._mix([Part.of(*each) for each in zip(trials, processes, parts, strict=True)])
+        return [Part.of(*each) for each in zip(trials, processes, parts, strict=True)]
 
     def _draw(self, trials: list[Trial]) -> Found:
         """The shares of trials that average over draws, weighted by importance."""
