@@ -62,9 +62,9 @@ class Warp:
 
     def __call__(self, Z: Array) -> Array:
         """Rows (..., d) after the warp."""
-        return self.replace(np.array(Z))
+        return self.bend(np.array(Z))
 
-    def replace(self, Z: Array) -> Array:
+    def bend(self, Z: Array) -> Array:
         """The same in the place of the rows, of which there may be many."""
         numbers = self.centre, self.width, self.offset, self.scale
         for j, m, s, offset, scale in zip(self.columns, *numbers, strict=True):
@@ -110,7 +110,7 @@ class WarpedCoordinates(Coordinates):
         return (*super().parts, columns, warp.centre, warp.width, warp.offset, warp.scale)
 
     def scaled(self, X: Array) -> Array:
-        return self.warp.replace(super().scaled(X))
+        return self.warp.bend(super().scaled(X))
 
     def original(self, X: Array) -> Array:
         return super().original(self.warp.invert(X))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -186,9 +187,7 @@ class SparseLearner(Settings):
         state = replace(state, draw_rule=rule)
 
         def conclude(parameters: Parameters, rule: DrawRule = rule) -> State:
-            rng = np.random.RandomState(state.seed)
-            memory = self._remember(state.model, parameters, data, rule, rng)
-            return replace(state, parameters=parameters, memory=memory)
+            return self._conclude(state, data, parameters, rule)
 
         first = state
         if self.learn_hyperparameters and not state.is_warm:
@@ -230,6 +229,12 @@ class SparseLearner(Settings):
         passes: dict[str, Any] = {"lower_bounds": learned.lower_bounds, "n_iter": learned.n_iter}
         rescued = replace(state, parameters=p, memory=memory, draw_rule=rule, **passes)
         return max(learned, rescued, key=lambda state: state.lower_bound)
+
+    def _conclude(self, state: State, data: Data, parameters: Parameters, rule: DrawRule) -> State:
+        """The state with other parameters, after a pass over the rows."""
+        rng = np.random.RandomState(state.seed)
+        memory = self._remember(state.model, parameters, data, rule, rng)
+        return replace(state, parameters=parameters, memory=memory)
 
     def _remember(
         self,
@@ -439,13 +444,7 @@ class SparseLearner(Settings):
         if not self.learn_hyperparameters:
             return state
         remembered = replace(data, target=state.reference)
-
-        def conclude(parameters: Parameters, rule: DrawRule) -> State:
-            rng = np.random.RandomState(state.seed)
-            memory = self._remember(state.model, parameters, remembered, rule, rng)
-            return replace(state, parameters=parameters, memory=memory)
-
-        return choose_again(state, data, conclude)
+        return choose_again(state, data, partial(self._conclude, state, remembered))
 
     def _change_frame(self, state: State, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.
