@@ -130,7 +130,7 @@ class Coordinates:
 
     def scaled(self, X: Array) -> Array:
         with np.errstate(over="ignore"):
-            return check_near((X - self.offset) / self.scale, "X")
+            return check_near(_standardise(X, self.offset, self.scale), "X")
 
     def original(self, X: Array) -> Array:
         return X * self.scale + self.offset
@@ -149,7 +149,7 @@ class Target:
 
     def scaled(self, y: Array) -> Array:
         with np.errstate(over="ignore"):
-            return check_near((y - self.mean) / self.unit, "y")
+            return check_near(_standardise(y, self.mean, self.unit), "y")
 
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
@@ -170,9 +170,18 @@ def check_unit(unit: float | Array, name: str) -> None:
         raise ValueError(f"The spread of {name} is beyond 1e153 or below 1e-153: rescale it.")
 
 
+def _standardise(values: Array, offset: Array | float, scale: Array | float) -> Array:
+    """(values - offset) / scale, with no other array of their size on the way."""
+    scaled = np.asarray(values - offset)
+    scaled /= scale
+    return scaled
+
+
 def check_near(scaled: Array, name: str) -> Array:
     """The same scaled values, whose distances have squares in double precision."""
-    if np.any(np.abs(scaled) > _FARTHEST):
+    most = np.fmax.reduce(scaled, axis=None, initial=0.0)
+    least = np.fmin.reduce(scaled, axis=None, initial=0.0)
+    if max(most, -least) > _FARTHEST:
         raise ValueError(
             f"{name} has an entry that is more than {_FARTHEST:g} spreads away from the other data."
         )

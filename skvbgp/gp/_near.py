@@ -55,7 +55,9 @@ class NearRows(PickledByFields):
         return Neighbourhoods([self._locate(X) for X, *_ in self.rows.chunks])
 
     def _locate(self, X: Array) -> Array:
-        return self.coordinates.scaled(X) * self.weights
+        located = self.coordinates.scaled(X)
+        located *= self.weights  # there may be many
+        return located
 
     def find(self, X: Array, k: int | None = None) -> Index:
         """Indices (n, k) of the neighbours of rows X, nearest first."""

@@ -1,5 +1,7 @@
 """Running mean and spread against NumPy's on all the rows, up to the ends of double precision."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -102,3 +104,13 @@ def test_values_whose_distance_has_no_square(value):
         coordinates.scaled(np.array([[0.0, 0.0], [0.0, value]]))
     with pytest.raises(ValueError, match="y has an entry .* spreads away"):
         target.scaled(np.array([0.0, value]))
+
+
+def test_scaling_many_rows_makes_no_other_array_of_their_size():
+    X = np.random.default_rng(0).standard_normal((50_000, 8))
+    coordinates = Coordinates(np.ones(8), np.full(8, 2.0))
+    tracemalloc.start()
+    scaled = coordinates.scaled(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.2 * scaled.nbytes
