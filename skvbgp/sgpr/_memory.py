@@ -13,8 +13,8 @@ with f_U = sigma_f L u before and after, u_old = T u_new for T = L_old^-1 L_new.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,8 +50,7 @@ class Statistics(NamedTuple):
 
     def plus(self, other: Statistics) -> Statistics:
         """Both sets of rows."""
-        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
-        return Statistics(*(a + b for a, b in pairs))
+        return Statistics(*map(add, self, other))
 
 
 @dataclass(frozen=True)
@@ -60,17 +59,12 @@ class Memory:
 
     L: Array  # (m, m) prior factor at the time
     L_inv: Array  # (m, m)
-    information: Array  # (m, m) E[A' C^-1 A] for A = K L^-T
-    targets_information: Array  # (m, 2) E[A]' C^-1 (y, 1)
-    targets_gram: Array  # (2, 2) (y, 1)' C^-1 (y, 1)
-    log_det: float  # log |C|
-    trace: float  # tr(C^-1 E[K~])
-    n: float
+    sums: Statistics
 
     @classmethod
     def of(cls, prior: Prior, sums: Statistics) -> Memory:
         """The memory of the rows that were summed."""
-        return cls(prior.L, prior.L_inv, *sums)
+        return cls(prior.L, prior.L_inv, sums)
 
     @classmethod
     def empty(cls, prior: Prior) -> Memory:
@@ -78,15 +72,7 @@ class Memory:
 
     def plus(self, other: Memory) -> Memory:
         """Both sets of rows; they are whitened under the same prior."""
-        return replace(
-            self,
-            information=self.information + other.information,
-            targets_information=self.targets_information + other.targets_information,
-            targets_gram=self.targets_gram + other.targets_gram,
-            log_det=self.log_det + other.log_det,
-            trace=self.trace + other.trace,
-            n=self.n + other.n,
-        )
+        return replace(self, sums=self.sums.plus(other.sums))
 
     def carry_to(self, prior: Prior) -> Memory:
         """The same information under another prior whose first inputs are the old ones."""
@@ -95,32 +81,31 @@ class Memory:
         k, m = len(self.L), len(prior.L)
         information, targets = np.zeros((m, m)), np.zeros((m, 2))
         T = np.asarray(self.L_inv @ prior.L[:k, :k])
-        information[:k, :k] = triu_congruence(T, self.information)
-        targets[:k] = T.T @ self.targets_information
-        return replace(
-            self,
-            L=prior.L,
-            L_inv=prior.L_inv,
+        information[:k, :k] = triu_congruence(T, self.sums.information)
+        targets[:k] = T.T @ self.sums.targets_information
+        carried = self.sums._replace(
             information=information,
             targets_information=targets,
             trace=self._residual + float(np.trace(information)),
         )
+        return Memory.of(prior, carried)
 
     @property
     def _residual(self) -> float:
         """tr(C^-1 E[K~ - A A']): what the inducing outputs leave open, whatever the prior."""
-        return self.trace - float(np.trace(self.information))
+        return self.sums.trace - float(np.trace(self.sums.information))
 
     def rescale_noise(self, factor: float) -> Memory:
         """The memory of the same rows with ``factor`` times their noise covariance."""
-        return replace(
-            self,
-            information=self.information / factor,
-            targets_information=self.targets_information / factor,
-            targets_gram=self.targets_gram / factor,
-            log_det=self.log_det + self.n * float(np.log(factor)),
-            trace=self.trace / factor,
+        sums = self.sums
+        rescaled = sums._replace(
+            information=sums.information / factor,
+            targets_information=sums.targets_information / factor,
+            targets_gram=sums.targets_gram / factor,
+            log_det=sums.log_det + sums.n * float(np.log(factor)),
+            trace=sums.trace / factor,
         )
+        return replace(self, sums=rescaled)
 
     def faded(self, share: float) -> Memory:
         """The memory of the same rows, which count less by a factor.
@@ -128,23 +113,16 @@ class Memory:
         A row whose noise is independent enters every sum as often as it counts, see
         :ref:`sgpr-weights`. Rows of a block do not, as copies share its correlated noise.
         """
-        return replace(
-            self,
-            information=share * self.information,
-            targets_information=share * self.targets_information,
-            targets_gram=share * self.targets_gram,
-            log_det=share * self.log_det,
-            trace=share * self.trace,
-            n=share * self.n,
-        )
+        parts: tuple[Any, ...] = self.sums
+        return replace(self, sums=Statistics(*(share * part for part in parts)))
 
     def shift(self, target: Array) -> Array:
         """Information vector for the target ``(y, 1) @ target``, (m,)."""
-        return self.targets_information @ target
+        return self.sums.targets_information @ target
 
     def q(self, alpha: float, second: float, target: Array) -> WhitenedGaussian:
         """Eq. (7): the optimal q(u)."""
-        precision = second * self.information
+        precision = second * self.sums.information
         precision.flat[:: len(precision) + 1] += 1.0
         return WhitenedGaussian(precision, alpha * self.shift(target))
 
@@ -152,10 +130,11 @@ class Memory:
         self, q: WhitenedGaussian, alpha: float, second: float, target: Array
     ) -> float:
         """The sum of F (see :mod:`skvbgp.sgpr._likelihood`) over all groups."""
-        quadratic = float(target @ self.targets_gram @ target)
+        sums = self.sums
+        quadratic = float(target @ sums.targets_gram @ target)
         fit = float(q.mean @ self.shift(target))
-        penalty = float(np.sum(q.excess_moment * self.information)) + self.trace
-        constant = self.n * np.log(2.0 * np.pi) + self.log_det
+        penalty = float(np.sum(q.excess_moment * sums.information)) + sums.trace
+        constant = sums.n * np.log(2.0 * np.pi) + sums.log_det
         return -0.5 * (constant + quadratic - 2.0 * alpha * fit + second * penalty)
 
     def backward(
@@ -170,7 +149,7 @@ class Memory:
         d_alpha, d_second : float
         """
         # T = L_old^-1 L, so that L' dL = T' dT: of what has been carried, T' is part
-        b, P = self.shift(target), self.information
+        b, P = self.shift(target), self.sums.information
         moment = q.covariance + np.outer(q.mean, q.mean)
         LtdL = np.outer(alpha * b, q.mean) - second * P @ moment
         d_second = -0.5 * (float(np.vdot(P, moment)) + self._residual)
@@ -196,14 +175,14 @@ def remember(
 
     total = Statistics.none(len(prior.L))
 
-    def add(part: Statistics) -> None:
+    def receive(part: Statistics) -> None:
         nonlocal total
         total = total.plus(part)
 
     spread_each(
         sum_groups,
         LazyTasks(len(segments), task),
-        add,
+        receive,
         n_jobs=n_jobs,
         shared=(model, parameters, prior, model.noise(parameters), draw_rule),
     )

@@ -61,7 +61,6 @@ class State(PickledByFields):
         All rows as the user gave them, if a stream may begin again with them and no block has them.
     restarts_at : float
         Number of rows in memory, or seen where they fade, with which a stream begins again.
-        Number of rows in memory with which a stream begins again.
     learned_noise : float or None
         Variance of the noise that training with a kernel that was found has left, before more was
         chosen.

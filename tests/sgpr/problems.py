@@ -217,9 +217,9 @@ def pseudo_likelihood(memory: Memory, prior: Prior, q, alpha, second, target):
     """E_q of the past's Gaussian pseudo-likelihood of sigma_f L u, up to a constant."""
     carried = memory.carry_to(prior)
     moment = np.linalg.inv(q.precision) + np.outer(q.mean, q.mean)
-    linear = q.mean @ carried.targets_information @ target
-    residual = memory.trace - np.trace(memory.information)  # of the rows, given u
-    return alpha * linear - 0.5 * second * (np.sum(carried.information * moment) + residual)
+    linear = q.mean @ carried.sums.targets_information @ target
+    residual = memory.sums.trace - np.trace(memory.sums.information)  # of the rows, given u
+    return alpha * linear - 0.5 * second * (np.sum(carried.sums.information * moment) + residual)
 
 
 def draws_of(problem, expectation):

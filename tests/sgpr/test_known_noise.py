@@ -89,10 +89,10 @@ def test_the_memory_is_that_of_the_rows(kind):
     targets = np.column_stack([y, np.ones(len(y))])
     prior_means = oracles.omega(X, problem.Z, *problem.theta[:2], 1.0)
     L_inv = memory.L_inv
-    assert_allclose(memory.targets_gram, targets.T @ C_inv @ targets, rtol=1e-10)
+    assert_allclose(memory.sums.targets_gram, targets.T @ C_inv @ targets, rtol=1e-10)
     expected = L_inv @ prior_means.T @ C_inv @ targets
-    assert_allclose(memory.targets_information, expected, rtol=1e-9, atol=1e-10)
-    assert_allclose(memory.log_det, np.linalg.slogdet(problem.C)[1], rtol=1e-10)
+    assert_allclose(memory.sums.targets_information, expected, rtol=1e-9, atol=1e-10)
+    assert_allclose(memory.sums.log_det, np.linalg.slogdet(problem.C)[1], rtol=1e-10)
 
 
 @kinds
@@ -105,8 +105,10 @@ def test_the_memory_is_that_of_the_repeated_rows(kind):
     columns = {name: getattr(data, name)[index] for name in ("X", "y", "variance")}
     memory, repeated = problem.memory(), problem.memory(replace(data, blocks=blocks, **columns))
     for name in Statistics._fields[1:]:
-        assert_allclose(getattr(memory, name), getattr(repeated, name), rtol=1e-11, err_msg=name)
-    assert_allclose(memory.information, repeated.information, rtol=1e-11, atol=1e-12)
+        assert_allclose(
+            getattr(memory.sums, name), getattr(repeated.sums, name), rtol=1e-11, err_msg=name
+        )
+    assert_allclose(memory.sums.information, repeated.sums.information, rtol=1e-11, atol=1e-12)
 
 
 # -- the exact posterior -----------------------------------------------------------------------

@@ -127,9 +127,11 @@ def test_the_memory_is_that_of_the_repeated_rows(kind):
     memory = problem.memory()
     repeated = problem.memory(replace(data, X=data.X[index], y=data.y[index], blocks=blocks))
     for name in Statistics._fields[1:]:
-        assert_allclose(getattr(memory, name), getattr(repeated, name), rtol=1e-11, err_msg=name)
-    assert_allclose(memory.information, repeated.information, rtol=1e-11, atol=1e-12)
-    assert memory.n == 19
+        assert_allclose(
+            getattr(memory.sums, name), getattr(repeated.sums, name), rtol=1e-11, err_msg=name
+        )
+    assert_allclose(memory.sums.information, repeated.sums.information, rtol=1e-11, atol=1e-12)
+    assert memory.sums.n == 19
 
 
 def test_minibatches_of_weighted_rows_are_unbiased():
