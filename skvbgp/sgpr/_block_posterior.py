@@ -112,16 +112,15 @@ class BlockConditional:
         assert isinstance(noise, ResidualNoise)
         self._model, self._prior, self._noise, self._q = model, prior, noise, q
         self._cache = FactorCache(_CACHE_BYTES)
-        scale = np.sqrt(parameters.xi)
-        self._Lambda = [parameters.nu + scale * e[:-1] for e in draws]  # S of (d,)
-        self._sigma_f = [parameters.alpha + np.sqrt(parameters.beta) * e[-1] for e in draws]
+        self._Lambda = [parameters.draw_Lambda(e[:-1]) for e in draws]  # S of (d,)
+        self._sigma_f = [parameters.draw_sigma_f(e[-1]) for e in draws]
 
     def factors(self, block: Rows) -> BlockFactors:
         """Factors of a block of scaled data."""
         X = self._model.coordinates.original(block.X)
         C, _ = weighted_covariance(self._noise, X, block)
         rotated = [block.X * lam for lam in self._Lambda]
-        A = [unit_se(x, self._prior.Z) @ self._prior.L_inv.T for x in rotated]
+        A = [self._prior.whiten_rows(x) for x in rotated]
         inverse = []
         for x, a, sigma_f in zip(rotated, A, self._sigma_f, strict=True):
             residual = unit_se(x, x) - a @ a.T
@@ -164,7 +163,7 @@ class BlockConditional:
             self._Lambda, self._sigma_f, *factors, strict=True
         ):
             x = X * lam
-            A = unit_se(x, self._prior.Z) @ self._prior.L_inv.T  # (n, m)
+            A = self._prior.whiten_rows(x)  # (n, m)
             second = sigma_f**2
             cross = second * (unit_se(x, x_block) - A @ A_block.T) + noise_cross  # (n, n_B)
             H = cross @ inverse

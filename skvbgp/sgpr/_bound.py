@@ -65,6 +65,10 @@ class Prior:
     def L_inv(self) -> Array:
         return tril_inverse(self.L)
 
+    def whiten_rows(self, x: Array) -> Array:
+        """A = k(x, Z) L^-T of rotated rows, (n, m): s(x) = A u but for what u leaves open."""
+        return np.asarray(unit_se(x, self.Z) @ self.L_inv.T)
+
     def whiten(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
         """Information about u from that about Sigma^-1 s."""
         return tril_congruence(self.L_inv, psi), self.L_inv @ information_y

@@ -137,8 +137,7 @@ class Mixture(PickledByFields):
 
     def _process(self, e: Array) -> _Process:
         p = self.parameters
-        Lambda = p.nu + np.sqrt(p.xi) * e[:-1]
-        sigma_f = float(p.alpha + np.sqrt(p.beta) * e[-1])
+        Lambda, sigma_f = p.draw_Lambda(e[:-1]), float(p.draw_sigma_f(e[-1]))
         x = self.rows.X * Lambda
         K = unit_se(x, x)
         C = sigma_f**2 * K + self._weighted_noise[0]

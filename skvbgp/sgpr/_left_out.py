@@ -79,7 +79,7 @@ def expect(
     """What a rule makes of scaled rows X, or of combinations of them, by the rows of H (n, n)."""
     L_inv = prior.L_inv
     if isinstance(rule, CommonDraws):
-        K = [unit_se(X * (p.nu + np.sqrt(p.xi) * e), prior.Z) for e in rule.draws]
+        K = [unit_se(X * p.draw_Lambda(e), prior.Z) for e in rule.draws]
         roots = np.stack(K, axis=1) @ L_inv.T / np.sqrt(len(K))
         return Drawn(roots if H is None else np.tensordot(H, roots, 1))
     arguments = (*rotate(X, p.nu, p.xi), prior.Z)

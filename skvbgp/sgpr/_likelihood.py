@@ -108,6 +108,27 @@ def as_precision(C: Array, copies: Copies) -> Precision:
     return DiagonalPrecision(C, copies) if C.ndim == 1 else DensePrecision(C, copies)
 
 
+def _sum_up(
+    precision: Precision,
+    y: Array,
+    f: Array,
+    moment: Array,
+    penalty: float,
+    alpha: float,
+    second: float,
+) -> tuple[float, tuple[float, float], Array]:
+    """F, and its gradients in the signal and in C.
+
+    Given f = E[K v], the moment E[K V K' + K~] of the form of C, and its penalty tr(C^-1 moment).
+    """
+    weighted_y = precision.solve(y)
+    fit = float(weighted_y @ f)
+    constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
+    value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
+    G = precision.outer(y, y) - 2.0 * alpha * precision.outer(f, y) + second * moment
+    return float(value), (fit, -0.5 * penalty), precision.covariance_vjp(G)
+
+
 class Group(Protocol):
     """Rows (X, y) with noise covariance C; expectations over Lambda at unit variance."""
 
@@ -151,33 +172,25 @@ class ClosedFormGroup:
 
     def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
         X, y, Z, nu, xi = self._X, self._y, self._Z, self._nu, self._xi
-        precision = self.precision
-        weighted_y = precision.solve(y)
-        f = self._omega @ v
+        precision, f = self.precision, self._omega @ v
         d_psi = self._statistic.vjp(V)
-        d_omega = omega_vjp(X, Z, nu, xi, 1.0, np.outer(weighted_y, v))
+        d_omega = omega_vjp(X, Z, nu, xi, 1.0, np.outer(precision.solve(y), v))
         assert d_omega.Z is not None
         d_prior_nu = d_prior_xi = np.zeros_like(nu)
         if precision.matrix.ndim == 2:
             d_upsilon = upsilon_vjp(X, nu, xi, 1.0, 0.0, precision.matrix)
             d_prior_nu, d_prior_xi = d_upsilon.nu, d_upsilon.xi
-        fit = float(weighted_y @ f)
         penalty = float(np.sum(V * self.psi)) + self.prior_trace
-        constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
-        value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
-        G = (
-            precision.outer(y, y)
-            - 2.0 * alpha * precision.outer(f, y)
-            + second * (d_psi.C_inv + self._prior)
-        )
+        moment = d_psi.C_inv + self._prior
+        value, d_signal, dC = _sum_up(precision, y, f, moment, penalty, alpha, second)
         half = -0.5 * second
         return GroupGradients(
-            value=float(value),
+            value=value,
             nu=alpha * d_omega.nu + half * (d_psi.nu + d_prior_nu),
             xi=alpha * d_omega.xi + half * (d_psi.xi + d_prior_xi),
             Z=alpha * d_omega.Z + half * d_psi.Z,
-            signal=(fit, -0.5 * penalty),
-            C=precision.covariance_vjp(G),
+            signal=d_signal,
+            C=dC,
         )
 
 
@@ -259,19 +272,9 @@ class SampledGroup:
             dx *= self._X / n_draws
             d_nu += dx.sum(axis=0)
             d_xi += 0.5 * np.sum(dx * e, axis=0) / np.sqrt(self._xi)
-        fit = float(weighted_y @ f)
         penalty = float(np.sum(precision.matrix * moment))
-        constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
-        value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
-        G = precision.outer(y, y) - 2.0 * alpha * precision.outer(f, y) + second * moment
-        return GroupGradients(
-            value=float(value),
-            nu=d_nu,
-            xi=d_xi,
-            Z=dZ,
-            signal=(fit, -0.5 * penalty),
-            C=precision.covariance_vjp(G),
-        )
+        value, d_signal, dC = _sum_up(precision, y, f, moment, penalty, alpha, second)
+        return GroupGradients(value, d_nu, d_xi, dZ, d_signal, dC)
 
 
 def unit_se(X: Array, Z: Array) -> Array:

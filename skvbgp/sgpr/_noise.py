@@ -10,6 +10,7 @@ A `Structure` says what the noise is like, and makes the `Noise` of given parame
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -30,12 +31,7 @@ class NoiseGradients(NamedTuple):
     Kuu: Array | float  # (m, m) what flows through k^eps(U, U); added to theta and U last
 
     def plus(self, other: NoiseGradients) -> NoiseGradients:
-        return NoiseGradients(
-            self.noise_variance + other.noise_variance,
-            self.theta + other.theta,
-            self.U + other.U,
-            self.Kuu + other.Kuu,
-        )
+        return NoiseGradients(*map(add, self, other))
 
 
 class Noise(Protocol):

@@ -124,7 +124,7 @@ def _leave_out_of_block(state: State, rows: Rows, q: WhitenedGaussian, draws: Ar
     own = Evaluation(state.model, p, [rows], [draws[:, None, :]])
     others = q.with_information(-own.information, -own.shift)
     x = rows.X * p.nu
-    A = unit_se(x, state.prior.Z) @ state.prior.L_inv.T  # (n, m)
+    A = state.prior.whiten_rows(x)  # (n, m)
     root = p.alpha * A @ others.precision_factor_inv.T
     K = p.alpha**2 * (unit_se(x, x) - A @ A.T) + root @ root.T
     K += _correlate(state, rows.X)

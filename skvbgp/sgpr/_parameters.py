@@ -37,6 +37,14 @@ class Parameters:
         """E[sigma_f^2]."""
         return self.alpha**2 + self.beta
 
+    def draw_Lambda(self, e: Array) -> Array:
+        """Inverse length scales (d,), given a standard normal draw (d,)."""
+        return np.asarray(self.nu + np.sqrt(self.xi) * e)
+
+    def draw_sigma_f(self, e: Any) -> Any:
+        """The signal's standard deviation, given a standard normal draw, or several."""
+        return self.alpha + np.sqrt(self.beta) * e
+
     def pack(self) -> Array:
         """One flat vector: logarithms of the positive fields, the others as they are."""
         return np.concatenate([np.ravel(part) for part in self._unconstrained().values()])

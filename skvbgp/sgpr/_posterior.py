@@ -248,7 +248,7 @@ class SparseLatent:
         p, n = self._parameters, len(draws)
         means, explained = np.empty((n, len(X))), np.zeros(len(X))
         for mean, e in zip(means, draws, strict=True):
-            K = unit_se(X * (p.nu + np.sqrt(p.xi) * e), self._prior.Z)
+            K = unit_se(X * p.draw_Lambda(e), self._prior.Z)
             mean[:] = K @ self._v
             explained += np.sum((K @ self._root) ** 2, axis=1) / n
         variance = p.second_moment * (1.0 - explained) + p.beta * np.mean(means**2, axis=0)
@@ -285,8 +285,8 @@ class SparseLatent:
         p = self._parameters
         means, covariance = [], np.zeros((len(X), len(X)))
         for e in self._draws:
-            x = X * (p.nu + np.sqrt(p.xi) * e)
-            A = unit_se(x, self._prior.Z) @ self._prior.L_inv.T  # (n, m)
+            x = X * p.draw_Lambda(e)
+            A = self._prior.whiten_rows(x)  # (n, m)
             means.append(A @ self._q.mean)
             explained = A @ (self._q.covariance - np.eye(A.shape[1])) @ A.T
             covariance += p.second_moment * (unit_se(x, x) + explained) / len(self._draws)
@@ -333,7 +333,7 @@ class SparseLatent:
         """Each draw of Lambda, with the derivatives of k(Lambda X, Z) in Lambda X."""
         p = self._parameters
         for e in self._points:
-            Lambda = p.nu + np.sqrt(p.xi) * e
+            Lambda = p.draw_Lambda(e)
             yield Lambda, se_slopes(X * Lambda, self._prior.Z)
 
     def draw(self, n: int, rng: np.random.RandomState) -> Iterator[tuple[Index, Paths]]:
@@ -346,8 +346,8 @@ class SparseLatent:
             n_points = min(n, max(_LEAST_POINTS, -(-n // SHARING)))
             points = quasi_normal(n_points, d, rng.randint(2**31))
         for i, members in share_points(n, len(points), rng):
-            Lambda, s = p.nu + np.sqrt(p.xi) * points[i], len(members)
-            sigma_f = p.alpha + np.sqrt(p.beta) * rng.standard_normal(s)
+            Lambda, s = p.draw_Lambda(points[i]), len(members)
+            sigma_f = p.draw_sigma_f(rng.standard_normal(s))
             prior = PriorPaths.draw(d, s, rng)
             normal = rng.standard_normal((len(L_inv), s))
             u = self._q.mean[:, None] + self._q.precision_factor_inv.T @ normal
