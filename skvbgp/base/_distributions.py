@@ -1,0 +1,174 @@
+"""Predictive distributions beyond two moments: quantiles, intervals and densities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base._estimator import as_probabilities, reading
+from skvbgp.base._lazy import lazily
+from skvbgp.base._learner import Distribution, predict_distribution
+
+#: What is made of the distributions of some rows.
+Evaluate = Callable[[Distribution, slice], Array]
+#: Rows whose distributions are in memory at a time.
+_TILE_ROWS = 2**14
+
+
+class PredictsDistributions:
+    """The part of `VariationalRegressor` that says more of a row than its mean and variance."""
+
+    _check_inputs: Callable[[Any], Array]
+    _read_rows: Callable[..., tuple[Any, Any]]
+    _read_noise: Callable[..., Array | None]
+    _posterior: Callable[[], Any]
+
+    @lazily(lambda estimator, options: [str(p) for p in np.ravel(options["quantiles"])])
+    def predict_quantiles(
+        self, X: Any, quantiles: Any, *, include_noise: bool = True, y_var: Any = None
+    ) -> Array:
+        """Predict quantiles of new observations.
+
+        They are exact where the model predicts a mixture of normal distributions or counts,
+        and those of a normal distribution with the moments of :meth:`predict` otherwise.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+        quantiles : float or array-like of shape (n_quantiles,)
+            Probabilities, between 0 and 1, of an observation that is no larger.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`predict`.
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,) or (n_samples, n_quantiles)
+            On the scale of y; one column for each probability, none for a single number.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a probability is not between 0 and 1, or as :meth:`predict` does.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X[:300], y[:300])
+        >>> model.predict_quantiles(X[300:], [0.1, 0.5, 0.9]).shape
+        (142, 3)
+        """
+        p = as_probabilities(quantiles, "quantiles")
+
+        def evaluate(distribution: Distribution, rows: slice) -> Array:
+            values = [distribution.quantile(q) for q in np.atleast_1d(p).tolist()]
+            return np.stack(values, axis=-1)
+
+        values = self._by_tile(self._check_inputs(X), include_noise, y_var, evaluate)
+        return values if p.ndim else values[..., 0]
+
+    @lazily(lambda estimator, options: ["lower", "upper"])
+    def predict_interval(
+        self, X: Any, coverage: float = 0.95, *, include_noise: bool = True, y_var: Any = None
+    ) -> tuple[Array, Array]:
+        """Predict the central interval of new observations.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at. A row's prediction does not depend on the other rows.
+        coverage : float, default=0.95
+            Probability of the interval: the same share lies below it as above.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`predict`.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_samples,)
+            Ends of the interval, on the scale of y.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If `coverage` is not between 0 and 1, or as :meth:`predict` does.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X[:300], y[:300])
+        >>> lower, upper = model.predict_interval(X[300:], coverage=0.9)
+        >>> lower.shape, upper.shape
+        ((142,), (142,))
+        """
+        p = as_probabilities(coverage, "coverage")
+        if p.ndim:
+            raise ValueError(f"coverage must be one number; got {coverage!r}.")
+        tail = 0.5 * (1.0 - float(p))
+        if 1.0 - tail == 1.0:
+            raise ValueError(f"coverage must not be that close to 1; got {coverage!r}.")
+        tails = [tail, 1.0 - tail]
+        ends = self.predict_quantiles(X, tails, include_noise=include_noise, y_var=y_var)
+        return ends[..., 0], ends[..., 1]
+
+    @lazily(lambda estimator, options: ["log_density"], rows=("y",))
+    def log_predictive_density(self, X: Any, y: Any, *, y_var: Any = None) -> Array:
+        """Logarithm of the density that was predicted for observations.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs.
+        y : array-like or Dask collection of shape (n_samples,)
+            What was observed there.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise, as in :meth:`predict`.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+            In nats, of densities per unit of y; of counts the logarithms of probabilities.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`predict` does for `y_var`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBDTCRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBDTCRegressor(10, max_iter=10, random_state=0).fit(X[:300], y[:300])
+        >>> model.log_predictive_density(X[300:], y[300:]).shape
+        (142,)
+        """
+        check_is_fitted(self)
+        with reading(X):
+            X, y = self._read_rows(X, y, reset=False)
+        return self._by_tile(X, True, y_var, lambda given, rows: given.log_density(y[rows]))
+
+    def _by_tile(self, X: Array, include_noise: bool, y_var: Any, evaluate: Evaluate) -> Array:
+        """What is made of the rows' distributions, of some rows at a time."""
+        known = self._read_noise(y_var, len(X), include_noise=include_noise)
+        posterior = self._posterior()
+
+        def evaluate_tile(rows: slice) -> Array:
+            given: Any = predict_distribution(posterior, X[rows], include_noise)
+            return evaluate(given if known is None else given.with_noise(known[rows]), rows)
+
+        tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
+        with single_blas_thread:
+            return np.concatenate([evaluate_tile(rows) for rows in tiles])
