@@ -92,7 +92,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, VariationalEst
         Parameters
         ----------
         X : array-like or Dask collection of shape (n_samples, n_features)
-            New inputs; a single row is enough.
+            New inputs; a single row is enough. Rows on Dask's workers join rows there only.
         y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
             New targets, of as many outputs as before.
         sample_weight : float or array-like of shape (n_samples,), default=None
@@ -108,7 +108,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, VariationalEst
         Raises
         ------
         TypeError, ValueError
-            As in :meth:`fit`.
+            As in :meth:`fit`, or if a stream has forgotten all values of an output.
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
@@ -127,8 +127,9 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, VariationalEst
         Parameters
         ----------
         X : array-like or Dask collection of shape (n_samples, n_features)
-            Inputs to predict at. A row's prediction does not depend on the other rows. Those of
-            a Dask array or DataFrame are lazy arrays or series.
+            Inputs to predict at, NaN where an entry is missing, if `fit` takes that as well. A
+            row's prediction does not depend on the other rows. Those of a Dask array or DataFrame
+            are lazy arrays or series.
         return_std : bool, default=False
             Whether to return the standard deviation, too.
         return_cov : bool, default=False

@@ -301,35 +301,8 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         """
         return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
-    @fit_method
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
-        """Add new rows to the data the model knows.
-
-        The first call is :meth:`fit`; each later one adds rows that have not been seen
-        before. A call that fails leaves the estimator as it was.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            New inputs; a single row is enough. Rows on workers join rows on workers only.
-        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
-            New targets.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts, as in :meth:`fit`.
-        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Known variance of each row's noise, as in :meth:`fit`.
-
-        Returns
-        -------
-        self : object
-            The updated estimator.
-
-        Raises
-        ------
-        ValueError
-            As in :meth:`fit`, or if all values of an output that `forgetting` leaves are missing.
-        """
-        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
+    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        return super()._partial_fit(X, y, streams=True, **metadata)
 
     def _prepare(
         self,
@@ -423,49 +396,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         if self._categories is not None:
             X = self._categories.encode(X)
         return np.asarray(check_array(X, estimator=self, **self._check_options))
-
-    def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        return_cov: bool = False,
-        *,
-        include_noise: bool = True,
-        y_var: Any = None,
-    ) -> Any:
-        """Predict the distribution of new observations.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Inputs to predict at, NaN where an entry is missing. A row's prediction does not depend
-            on the other rows. Those of a Dask array or DataFrame are lazy arrays or series.
-        return_std : bool, default=False
-            Whether to return the standard deviation, too.
-        return_cov : bool, default=False
-            Whether to return the joint covariance, too.
-        include_noise : bool, default=True
-            Whether to predict observations y or the latent function f.
-        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Known variance of each row's noise besides the learned one, on the squared scale of y.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictive mean on the scale of y.
-        std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviation on the scale of y. Only returned if `return_std` is True.
-        cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
-            Covariance on the squared scale of y. Only returned if `return_cov` is True.
-
-        Raises
-        ------
-        TypeError
-            If `y_var` is given for a Dask collection.
-        ValueError
-            If `y_var` is negative, or given where `include_noise` is False.
-        """
-        return super().predict(X, return_std, return_cov, include_noise=include_noise, y_var=y_var)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
