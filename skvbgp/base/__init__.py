@@ -28,7 +28,6 @@ from skvbgp.base._function import (
     DescribesFunction,
     Draws,
     KnownFunction,
-    OutputsDraws,
     Relevance,
 )
 from skvbgp.base._gaps import Gaps, find_gaps
@@ -43,11 +42,11 @@ from skvbgp.base._learner import (
 from skvbgp.base._left_out import LeavesOut, find_known, invert_rest
 from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._outputs import (
+    FunctionOfOutputs,
     Observations,
     OutputsDistribution,
     OutputsLearner,
     OutputsState,
-    stack_pairs,
 )
 from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
@@ -86,6 +85,7 @@ __all__ = [
     "DocumentedEstimator",
     "Draws",
     "FadingRegressor",
+    "FunctionOfOutputs",
     "Gaps",
     "Interval",
     "KnownFunction",
@@ -95,7 +95,6 @@ __all__ = [
     "Neighbourhoods",
     "Observations",
     "OutputsDistribution",
-    "OutputsDraws",
     "OutputsLearner",
     "OutputsState",
     "Places",
@@ -141,7 +140,6 @@ __all__ = [
     "predict_distribution",
     "reading",
     "says_too_little",
-    "stack_pairs",
     "subsample",
     "weigh_classes",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._optim.ascent import EndPass, go_on
+from skvbgp._optim.ascent import EndPass, Watch, go_on
 from skvbgp.base._function import OutputsDraws, Relevance
 from skvbgp.base._learner import Distribution, RegressionLearner, predict_distribution
 
@@ -96,7 +96,7 @@ class OutputsLearner(RegressionLearner):
         return starts
 
     def train(self, state: list[Any], X: Observations, y: list[Any], end_pass: EndPass) -> Any:
-        t, stopped = len(y), False
+        t = len(y)
         outputs: tuple[Any, ...] = ()
 
         @cache
@@ -106,20 +106,19 @@ class OutputsLearner(RegressionLearner):
             return self.begin(state[j], X.rows[j], y[j])
 
         def report(make: Callable[[], Any]) -> bool:
-            nonlocal stopped
             done = outputs
-            stopped = end_pass(
+            return end_pass(
                 lambda: self.gather((*done, make(), *map(begin, range(len(done) + 1, t))), X)
             )
-            return stopped
 
+        watch = Watch(report)
         for j in range(t):
-            if stopped:
+            if watch.stopped:
                 learned = begin(j)
             elif X.known[j] is not None:
-                learned = self.learn_more(X, y, j, report)
+                learned = self.learn_more(X, y, j, watch)
             else:
-                learned = self.single.train(state[j], X.rows[j], y[j], report)
+                learned = self.single.train(state[j], X.rows[j], y[j], watch)
             outputs = (*outputs, learned)
         return self.gather(outputs, X)
 
@@ -182,27 +181,36 @@ def _stop(make: Callable[[], Any]) -> bool:
     return True
 
 
+class FunctionOfOutputs:
+    """The `KnownFunction` of several ``outputs``, each of which has one."""
+
+    outputs: tuple[Any, ...]
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
+        return Relevance.average(one.relevance for one in self.outputs)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, t, d) of the functions' derivatives."""
+        return _stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
+        """Functions n of each output."""
+        return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
+
+
 @dataclass(frozen=True)
-class OutputsPosterior:
+class OutputsPosterior(FunctionOfOutputs):
     """What the models say of new rows; the outputs are the last axis."""
 
     outputs: tuple[Any, ...]  # Posterior, maybe a KnownFunction
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return stack_pairs(one.moments(X, include_noise) for one in self.outputs)
+        return _stack_pairs(one.moments(X, include_noise) for one in self.outputs)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return stack_pairs(one.joint(X, include_noise) for one in self.outputs)
-
-    @property
-    def relevance(self) -> Relevance:
-        return Relevance.average(one.relevance for one in self.outputs)
-
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        return stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
-        return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
+        return _stack_pairs(one.joint(X, include_noise) for one in self.outputs)
 
     def distribution(self, X: Array, include_noise: bool) -> OutputsDistribution:
         return OutputsDistribution(
@@ -231,7 +239,7 @@ class OutputsDistribution:
         return np.nansum(parts, axis=0)
 
 
-def stack_pairs(pairs: Iterable[tuple[Array, Array]], axis: int = -1) -> tuple[Array, Array]:
+def _stack_pairs(pairs: Iterable[tuple[Array, Array]], axis: int = -1) -> tuple[Array, Array]:
     """The first and the second ones of pairs, each in one array."""
     first, second = zip(*pairs, strict=True)
     return np.stack(first, axis=axis), np.stack(second, axis=axis)

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, Watch
 from skvbgp.base import Gaps, RegressionLearner, count_remembered, says_too_little
 from skvbgp.gp._choice import (
     express_in_units,
@@ -247,18 +247,12 @@ class GPLearner(RegressionLearner):
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         """That with warped inputs, only if they say more of rows that are left out."""
-        known, stopped = state.frames.coordinates, False
+        known, watch = state.frames.coordinates, Watch(end_pass)
         if not (isinstance(known, WarpedCoordinates) and state.grows):
             return self._train(state, end_pass)
         plain = replace(state.frames, coordinates=Coordinates(known.offset, known.scale))
-
-        def watch(make: Callable[[], State]) -> bool:
-            nonlocal stopped
-            stopped = end_pass(make)
-            return stopped
-
         straight = self._train(replace(state, frames=plain), watch)
-        warped = straight if stopped else self._train(state, end_pass)
+        warped = straight if watch.stopped else self._train(state, end_pass)
         return warped if warped.score > straight.score else straight
 
     def _train(self, state: Start, end_pass: EndPass) -> State:

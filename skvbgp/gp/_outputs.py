@@ -10,21 +10,14 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import (
-    Observations,
-    OutputsDraws,
-    OutputsLearner,
-    OutputsState,
-    Relevance,
-    stack_pairs,
-)
+from skvbgp.base import FunctionOfOutputs, Observations, OutputsLearner, OutputsState
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._state import State
 
 
 @dataclass(frozen=True)
-class GPOutputsState(OutputsState):
+class GPOutputsState(FunctionOfOutputs, OutputsState):
     """The models of all outputs, and which rows each of them knows."""
 
     outputs: tuple[State, ...]
@@ -36,22 +29,9 @@ class GPOutputsState(OutputsState):
         return max(output.n_kernels for output in self.outputs)
 
     @property
-    def relevance(self) -> Relevance:
-        """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
-        return Relevance.average(output.relevance for output in self.outputs)
-
-    @property
     def covariance(self) -> Array:
         """Prior covariance (t, t) of the functions at a place: they know nothing of one another."""
         return np.diag([output.covariance.item() for output in self.outputs])
-
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, t, d) of the functions' derivatives."""
-        return stack_pairs((output.measure_gradient(X) for output in self.outputs), axis=1)
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
-        """Functions n of each output."""
-        return OutputsDraws(tuple(output.draw_functions(n, rng) for output in self.outputs))
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance (n, t) of the observations, NaN for what was none."""
