@@ -12,8 +12,8 @@ from skvbgp._optim.convergence import has_converged
 from skvbgp._optim.schedule import Annealing, cosine_annealing
 
 #: Reports the end of a pass, with a function that makes what has been learned by then; True
-#: asks to stop. Everything that trains takes one of these, and nothing else, from its caller,
-#: who wraps the function: ``lambda make: end_pass(lambda: State(..., make()))``.
+#: asks to stop. Everything that trains takes one of these, and nothing else, from its caller, who
+#: says by `report_as` what has been learned in its own terms.
 EndPass = Callable[[Callable[[], Any]], bool]
 
 S = TypeVar("S")
@@ -23,6 +23,11 @@ B = TypeVar("B")
 def go_on(make: Callable[[], Any]) -> bool:
     """Do nothing at the end of a pass."""
     return False
+
+
+def report_as(conclude: Callable[[Any], Any], end_pass: EndPass) -> EndPass:
+    """An `EndPass` for what is called, which hands on what ``conclude`` makes of its results."""
+    return lambda make: end_pass(lambda: conclude(make()))
 
 
 class Watch:

@@ -13,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shards import ShardedColumns
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import Labels, Learner, Targets, as_weights, class_codes, in_tiles, weigh_classes
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._state import State
@@ -51,7 +51,7 @@ class ClassLearner(Learner):
         return ClassState(y.classes, totals, class_weights, functions)
 
     def train(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
-        signs, wrapped = make_signs(y, state.class_weights), _wrap(end_pass, state)
+        signs, wrapped = make_signs(y, state.class_weights), _report_in(state, end_pass)
         return replace(state, functions=self.learner.train(state.functions, X, signs, wrapped))
 
     def update(self, state: ClassState, X: Array, y: Labels, end_pass: EndPass) -> ClassState:
@@ -59,7 +59,7 @@ class ClassLearner(Learner):
         class_weights = weigh_classes(self.class_weight, state.classes, totals)
         functions = _reweigh(state.functions, class_weights / state.class_weights)
         state = ClassState(state.classes, totals, class_weights, functions)
-        signs, wrapped = make_signs(y, class_weights), _wrap(end_pass, state)
+        signs, wrapped = make_signs(y, class_weights), _report_in(state, end_pass)
         return replace(state, functions=self.learner.update(functions, X, signs, wrapped))
 
     def rows_to_restart(
@@ -94,8 +94,8 @@ def _reweigh(functions: State, factors: Array) -> State:
     return replace(functions, replay=replay)
 
 
-def _wrap(end_pass: EndPass, state: ClassState) -> EndPass:
-    return lambda make: end_pass(lambda: replace(state, functions=make()))
+def _report_in(state: ClassState, end_pass: EndPass) -> EndPass:
+    return report_as(lambda functions: replace(state, functions=functions), end_pass)
 
 
 def make_signs(y: Labels | LabelledRows, class_weights: Array | None = None) -> Targets:

@@ -24,7 +24,7 @@ from skvbgp._core.scaling import (
 )
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
-from skvbgp._optim.ascent import Ascended, EndPass, ascend
+from skvbgp._optim.ascent import Ascended, EndPass, ascend, report_as
 from skvbgp.base import START_ROWS, RegressionLearner, Targets, merge_targets, says_too_little
 from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
@@ -235,7 +235,7 @@ class DecoupledLearner(RegressionLearner):
             n_passes=n_passes,
             n_batches=n_batches,
             rng=draws,
-            end_pass=lambda make: end_pass(lambda: conclude(make())),
+            end_pass=report_as(conclude, end_pass),
             tol=self.tol,
         )
         _warn_if_diverged(ascended.values, state.summary.n)
@@ -286,7 +286,7 @@ class DecoupledLearner(RegressionLearner):
             n_passes=1,
             n_batches=n_steps,
             rng=rng,
-            end_pass=lambda make: end_pass(lambda: conclude(make())),
+            end_pass=report_as(conclude, end_pass),
         )
         return conclude(ascended)
 

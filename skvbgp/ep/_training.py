@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp._optim.convergence import has_settled, warn_of_fall
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
@@ -65,7 +66,7 @@ def maximise(
             tol=tol,
             bounds=objective.bounds,
             memory=objective,
-            end_pass=_report(objective, n_iter, end_pass),
+            end_pass=report_as(partial(_reach, objective, n_iter), end_pass),
         )
         n_iter += len(result.values)
         solution = solve(problem, objective.parameters(result.x), objective.sites, ep_tol)
@@ -77,12 +78,8 @@ def maximise(
             return Reached(solution.parameters, solution.sites, value, n_iter, result.stopped)
 
 
-def _report(objective: Objective, n_before: int, end_pass: EndPass) -> EndPass:
-    """What `end_pass` gets after an iteration of a round."""
-
-    def reach(result: LbfgsResult) -> Reached:
-        n_iter = n_before + len(result.values)
-        p = objective.parameters(result.x)
-        return Reached(p, objective.sites, result.value, n_iter, result.stopped)
-
-    return lambda make: end_pass(lambda: reach(make()))
+def _reach(objective: Objective, n_before: int, result: LbfgsResult) -> Reached:
+    """Where a search stands after an iteration of a round."""
+    n_iter = n_before + len(result.values)
+    p = objective.parameters(result.x)
+    return Reached(p, objective.sites, result.value, n_iter, result.stopped)

@@ -7,15 +7,15 @@ of n rows of t outputs are always n t rows, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import OutputsDistribution, RegressionLearner, Relevance
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
@@ -185,11 +185,8 @@ class JointLearner(RegressionLearner):
         return JointStart(self.model.start(rows, rows.y, rng, known), units)
 
     def train(self, state: JointStart, X: Rows, y: Array, end_pass: EndPass) -> JointState:
-        def report(make: Callable[[], State]) -> bool:
-            return end_pass(lambda: JointState(make(), state.units))
-
-        model = self.model.train(state.model, state.model.rows, state.model.rows.y, report)
-        return JointState(model, state.units)
+        conclude, rows = partial(JointState, units=state.units), state.model.rows
+        return conclude(self.model.train(state.model, rows, rows.y, report_as(conclude, end_pass)))
 
     def rows_to_restart(self, state: JointState, X: Rows, y: Array) -> tuple[Rows, Array] | None:
         """As for a single output; hyperparameters that are not learned follow every row."""
@@ -205,18 +202,15 @@ class JointLearner(RegressionLearner):
         return rows, rows.y
 
     def update(self, state: JointState, X: Rows, y: Array, end_pass: EndPass) -> JointState:
-        rows = state.units.scaled(X)
-
-        def report(make: Callable[[], State]) -> bool:
-            return end_pass(lambda: replace(state, model=make()))
-
+        rows, conclude = state.units.scaled(X), partial(JointState, units=state.units)
+        report = report_as(conclude, end_pass)
         if len(rows):
-            return replace(state, model=self.model.update(state.model, rows, rows.y, report))
+            return conclude(self.model.update(state.model, rows, rows.y, report))
         model = self.model.fade(state.model, X.n_seen, rows)
         if not len(model.rows):
             raise ValueError("All values of y that are not forgotten are missing (NaN).")
         report(lambda: model)
-        return replace(state, model=model)
+        return conclude(model)
 
     def attributes(self, state: JointState) -> dict[str, Any]:
         """Those of the model, and what there is for each output as an array."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.stats import chi2
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
-from skvbgp._optim.ascent import EndPass, Watch
+from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, RegressionLearner, count_remembered, says_too_little
 from skvbgp.gp._choice import (
     express_in_units,
@@ -262,11 +263,7 @@ class GPLearner(RegressionLearner):
 
     def search(self, state: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
         """The state of the kernels that explain near rows."""
-
-        def report(make: Callable[[], tuple[State, ...]]) -> bool:
-            return end_pass(lambda: make()[0])
-
-        return self.train_outputs([state], report, judges)[0]
+        return self.train_outputs([state], report_as(itemgetter(0), end_pass), judges)[0]
 
     def train_outputs(
         self, starts: Sequence[Start], end_pass: EndPass, judges: Judges | None = None

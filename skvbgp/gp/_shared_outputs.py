@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import Observations, OutputsState, Relevance
 from skvbgp.gp._learner import Start
 from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
@@ -46,10 +46,8 @@ class SharedLearner(GPOutputsLearner):
     def train(
         self, state: list[Start], X: Observations, y: list[Any], end_pass: EndPass
     ) -> SharedState:
-        def report(make: Callable[[], tuple[State, ...]]) -> bool:
-            return end_pass(lambda: self.gather(make(), X))
-
-        return self.gather(self.single.train_outputs(state, report), X)
+        conclude = partial(self.gather, X=X)
+        return conclude(self.single.train_outputs(state, report_as(conclude, end_pass)))
 
     def rows_to_restart(
         self, state: OutputsState, X: Observations, y: list[Any]

@@ -10,7 +10,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._optim.ascent import EndPass, Watch
+from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps
 from skvbgp.gp._belief import fit_mixture, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
@@ -113,7 +113,7 @@ def _learn_rest(
     variance = part.moments(rest.X[held])[1] / frames.target.unit**2
     state = learner.search(
         replace(start, frames=frames, rows=rest, candidates=candidates, grows=False),
-        lambda make: end_pass(lambda: replace(make(), shared=part)),
+        report_as(lambda found: replace(found, shared=part), end_pass),
         Judges(held, variance),
     )
     return replace(state, shared=part)

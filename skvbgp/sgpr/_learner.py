@@ -14,7 +14,7 @@ from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
-from skvbgp._optim.ascent import EndPass, Watch, go_on
+from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import (
     Gaps,
     Posterior,
@@ -307,7 +307,7 @@ class SparseLearner(Settings):
 
         if not self.learn_hyperparameters:
             return finish(Trained(state.parameters, ()))
-        return finish(solve(lambda make: end_pass(lambda: finish(make()))))
+        return finish(solve(report_as(finish, end_pass)))
 
     def _solve(
         self, state: State, data: Data, rng: np.random.RandomState, follows: bool, end_pass: EndPass

@@ -14,7 +14,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
+from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report_as
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp._optim.schedule import no_annealing
@@ -108,7 +108,7 @@ def solve_full(
             max_iter=max_iter,
             tol=tol,
             bounds=model.bounds(parameters)[free],
-            end_pass=lambda make: end_pass(lambda: finish(make())),
+            end_pass=report_as(finish, end_pass),
         )
     )
 
@@ -216,7 +216,7 @@ def solve_stochastic(
             n_passes=max_iter,
             n_batches=data.n_batches(batch_size),
             rng=rng,
-            end_pass=lambda make: end_pass(lambda: finish(make())),
+            end_pass=report_as(finish, end_pass),
             tol=tol,
         )
     )

@@ -13,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
-from skvbgp._optim.ascent import EndPass, go_on
+from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp._optim.schedule import no_annealing
 from skvbgp.base import RegressionLearner, Targets
 from skvbgp.spectrum._bound import Statistics, sum_statistics
@@ -128,25 +128,19 @@ class SpectrumLearner(RegressionLearner):
         if not self._trains_blocks:
             return self._fit_q(state, rows, end_pass)
 
-        stopped = False
-
         def continue_from(reached: BlockFit, end_pass: EndPass = go_on) -> State:
             start = replace(state, R=reached.R, hyper=reached.hyper)
             return self._fit_q(start, rows, end_pass, reached)
 
-        def end_block_pass(make: Callable[[], BlockFit]) -> bool:
-            nonlocal stopped
-            stopped = end_pass(lambda: continue_from(make()))
-            return stopped
-
+        watch = Watch(report_as(continue_from, end_pass))
         reached = fit_blocks(
             state.R,
             state.hyper,
             self._passes("blocks", rows, state.seed),
             learning_rate=self.learning_rate,
-            end_pass=end_block_pass,
+            end_pass=watch,
         )
-        return continue_from(reached, go_on if stopped else end_pass)
+        return continue_from(reached, go_on if watch.stopped else end_pass)
 
     def _fit_q(
         self, start: Start, rows: Blocks, end_pass: EndPass, block_fit: BlockFit | None = None
@@ -182,7 +176,7 @@ class SpectrumLearner(RegressionLearner):
                 moves_frequencies=self._moves_by_bound,
                 learns=self.learn_hyperparameters,
                 adam_step_size=self._bound_step,
-                end_pass=lambda make: end_pass(lambda: reach(make())),
+                end_pass=report_as(reach, end_pass),
             )
         )
         if self.learn_hyperparameters and self.objective == "bound":

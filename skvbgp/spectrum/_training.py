@@ -12,7 +12,7 @@ import numpy as np
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on
+from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report_as
 from skvbgp._optim.schedule import Annealing, cosine_annealing
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
@@ -151,7 +151,7 @@ def fit_blocks(
         return BlockFit(R, learned, ascended.state[1], len(ascended.values))
 
     start = x, adam or AdamState.zeros(len(x))
-    return reach(passes.ascend(step, start, lambda make: end_pass(lambda: reach(make()))))
+    return reach(passes.ascend(step, start, report_as(reach, end_pass)))
 
 
 class BoundFit(NamedTuple):
@@ -240,7 +240,7 @@ def fit_bound(
             return BoundFit(q.gaussian(), hyper, q.adam, ascended.values)
         return BoundFit(q, hyper, adam, ascended.values)
 
-    return reach(passes.ascend(step, (q, hyper), lambda make: end_pass(lambda: reach(make()))))
+    return reach(passes.ascend(step, (q, hyper), report_as(reach, end_pass)))
 
 
 def _start_q(

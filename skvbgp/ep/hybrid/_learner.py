@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import Labels, Learner, is_outgrown, merge_equal
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._columns import ColumnModel
@@ -66,14 +66,18 @@ class HybridLearner(Learner):
     def train(self, state: HybridStart, X: Array, y: Labels, end_pass: EndPass) -> HybridState:
         columns = state.columns
         data = self._prepare(columns, X, y)
+
+        def conclude(reached: Reached) -> HybridState:
+            return _conclude(columns, data, reached, X, y)
+
         reached = maximise(
             data,
             state.parameters,
             max_iter=self.max_iter,
             tol=self.tol,
-            end_pass=lambda make: end_pass(lambda: _conclude(columns, data, make(), X, y)),
+            end_pass=report_as(conclude, end_pass),
         )
-        return _conclude(columns, data, reached, X, y)
+        return conclude(reached)
 
     def rows_to_restart(
         self, state: HybridState, X: Array, y: Labels

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp._optim.convergence import has_settled, warn_of_fall
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.base import choose_inducing_inputs, choose_rows, pick
@@ -69,7 +70,7 @@ def maximise(
             max_iter=min(_ROUND, max_iter - n_iter),
             tol=0.1 * tol,
             bounds=objective.bounds,
-            end_pass=_report(objective, reached.values, end_pass),
+            end_pass=report_as(partial(_reach, objective, reached.values), end_pass),
         )
         reached = _reach(objective, reached.values, result)
         before, value = value, result.value
@@ -77,11 +78,6 @@ def maximise(
         if result.stopped or len(reached.values) >= max_iter or settled:
             warn_of_fall(value, before, _ROUND * tol)
             return reached
-
-
-def _report(objective: HybridObjective, before: tuple[float, ...], end_pass: EndPass) -> EndPass:
-    """What `end_pass` gets after an iteration of a round."""
-    return lambda make: end_pass(lambda: _reach(objective, before, make()))
 
 
 def _reach(objective: HybridObjective, before: tuple[float, ...], result: LbfgsResult) -> Reached:
