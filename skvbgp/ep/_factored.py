@@ -60,8 +60,3 @@ class FactoredPosterior:
         self.Psi[i] /= rest
         self.gamma += (d_nu - d_tau * mean) * (self.R.T @ (self.R @ self.Psi[i]))
         self.tau[i], self.nu[i] = tau, nu
-
-    @property
-    def sites(self) -> Sites:
-        """Sites of f."""
-        return Sites(self.tau.copy(), self.nu.copy())

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.base import pick
 from skvbgp.ep._factored import FactoredPosterior
 from skvbgp.ep._likelihoods import Likelihood, Probit
 from skvbgp.ep._sites import Fixpoint, Posterior, Sites, match_sites
@@ -102,41 +103,26 @@ class Schedule:
         step: float,
         power: Array | None,
     ) -> Sites:
-        """One site after the other, each from the posterior with those before it."""
-        if posterior.weight is not None and power is not None:
-            return self._sequential_of_equal(t, prior, posterior, posterior.weight, step, power)
-        sites = posterior.sites.without_noise(prior.noise)
-        q = FactoredPosterior(prior.A, prior.noise, sites)
-        none = np.zeros(1)
-        for i in range(len(t)):
-            mean, variance = q.marginal(i)
-            rest = 1.0 - q.tau[i] * variance
-            cavity = np.array([(mean - variance * q.nu[i]) / rest]), np.array([variance / rest])
-            new, _ = match_sites(self.likelihood, t[i : i + 1], *cavity, none)
-            tau, nu = q.tau[i], q.nu[i]
-            q.update(i, tau + step * (new.tau[0] - tau), nu + step * (new.nu[0] - nu))
-        return q.sites.with_noise(prior.noise)
+        """One site after the other, each from the posterior with those before it.
 
-    def _sequential_of_equal(
-        self,
-        t: Array,
-        prior: Prior,
-        posterior: Posterior,
-        counts: Array,
-        step: float,
-        power: Array,
-    ) -> Sites:
-        """The same of g for rows with weights, all equal sites of a row at a time."""
-        n = len(t)
-        tau, nu = posterior.sites.tau.copy(), posterior.sites.nu.copy()
-        q = FactoredPosterior(prior.A, np.zeros(n), posterior.total)
+        They are sites of f or, where rows have weights, of g: those of equal rows move together.
+        """
+        n, counts = len(t), posterior.weight
+        if counts is None:
+            noise, sites = np.zeros(n), posterior.sites.without_noise(prior.noise)
+            q, counts = FactoredPosterior(prior.A, prior.noise, sites), np.ones(n)
+        else:
+            noise, sites = prior.noise, posterior.sites
+            q = FactoredPosterior(prior.A, np.zeros(n), posterior.total)
+        tau, nu = sites.tau.copy(), sites.nu.copy()
         for i in range(n):
             mean, variance = q.marginal(i)
             rest = 1.0 - tau[i] * variance
             cavity = np.array([(mean - variance * nu[i]) / rest]), np.array([variance / rest])
             own = slice(i, i + 1)
-            new, _ = match_sites(self.likelihood, t[own], *cavity, prior.noise[own], power[own])
+            new, _ = match_sites(self.likelihood, t[own], *cavity, noise[own], pick(power, own))
             tau[i] += step * (new.tau[0] - tau[i])
             nu[i] += step * (new.nu[0] - nu[i])
             q.update(i, counts[i] * tau[i], counts[i] * nu[i])
-        return Sites(tau, nu)
+        sites = Sites(tau, nu)
+        return sites if posterior.weight is not None else sites.with_noise(prior.noise)

@@ -24,5 +24,5 @@ def test_updates_are_those_of_the_inverse(rng, with_noise):
         assert_allclose(q.Psi @ q.R.T @ q.R @ q.Psi.T + np.diag(q.lambda_), Sigma, atol=1e-12)
         assert_allclose(q.omega + q.Psi @ q.gamma, Sigma @ nu, atol=1e-12)
         assert_allclose(q.marginal(4), ((Sigma @ nu)[4], Sigma[4, 4]), atol=1e-12)
-    assert_allclose(q.sites.tau, tau)
-    assert_allclose(q.sites.nu, nu)
+    assert_allclose(q.tau, tau)
+    assert_allclose(q.nu, nu)
