@@ -15,12 +15,13 @@ from typing import Self
 import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.pickling import PickledByFields
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 @dataclass(frozen=True)
-class WhitenedGaussian:
+class WhitenedGaussian(PickledByFields):
     """q(u) = N(precision^-1 shift, precision^-1).
 
     Parameters
@@ -68,6 +69,11 @@ class WhitenedGaussian:
         W = self.covariance + np.outer(self.mean, self.mean)
         W.flat[:: len(W) + 1] -= 1.0
         return W
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Array:
+        """Draws (m, n) of u."""
+        normal = rng.standard_normal((len(self.shift), n))
+        return np.asarray(self.mean[:, None] + self.precision_factor_inv.T @ normal)
 
     def moved(self, v: Array) -> "WhitenedGaussian":
         """The distribution of u + v."""

@@ -5,8 +5,8 @@ Z, K = L L' its matrix there, u = L v and phi = L^-1 k(Z, x), the rows with nois
 
     v | y ~ N(w, A^-1),   A = I + sum_i phi_i phi_i' / t_i,   w = A^-1 sum_i phi_i y_i / t_i,
 
-so that g(x) has the mean phi' w and the variance k(x, x) - phi' phi + phi' A^-1 phi. See
-:doc:`/theory/gp`.
+so that g(x) has the mean phi' w and the variance k(x, x) - phi' phi + phi' A^-1 phi, where
+A^-1 = R' R. See :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Self
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, jittered_cholesky, tril_inverse
+from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.pickling import PickledByFields
@@ -51,10 +52,8 @@ class GlobalPart(PickledByFields):
         Inducing inputs, scaled.
     known : ndarray of int
         Which rows it is conditioned on, in ascending order.
-    A : ndarray of shape (m, m)
-        Precision of v.
-    b : ndarray of shape (m,)
-        A w.
+    q : WhitenedGaussian
+        Of v.
     """
 
     process: Process
@@ -62,8 +61,7 @@ class GlobalPart(PickledByFields):
     target: Target
     Z: Array
     known: Index
-    A: Array
-    b: Array
+    q: WhitenedGaussian
 
     @classmethod
     def learn(
@@ -84,7 +82,7 @@ class GlobalPart(PickledByFields):
         trained = train(start, [(X[index], y[index], known)], max_iter=_MAX_ITER, tol=tol)
         process, m = trained.process, min(m, len(order))
         frame = coordinates, target
-        empty = cls(process, *frame, X[order[:m]], order[:0], np.eye(m), np.zeros(m))
+        empty = cls(process, *frame, X[order[:m]], order[:0], WhitenedGaussian.standard(m))
         return empty.given(rows, order)
 
     def given(self, rows: Rows, order: Index) -> Self:
@@ -97,7 +95,7 @@ class GlobalPart(PickledByFields):
             phi = self._features(rows.X[known[tile]])
             A += phi @ (phi / t[tile]).T
             b += phi @ (y[tile] / t[tile])
-        return replace(self, known=known, A=A, b=b)
+        return replace(self, known=known, q=WhitenedGaussian(A, b))
 
     def _spread_noise(self, rows: Rows, index: Index) -> Array:
         """Variances of the noise of some rows, scaled."""
@@ -127,15 +125,6 @@ class GlobalPart(PickledByFields):
         """L^-1."""
         return tril_inverse(self.L)
 
-    @cached_property
-    def R(self) -> Array:
-        """R' R = A^-1, lower triangular."""
-        return tril_inverse(cholesky(self.A))
-
-    @cached_property
-    def w(self) -> Array:
-        return np.asarray(self.R.T @ (self.R @ self.b))
-
     def _features(self, X: Array) -> Array:
         """phi (m, n) of rows in the user's units."""
         return np.asarray(self.L_inv @ self.kernel(self.Z, self.coordinates.scaled(X)))
@@ -144,7 +133,7 @@ class GlobalPart(PickledByFields):
 
     def mean(self, X: Array) -> Array:
         """(n,), in the user's units, as everything below."""
-        coefficients = self.L_inv.T @ self.w
+        coefficients = self.L_inv.T @ self.q.mean
 
         def measure(tile: Array) -> Array:
             return coefficients @ self.kernel(self.Z, self.coordinates.scaled(tile))
@@ -170,13 +159,13 @@ class GlobalPart(PickledByFields):
 
     def _measure(self, X: Array) -> tuple[Array, Array, Array]:
         """phi' w, k - phi' phi and phi' A^-1 phi, (n,) each and scaled."""
-        self.w  # noqa: B018  before the threads need it
+        w, R = self.q.mean, self.q.precision_factor_inv
 
         def measure(tile: Array) -> Array:
             phi = self._features(tile)
             prior = self.kernel.diag(self.coordinates.scaled(tile))
             rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
-            return np.column_stack([self.w @ phi, rest, np.sum((self.R @ phi) ** 2, axis=0)])
+            return np.column_stack([w @ phi, rest, np.sum((R @ phi) ** 2, axis=0)])
 
         mean, rest, learned = by_tile(measure, X).T
         return mean, rest, learned
@@ -184,20 +173,20 @@ class GlobalPart(PickledByFields):
     def covariance(self, X: Array) -> Array:
         """Covariance (n, n) of the function."""
         phi = self._features(X)
-        root = self.R @ phi
+        root = self.q.precision_factor_inv @ phi
         K = self.kernel(self.coordinates.scaled(X)) - phi.T @ phi + root.T @ root
         return np.asarray(K * self.target.unit**2)
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the function's derivatives."""
-        scaled, coefficients = self.coordinates.scaled(X), self.L_inv.T @ self.w
-        prior = self.kernel.curvature(scaled)
+        scaled, coefficients = self.coordinates.scaled(X), self.L_inv.T @ self.q.mean
+        prior, R = self.kernel.curvature(scaled), self.q.precision_factor_inv
 
         def measure(x: Array, prior: Array) -> Array:
             slopes = self.kernel.gradient(x, self.Z)  # (m, d)
             phi = self.L_inv @ slopes
             rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
-            return np.array([coefficients @ slopes, rest + np.sum((self.R @ phi) ** 2, axis=0)])
+            return np.array([coefficients @ slopes, rest + np.sum((R @ phi) ** 2, axis=0)])
 
         result = np.array(thread_map(measure, list(zip(scaled, prior, strict=True))))
         unit = self.target.unit / self.coordinates.scale
@@ -206,7 +195,7 @@ class GlobalPart(PickledByFields):
     def draw(self, n: int, rng: np.random.RandomState) -> GlobalDraws:
         """Functions n from the posterior."""
         prior = PriorDraws.draw(self.process, self.Z.shape[1], n, rng)
-        v = self.w[:, None] + self.R.T @ rng.standard_normal((len(self.Z), n))
+        v = self.q.draw(n, rng)
         u = prior(self.Z) + np.sqrt(self.jitter) * rng.standard_normal(v.shape)
         weights = self.L_inv.T @ (v - self.L_inv @ u)
         return GlobalDraws(self, prior, weights)

@@ -349,7 +349,5 @@ class SparseLatent:
             Lambda, s = p.draw_Lambda(points[i]), len(members)
             sigma_f = p.draw_sigma_f(rng.standard_normal(s))
             prior = PriorPaths.draw(d, s, rng)
-            normal = rng.standard_normal((len(L_inv), s))
-            u = self._q.mean[:, None] + self._q.precision_factor_inv.T @ normal
-            corrections = L_inv.T @ (u - L_inv @ prior(self._prior.Z))
+            corrections = L_inv.T @ (self._q.draw(s, rng) - L_inv @ prior(self._prior.Z))
             yield members, Paths(Lambda, sigma_f, prior, self._prior.Z, corrections)

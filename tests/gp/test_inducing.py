@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import VBGPRegressor, _sum
 from skvbgp.gp._inducing import GlobalPart
@@ -27,7 +28,7 @@ def make_part(rng, n=50, m=7, *, with_noise=True, order=None):
     noise = RowNoise(rng.uniform(0.5, 3.0, n), rng.uniform(0.0, 1.0, n)) if with_noise else None
     rows = Rows().plus(X, y, noise)
     Z = FRAME[0].scaled(X[:m])
-    empty = GlobalPart(PROCESS, *FRAME, Z, np.empty(0, dtype=int), np.eye(m), np.zeros(m))
+    empty = GlobalPart(PROCESS, *FRAME, Z, np.empty(0, dtype=int), WhitenedGaussian.standard(m))
     return empty.given(rows, rng.permutation(n) if order is None else order), rows
 
 
