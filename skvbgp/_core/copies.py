@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
+#: For each of some rows which one it has become, or None: every one itself.
+Rows = NDArray[np.intp] | None
 #: Rows that are compared at a time, to find equal ones.
 _TILE_ROWS = 2**14
 
@@ -72,6 +74,22 @@ def rotate_copies(y: Array, weight: Array) -> tuple[Array, Array, float]:
 def noise_log_density(n: float, log_t: float | Array) -> Array:
     """log N(0 | 0, t I) of n targets, whose slope in log t is -n / 2."""
     return np.asarray(-0.5 * n * (_LOG_2PI + log_t))
+
+
+def follow_rows(first: Rows, then: Rows) -> Rows:
+    """Which row each has become, -1 for none, after two changes; None is one that moves no row."""
+    if first is None or then is None:
+        return then if first is None else first
+    return np.where(first < 0, -1, then[first])
+
+
+def join_origins(first: Rows, n_first: int, second: Rows, n_second: int) -> Rows:
+    """The same of two sets of rows, which have become so many and are one after the other now."""
+    if first is None and second is None:
+        return None
+    own = np.arange(n_first) if first is None else first
+    new = np.arange(n_second) if second is None else second
+    return np.append(own, np.where(new < 0, -1, new + n_first))
 
 
 def make_keys(*columns: NDArray[Any]) -> NDArray[Any]:

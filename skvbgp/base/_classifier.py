@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from skvbgp._core.collections import is_collection, make_example, refuse_collection
+from skvbgp._core.copies import follow_rows, join_origins
 from skvbgp._core.labels import LabelledRows, choose_classes
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
@@ -71,18 +72,12 @@ class Labels:
     def counted(self, counted: Counted) -> Labels:
         """The rows that training works with, of the same classes."""
         rows, weight, n_copies, origin = counted
-        if self.origin is not None and origin is not None:
-            origin = np.where(self.origin < 0, -1, origin[self.origin])
-        elif origin is None:
-            origin = self.origin
+        origin = follow_rows(self.origin, origin)
         return Labels(self.classes, self.codes[rows], weight, self.n_copies + n_copies, origin)
 
     def joined(self, other: Labels) -> Labels:
         """These rows, and then others of the same classes."""
-        parts, n, origin = (self, other), len(self), None
-        if any(part.origin is not None for part in parts):
-            own, new = (np.arange(len(p)) if p.origin is None else p.origin for p in parts)
-            origin = np.append(own, np.where(new < 0, -1, new + n))
+        origin = join_origins(self.origin, len(self), other.origin, len(other))
         codes, n_copies = np.append(self.codes, other.codes), self.n_copies + other.n_copies
         return Labels(self.classes, codes, join_weights(self, other), n_copies, origin)
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from skvbgp._core.copies import follow_rows, join_origins
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
@@ -79,11 +80,7 @@ class Rows(PickledByFields):
         """The same rows, of which equal ones count as one."""
         noise = self.noise or RowNoise.plain(len(self))
         rows = type(self).of(self.X, self.y, noise.weight, noise.variance)
-        origin = rows.origin
-        if self.origin is not None and origin is not None:
-            origin = np.where(self.origin < 0, -1, origin[self.origin])
-        elif self.origin is not None:
-            origin = self.origin
+        origin = follow_rows(self.origin, rows.origin)
         return replace(rows, n_seen=self.n_seen, origin=origin)
 
     def aged(self, factor: float) -> Self:
@@ -155,20 +152,14 @@ class Rows(PickledByFields):
         while len(chunks) > 1 and len(chunks[-2][1]) < 2 * len(chunks[-1][1]):
             last, before = chunks.pop(), chunks.pop()
             chunks.append(_join_chunks([before, last]))
-        rows = replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y))
-        if self.origin is None:
-            return rows
-        return replace(rows, origin=np.append(self.origin, len(self) + np.arange(len(y))))
+        origin = join_origins(self.origin, len(self), None, len(y))
+        return replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y), origin=origin)
 
     def joined(self, others: Rows) -> Self:
         """The rows followed by others."""
-        rows, n = self.plus(others.X, others.y, others.noise), len(self)
-        rows = replace(rows, n_seen=self.n_seen + others.n_seen)
-        if others.origin is None:
-            return rows
-        mine = np.arange(n) if self.origin is None else self.origin
-        theirs = np.where(others.origin < 0, -1, n + others.origin)
-        return replace(rows, origin=np.append(mine, theirs))
+        rows, n_seen = self.plus(others.X, others.y, others.noise), self.n_seen + others.n_seen
+        origin = join_origins(self.origin, len(self), others.origin, len(others))
+        return replace(rows, n_seen=n_seen, origin=origin)
 
     def __len__(self) -> int:
         return sum(len(y) for _, y, _ in self.chunks)
