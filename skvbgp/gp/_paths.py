@@ -124,7 +124,7 @@ class FunctionDraws:
             posterior.mixture.processes, self.priors, self.members, strict=True
         ):
             noise = np.broadcast_to(process.spread_noise(posterior.noise), len(X))
-            known.append(prior.by_tile(X) + np.sqrt(noise)[:, None] * self.normal[:, own])
+            known.append(by_tile(prior, X) + np.sqrt(noise)[:, None] * self.normal[:, own])
         return known
 
     @cached_property

@@ -8,7 +8,6 @@ from typing import Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import by_tile
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._process import Process
 from skvbgp.kernels._features import FREQUENCIES, SHARING, Features, draw_features
@@ -76,10 +75,6 @@ class PriorDraws:
         """Values (n, S) at scaled rows."""
         parts = [features(X) @ weights for features, weights in self.sets]
         return np.hstack([np.empty((len(X), 0)), *parts])
-
-    def by_tile(self, X: Array) -> Array:
-        """The same at many rows."""
-        return by_tile(self, X)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (d, S) at one scaled row."""
