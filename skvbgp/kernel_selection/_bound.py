@@ -131,25 +131,22 @@ class Evaluation:
         self,
         prior: Prior,
         X: Array,
-        y: Array,
+        y: Targets,
         factor: float = 1.0,
-        counts: Array | None = None,
-        known: Array | None = None,
     ) -> None:
-        self._prior, self._X, self._y, self._factor = prior, X, y, factor
+        self._prior, self._X, self._y, self._factor = prior, X, y.y, factor
         self._K = prior.kernel(X, prior.Z)  # (b, m)
         self._A = self._K @ prior.L_inv.T  # (b, m)
-        self._diagonal, self._squares, self._share = prior.kernel.diag(X), counts, None
-        n, log_known = float(len(y)) if counts is None else float(counts.sum()), 0.0
-        if known is not None:
-            self._share = prior.noise / (prior.noise + known)
-            copies = np.ones(len(y)) if counts is None else counts
-            self._squares = copies * self._share
-            log_known = -float(copies @ np.log(self._share))
+        self._diagonal, self._squares, self._share = prior.kernel.diag(X), y.weight, None
+        n, log_known = float(len(y)) if y.weight is None else float(y.weight.sum()), 0.0
+        if y.variance is not None:
+            self._share = prior.noise / (prior.noise + y.variance)
+            self._squares = y.counts * self._share
+            log_known = -float(y.counts @ np.log(self._share))
         if self._squares is not None:
             self._root = np.sqrt(self._squares)
             self._A *= self._root[:, None]
-            self._y, self._diagonal = self._root * y, self._squares * self._diagonal
+            self._y, self._diagonal = self._root * self._y, self._squares * self._diagonal
         self.statistics = Statistics.of(
             self._A, self._y, prior, self._diagonal, factor, n, log_known
         )
@@ -193,85 +190,45 @@ def total_statistics(
     return reduce(
         Statistics.add,
         (
-            average_statistics(
-                [
-                    Evaluation(prior, X, y.y, counts=y.weight, known=y.variance).statistics
-                    for prior in priors
-                ]
-            )
+            average_statistics([Evaluation(prior, X, y).statistics for prior in priors])
             for X, y in scaled
         ),
     )
 
 
 def collapsed_bound(
-    kernel: Kernel,
-    points: Array,
-    Z: Array,
-    X: Array,
-    y: Array,
-    counts: Array | None = None,
-    known: Array | None = None,
+    kernel: Kernel, points: Array, Z: Array, X: Array, y: Targets
 ) -> tuple[float, Array]:
-    """The bound at the optimal q(u) without KL(q(theta)), and its gradient in each draw.
+    """The bound at the optimal q(u) without KL(q(theta)), and its gradient (S, p + 1).
 
-    Parameters
-    ----------
-    points : ndarray of shape (S, p + 1)
-        Draws of (theta, log s2).
-    counts : ndarray of shape (n,), or None
-        How often each row counts; None is once.
-    known : ndarray of shape (n,), or None
-        Known variance of each row's noise besides s2; None is 0.
-
-    Returns
-    -------
-    value : float
-    gradient : ndarray of shape (S, p + 1)
+    The gradient is that in each of the points (S, p + 1), draws of (theta, log s2).
     """
-    evaluations = [
-        Evaluation(Prior(kernel, x, Z), X, y, counts=counts, known=known) for x in points
-    ]
+    evaluations = [Evaluation(Prior(kernel, x, Z), X, y) for x in points]
     statistics = average_statistics([e.statistics for e in evaluations])
     q = statistics.optimal_q()
     gradient = np.stack([e.gradient(q) for e in evaluations]) / len(points)
     return statistics.bound(q), gradient
 
 
-def log_evidence(
-    kernel: Kernel,
-    x: Array,
-    pairs: Pairs,
-    y: Array,
-    counts: Array | None = None,
-    known: Array | None = None,
-) -> tuple[float, Array]:
+def log_evidence(kernel: Kernel, x: Array, pairs: Pairs, y: Targets) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
 
-    Each row of X is there as often as it counts (n,), and its noise has a known variance (n,)
-    besides; None is once, and 0. A search hands on the same pairs of rows each time.
+    Each row of X is there as often as it counts, and noise whose variance is known adds to its
+    own. A search hands on the same pairs of rows each time.
     """
     kernel, noise = parameters(kernel, x)
     K, pull_back = pairs.evaluate(kernel)
-    own = _add_known(noise, known)
-    value, dK, d_noise = own_evidence(K, y, own, counts, exact=True)
+    value, dK, d_noise = own_evidence(K, y.y, _add_known(noise, y), y.weight, exact=True)
     return value, np.append(pull_back(dK), noise * float(d_noise.sum()))
 
 
-def log_evidence_alone(
-    kernel: Kernel,
-    x: Array,
-    pairs: Pairs,
-    y: Array,
-    counts: Array | None = None,
-    known: Array | None = None,
-) -> float:
+def log_evidence_alone(kernel: Kernel, x: Array, pairs: Pairs, y: Targets) -> float:
     """The same without its gradient."""
     kernel, noise = parameters(kernel, x)
     K, _ = pairs.evaluate(kernel)
-    return own_log_evidence(K, y, _add_known(noise, known), counts, exact=True)
+    return own_log_evidence(K, y.y, _add_known(noise, y), y.weight, exact=True)
 
 
-def _add_known(noise: float, known: Array | None) -> float | Array:
+def _add_known(noise: float, y: Targets) -> float | Array:
     """The variance of the noise of a single copy of rows."""
-    return noise if known is None else noise + known
+    return noise if y.variance is None else noise + y.variance

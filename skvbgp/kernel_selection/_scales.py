@@ -70,10 +70,10 @@ class DataScales:
 
 
 def weigh_known(y: Targets, unit: float = 1.0) -> Array | None:
-    """How often rows count before their noise has been learned, if not all do once, (n,).
+    """Weights (n,) of rows for starting values, before noise is learned; None if all are 1.
 
-    Next to values that differ by ``unit``, those with known noise of a variance v in squares of it
-    say as much as 1 / (1 + v) of one without. Noise that all share makes none count less.
+    A row whose known noise has the variance v, in squares of the ``unit`` that values differ by,
+    counts 1 / (1 + v) times as much as one without. Noise that all rows share makes no difference.
     """
     if y.variance is None:
         return y.weight
@@ -98,7 +98,7 @@ def measure_column(
     return extent, extent / (n_distinct - 1), float(np.std(x)), periods, noise
 
 
-def find_periods(x: Array, y: Array, weight: Array | None = None, n_peaks: int = N_PEAKS) -> Array:
+def find_periods(x: Array, y: Array, weight: Array | None = None) -> Array:
     """Periods of the highest peaks of the spectrum of y over any x, highest first.
 
     A parabola is removed first: a trend would otherwise be the highest peak. Where there are
@@ -116,6 +116,6 @@ def find_periods(x: Array, y: Array, weight: Array | None = None, n_peaks: int =
     angles = 2.0 * np.pi * np.outer(frequency, z)
     power = (np.cos(angles) @ residual) ** 2 + (np.sin(angles) @ residual) ** 2
     inner = np.flatnonzero((power[1:-1] >= power[:-2]) & (power[1:-1] >= power[2:])) + 1
-    peaks = inner[np.argsort(power[inner])[::-1]][:n_peaks]
-    fallback = np.arange(2.0, 2.0 + n_peaks)
-    return np.asarray(extent / np.concatenate([frequency[peaks], fallback])[:n_peaks])
+    peaks = inner[np.argsort(power[inner])[::-1]][:N_PEAKS]
+    fallback = np.arange(2.0, 2.0 + N_PEAKS)
+    return np.asarray(extent / np.concatenate([frequency[peaks], fallback])[:N_PEAKS])

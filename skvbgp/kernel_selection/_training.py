@@ -80,10 +80,10 @@ class Rows(NamedTuple):
         X, y, Z = self
         if Z is None:
             pairs = Pairs(X)
-            return lambda x: log_evidence(kernel, x, pairs, y.y, y.weight, y.variance)
+            return lambda x: log_evidence(kernel, x, pairs, y)
 
         def objective(x: Array) -> tuple[float, Array]:
-            value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y.y, y.weight, y.variance)
+            value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y)
             return value, gradient[0]
 
         return objective
@@ -171,11 +171,9 @@ def _value(kernel: Kernel, x: Array, pairs: Pairs, y: Targets, Z: Array | None) 
     """The bound without its gradient, which costs as much again; -inf where it fails."""
     try:
         if Z is None:
-            value = log_evidence_alone(kernel, x, pairs, y.y, y.weight, y.variance)
+            value = log_evidence_alone(kernel, x, pairs, y)
         else:
-            prior = Prior(kernel, x, Z)
-            known = y.variance
-            statistics = Evaluation(prior, pairs.X, y.y, counts=y.weight, known=known).statistics
+            statistics = Evaluation(Prior(kernel, x, Z), pairs.X, y).statistics
             value = statistics.bound(statistics.optimal_q())
     except NotPositiveDefiniteError:
         return -np.inf
@@ -219,7 +217,7 @@ def train_gaussian(
 
     def objective(v: Array) -> tuple[float, Array]:
         points = family.points(v, draws)
-        value, dpoints = collapsed_bound(kernel, points, Z, X, y.y, y.weight, y.variance)
+        value, dpoints = collapsed_bound(kernel, points, Z, X, y)
         kl, dkl = family.kl(v)
         return value - kl, family.pull_back(v, dpoints, draws) - dkl
 
@@ -276,7 +274,7 @@ def train_stochastic(
         draws = np.empty((0, 0)) if family is None else rng.standard_normal((1, len(fit.x)))
         points = at.x[None, :] if family is None else family.points(at.x, draws)
         X_batch, given = frame.scale(X[batch], y[batch])
-        rows = (X_batch, given.y, n / len(batch), given.weight, given.variance)
+        rows = X_batch, given, n / len(batch)
         evaluations = [Evaluation(Prior(kernel, p, Z), *rows) for p in points]
         statistics = average_statistics([e.statistics for e in evaluations])
         rate = max(_NATURAL_RATE * clock.annealing, _LAST_NATURAL_RATE, 1.0 / (clock.step + 1.0))

@@ -46,7 +46,7 @@ def some_q(m):
 def test_collapsed_bound_is_that_of_titsias(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, Z = make_rows()
-    value, _ = collapsed_bound(kernel, x[None, :], Z, X, y)
+    value, _ = collapsed_bound(kernel, x[None, :], Z, X, Targets(y))
     assert_allclose(value, oracle.titsias_bound(*matrices(kernel, x, X, Z), y), rtol=1e-9)
 
 
@@ -54,7 +54,7 @@ def test_bound_at_any_q_is_eq_9(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, Z = make_rows()
     q = some_q(len(Z))
-    statistics = Evaluation(Prior(kernel, x, Z), X, y).statistics
+    statistics = Evaluation(Prior(kernel, x, Z), X, Targets(y)).statistics
     expected = oracle.local_bound(*matrices(kernel, x, X, Z), y, q.mean, q.covariance)
     assert_allclose(statistics.bound(q), expected, rtol=1e-9)
 
@@ -62,7 +62,7 @@ def test_bound_at_any_q_is_eq_9(kernel_and_x):
 def test_optimal_q_maximises_the_bound():
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
-    statistics = Evaluation(Prior(kernel, x, Z), X, y).statistics
+    statistics = Evaluation(Prior(kernel, x, Z), X, Targets(y)).statistics
     q = statistics.optimal_q()
     best = statistics.bound(q)
     rng = np.random.default_rng(0)
@@ -75,8 +75,10 @@ def test_optimal_q_maximises_the_bound():
 def test_gradient_of_collapsed_bound(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, Z = make_rows()
-    _, gradient = collapsed_bound(kernel, x[None, :], Z, X, y)
-    expected = numerical_gradient(lambda x: collapsed_bound(kernel, x[None, :], Z, X, y)[0], x)
+    _, gradient = collapsed_bound(kernel, x[None, :], Z, X, Targets(y))
+    expected = numerical_gradient(
+        lambda x: collapsed_bound(kernel, x[None, :], Z, X, Targets(y))[0], x
+    )
     assert_allclose(gradient[0], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -84,8 +86,8 @@ def test_gradient_over_draws_of_theta():
     kernel, x = kernel_at("RQ + LIN")
     X, y, Z = make_rows()
     points = x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x)))
-    _, gradient = collapsed_bound(kernel, points, Z, X, y)
-    expected = numerical_gradient(lambda p: collapsed_bound(kernel, p, Z, X, y)[0], points)
+    _, gradient = collapsed_bound(kernel, points, Z, X, Targets(y))
+    expected = numerical_gradient(lambda p: collapsed_bound(kernel, p, Z, X, Targets(y))[0], points)
     assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -95,7 +97,7 @@ def test_gradient_at_a_fixed_q_of_weighted_rows(kernel_and_x):
     q = some_q(len(Z))
 
     def evaluation(x):
-        return Evaluation(Prior(kernel, x, Z), X, y, 3.0)
+        return Evaluation(Prior(kernel, x, Z), X, Targets(y), 3.0)
 
     expected = numerical_gradient(lambda x: evaluation(x).statistics.bound(q), x)
     assert_allclose(evaluation(x).gradient(q), expected, rtol=1e-5, atol=1e-6)
@@ -104,28 +106,28 @@ def test_gradient_at_a_fixed_q_of_weighted_rows(kernel_and_x):
 def test_log_evidence_and_its_gradient(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, Pairs(X), y)
+    value, gradient = log_evidence(kernel, x, Pairs(X), Targets(y))
     fitted, noise = parameters(kernel, x)
     assert_allclose(value, oracle.log_evidence(fitted(X), noise, y), rtol=1e-10)
-    assert_allclose(log_evidence_alone(kernel, x, Pairs(X), y), value, rtol=1e-10)
-    expected = numerical_gradient(lambda x: log_evidence(kernel, x, Pairs(X), y)[0], x)
+    assert_allclose(log_evidence_alone(kernel, x, Pairs(X), Targets(y)), value, rtol=1e-10)
+    expected = numerical_gradient(lambda x: log_evidence(kernel, x, Pairs(X), Targets(y))[0], x)
     assert_allclose(gradient, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_bound_is_below_the_evidence_and_equal_at_inducing_rows(kernel_and_x):
     kernel, x = kernel_and_x
     X, y, Z = make_rows()
-    evidence, _ = log_evidence(kernel, x, Pairs(X), y)
-    assert collapsed_bound(kernel, x[None, :], Z, X, y)[0] < evidence
-    assert_allclose(collapsed_bound(kernel, x[None, :], X, X, y)[0], evidence, atol=1e-5)
+    evidence, _ = log_evidence(kernel, x, Pairs(X), Targets(y))
+    assert collapsed_bound(kernel, x[None, :], Z, X, Targets(y))[0] < evidence
+    assert_allclose(collapsed_bound(kernel, x[None, :], X, X, Targets(y))[0], evidence, atol=1e-5)
 
 
 def test_mini_batches_of_a_partition_add_to_all_rows():
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
     prior, q = Prior(kernel, x, Z), some_q(len(Z))
-    whole = Evaluation(prior, X, y)
-    batches = [Evaluation(prior, X[i::3], y[i::3], 3.0) for i in range(3)]
+    whole = Evaluation(prior, X, Targets(y))
+    batches = [Evaluation(prior, X[i::3], Targets(y[i::3]), 3.0) for i in range(3)]
     for mean, total in zip(
         average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
     ):
@@ -151,7 +153,7 @@ def test_hyperparameters_out_of_range_are_an_error():
     X, y, _ = make_rows()
     x[0] = 1000.0
     with pytest.raises(NotPositiveDefiniteError, match="range of double precision"):
-        log_evidence(kernel, x, Pairs(X), y)
+        log_evidence(kernel, x, Pairs(X), Targets(y))
 
 
 def test_noise_that_drowns_is_an_error():
@@ -159,4 +161,4 @@ def test_noise_that_drowns_is_an_error():
     X, y, _ = make_rows(n=30)
     x[-1] = -60.0
     with pytest.raises(NotPositiveDefiniteError, match="noise drowns"):
-        log_evidence(kernel, x, Pairs(X), y)
+        log_evidence(kernel, x, Pairs(X), Targets(y))

@@ -44,13 +44,17 @@ counted = pytest.mark.parametrize("counts", [None, COUNTS], ids=["rows", "weight
 def test_evidence_and_its_gradient(name, counts):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, Pairs(X), y, counts, KNOWN)
+    value, gradient = log_evidence(kernel, x, Pairs(X), Targets(y, counts, variance=KNOWN))
     fitted, noise = parameters(kernel, x)
     weight = np.ones(12) if counts is None else counts
     assert_allclose(value, weighted_log_evidence(y, fitted(X), noise + KNOWN, weight), rtol=1e-10)
-    assert_allclose(log_evidence_alone(kernel, x, Pairs(X), y, counts, KNOWN), value, rtol=1e-12)
+    assert_allclose(
+        log_evidence_alone(kernel, x, Pairs(X), Targets(y, counts, variance=KNOWN)),
+        value,
+        rtol=1e-12,
+    )
     expected = numerical_gradient(
-        lambda x: log_evidence(kernel, x, Pairs(X), y, counts, KNOWN)[0], x
+        lambda x: log_evidence(kernel, x, Pairs(X), Targets(y, counts, variance=KNOWN))[0], x
     )
     assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
 
@@ -64,7 +68,7 @@ def test_bound_at_any_q_and_its_gradient(name, counts):
     q = some_q(len(Z))
 
     def evaluation(x, factor=1.0):
-        return Evaluation(Prior(kernel, x, Z), X, y, factor, counts, KNOWN)
+        return Evaluation(Prior(kernel, x, Z), X, Targets(y, counts, variance=KNOWN), factor)
 
     weight = np.ones(12) if counts is None else counts
     total, moments = -q.kl_to_prior, (q.mean, q.covariance)
@@ -81,9 +85,11 @@ def test_bound_at_any_q_and_its_gradient(name, counts):
 def test_bound_at_all_rows_is_the_evidence():
     kernel, x = kernel_at("SE")
     X, y, _ = make_rows()
-    evidence, _ = log_evidence(kernel, x, Pairs(X), y, COUNTS, KNOWN)
+    evidence, _ = log_evidence(kernel, x, Pairs(X), Targets(y, COUNTS, variance=KNOWN))
     assert_allclose(
-        collapsed_bound(kernel, x[None], X, X, y, COUNTS, KNOWN)[0], evidence, atol=1e-5
+        collapsed_bound(kernel, x[None], X, X, Targets(y, COUNTS, variance=KNOWN))[0],
+        evidence,
+        atol=1e-5,
     )
 
 
@@ -93,13 +99,15 @@ def test_what_all_rows_share_is_a_learned_variance(counts):
     X, y, Z = make_rows()
     more, shared = np.append(x[:-1], np.log(np.exp(x[-1]) + 0.4)), np.full(12, 0.4)
     told, learned = (
-        Evaluation(Prior(kernel, at, Z), X, y, 1.0, counts, known).statistics
+        Evaluation(Prior(kernel, at, Z), X, Targets(y, counts, variance=known)).statistics
         for at, known in ((x, shared), (more, None))
     )
     for one, other in zip(told, learned, strict=True):
         assert_allclose(one, other, rtol=1e-12)
-    evidence = log_evidence_alone(kernel, x, Pairs(X), y, counts, shared)
-    assert_allclose(evidence, log_evidence_alone(kernel, more, Pairs(X), y, counts), rtol=1e-12)
+    evidence = log_evidence_alone(kernel, x, Pairs(X), Targets(y, counts, variance=shared))
+    assert_allclose(
+        evidence, log_evidence_alone(kernel, more, Pairs(X), Targets(y, counts)), rtol=1e-12
+    )
 
 
 def test_gradient_over_draws_of_theta():
@@ -108,9 +116,9 @@ def test_gradient_over_draws_of_theta():
     points = x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x)))
 
     def value(points):
-        return collapsed_bound(kernel, points, Z, X, y, COUNTS, KNOWN)[0]
+        return collapsed_bound(kernel, points, Z, X, Targets(y, COUNTS, variance=KNOWN))[0]
 
-    _, gradient = collapsed_bound(kernel, points, Z, X, y, COUNTS, KNOWN)
+    _, gradient = collapsed_bound(kernel, points, Z, X, Targets(y, COUNTS, variance=KNOWN))
     assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
 
 
@@ -118,9 +126,11 @@ def test_mini_batches_of_a_partition_add_to_all_rows():
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
     prior, q = Prior(kernel, x, Z), some_q(len(Z))
-    whole = Evaluation(prior, X, y, 1.0, COUNTS, KNOWN)
+    whole = Evaluation(prior, X, Targets(y, COUNTS, variance=KNOWN))
     parts = [slice(i, None, 3) for i in range(3)]
-    batches = [Evaluation(prior, X[p], y[p], 3.0, COUNTS[p], KNOWN[p]) for p in parts]
+    batches = [
+        Evaluation(prior, X[p], Targets(y[p], COUNTS[p], variance=KNOWN[p]), 3.0) for p in parts
+    ]
     for mean, total in zip(
         average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
     ):

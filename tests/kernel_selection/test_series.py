@@ -101,7 +101,7 @@ def test_series_are_trained_by_the_evidence_and_a_prior():
     targets, kernel = Targets(y), series_kernels(X, y)[0][1].bind(1)
     scales = DataScales.of(X, targets)
     fit = train_series(X, targets, scales, 200, 1e-12, kernel, LocalFit.fail("not yet"))
-    value, gradient = log_evidence(kernel, fit.x, Pairs(X), y)
+    value, gradient = log_evidence(kernel, fit.x, Pairs(X), Targets(y))
     lowest, highest = limits(kernel, scales).T
     prior = (0.5 * (lowest + highest) - fit.x) / ((highest - lowest) / 8.0) ** 2
     assert_allclose(fit.lower_bound, value)
@@ -182,7 +182,7 @@ def test_series_of_many_rows_are_screened_by_the_last(monkeypatch):
     for (_, kernel), fit, bound in zip(
         model.kernels_, model._state.fits, model.local_lower_bounds_, strict=True
     ):
-        value, _ = log_evidence(kernel, fit.x, Pairs(X - X.mean()), scaled)
+        value, _ = log_evidence(kernel, fit.x, Pairs(X - X.mean()), Targets(scaled))
         expected = value - len(y) * np.log(y.std())
         assert_allclose(
             bound, expected, atol=0.05

@@ -53,22 +53,28 @@ kernels = pytest.mark.parametrize("name", NAMES)
 def test_evidence_is_that_of_literal_copies(name):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, Pairs(X), y, TIMES)
+    value, gradient = log_evidence(kernel, x, Pairs(X), Targets(y, TIMES))
     fitted, noise = parameters(kernel, x)
     expected = oracle.log_evidence(fitted(X[COPIES]), noise, y[COPIES])
     assert_allclose(value, expected, rtol=1e-10)
-    assert_allclose(gradient, log_evidence(kernel, x, Pairs(X[COPIES]), y[COPIES])[1], rtol=1e-8)
+    assert_allclose(
+        gradient, log_evidence(kernel, x, Pairs(X[COPIES]), Targets(y[COPIES]))[1], rtol=1e-8
+    )
 
 
 @kernels
 def test_evidence_of_fractions_and_its_gradient(name):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, Pairs(X), y, FRACTIONS)
+    value, gradient = log_evidence(kernel, x, Pairs(X), Targets(y, FRACTIONS))
     fitted, noise = parameters(kernel, x)
     assert_allclose(value, weighted_log_evidence(y, fitted(X), noise, FRACTIONS), rtol=1e-10)
-    assert_allclose(log_evidence_alone(kernel, x, Pairs(X), y, FRACTIONS), value, rtol=1e-10)
-    expected = numerical_gradient(lambda x: log_evidence(kernel, x, Pairs(X), y, FRACTIONS)[0], x)
+    assert_allclose(
+        log_evidence_alone(kernel, x, Pairs(X), Targets(y, FRACTIONS)), value, rtol=1e-10
+    )
+    expected = numerical_gradient(
+        lambda x: log_evidence(kernel, x, Pairs(X), Targets(y, FRACTIONS))[0], x
+    )
     assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
 
 
@@ -76,10 +82,10 @@ def test_evidence_of_fractions_and_its_gradient(name):
 def test_bound_is_that_of_literal_copies(name):
     kernel, x = kernel_at(name)
     X, y, Z = make_rows()
-    value, gradient = collapsed_bound(kernel, x[None], Z, X, y, TIMES)
+    value, gradient = collapsed_bound(kernel, x[None], Z, X, Targets(y, TIMES))
     expected = oracle.titsias_bound(*matrices(kernel, x, X[COPIES], Z), y[COPIES])
     assert_allclose(value, expected, rtol=1e-9)
-    repeated = collapsed_bound(kernel, x[None], Z, X[COPIES], y[COPIES])
+    repeated = collapsed_bound(kernel, x[None], Z, X[COPIES], Targets(y[COPIES]))
     assert_allclose(gradient, repeated[1], rtol=1e-7, atol=1e-8)
 
 
@@ -90,7 +96,7 @@ def test_bound_of_fractions_at_any_q_and_its_gradient(name):
     q = some_q(len(Z))
 
     def evaluation(x, factor=1.0):
-        return Evaluation(Prior(kernel, x, Z), X, y, factor, FRACTIONS)
+        return Evaluation(Prior(kernel, x, Z), X, Targets(y, FRACTIONS), factor)
 
     moments = q.mean, q.covariance
     expected = oracle.local_bound(*matrices(kernel, x, X, Z), y, *moments, FRACTIONS)
@@ -102,8 +108,10 @@ def test_bound_of_fractions_at_any_q_and_its_gradient(name):
 def test_bound_at_all_rows_is_the_evidence_of_fractions():
     kernel, x = kernel_at("SE")
     X, y, _ = make_rows()
-    evidence, _ = log_evidence(kernel, x, Pairs(X), y, FRACTIONS)
-    assert_allclose(collapsed_bound(kernel, x[None], X, X, y, FRACTIONS)[0], evidence, atol=1e-5)
+    evidence, _ = log_evidence(kernel, x, Pairs(X), Targets(y, FRACTIONS))
+    assert_allclose(
+        collapsed_bound(kernel, x[None], X, X, Targets(y, FRACTIONS))[0], evidence, atol=1e-5
+    )
 
 
 def test_gradient_over_draws_of_theta_and_fractions():
@@ -112,9 +120,9 @@ def test_gradient_over_draws_of_theta_and_fractions():
     points = x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x)))
 
     def value(points):
-        return collapsed_bound(kernel, points, Z, X, y, FRACTIONS)[0]
+        return collapsed_bound(kernel, points, Z, X, Targets(y, FRACTIONS))[0]
 
-    _, gradient = collapsed_bound(kernel, points, Z, X, y, FRACTIONS)
+    _, gradient = collapsed_bound(kernel, points, Z, X, Targets(y, FRACTIONS))
     assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
 
 
@@ -122,9 +130,9 @@ def test_mini_batches_of_a_partition_add_to_all_rows():
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
     prior, q = Prior(kernel, x, Z), some_q(len(Z))
-    whole = Evaluation(prior, X, y, counts=FRACTIONS)
+    whole = Evaluation(prior, X, Targets(y, FRACTIONS))
     parts = [slice(i, None, 3) for i in range(3)]
-    batches = [Evaluation(prior, X[part], y[part], 3.0, FRACTIONS[part]) for part in parts]
+    batches = [Evaluation(prior, X[part], Targets(y[part], FRACTIONS[part]), 3.0) for part in parts]
     for mean, total in zip(
         average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
     ):
