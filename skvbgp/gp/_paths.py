@@ -19,9 +19,9 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import by_tile
+from skvbgp.gp._conditional import predict_line
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
-from skvbgp.gp._process import predict_line
 
 #: Rows of one task, from neighbours.
 _NEAR_ROWS = 64

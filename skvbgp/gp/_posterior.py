@@ -15,17 +15,17 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Gaps, in_tiles
+from skvbgp.gp._conditional import (
+    Conditional,
+    Moments,
+    measure_matrices,
+    predict_from_matrices,
+)
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gradient import Slopes, measure_slopes
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._process import (
-    Conditional,
-    Moments,
-    Process,
-    measure_matrices,
-    predict_from_matrices,
-)
+from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import count_sets
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skvbgp.gp import VBGPClassifier, VBGPRegressor
-from skvbgp.gp._process import measure_matrices, predict_from_matrices
+from skvbgp.gp._conditional import measure_matrices, predict_from_matrices
 from skvbgp.kernels import RBF, Matern
 
 

@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
 from skvbgp.gp import _process
 from skvbgp.gp._bordered import factorise_bordered
-from skvbgp.gp._process import Process, bound_variance, predict_from_matrices, start_process
+from skvbgp.gp._conditional import bound_variance, predict_from_matrices
+from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
 from skvbgp.kernels._candidates import add, make_base_kernels, multiply
