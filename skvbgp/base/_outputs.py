@@ -75,8 +75,8 @@ class OutputsState:
 class OutputsLearner(RegressionLearner):
     """The settings of every output; targets are a list, with None for what was not observed.
 
-    Each output learns what it would learn alone. Passes are reported of one after the other; those
-    whose turn has not come are then what ``begin`` makes of them, and remain so after a stop.
+    Each output learns what it would learn alone, one after the other. In states that are reported
+    meanwhile, or left by a stop, those whose turn has not come are what ``begin`` makes of them.
     """
 
     single: Any  # RegressionLearner

@@ -38,7 +38,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, VariationalEst
     ``_check_known_noise()``, which refuses that any is given.
     """
 
-    #: Of one that keeps all rows, in memory or on Dask's workers: whether those known are there.
+    #: Whether the known rows are on Dask's workers; None if an estimator does not keep its rows.
     _keeps_on_workers: Any = None
     #: Whether rows of a Dask collection that are not fetched have to differ.
     _needs_variation = True

@@ -21,8 +21,8 @@ from skvbgp.base._neighbours import Places
 _TILE_ROWS = 512
 #: Rows of a leaf of a worker's tree: with half of them it takes half as much memory again.
 _LEAF_ROWS = 32
-#: By how many standard deviations of the number of the nearest rows that a shard has, in random
-#: order, it is asked for more than its share.
+#: A shard is asked for more than its share of the nearest rows, by so many standard deviations of
+#: the number of them that it would have if the rows were divided at random.
 _MARGIN = 3.0
 #: Distances may be wrong by this share.
 _ROUNDING = 1e-6

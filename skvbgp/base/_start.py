@@ -52,10 +52,10 @@ def says_too_little(X: Array | ShardedColumns, *, learns: bool) -> bool:
 def is_outgrown(
     known_X: Array, known_labels: NDArray[Any], X: Array, labels: NDArray[Any], *, learns: bool
 ) -> bool:
-    """Whether what the known rows have set is to be set again, because of new rows.
+    """Whether new rows are a reason to train again from the start.
 
-    The known ones say too little, or are without a class or the variation of a column that the new
-    ones have, which matters if hyperparameters are learned.
+    They are if the known rows say too little. If hyperparameters are learned, they also are if they
+    have a class that the known rows have not, or vary in a column in which these are constant.
     """
     if says_too_little(known_X, learns=learns):
         return True

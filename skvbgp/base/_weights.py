@@ -16,13 +16,13 @@ from skvbgp._core.shards import ShardedColumns, measure_scale
 from skvbgp.base._estimator import LARGEST_WEIGHT, as_row_values, as_weights
 from skvbgp.base._start import SUBSAMPLE
 
-#: Rows of a stream that fade are left out when they count less than this beside the heaviest one,
-#: and are as good as forgotten, to what is learned again, when they count so much.
+#: A row that fades is left out once its weight is below the first share of the heaviest one's. When
+#: hyperparameters are learned again goes by how long it takes a weight to fall to the second one.
 FORGOTTEN, _FADED = 0.01, 0.05
 
 
 def count_remembered(share: float) -> float:
-    """After how many later rows one is as good as forgotten that counts a share after each."""
+    """Number of later rows after which one is as good as forgotten, if each leaves it a share."""
     return float(np.log(_FADED) / np.log(share))
 
 

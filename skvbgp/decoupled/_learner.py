@@ -174,7 +174,7 @@ class DecoupledLearner(RegressionLearner):
         return n <= min(self.n_cov_basis, self.batch_size, EVIDENCE_ROWS)
 
     def _keep(self, sample: Replay, rng: np.random.RandomState) -> Replay:
-        """Rows for later updates; without them those, too, that will be needed to start again."""
+        """Rows for later updates. With replay=0 there are none, unless the first say too little."""
         starts_again = self.replay == 0 and says_too_little(sample.X, learns=True)
         return sample if starts_again else sample.limited(self.replay, rng)
 
@@ -291,10 +291,11 @@ class DecoupledLearner(RegressionLearner):
         return conclude(ascended)
 
     def _unsettle(self, state: State) -> State:
-        """The state before steps on everything, of a process that may get more rows than points.
+        """A settled state made ready for steps on everything.
 
-        It cannot explain all of f any more; noise that is too little would take long to rise. So it
-        is what q leaves of the rows, the new ones among them, which maximises the bound.
+        Its bases had every row. With more rows they cannot explain all of f any more, and noise
+        that is too small would take long to grow: it becomes what q leaves of the rows, the new
+        ones included, which maximises the bound.
         """
         p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
         if self.learn_hyperparameters:

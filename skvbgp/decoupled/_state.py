@@ -88,7 +88,8 @@ class State(PickledByFields):
     n_iter : int
         Passes of the last fit.
     n_telling : float
-        How often all rows seen count for the learned noise: fewer, if some have other noise.
+        What all rows seen count for the learned noise: less than once each, if part of their noise
+        is known.
     settled : bool
         Whether the hyperparameters that training starts from are those that it would end with.
     """

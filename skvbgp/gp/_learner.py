@@ -363,10 +363,10 @@ class GPLearner(RegressionLearner):
     def _is_due(self, state: State, X: Rows, n_new: int) -> bool:
         """Whether n_new rows X are a reason to learn hyperparameters again.
 
-        The number of rows has doubled, or is now larger than that of the neighbours, because few
-        are learned from in another way. Where rows are forgotten: as many are new as were learned
-        from, or are remembered. Rows of two functions look like noise, so that those before a
-        change have to be as old, too.
+        They are if there are twice as many rows now, or too many for all to be neighbours, as fewer
+        are learned from in another way. Where rows are forgotten, they are if as many are new as
+        were learned from or, if that is less, as are remembered. After a change of the function, as
+        many have to be new since then: rows of two functions look like noise.
         """
         n_known, n = len(state.rows), len(state.rows) + n_new
         if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):

@@ -37,8 +37,8 @@ _TRIAL_NEIGHBOURS = 128
 #: Rows, of those left out, that tell how many neighbours pay, and the least gain.
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
-#: Up to so many rows, all of them compete as neighbours, and remain all while a stream has not yet
-#: twice as many: it learns again before.
+#: Up to so many rows, "all" is one of the numbers of neighbours that compete. A stream keeps to it,
+#: as it learns again before its rows are twice as many.
 _ALL_ROWS = 2_000
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
@@ -51,8 +51,8 @@ _MOST_READ = 512
 _LEAST_RISE = 0.002
 #: Multiples of the noise that compete with what training has found.
 _NOISE_FACTORS = (10.0,)
-#: Share of noise in y from which on few rows are searched again, and by how many nats what is found
-#: has to be better.
+#: If more than this share of y seems to be noise, few rows are searched again, and what is found
+#: has to be better by so many nats.
 _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16

@@ -73,8 +73,8 @@ class State(PickledByFields):
     twin : State or None
         That of an output which was observed in the same rows, with the same mixture.
     n_seen_changed : int or None
-        Of a stream that forgets: rows that had been seen before the first ones, since training,
-        that contradicted predictions.
+        In a stream that forgets: how many rows had been seen before one contradicted predictions
+        for the first time since training; None if none did.
     """
 
     frames: Frames

@@ -135,7 +135,7 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:
     """How well some rows are predicted, each left out."""
-    posterior = replace(state).posterior  # which goes with its tree of all rows
+    posterior = replace(state).posterior  # of a copy: the tree of all rows is not kept
     parts, target = posterior.leave_out(index), state.frames.target
     y, mixture = target.scaled(rows.y[index]), state.mixture
     rank = rank_mixture(mixture, parts, y, _take_weight(rows, index))

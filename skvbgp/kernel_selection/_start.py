@@ -16,10 +16,10 @@ from skvbgp.kernels import Constant, Kernel, Linear, Periodic
 from skvbgp.kernels._compose import leaves
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS
 
-#: How often each is taken, and (last) any other period.
+#: Probabilities that a period starts from each peak of the spectrum, and (last) from anywhere.
 _PEAK_PROBABILITIES = (0.5, 0.2, 0.1, 0.2)
 
-#: Standard deviations of the prior of a series' hyperparameters from bound to bound.
+#: How many standard deviations of its prior the bounds of a series' hyperparameter are apart.
 DEVIATIONS_IN_BOUNDS = 8.0
 
 

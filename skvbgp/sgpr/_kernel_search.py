@@ -31,15 +31,16 @@ from skvbgp.sgpr._state import State
 
 #: Most blocks that kernels are fitted to, and as many others judge them.
 _MOST_BLOCKS = 8
-#: Up to so many blocks, all are fitted to but for a share of their rows, which judge.
+#: If there are no more blocks than this, kernels are fitted to a part of each, and this share of
+#: its rows judges them.
 _FEW_BLOCKS = 3
 _LEFT_OUT = 0.2
 #: Iterations of a trial, and of one that starts from what another kernel has learned.
 _ITERATIONS, _FOLLOWING_ITERATIONS = 15, 8
 #: Variances of the noise that judging may take instead of a smaller one that has been fitted.
 _NOISES = np.array([0.0, 1e-4, 1e-3, 1e-2, 1e-1])
-#: After training, most blocks whose rows judge, and by how many standard errors of the difference a
-#: kernel that has been found has to lead.
+#: After training: most blocks whose rows judge, and the lead that a kernel needs over the default,
+#: in standard errors of the difference.
 _MOST_JUDGES, _STANDARD_ERRORS = 16, 2.0
 
 

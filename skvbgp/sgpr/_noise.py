@@ -115,7 +115,7 @@ class Structure:
         return 0.0, np.zeros(len(theta))
 
     def settled(self) -> Structure:
-        """The same whose parameters have what rows have told for a prior, and not their own."""
+        """The same without the prior of its parameters: what earlier rows say takes its place."""
         return self
 
     def attributes(self, theta: Array, unit: float) -> dict[str, Any]:

@@ -28,13 +28,14 @@ _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS with every row an inducing input, with fewer, with noise that
-#: starts well, and with such noise that new rows have nothing of; rows that the stochastic solver
-#: visits.
+#: max_iter=None: iterations of L-BFGS where every row is an inducing input, and with fewer of them;
 _EXACT_ITERATIONS = 100
 _LBFGS_ITERATIONS = 200
+#: ... with the noise of blocks, which starts near its optimum: of VBPIC, and of VBPITC, whose
+#: predictions do not use it;
 _LBFGS_BLOCK_ITERATIONS = 40
 _LBFGS_LOST_BLOCK_ITERATIONS = 14
+#: ... and rows that the stochastic solver visits in all its passes, without and with blocks.
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
 #: n_inducing="auto": one for so many rows, but at least and at most so many.
@@ -169,14 +170,18 @@ class Settings(RegressionLearner):
         return min(n_blocks, n)
 
     def find_restart(self, X: Array | ShardedColumns, y: Targets) -> float:
-        """Number of rows with which a stream begins again that has begun with X.
+        """Number of rows with which a stream that has begun with X trains again from the start.
 
-        These are rows in memory or, where they fade, rows seen. The next ones, where X says too
-        little or is known exactly. Twice as many, where noise is what inducing inputs leave open:
-        it is learned from rows that are near each other and these inputs, while those of a chunk
-        are far apart, and the inputs are where the first chunk was. Blocks whose number is given
-        are those of a call. Where rows fade: as many more as were learned from, or are remembered,
-        unless these are too many to be kept.
+        These are rows in memory or, where rows fade, rows seen. It is
+
+        - 0, any number, if X says too little, or if all rows are known exactly;
+        - where rows fade, as many more as were learned from or, if they are fewer, as are
+          remembered;
+        - twice as many, if the noise is what inducing inputs leave open of a process. It is learned
+          from rows that are near each other and near these inputs, while the rows of one chunk are
+          far apart, and the inputs are where the first chunk was. If the user has given the number
+          of blocks, they are those of each call, and stay;
+        - infinite, never, otherwise, and if so many rows are not kept.
         """
         if self._is_exact(len(X)) or says_too_little(X, learns=self.learn_hyperparameters):
             return 0

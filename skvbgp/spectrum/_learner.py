@@ -40,15 +40,15 @@ from skvbgp.spectrum._training import (
 
 #: Rows of a block for n_blocks="auto": fewer than the features of the default spectrum.
 _BLOCK_ROWS = 60
-#: max_iter=None: rows that each phase visits, and most passes: all of them if the second phase
-#: moves the frequencies, fewer if it holds them.
+#: max_iter=None: rows that each phase visits; most passes of it, and of a second phase that holds
+#: the frequencies.
 _VISITED_ROWS = {"blocks": 1_500_000, "bound": 120_000}
 _MOST_PASSES, _MOST_PASSES_HELD = 300, 30
-#: The first phase of few rows takes a pass for so many of them, but so many at least.
+#: Where blocks are trained, few rows get one pass for so many of them, but so many at least.
 _ROWS_OF_A_PASS, _LEAST_PASSES = 3, 10
 #: Most rows whose evidence decides where training starts.
 _EVIDENCE_ROWS = 512
-#: Rows that each phase visits for a new row of a stream, and its step size of Adam, as a share.
+#: In a stream: rows that each phase visits for a new one, and Adam's step as a share of a fit's.
 _STREAM_VISITS = {"blocks": 36, "bound": 10}
 _STREAM_STEP = 0.3
 #: First step size of Adam on M and b, as a multiple of the learning rate.
