@@ -14,14 +14,9 @@ from skvbgp.base._estimator import (
     RealNotInt,
     StrOptions,
     VariationalEstimator,
-    as_row_values,
-    as_vector,
-    as_weights,
     by_tile,
-    find_missing,
     fit_method,
     in_tiles,
-    reading,
 )
 from skvbgp.base._fading import FORGETTING, FadingRegressor
 from skvbgp.base._function import (
@@ -58,6 +53,13 @@ from skvbgp.base._start import (
     is_outgrown,
     says_too_little,
     subsample,
+)
+from skvbgp.base._validation import (
+    as_row_values,
+    as_vector,
+    as_weights,
+    find_missing,
+    reading,
 )
 from skvbgp.base._weights import (
     FORGOTTEN,

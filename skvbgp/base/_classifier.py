@@ -18,16 +18,15 @@ from skvbgp._core.labels import LabelledRows, choose_classes
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base._estimator import (
-    VariationalEstimator,
+from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._lazy import Names, lazily
+from skvbgp.base._start import SUBSAMPLE
+from skvbgp.base._validation import (
     as_weights,
     find_missing,
-    fit_method,
     reading,
     what_is_finite,
 )
-from skvbgp.base._lazy import Names, lazily
-from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Counted, count_rows, join_weights
 
 

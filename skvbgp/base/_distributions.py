@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base._estimator import as_probabilities, reading
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
+from skvbgp.base._validation import as_probabilities, reading
 
 #: What is made of the distributions of some rows.
 Evaluate = Callable[[Distribution, slice], Array]

@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from skvbgp.base._estimator import LARGEST_WEIGHT, Interval, _num_samples, as_weights
+from skvbgp.base._estimator import Interval, _num_samples
 from skvbgp.base._regressor import VariationalRegressor
+from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
 
 #: The constraint of the parameter.
 FORGETTING = {"forgetting": [Interval(Real, 0, 1, closed="right")]}

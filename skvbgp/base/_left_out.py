@@ -13,7 +13,7 @@ from skvbgp._core.copies import make_keys
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base._estimator import as_weights, reading
+from skvbgp.base._validation import as_weights, reading
 from skvbgp.base._weights import Targets, as_noise, count_rows
 
 

@@ -16,17 +16,16 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._distributions import PredictsDistributions
-from skvbgp.base._estimator import (
-    VariationalEstimator,
+from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._lazy import lazily
+from skvbgp.base._outputs import Observations, OutputsLearner
+from skvbgp.base._start import SUBSAMPLE
+from skvbgp.base._validation import (
     as_weights,
-    fit_method,
     reading,
     refuse_dates,
     what_is_finite,
 )
-from skvbgp.base._lazy import lazily
-from skvbgp.base._outputs import Observations, OutputsLearner
-from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._weights import Targets, as_noise, count_targets, unless_zero
 
 

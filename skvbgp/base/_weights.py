@@ -13,8 +13,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shards import ShardedColumns, measure_scale
-from skvbgp.base._estimator import LARGEST_WEIGHT, as_row_values, as_weights
 from skvbgp.base._start import SUBSAMPLE
+from skvbgp.base._validation import LARGEST_WEIGHT, as_row_values, as_weights
 
 #: A row that fades is left out once its weight is below the first share of the heaviest one's. When
 #: hyperparameters are learned again goes by how long it takes a weight to fall to the second one.

@@ -1,0 +1,124 @@
+"""What the user gives, as numbers: rows, weights and parameters, and errors that say what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import get_tags
+
+from skvbgp._core.linalg import Array
+
+#: Largest weight of a row; its inverse is the least.
+LARGEST_WEIGHT = 1e9
+_MAKE_NUMBERS = (
+    "Make numbers of dates and durations, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
+)
+#: What the errors of scikit-learn and NumPy leave open.
+_ADVICE = {
+    "Input X contains NaN": (
+        "VBGPClassifier, EPDTCClassifier, HybridGPLVM, VBDTCRegressor and, unless n_inducing is a "
+        "number, VBGPRegressor take rows with missing entries."
+    ),
+    "Input y contains NaN": "Leave out the rows in which y is not known.",
+    "does not contain any features": "One row has two dimensions as well: df.iloc[[0]], or X[:1].",
+    "'<' not supported": "Labels are all strings or all numbers, and known of every row.",
+    "string to float": (
+        "If X has strings, `categorical_features` of VBGPRegressor says which inputs they are "
+        "(\"from_dtype\": those of a DataFrame after astype('category')); other estimators need "
+        "numbers. If y has strings, it is for a classifier."
+    ),
+} | dict.fromkeys(["DateTime64", "TimeDelta64", "'Time", "'date", "'time"], _MAKE_NUMBERS)
+
+
+@contextmanager
+def reading(X: Any) -> Iterator[None]:
+    """Refuse dates, and add to an error about what is read what may be done."""
+    refuse_dates(X)
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        for cause, advice in _ADVICE.items():
+            if cause in str(error):
+                error.add_note(advice)
+                break
+        raise
+
+
+def what_is_finite(estimator: Any) -> bool | str:
+    """scikit-learn's ``ensure_all_finite``: the tag says whether entries of X may be missing."""
+    return "allow-nan" if get_tags(estimator).input_tags.allow_nan else True
+
+
+def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of some objects are None, NaN or pandas' NA, which says of nothing what it equals."""
+    equal = np.equal(values, values, dtype=object)
+    known = [
+        value is not None and isinstance(same, bool | np.bool_) and bool(same)
+        for value, same in zip(values.flat, equal.flat, strict=True)
+    ]
+    return ~np.array(known, dtype=bool).reshape(values.shape)
+
+
+def refuse_dates(values: Any, name: str = "X") -> None:
+    """Months as numbers differ from the same months as days, which nobody would notice."""
+    types: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # of columns, or one
+    kinds = {getattr(kind, "kind", None) for kind in np.ravel(types)}
+    if (kinds and kinds <= {"M", "m"}) or _lists_dates(values):
+        raise ValueError(
+            f"{name} has dates or durations, whose numbers depend on their unit. {_MAKE_NUMBERS}"
+        )
+
+
+def _lists_dates(values: Any) -> bool:
+    """Whether the first row of lists or objects has NumPy's dates, which would become numbers."""
+    is_object = isinstance(values, np.ndarray) and values.dtype.kind == "O" and values.ndim > 0
+    if not (isinstance(values, list | tuple) or is_object) or not len(values):
+        return False
+    entries = values[0] if isinstance(values[0], list | tuple | np.ndarray) else [values[0]]
+    return any(isinstance(entry, np.datetime64 | np.timedelta64) for entry in entries)
+
+
+def as_row_values(value: Any, n: int, name: str, default: float) -> Array:
+    """A number for each of n rows, none of them negative; ``default`` where None is given."""
+    values = as_vector(default if value is None else value, n, name, positive=False)
+    if np.any(values < 0.0):
+        raise ValueError(f"{name} must not be negative; the smallest is {values.min():g}.")
+    return values
+
+
+def as_weights(value: Any, n: int, name: str = "sample_weight") -> Array:
+    """Weights (n,) of rows, 1 where None is given; some of them may be zero."""
+    weight = as_row_values(value, n, name, 1.0)
+    positive = weight[weight > 0.0]
+    if len(positive) == 0:
+        raise ValueError(f"{name} must not be zero for all rows.")
+    if positive.max() > LARGEST_WEIGHT or positive.min() < 1.0 / LARGEST_WEIGHT:
+        raise ValueError(f"{name} must be between 1 / {LARGEST_WEIGHT:g} and its inverse.")
+    return weight
+
+
+def as_probabilities(values: Any, name: str) -> Array:
+    """Numbers between 0 and 1, of shape () or (k,)."""
+    try:
+        p = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers; got {values!r}.") from None
+    if p.ndim > 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
+        raise ValueError(f"{name} must be between 0 and 1; got {values!r}.")
+    return p
+
+
+def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
+    """A number, or several, as a finite vector of a given size."""
+    try:
+        vector = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers; got {value!r}.") from None
+    if vector.ndim > 1 or (vector.ndim == 1 and len(vector) != size):
+        raise ValueError(f"{name} must be a number or have shape ({size},); got {vector.shape}.")
+    if not np.isfinite(vector).all() or (positive and not (vector > 0.0).all()):
+        kind = "finite and positive" if positive else "finite"
+        raise ValueError(f"{name} must be {kind}; got {value!r}.")
+    return np.broadcast_to(vector, (size,)).copy()
