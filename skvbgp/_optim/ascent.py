@@ -31,13 +31,14 @@ def report_as(conclude: Callable[[Any], Any], end_pass: EndPass) -> EndPass:
 
 
 class Watch:
-    """An `EndPass` that remembers whether it has asked to stop."""
+    """An `EndPass` that counts the passes, and remembers whether it has asked to stop."""
 
     def __init__(self, end_pass: EndPass) -> None:
         self._end_pass = end_pass
-        self.stopped = False
+        self.n_passes, self.stopped = 0, False
 
     def __call__(self, make: Callable[[], Any]) -> bool:
+        self.n_passes += 1
         self.stopped = self._end_pass(make)
         return self.stopped
 

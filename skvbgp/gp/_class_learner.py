@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
@@ -161,7 +160,6 @@ class ClassGPLearner(Learner):
         class_weights = self._weigh(y.classes, rows)
         places = join_variances(rows.X, state.gaps.measure_stds(rows.inputs))
         votes = Votes.of(scale_rows(places, state.coordinates), y.counts * class_weights)
-        n_trials = 0
 
         def reach(found: Found) -> ClassState:
             return ClassState(
@@ -176,15 +174,11 @@ class ClassGPLearner(Learner):
                 gaps=state.gaps,
                 n_rows=y.n_rows,
                 n_trained=len(rows),
-                n_iter=max(1, n_trials),
+                n_iter=max(1, watch.n_passes),
                 n_jobs=self.n_jobs,
             )
 
-        def end_trial(make: Callable[[], Found]) -> bool:
-            nonlocal n_trials
-            n_trials += 1
-            return end_pass(lambda: reach(make()))
-
+        watch = Watch(report_as(reach, end_pass))
         if not self.learn_hyperparameters:
             kept = reach(_keep(state, X.shape[1]))
             end_pass(lambda: kept)
@@ -196,7 +190,7 @@ class ClassGPLearner(Learner):
             np.random.RandomState(state.seed),
             self.max_iter,
             self.tol,
-            end_trial,
+            watch,
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 

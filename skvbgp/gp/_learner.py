@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import itemgetter
@@ -273,7 +273,6 @@ class GPLearner(RegressionLearner):
             kept = tuple(map(self.keep, starts))
             end_pass(lambda: kept)
             return kept
-        n_trials = 0
 
         def reach(found: Found) -> tuple[State, ...]:
             learned = {
@@ -284,20 +283,15 @@ class GPLearner(RegressionLearner):
                 "belief": found.belief,
                 "weights": found.weights,
                 "k": found.k,
-                "n_iter": max(1, n_trials),
+                "n_iter": max(1, watch.n_passes),
                 "score": found.score,
             }
             return tuple(self._make_state(start, **learned) for start in starts)
 
-        def end_trial(make: Callable[[], Found]) -> bool:
-            nonlocal n_trials
-            n_trials += 1
-            return end_pass(lambda: reach(make()))
-
-        first = starts[0]
+        watch, first = Watch(report_as(reach, end_pass)), starts[0]
         rng = np.random.RandomState(first.seed)
         rows = join_samples([self._take_sample(start, rng, judges) for start in starts])
-        search = Search(rows, self.counts, rng, self.max_iter, self.tol, end_trial)
+        search = Search(rows, self.counts, rng, self.max_iter, self.tol, watch)
         return reach(search.run(list(first.candidates), grows=first.grows))
 
     def _take_sample(
