@@ -207,8 +207,7 @@ class SparseLearner(Settings):
             limits = self.max_iter or _LBFGS_MEAN_ITERATIONS, self.tol
             white = solve_white(first, state.parameters, data, rule, learned, *limits)
             rivals += [] if white is None else [white]
-        passes: dict[str, Any] = {"lower_bounds": learned.lower_bounds, "n_iter": learned.n_iter}
-        others = [replace(conclude(p), **passes) for p in rivals]
+        others = [_count_passes(conclude(p), learned) for p in rivals]
         learned = max([learned, *others], key=lambda state: state.lower_bound)
         return choose_noise_variance(learned, data, conclude)
 
@@ -222,13 +221,11 @@ class SparseLearner(Settings):
             return learned
         white = replace(self, structure=White(), local=False)
         rows = replace(data, blocks=None)
-        p = white._train(without_noise_kernel(state), rows, go_on).parameters
-        p, rng = with_noise_kernel(p, state), np.random.RandomState(state.seed)
+        trained = white._train(without_noise_kernel(state), rows, go_on)
+        p = with_noise_kernel(trained.parameters, state)
         rule = self._rule_of_fit(data, p, state.seed)
-        memory = self._remember(state.model, p, data, rule, rng)
-        passes: dict[str, Any] = {"lower_bounds": learned.lower_bounds, "n_iter": learned.n_iter}
-        rescued = replace(state, parameters=p, memory=memory, draw_rule=rule, **passes)
-        return max(learned, rescued, key=lambda state: state.lower_bound)
+        rescued = replace(self._conclude(state, data, p, rule), draw_rule=rule)
+        return max(learned, _count_passes(rescued, learned), key=lambda state: state.lower_bound)
 
     def _conclude(self, state: State, data: Data, parameters: Parameters, rule: DrawRule) -> State:
         """The state with other parameters, after a pass over the rows."""
@@ -494,3 +491,8 @@ class SparseLearner(Settings):
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
         return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)
+
+
+def _count_passes(state: State, learned: State) -> State:
+    """The state that was found besides the one that the passes have learned."""
+    return replace(state, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)
