@@ -19,14 +19,13 @@ from skvbgp.base import (
     Gaps,
     Posterior,
     Targets,
-    as_vector,
     find_gaps,
     join_rows,
     merge_targets,
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
-from skvbgp.sgpr._bound import HyperPrior, Model
+from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gap_noise import admit_gaps
@@ -50,13 +49,12 @@ from skvbgp.sgpr._spread import SpreadRows
 from skvbgp.sgpr._spread_posterior import SpreadBlockPosterior
 from skvbgp.sgpr._start import (
     Sample,
-    check_range,
     choose_exact_inputs,
-    choose_inputs,
     choose_target,
     go_on_from,
     grow,
     shorten,
+    start_cold,
     start_from_blocks,
 )
 from skvbgp.sgpr._state import State
@@ -95,7 +93,7 @@ class SparseLearner(Settings):
         summary = y.scale
         target = choose_target(summary, centred=self.normalize_y)
         if before is None:
-            model, parameters = self._start_cold(sample, len(X), target, rng)
+            model, parameters = start_cold(self, sample, len(X), target, rng)
         else:
             ratio = before.target.unit / target.unit
             model, parameters = go_on_from(before.model, before.parameters, X.shape[1], ratio)
@@ -128,37 +126,6 @@ class SparseLearner(Settings):
         if model is state.model:
             return state
         return replace(state, model=model, parameters=parameters, adam=None)
-
-    def _start_cold(
-        self, sample: Sample, n: int, target: Target, rng: np.random.RandomState
-    ) -> tuple[Model, Parameters]:
-        """Model and parameters from the data, n rows, or as the user gives them."""
-        m = self.count_inducing(n)
-        coordinates, U = choose_inputs(sample, m, self.inducing_inputs, rng)
-        d = sample.X.shape[1]
-        nu = np.full(d, 2.0 / np.sqrt(d))
-        if self.length_scale is not None:
-            length_scale = as_vector(self.length_scale, d, "length_scale", positive=True)
-            nu = coordinates.scale / length_scale
-        alpha, noise_variance, factor = 1.0, 0.1, 1.0
-        if self.signal_std is not None:
-            alpha = self.signal_std / target.unit
-        if self.noise_variance is not None:
-            noise_variance = self.noise_variance / target.unit**2
-            factor = 1.0 / target.unit**2
-        with np.errstate(over="ignore"):  # check_range says so
-            xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
-        if self.hyperparameter_variance is not None:
-            xi = self.hyperparameter_variance * coordinates.scale**2
-            beta = self.hyperparameter_variance / target.unit**2
-        hyperprior = HyperPrior(
-            as_vector(self.prior_mean, d + 1, "prior_mean", positive=False),
-            as_vector(self.prior_variance, d + 1, "prior_variance", positive=True),
-        )
-        structure = self.structure.start(coordinates.scale, noise_variance, factor)
-        parameters = Parameters(nu, xi, alpha, beta, noise_variance, structure.theta, U)
-        check_range(parameters)
-        return Model(coordinates, hyperprior, structure), parameters
 
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         restarts_at = self.find_restart(X, y)

@@ -19,14 +19,15 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.base import choose_inducing_inputs, choose_rows
-from skvbgp.sgpr._bound import Evaluation, Model, Prior
+from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows
+from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Blocks
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 from skvbgp.sgpr._quadrature import sign_draws
+from skvbgp.sgpr._settings import Settings
 from skvbgp.sgpr._state import State
 
 #: Rows that the starting length scales are judged by, and what these are divided by.
@@ -73,7 +74,39 @@ class Sample(NamedTuple):
         return self._replace(X=coordinates.scaled(self.X))
 
 
-def choose_inputs(
+def start_cold(
+    settings: Settings, sample: Sample, n: int, target: Target, rng: np.random.RandomState
+) -> tuple[Model, Parameters]:
+    """Model and parameters from the data, n rows, or as the user gives them."""
+    m = settings.count_inducing(n)
+    coordinates, U = _choose_inputs(sample, m, settings.inducing_inputs, rng)
+    d = sample.X.shape[1]
+    nu = np.full(d, 2.0 / np.sqrt(d))
+    if settings.length_scale is not None:
+        length_scale = as_vector(settings.length_scale, d, "length_scale", positive=True)
+        nu = coordinates.scale / length_scale
+    alpha, noise_variance, factor = 1.0, 0.1, 1.0
+    if settings.signal_std is not None:
+        alpha = settings.signal_std / target.unit
+    if settings.noise_variance is not None:
+        noise_variance = settings.noise_variance / target.unit**2
+        factor = 1.0 / target.unit**2
+    with np.errstate(over="ignore"):  # _check_range says so
+        xi, beta = 1e-2 * nu**2, 1e-2 * alpha**2
+    if settings.hyperparameter_variance is not None:
+        xi = settings.hyperparameter_variance * coordinates.scale**2
+        beta = settings.hyperparameter_variance / target.unit**2
+    hyperprior = HyperPrior(
+        as_vector(settings.prior_mean, d + 1, "prior_mean", positive=False),
+        as_vector(settings.prior_variance, d + 1, "prior_variance", positive=True),
+    )
+    structure = settings.structure.start(coordinates.scale, noise_variance, factor)
+    parameters = Parameters(nu, xi, alpha, beta, noise_variance, structure.theta, U)
+    _check_range(parameters)
+    return Model(coordinates, hyperprior, structure), parameters
+
+
+def _choose_inputs(
     sample: Sample, n_inducing: int, inducing_inputs: Any, rng: np.random.RandomState
 ) -> tuple[Coordinates, Array]:
     """Coordinates, and inducing inputs in them.
@@ -128,7 +161,7 @@ def choose_target(summary: RunningScale, *, centred: bool) -> Target:
     return Target(float(summary.mean[0]) if centred else 0.0, unit)
 
 
-def check_range(parameters: Parameters) -> None:
+def _check_range(parameters: Parameters) -> None:
     """Refuse starting values that double precision cannot tell apart from a limit."""
     values = [*parameters.nu, *parameters.xi, parameters.alpha, parameters.beta]
     values.append(parameters.noise_variance)
