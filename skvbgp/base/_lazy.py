@@ -184,7 +184,7 @@ def _reshape(columns: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def _rename_features(estimator: Any, X: Any) -> None:
-    """Give the features the names that X has: warnings have come of the example already."""
+    """Give the features the names that X has; the example has warned of any difference already."""
     vars(estimator).pop("feature_names_in_", None)
     if is_frame(X) and all(isinstance(name, str) for name in X.columns):
         estimator.feature_names_in_ = np.array(X.columns, dtype=object)

@@ -65,7 +65,7 @@ class Learner(ABC):
     def of(cls, estimator: Any, **others: Any) -> Self:
         """The learner whose fields are an estimator's parameters of the same names.
 
-        Others, and those that are not to be what the user gave, are named.
+        Keywords are further fields, and those that are to differ from what the user gave.
         """
         given = estimator.get_params(deep=False) | others
         names = [f.name for f in fields(cls)]  # type: ignore[arg-type]

@@ -272,7 +272,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, VariationalEst
         return replace(observed, n=int(np.count_nonzero(weight))), targets
 
     def _check_places(self, X: Any, y: Any, *, reset: bool, **noise: Any) -> None:
-        """Refuse rows on Dask's workers of which more is given, and rows that are not there."""
+        """Refuse weights and variances of rows on workers, and rows in memory that join those."""
         for name, given in noise.items():
             if given is not None:
                 for values in (X, y, given):

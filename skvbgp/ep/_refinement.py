@@ -38,9 +38,9 @@ class Refinement:
     def start(
         cls, per: str | None, missing: NDArray[np.bool_], before: Refinement | None = None
     ) -> Refinement:
-        """None yet, ``per`` "column", "entry" or not at all; that of columns goes on from before.
+        """No refinement yet, to be learned per "column" or "entry", or (None) not at all.
 
-        Rows (n, d) are those that training will see.
+        That of columns goes on from the one before. ``missing`` (n, d) is of the training rows.
         """
         learned = missing if per == "entry" else np.full(missing.shape[1], missing.any())
         if per == "column" and before is not None and not before.is_per_entry:

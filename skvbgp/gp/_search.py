@@ -57,7 +57,8 @@ _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
-#: A draw whose importance is so many nats below the best one's is where the Gaussian is wrong.
+#: A draw is dropped if its importance is so many nats below the best one's: the Gaussian is wrong
+#: there.
 _DRAWS_WITHIN = 32.0
 
 
