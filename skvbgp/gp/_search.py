@@ -5,8 +5,9 @@ rows that are left out, each from its neighbours. Products and sums of the two b
 best one says how many neighbours pay. Those that help the mixture are trained further, on more
 groups, and get their share of belief.
 
-Few rows, all of which are neighbours: every kernel is trained on all of them, and the mixture is
-over kernels and over draws of their hyperparameters, by evidence.
+Few rows, all of which are neighbours: every kernel is trained on all of them, as is the best one
+plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
+evidence.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._sample import Sample, Samples
 from skvbgp.gp._training import Group, Trained, draw_processes, train
-from skvbgp.kernels._candidates import combine, follow
+from skvbgp.kernels._candidates import add_lines, combine, follow
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -133,6 +134,8 @@ class Search:
         if grows and not self.stopped:
             for name, process in self._combine():
                 self._try(name, process, groups, n_iter)
+        if grows and self.is_exact:
+            self._try_lines(groups, n_iter)
         if self.is_exact:
             return self._mix_draws(groups)
         return self._train_further()
@@ -141,7 +144,7 @@ class Search:
     def count(n_starts: int, *, grows: bool, is_exact: bool) -> int:
         """Largest number of trials."""
         if is_exact:
-            return n_starts + (n_starts + 1) * grows
+            return n_starts + (n_starts + 2) * grows
         return n_starts + 5 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     @property
@@ -193,6 +196,12 @@ class Search:
         self._judge(best.name, [alone])
         for name, process in starts.items():
             self._try(name, _follow(name, process, self.trials[0]), groups, n_iter)
+
+    def _try_lines(self, groups: list[Group], n_iter: int) -> None:
+        """Try the best kernel plus straight lines: alone, it falls back to the mean far away."""
+        best = max(self.trials, key=lambda trial: trial.trained.value)
+        name, kernel = add_lines(best.name, best.process.kernel, self.rows.d)
+        self._try(name, replace(best.process, kernel=kernel), groups, n_iter)
 
     def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""

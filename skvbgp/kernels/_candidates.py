@@ -15,6 +15,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant
+from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
 #: A kernel and what it is called.
@@ -119,6 +120,16 @@ def add(first: Kernel, second: Kernel) -> Kernel:
         for kernel, stretch in ((first, 0.0), (second, 2.0 * _APART))
     ]
     return Sum(*terms)
+
+
+def add_lines(name: str, kernel: Kernel, d: int) -> Named:
+    """Start of a trained kernel plus straight lines of d inputs.
+
+    Their slopes have one variance, so that they cost one hyperparameter.
+    """
+    fixed: dict[str, Any] = {"length_scale_bounds": "fixed", "offset_bounds": "fixed"}
+    lines = Linear(offset=0.0, isotropic=True, **fixed)
+    return f"{name} + LIN", Sum(kernel, Product(_amplitude(1.0 / d), lines))
 
 
 def _amplitude(value: float) -> Constant:

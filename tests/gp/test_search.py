@@ -48,7 +48,7 @@ def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
     assert_allclose(sum(belief.values()), 1.0)
 
 
-@pytest.mark.parametrize("k, n_most", [(20, 11), (200, 5)])
+@pytest.mark.parametrize("k, n_most", [(20, 11), (200, 6)])
 def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
@@ -77,6 +77,24 @@ def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out():
     parts, (y, _) = search.rows.leave_out(found.mixture, np.ones(6), 200), search.rows.hold()
     mean, variance = found.mixture.mix(parts, include_noise=True)
     assert_allclose(np.mean((y - mean) ** 2 / variance), 1.0)
+
+
+def test_few_rows_of_a_trend_are_continued_far_away():
+    """And so are slopes in many inputs, of which each length scale is a parameter."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 15))
+    slopes, far = rng.standard_normal(15), 4.0 * rng.standard_normal((200, 15))
+    y = X @ slopes + 0.3 * rng.standard_normal(60)
+    scale = y.std()
+    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(15)]
+    found = make_search(X, y / scale, 200).run(starts, grows=True)
+    assert [trial.name for trial in found.trials][-1].endswith(" + LIN")
+    assert found.belief[-1] > 0.9
+    given = [process.factorise(X, y / scale).moments(far) for process in found.mixture.processes]
+    mean = scale * np.average([one.mean for one in given], axis=0)
+    ridge = X.T @ np.linalg.solve(X @ X.T + 0.09 * np.eye(60), y)
+    error, least = (np.mean((m - far @ slopes) ** 2) for m in (mean, far @ ridge))
+    assert error < 1.3 * least
 
 
 def count_neighbours(counts, y_of):

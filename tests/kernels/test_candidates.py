@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.kernels._candidates import combine, make_base_kernels
+from skvbgp.kernels._candidates import add_lines, combine, make_base_kernels
 
 BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
 
@@ -25,6 +25,14 @@ def test_combinations_start_from_their_parts(few, names):
         assert_allclose(kernel.diag(X), 1.0)
         assert np.all(kernel.bounds[:, 0] <= kernel.theta)
         assert np.all(kernel.theta <= kernel.bounds[:, 1])
+
+
+def test_lines_are_added_to_what_a_kernel_has_learned(rng):
+    X, (name, kernel) = rng.standard_normal((5, 2)), BEST[0]
+    sum_name, total = add_lines(name, kernel, 2)
+    assert sum_name == "RQ + LIN"
+    assert_allclose(total(X), kernel(X) + 0.5 * X @ X.T)
+    assert total.n_free == kernel.n_free + 1
 
 
 def test_equal_parts_of_a_product_or_a_sum_can_be_told_apart():
