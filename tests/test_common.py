@@ -232,6 +232,21 @@ def test_new_rows_whose_distance_has_no_square(cls, method, scale):
         assert np.isfinite(model.predict(X) if result is model else result).all()
 
 
+@pytest.mark.parametrize("far", [1e6, 1e12, 1e60])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_new_rows_that_are_far_away_take_nothing_from_others(cls, far):
+    """Such as those with a code, like -1e12, for what is not known."""
+    model, X = quickly_fitted(cls), make_data(20)[0][:5] + 0.1
+    rows = np.vstack([X, np.full((1, X.shape[1]), -far)])
+    if is_classifier(model):
+        assert_allclose(model.predict_proba(rows)[:5], model.predict_proba(X), atol=1e-8)
+        return
+    for option in ("return_std", "return_cov"):
+        one, other = (model.predict(values, **{option: True}) for values in (X, rows))
+        assert_allclose(other[0][:5], one[0], atol=1e-7)
+        assert_allclose(other[1][tuple([slice(5)] * one[1].ndim)], one[1], atol=1e-7)
+
+
 @pytest.mark.parametrize("estimator", FIRST, ids=repr)
 def test_streams_may_reuse_their_arrays(estimator):
     """What a call was given may be written to before the next one: nothing keeps it.

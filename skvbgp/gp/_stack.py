@@ -12,7 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.gp._coregion import Covariance, JointCovariance
 from skvbgp.kernels import Constant, Kernel
 from skvbgp.kernels._compose import Composite
-from skvbgp.kernels._distance import factors, squared_distances
+from skvbgp.kernels._distance import factors, find_origins, squared_distances
 from skvbgp.kernels._stationary import Stationary
 
 #: Entries of the matrices of a stack.
@@ -44,7 +44,7 @@ def _measure(kernel: Kernel, X: Array) -> Array:
     if isinstance(kernel, Constant):
         return np.full((1, 1, 1), kernel.value)
     if isinstance(kernel, Stationary):
-        centred = X - X.mean(axis=1, keepdims=True)  # distances are rounded less
+        centred = X - find_origins(X)  # distances are rounded less
         scaled = centred / np.asarray(kernel.length_scale)
         return kernel._radial(squared_distances(*factors(scaled, scaled), own=0))
     return np.stack([kernel(rows) for rows in X])

@@ -10,6 +10,8 @@ from skvbgp.kernels._base import Array
 
 # Pairs closer than this, in squared distance relative to their squared norm, are recomputed.
 _NEAR = 1e-10
+# A mean beyond this may be far from most rows, so that differences from it are rounded too much.
+_FAR = 1e3
 
 # Entries, and fewest rows, of a block of rows: its temporary arrays stay in the cache of one core.
 _BLOCK = 2**15
@@ -22,11 +24,26 @@ def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
     """Shift both inputs by the mean of the second; ``Z=None`` gives the same array twice.
 
     Distances do not change, but their rounding error, which grows with the squared norms, does.
+    Where a few rows are far away from all others, the mean is, too: the origin is then the median
+    of the input that spreads less, so that such rows take nothing from the others.
     """
     rows = X if Z is None or not len(Z) else Z
     origin = rows.sum(axis=0) / len(rows)  # (d,)
+    if _is_far(origin):
+        sets = [X] if Z is None else [rows for rows in (Z, X) if len(rows)]
+        origin = np.median(min(sets, key=lambda rows: np.ptp(rows, axis=0).max()), axis=0)
     A = X - origin  # (n, d)
     return A, A if Z is None else Z - origin
+
+
+def find_origins(X: Array) -> Array:
+    """Means (b, 1, d) of sets of rows (b, n, d), or medians where one is far away."""
+    origins: Array = X.mean(axis=1, keepdims=True)
+    return np.median(X, axis=1, keepdims=True) if _is_far(origins) else origins
+
+
+def _is_far(origins: Array) -> bool:
+    return bool(np.vdot(origins, origins) > _FAR**2)
 
 
 def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:

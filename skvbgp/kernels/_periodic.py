@@ -103,8 +103,8 @@ class Periodic(ScaledLeaf):
 
     def _angles(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and as angles."""
-        A, B = centre(X, Z)
         rate = self._rate(self._width(X))
+        A, B = centre(X, Z)
         return A * rate, B * rate
 
     def _circles(self, angles: Array) -> Array:

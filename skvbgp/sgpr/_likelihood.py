@@ -19,6 +19,7 @@ import numpy as np
 
 from skvbgp._core.copies import Copies
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
+from skvbgp.kernels._distance import centre
 from skvbgp.sgpr._psi import psi_statistic
 from skvbgp.sgpr.expectations import omega, omega_vjp, upsilon, upsilon_vjp
 
@@ -279,8 +280,7 @@ class SampledGroup:
 
 def unit_se(X: Array, Z: Array) -> Array:
     """exp(-|x - z|^2 / 2) of shape (n, m): one matrix product and one exponential."""
-    origin = Z.mean(axis=0)
-    X, Z = X - origin, Z - origin
+    X, Z = centre(X, Z)
     left = np.column_stack([X, -0.5 * np.sum(X**2, axis=1), np.ones(len(X))])
     right = np.column_stack([Z, np.ones(len(Z)), -0.5 * np.sum(Z**2, axis=1)])
     exponent = left @ right.T

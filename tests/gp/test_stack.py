@@ -37,6 +37,16 @@ def test_rows_that_are_nearly_equal(rng, gap):
     assert_allclose(stack, stack.transpose(0, 2, 1), rtol=1e-13)
 
 
+@pytest.mark.parametrize("b", [1, 5])
+def test_a_row_that_is_far_away_takes_nothing_from_others(rng, b):
+    X = rng.standard_normal((b, 7, 2))
+    kernel, near = Matern(nu=1.5).bind(2), X.copy()
+    X[0, 6] = 1e12
+    assert_allclose(
+        measure_stack(kernel, X)[:, :6, :6], measure_stack(kernel, near)[:, :6, :6], rtol=1e-9
+    )
+
+
 def test_large_sets_are_measured_one_by_one():
     assert count_sets(65) > 20
     assert count_sets(401) == 2

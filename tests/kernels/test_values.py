@@ -84,6 +84,17 @@ def test_inputs_far_from_the_origin(kernel, origin):
     assert_allclose(kernel(X + origin), kernel(X), atol=1e-9)
 
 
+@pytest.mark.parametrize("far", [1e6, 1e12, 1e100])
+@pytest.mark.parametrize("kernel", STATIONARY, ids=repr)
+def test_rows_that_are_far_away_take_nothing_from_others(kernel, far):
+    X, Z = inputs(7), inputs(5, seed=1)
+    with_far = np.vstack([Z, np.full((1, Z.shape[1]), far)])
+    assert_allclose(kernel(X, with_far)[:, :5], kernel(X, Z), rtol=1e-9)
+    assert_allclose(kernel(with_far, X)[:5], kernel(Z, X), rtol=1e-9)
+    assert_allclose(kernel(with_far)[:5, :5], kernel(Z), rtol=1e-9)
+    assert_allclose(kernel(X, with_far[4:])[:, 0], kernel(X, Z[4:])[:, 0], rtol=1e-9)
+
+
 @pytest.mark.parametrize("kernel", STATIONARY + PERIODIC, ids=repr)
 def test_equal_points_have_covariance_one(kernel):
     X = 1e3 + np.random.default_rng(0).normal(scale=1e2, size=(50, 4))
