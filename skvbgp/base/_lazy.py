@@ -56,7 +56,8 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
             bound = parameters.bind(*args, **kwargs).arguments
             given = {name: bound[name] for name in ("X", *rows) if bound.get(name) is not None}
             if not any(is_collection(value) for value in given.values()):
-                if issparse(bound["X"]) and not bound.get("return_cov"):
+                is_table = issparse(bound["X"]) and bound["X"].ndim == 2
+                if is_table and not bound.get("return_cov"):
                     return _call_by_block(method, bound, (*rows, "y_var"))
                 return method(*args, **kwargs)
             if not all(is_collection(value) for value in given.values()):
@@ -84,7 +85,10 @@ def _call_by_block(method: Callable[..., Any], bound: dict[str, Any], rows: tupl
     if n <= step:
         return method(**bound)
     arrays = {name: np.asarray(bound[name]) for name in rows if name in bound}
-    given = {name: values for name, values in arrays.items() if values.shape[:1] == (n,)}
+    given = {name: values for name, values in arrays.items() if values.ndim}
+    for name, values in given.items():
+        if len(values) != n:  # and may be as long as a block
+            raise ValueError(f"{name} has {len(values)} rows, but X has {n}.")
     given["X"] = bound["X"].tocsr()
     blocks = [
         method(**bound | {name: values[i : i + step] for name, values in given.items()})

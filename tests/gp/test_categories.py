@@ -283,10 +283,13 @@ def test_sparse_rows_are_predicted_in_blocks(rng, monkeypatch):
         )
         for one, other in zip(said, expected, strict=True):
             assert_allclose(one, other, rtol=1e-10)
-    with pytest.raises(ValueError, match="y_var"):
-        model.predict(csr_array(X), y_var=np.ones(39))
-    with pytest.raises(ValueError, match="inconsistent"):
+    for n in (39, 7, 1):  # among them as many as a block has
+        with pytest.raises(ValueError, match=f"y_var has {n} rows, but X has 35"):
+            model.predict(csr_array(X[:35]), y_var=np.ones(n))
+    with pytest.raises(ValueError, match="y has 39 rows, but X has 40"):
         model.log_predictive_density(csr_array(X), y[:39])
+    with pytest.raises(ValueError, match="does not contain any features"):
+        model.predict(coo_array(X[0]))
     with pytest.raises(ValueError, match="X is sparse and of shape"):
         model.predict(csr_array(X), return_cov=True)
 
