@@ -37,7 +37,10 @@ class FadingRegressor(VariationalRegressor):
         n = _num_samples(X)
         given = as_weights(sample_weight, n)
         weight = given * self.forgetting ** np.arange(n - 1.0, -1.0, -1.0)
-        weight[weight < 1.0 / LARGEST_WEIGHT] = 0.0
+        newest, least = np.flatnonzero(given)[-1], 1.0 / LARGEST_WEIGHT
+        last = max(weight[newest], least)  # rows of weight zero may be newer, and many
+        weight[weight < least] = 0.0
+        weight[newest] = last
         n_forgotten = int(np.count_nonzero(given) - np.count_nonzero(weight))
         inputs, targets = super()._prepare(X, y, reset=reset, sample_weight=weight, y_var=y_var)
         remains = float(self.forgetting**n)

@@ -63,6 +63,19 @@ def test_a_fit_weighs_all_rows_alike_and_then_they_fade(cls):
 
 
 @independent
+def test_rows_of_weight_zero_may_let_all_others_of_a_call_fade(cls):
+    X, y = make_data(N)
+    model = fixed(cls, forgetting=1e-3, normalize_y=False).partial_fit(X[:20], y[:20])
+    model.partial_fit(X[20:], y[20:], sample_weight=np.arange(N - 20) < 10)
+    assert model.n_samples_seen_ == 30
+    weight = np.zeros(N)
+    weight[29] = 1e-9  # the least there is; of those before, 1e-66 is left
+    expected = fixed(cls, normalize_y=False).fit(X, y, sample_weight=weight)
+    means = [one.predict(X, include_noise=False) for one in (model, expected)]
+    assert_allclose(*means, atol=1e-12)
+
+
+@independent
 def test_forgetting_nothing_is_the_default(cls):
     X, y = make_data(N)
     plain, one = (stream(small(cls, **f), X, y, 14) for f in ({}, {"forgetting": 1}))
