@@ -383,12 +383,12 @@ class GPLearner(RegressionLearner):
         if state.n_seen_changed is not None or not len(X):
             return state.n_seen_changed
         number = X.first_seen  # merged rows are in an order of their own
-        chosen = np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS).astype(int))
-        index = np.argsort(number)[chosen]
+        index = np.argsort(number)[np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS, dtype=int))]
         mean, variance = state.posterior.moments(X.X[index], include_noise=True)
         if X.noise is not None:
             variance = variance + X.noise.variance[index]
-        z2 = (X.y[index] - mean) ** 2 / variance
+        with np.errstate(over="ignore"):  # what is so far away is refused, or learned from
+            z2 = (X.y[index] - mean) ** 2 / variance
         if z2.sum() <= chi2.isf(_CHANCE, len(index)):
             return None
         return state.rows.n_seen + int(number[index[np.argmax(z2 > chi2.isf(_CHANCE, 1))]])

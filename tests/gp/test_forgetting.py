@@ -230,3 +230,14 @@ def test_an_output_that_is_not_observed_any_more_keeps_its_newest_row(together, 
     assert_array_equal(np.isfinite(model.loo_predict()[0]).sum(axis=0), [20, 1])
     alone = make_model().fit(X[100:], y[100:])
     assert_allclose(model.predict(T)[:, 0], alone.predict(T), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("forgetting", [0.9, 50])
+def test_targets_whose_squares_overflow_are_refused(forgetting, data):
+    X, y, T = data
+    model = VBGPRegressor(RBF(), forgetting=forgetting, max_iter=2, random_state=0)
+    before = model.fit(X[:40], y[:40]).predict(T)
+    with pytest.raises(ValueError, match="spreads away"):
+        model.partial_fit(X[40:42], 1e160 * y[40:42])
+    assert_array_equal(model.predict(T), before)
