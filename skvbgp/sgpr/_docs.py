@@ -70,13 +70,13 @@ _COMMON = """
         and "collapsed").
         None is 200 iterations (100 for "exact" and for "collapsed" with draws, 40 for
         "collapsed" VBPIC, 14 for VBPITC), or as many passes as visit about a million rows (300,000
-        for the models with blocks), but at least two.
+        for VBPIC, 450,000 for VBPITC), but at least two.
 
     batch_size : int, default=2048
         Rows in a mini-batch.
 
     learning_rate : float, default=0.03
-        First step size of Adam; it falls to zero along a cosine.
+        First step size of Adam (VBPITC's is twice as large); it falls to zero along a cosine.
 
     tol : float, default=1e-5
         Stop when the lower bound rises by less than this share of itself, from one
@@ -134,7 +134,8 @@ _AUTO_INDEPENDENT = """
 _BLOCKS = """
     n_blocks : "auto" or int, default="auto"
         Number of blocks that the rows of one call are divided into, by location.
-        "auto" makes blocks of about 500 rows, and makes them again in a stream.
+        "auto" makes blocks of about 500 rows, and makes them again in a stream. VBPITC, which
+        predicts without them, makes blocks of about 100 where it learns from more than 2,000 rows.
 
     n_samples : int, default=8
         {draws}

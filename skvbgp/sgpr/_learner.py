@@ -71,8 +71,10 @@ from skvbgp.sgpr._training import (
 _LBFGS_MEAN_ITERATIONS = 100
 #: Step of the natural gradient on q(u).
 _NATURAL_RATE = 0.3
-#: Shares of the learning rate and of this step where f starts near its optimum.
+#: Shares of the learning rate and of this step where f starts near its optimum, and where it starts
+#: beside noise of blocks that has all of y, most of which it has to get back.
 _CAREFUL = (0.1, 1.0 / 3.0)
+_LOST_BLOCKS = (2.0, 1.0 / 3.0)
 
 
 @dataclass(frozen=True)
@@ -291,7 +293,8 @@ class SparseLearner(Settings):
                 return solve_at_mean(state.model, parameters, data, **options)
             bound = collapse_bound(state.model, data, state.draw_rule)
             return solve_full(bound, state.model, parameters, **options)
-        adam_share, natural_share = _CAREFUL if follows else (1.0, 1.0)
+        shares = _LOST_BLOCKS if self.loses_blocks else (1.0, 1.0)
+        adam_share, natural_share = _CAREFUL if follows else shares
         return solve_stochastic(
             state.model,
             parameters,

@@ -35,14 +35,18 @@ _LBFGS_ITERATIONS = 200
 #: predictions do not use it;
 _LBFGS_BLOCK_ITERATIONS = 40
 _LBFGS_LOST_BLOCK_ITERATIONS = 14
-#: ... and rows that the stochastic solver visits in all its passes, without and with blocks.
+#: ... and rows that the stochastic solver visits in all its passes, without and with blocks: of
+#: VBPIC, and of VBPITC.
 _VISITED_ROWS = 1_000_000
 _VISITED_BLOCK_ROWS = 300_000
+_VISITED_LOST_BLOCK_ROWS = 450_000
 #: n_inducing="auto": one for so many rows, but at least and at most so many.
 _ROWS_PER_INDUCING = 16
 _FEWEST_INDUCING, _MOST_INDUCING = 32, 500
-#: Rows of a block for n_blocks="auto".
+#: Rows of a block for n_blocks="auto", and where mini-batches train noise that new rows have
+#: nothing of: many small blocks are cheaper, and a mini-batch of them has seen more of the places.
 _BLOCK_ROWS = 500
+_LOST_BLOCK_ROWS = 100
 #: A stream whose predictions need no rows keeps them until it has learned from more than so many.
 _FEW_ROWS = 2**14
 
@@ -89,6 +93,11 @@ class Settings(RegressionLearner):
         """Whether a kernel that a search finds is trained beside the default."""
         return self.structure.is_searched and not self.local
 
+    @property
+    def loses_blocks(self) -> bool:
+        """Whether noise is of blocks, and new rows are predicted without theirs (PITC)."""
+        return self.structure.correlated and not self.local
+
     def max_passes(self, y: Sized) -> int:
         return self.max_iterations(len(y)) * (2 if self._has_rival else 1)
 
@@ -105,7 +114,7 @@ class Settings(RegressionLearner):
                 return _LBFGS_ITERATIONS
             return _LBFGS_BLOCK_ITERATIONS if self.local else _LBFGS_LOST_BLOCK_ITERATIONS
         visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
-        return max(2, round(visited / n))
+        return max(2, round((_VISITED_LOST_BLOCK_ROWS if self.loses_blocks else visited) / n))
 
     def _is_exact(self, n: int) -> bool:
         """Whether every row is an inducing input and the posterior is structured."""
@@ -166,8 +175,11 @@ class Settings(RegressionLearner):
 
     def count_blocks(self, n: int) -> int:
         """Blocks that n rows are divided into."""
-        n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else int(self.n_blocks)
-        return min(n_blocks, n)
+        if self.n_blocks != "auto":
+            return min(int(self.n_blocks), n)
+        in_batches = self.learn_hyperparameters and n > _COLLAPSED_ROWS
+        size = _LOST_BLOCK_ROWS if self.loses_blocks and in_batches else _BLOCK_ROWS
+        return max(1, round(n / size))
 
     def find_restart(self, X: Array | ShardedColumns, y: Targets) -> float:
         """Number of rows with which a stream that has begun with X trains again from the start.

@@ -47,7 +47,7 @@ _BLOCK_TOL = 1e-5
 #: Standard deviation of the logarithms about their start: what blocks cannot tell stays near it.
 _BLOCK_PRIOR_STD = 2.0
 #: How far the bound of a hopeless start is below another, in nats for each row.
-_HOPELESS = 3.0
+_HOPELESS = 1.5
 #: Inducing inputs of a noise kernel for each row of "exact": with all rows nothing would be left.
 _EXPLAINING_SHARE = 0.25
 #: Variance of q(theta) relative to the square of its mean: a third of a per cent.

@@ -188,8 +188,8 @@ def test_mini_batches_of_blocks_that_fail_leave_what_white_noise_learns(monkeypa
     assert model.lower_bounds_ == [-model._state.log_unit]
 
 
-def problem_of_blocks(y, X):
-    learner = VBPITCRegressor(30, n_blocks=3, random_state=0)._learner()
+def problem_of_blocks(y, X, n_blocks=3):
+    learner = VBPITCRegressor(30, n_blocks=n_blocks, random_state=0)._learner()
     state = learner.start(X, Targets(y), np.random.RandomState(0), None)
     data = Data(X, y, state.model.coordinates, state.target)
     data, _ = learner._divide(data, Targets(y), state.parameters.nu)
@@ -210,6 +210,16 @@ def test_f_follows_the_noise_where_its_own_start_is_hopeless():
     # the same covariance: amplitude alpha^2 and length scales of the user's units
     assert_allclose(after.alpha**2, np.exp(own.noise_theta[0]), rtol=1e-12)
     assert_allclose(model.coordinates.scale / after.nu, np.exp(own.noise_theta[1:]), rtol=1e-12)
+
+
+def test_f_follows_the_noise_where_few_passes_would_not_mend_its_start():
+    """Two nats a row below the noise's start: a fit to 100,000 rows ended with twice the RMSE."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (3_000, 4))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 3] + 0.15 * rng.standard_normal(3_000)
+    model, p, data = problem_of_blocks(y, X, n_blocks=30)
+    after = start_from_blocks(model, p, data, np.random.RandomState(0), follow=True)
+    assert after.nu[2] < 0.1 * p.nu[2]  # that input says nothing about y
 
 
 def test_f_keeps_its_own_start_where_the_noise_is_large():

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skvbgp import VBPICRegressor, VBPITCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.partition import partition_rows
 from skvbgp.kernels import RBF, Constant
-from skvbgp.sgpr import _training
+from skvbgp.sgpr import _learner, _training
 from skvbgp.sgpr._bound import HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
@@ -24,6 +25,7 @@ from skvbgp.sgpr._training import (
     solve_stochastic,
 )
 from tests.oracles import sgpr as oracles
+from tests.sgpr.cases import make_data
 from tests.sgpr.problems import KINDS, Problem, row_problem, small_problem, structure_of
 
 
@@ -382,3 +384,33 @@ def test_stochastic_converges_to_collapsed(
     for name, (start, end) in distances.items():
         assert start > 10.0, name
         assert 0.0 <= end < 0.01 * start, name
+
+
+@pytest.mark.parametrize(
+    ("cls", "n", "n_blocks", "max_iter"),
+    [
+        (VBPICRegressor, 40_000, 80, 8),
+        (VBPITCRegressor, 40_000, 400, 11),
+        (VBPITCRegressor, 2_000, 4, 14),
+    ],
+)
+def test_blocks_that_new_rows_have_nothing_of_are_small_in_mini_batches(cls, n, n_blocks, max_iter):
+    learner = cls(random_state=0)._learner()
+    assert learner.count_blocks(n) == n_blocks
+    assert learner.max_iterations(n) == max_iter
+
+
+def test_mini_batches_of_blocks_that_new_rows_have_nothing_of_take_long_steps(monkeypatch):
+    """PITC's f has to get back what its noise starts with; and q(u) is of many batches."""
+    X, _ = make_data(60)
+    y = np.random.default_rng(0).normal(size=60)  # says nothing that f could follow
+    options, train = [], _learner.solve_stochastic
+
+    def spy(*args, **kwargs):
+        options.append((kwargs["learning_rate"], kwargs["natural_rate"]))
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(_learner, "solve_stochastic", spy)
+    for cls in (VBPICRegressor, VBPITCRegressor):
+        cls(5, noise_kernel=None, solver="stochastic", max_iter=1, random_state=0).fit(X, y)
+    assert_allclose(options[1], np.array([2.0, 1.0 / 3.0]) * options[0])
