@@ -10,8 +10,9 @@ where g and -W are the first two derivatives of the log likelihood there. Hyperp
 
     log Z = log p(votes | f^) - g' K g / 2 - log|I + W^1/2 K W^1/2| / 2.
 
-Given the other votes, a place has what remains without the vote's part of g and W. The mean m is
-where the probabilities are the classes' frequencies.
+Predictions, and what is said of votes that are left out, are those of expectation propagation with
+these hyperparameters, see `_probit_sites`; if votes are not whole, or from neighbours, Laplace's.
+The mean m is where the probabilities are the classes' frequencies.
 
 See :doc:`/theory/gp_classes`.
 """
@@ -23,12 +24,12 @@ from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from skvbgp._core.linalg import Array, cholesky, tril_inverse
 from skvbgp._core.probit import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._class_process import ClassModel, predict_places
+from skvbgp.gp._probit_sites import SIGNS, Sites
 from skvbgp.gp._votes import Votes
 
 #: Newton's method ends when a step gains less than so many nats for each place.
@@ -36,8 +37,6 @@ _TOL = 1e-10
 _MAX_STEPS, _MAX_HALVINGS = 50, 30
 #: Limits of the noise's logarithm, for a function of unit variance.
 _NOISE_LIMITS = (np.log(1e-4), np.log(10.0))
-#: Least share of a precision that a place has from the others.
-_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -72,11 +71,12 @@ class ProbitProcess(ClassModel):
         return _score(log_frequencies) * np.sqrt(self._total(X))
 
     def factorise(self, votes: Votes) -> ProbitConditional:
-        return ProbitConditional(self, votes, Mode.find(self, votes))
+        return ProbitConditional(self, votes, self._match(votes))
 
     def leave_out(self, votes: Votes) -> tuple[Array, Array]:
-        mode, out = Mode.find(self, votes), votes.left_out
-        mean, variance = mode.remove(out.owner, out.count_rest(votes.log_frequencies))
+        out = votes.left_out
+        rest = out.count_rest(votes.log_frequencies)
+        mean, variance = self._match(votes).leave_out(out.owner, rest)
         return _both(mean), variance + self.covariance.lost(votes.X)[out.owner]
 
     def log_evidence(self, votes: Votes) -> float:
@@ -92,8 +92,20 @@ class ProbitProcess(ClassModel):
         return mode.log_evidence, np.append(d_kernel, d_noise)
 
     def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
-        mean, variance = self.factorise(votes).moments(x[None])
+        # for every row anew: Laplace's approximation takes a fourth of the time
+        mean, variance = ProbitConditional(self, votes, self._expand(votes)).moments(x[None])
         return np.append(mean[0], variance)
+
+    def _match(self, votes: Votes) -> Sites:
+        """What votes say of f."""
+        sites = self._expand(votes)
+        # a power of a vote has no moments in closed form
+        return sites.match() if np.all(votes.counts == np.rint(votes.counts)) else sites
+
+    def _expand(self, votes: Votes) -> Sites:
+        """The same, by Laplace's approximation."""
+        mode = Mode.find(self, votes)
+        return Sites.expand(mode.K, mode.m, mode.t, votes.counts, mode.f)
 
     def _total(self, X: Array) -> Array:
         """Variance (n,) of a vote's noise and of the function at rows, gaps or not."""
@@ -106,11 +118,11 @@ class ProbitConditional:
 
     process: ProbitProcess
     votes: Votes
-    mode: Mode
+    sites: Sites
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means (n*, 2) of the classes' functions and their variance (n*,) at rows X."""
-        known = self.process.covariance, self.votes.X, self.mode.at.g[:, None], self.mode.L_inv
+        known = self.process.covariance, self.votes.X, self.sites.g[:, None], self.sites.L_inv
         rise, variance = predict_places(*known, X)
         prior = self.process.measure_mean(X, self.votes.log_frequencies)
         return _both(prior + rise[:, 0]), variance
@@ -128,7 +140,7 @@ class Likelihood(NamedTuple):
     def of(cls, f: Array, t: Array, counts: Array) -> Self:
         """That of votes (n, 2), given f and t."""
         parts = np.zeros((4, len(f)))
-        for count, sign in zip(counts.T, (-1.0, 1.0), strict=True):
+        for count, sign in zip(counts.T, SIGNS, strict=True):
             a = sign / np.sqrt(t)
             z = a * f
             ratio = measure_ratio(z)
@@ -212,15 +224,6 @@ class Mode:
         # the likelihood depends on f / t^1/2
         dt = -f * g + 0.5 * self.variance * (2.0 * W - f * third) - (self.K @ q) * (g - f * W)
         return dK, g + q, 0.5 * dt / self.t
-
-    def remove(self, owner: NDArray[np.intp], rest: Array) -> tuple[Array, Array]:
-        """Means and variances (M,) of f at places that have these votes (M, 2) left, not theirs."""
-        f, own = self.f[owner], self.variance[owner]
-        left = Likelihood.of(f, self.t[owner], rest)
-        W, g = self.at.W[owner] - left.W, self.at.g[owner] - left.g
-        # Sigma_ii has the share 1 - W Sigma_ii of the precision without the votes
-        variance = np.minimum(own / np.maximum(1.0 - W * own, _LEAST), np.diagonal(self.K)[owner])
-        return f - variance * g, variance
 
 
 def _score(log_frequencies: Array) -> float:

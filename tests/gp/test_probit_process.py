@@ -89,6 +89,46 @@ def test_predictions_are_those_of_the_normal_parts(votes, rng):
     assert_allclose(one, [*mean[1], variance[1]], rtol=1e-10)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_whole_votes_are_matched_by_their_moments(rng, monkeypatch, kernel, gaps):
+    """Left out and predicted as by sites that are made one at a time, by quadrature."""
+    monkeypatch.setattr("skvbgp.gp._probit_sites._TOL", 1e-8)
+    X = rng.standard_normal((7, 2))
+    counts = np.eye(2, dtype=int)[rng.integers(2, size=7)]
+    counts[:3] += rng.integers(0, 3, (3, 2))
+    if gaps:
+        X = join_variances(X, rng.exponential(size=(7, 2)) * (rng.uniform(size=(7, 2)) < 0.4))
+    votes, process = Votes.of(X, counts.astype(float)), make(kernel)
+    K, m, _, t = known(process, votes)
+    place, label, tau, nu = oracle.propagate_expectations(K, m, counts, t)
+
+    mean, variance = process.leave_out(votes)
+    out = votes.left_out
+    for k, (i, c) in enumerate(zip(place, label, strict=True)):
+        f, covariance = oracle.condition_on_sites(K, m, place, tau, nu, without=k)
+        (j,) = np.flatnonzero((out.owner == i) & (out.counts[:, c] > 0))
+        assert_allclose(mean[j], [-f[i], f[i]], rtol=1e-5, atol=1e-6)
+        assert_allclose(variance[j], covariance[i, i] + t[i] - 0.3, rtol=1e-5, atol=1e-6)
+
+    f, covariance = oracle.condition_on_sites(K, m, place, tau, nu)
+    mean, variance = process.factorise(votes).moments(votes.X)
+    k = UncertainCovariance(kernel, 2)(votes.X)
+    assert_allclose(k, K)
+    assert_allclose(mean[:, 1], f, rtol=1e-5, atol=1e-6)
+    less = np.linalg.solve(K, K - covariance)
+    expected = UncertainCovariance(kernel, 2).diag(votes.X) - np.sum(K * less, axis=0)
+    assert_allclose(variance, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_a_match_laplaces_sites_remain(rng, monkeypatch):
+    votes = Votes.of(rng.standard_normal((20, 2)), np.eye(2)[rng.integers(2, size=20)])
+    process = make(KERNELS[0])
+    assert np.max(np.abs(process._match(votes).f - process._expand(votes).f)) > 1e-3
+    monkeypatch.setattr("skvbgp.gp._probit_sites._MAX_PASSES", 2)
+    assert_array_equal(process._match(votes).f, process._expand(votes).f)
+
+
 def test_nothing_known_leaves_the_frequencies(votes):
     process = make(KERNELS[0])
     moments = process.factorise(votes).moments(np.array([[1e4, 0.0]]))

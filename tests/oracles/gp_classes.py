@@ -113,3 +113,34 @@ def leave_out_probit_votes(K, mean, counts, units, t):
         shift = np.linalg.solve(precision, g - curvature * (f - mean))
         result.append((i, c, mean[i] + shift[i], np.linalg.inv(precision)[i, i]))
     return result
+
+
+def propagate_expectations(K, mean, counts, t):
+    """Place and class of every whole vote, precision and shift of its site.
+
+    One vote at a time, whose moments are by quadrature.
+    """
+    votes = [(i, c) for i, c in zip(*np.nonzero(counts), strict=True) for _ in range(counts[i, c])]
+    place, label = np.array(votes).T
+    tau, nu = np.zeros(len(votes)), np.zeros(len(votes))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    for _ in range(25):
+        for k, (i, c) in enumerate(votes):
+            centre, variance = condition_on_sites(K, mean, place, tau, nu, without=k)
+            f = centre[i] + np.sqrt(variance[i, i]) * nodes
+            p = weights * stats.norm.cdf((2 * c - 1) * f / np.sqrt(t[i]))
+            first = p @ f / p.sum()
+            second = p @ (f - first) ** 2 / p.sum()
+            tau[k] = 1.0 / second - 1.0 / variance[i, i]
+            nu[k] = first / second - centre[i] / variance[i, i]
+    return place, label, tau, nu
+
+
+def condition_on_sites(K, mean, place, tau, nu, without=None):
+    """Mean and covariance of f given the sites of votes, or of all but one."""
+    kept = np.arange(len(place)) != without
+    precision, shift = np.zeros((2, len(K)))
+    np.add.at(precision, place[kept], tau[kept])
+    np.add.at(shift, place[kept], nu[kept])
+    covariance = np.linalg.inv(np.linalg.inv(K) + np.diag(precision))
+    return covariance @ (np.linalg.solve(K, mean) + shift), covariance
