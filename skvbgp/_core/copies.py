@@ -22,7 +22,7 @@ from skvbgp._core.linalg import Array
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: For each of some rows which one it has become, or None: every one itself.
-Rows = NDArray[np.intp] | None
+Origin = NDArray[np.intp] | None
 #: Rows that are compared at a time, to find equal ones.
 _TILE_ROWS = 2**14
 
@@ -76,14 +76,14 @@ def noise_log_density(n: float, log_t: float | Array) -> Array:
     return np.asarray(-0.5 * n * (_LOG_2PI + log_t))
 
 
-def follow_rows(first: Rows, then: Rows) -> Rows:
+def follow_rows(first: Origin, then: Origin) -> Origin:
     """Which row each has become, -1 for none, after two changes; None is one that moves no row."""
     if first is None or then is None:
         return then if first is None else first
     return np.where(first < 0, -1, then[first])
 
 
-def join_origins(first: Rows, n_first: int, second: Rows, n_second: int) -> Rows:
+def join_origins(first: Origin, n_first: int, second: Origin, n_second: int) -> Origin:
     """The same of two sets of rows, which have become so many and are one after the other now."""
     if first is None and second is None:
         return None

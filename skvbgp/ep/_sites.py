@@ -19,6 +19,7 @@ from scipy.linalg.blas import dtrmm
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
+from skvbgp._core.sites import match_moments
 from skvbgp.ep._features import tiles
 from skvbgp.ep._likelihoods import Likelihood, Moments, tempered_moments
 
@@ -146,10 +147,8 @@ def match_sites(
         given = (values[low] for values in (t, mean, variance, noise, power))
         for values, tempered in zip(moments, tempered_moments(likelihood, *given), strict=True):
             values[low] = tempered
-    rest = 1.0 - variance * moments.curvature
-    tau = moments.curvature / rest
-    nu = (moments.slope + mean * moments.curvature) / rest
-    return Sites(tau, nu), moments
+    sites = match_moments(moments.slope, moments.curvature, mean, variance)
+    return Sites(*sites), moments
 
 
 def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: Moments) -> Array:

@@ -29,7 +29,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from skvbgp._core.linalg import Array, cholesky, tril_inverse
 from skvbgp._core.probit import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._class_process import ClassModel, predict_places
-from skvbgp.gp._probit_sites import SIGNS, Sites
+from skvbgp.gp._probit_sites import SIGNS, Sites, add_information
 from skvbgp.gp._votes import Votes
 
 #: Newton's method ends when a step gains less than so many nats for each place.
@@ -186,10 +186,7 @@ class Mode:
     @property
     def B(self) -> Array:
         """I + W^1/2 K W^1/2, (n, n)."""
-        root = np.sqrt(self.at.W)
-        B = root[:, None] * self.K * root
-        B.flat[:: len(B) + 1] += 1.0
-        return B
+        return add_information(self.K, self.at.W)
 
     @cached_property
     def L_inv(self) -> Array:

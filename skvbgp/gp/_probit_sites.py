@@ -28,6 +28,7 @@ from scipy.linalg import solve_triangular
 
 from skvbgp._core.linalg import Array, cholesky, tril_inverse
 from skvbgp._core.probit import measure_curvature, measure_ratio
+from skvbgp._core.sites import match_moments
 
 #: Of the classes' votes: f is for the second.
 SIGNS = np.array([-1.0, 1.0])
@@ -74,9 +75,8 @@ class Sites:
             if np.max(np.abs(score - before)) < _TOL:
                 return sites
             slope, curvature = _differentiate(c, total)
-            left = 1.0 - curvature * v
-            tau = sites.tau + _STEP * (curvature / left - sites.tau)
-            nu = sites.nu + _STEP * ((slope + curvature * c) / left - sites.nu)
+            tau, nu = match_moments(slope, curvature, c, v)
+            tau, nu = sites.tau + _STEP * (tau - sites.tau), sites.nu + _STEP * (nu - sites.nu)
             sites = replace(sites, tau=tau, nu=nu)
         return self
 
@@ -101,10 +101,7 @@ class Sites:
     @cached_property
     def _L(self) -> Array:
         """Lower Cholesky factor of I + T^1/2 K T^1/2, T the diagonal of `precision`."""
-        root = np.sqrt(self.precision)
-        B = root[:, None] * self.K * root
-        B.flat[:: len(B) + 1] += 1.0
-        return cholesky(B, "posterior precision of rows")
+        return cholesky(add_information(self.K, self.precision), "posterior precision of rows")
 
     @cached_property
     def _V(self) -> Array:
@@ -137,6 +134,14 @@ class Sites:
     def f(self) -> Array:
         """Mean of f, (n,)."""
         return np.asarray(self.m + self.K @ self.g)
+
+
+def add_information(K: Array, T: Array) -> Array:
+    """I + T^1/2 K T^1/2 (n, n) for the diagonal T (n,) of a precision."""
+    root = np.sqrt(T)
+    B = root[:, None] * K * root
+    B.flat[:: len(B) + 1] += 1.0
+    return B
 
 
 def _differentiate(c: Array, total: Array) -> tuple[Array, Array]:

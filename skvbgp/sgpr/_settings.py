@@ -110,11 +110,14 @@ class Settings(RegressionLearner):
         if self._is_exact(n):
             return _EXACT_ITERATIONS
         if self._is_collapsed(n):
-            if not self.structure.correlated:
-                return _LBFGS_ITERATIONS
-            return _LBFGS_BLOCK_ITERATIONS if self.local else _LBFGS_LOST_BLOCK_ITERATIONS
-        visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
-        return max(2, round((_VISITED_LOST_BLOCK_ROWS if self.loses_blocks else visited) / n))
+            if self.loses_blocks:
+                return _LBFGS_LOST_BLOCK_ITERATIONS
+            return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
+        if self.loses_blocks:
+            visited = _VISITED_LOST_BLOCK_ROWS
+        else:
+            visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
+        return max(2, round(visited / n))
 
     def _is_exact(self, n: int) -> bool:
         """Whether every row is an inducing input and the posterior is structured."""
