@@ -83,7 +83,9 @@ def measure(name, n_chunks, size, n_last):
     (early_s, early_mb, _), (late_s, late_mb, _) = np.median(early, 0), np.median(late, 0)
     X, y = smooth_data(N_TEST, D, np.random.default_rng(0))
     streamed = scores(y, *model.predict(X, return_std=True))
-    n_last = min(n_last, n_chunks * size, int(getattr(model, "forgetting", n_last)))
+    n_last = min(n_last, n_chunks * size)
+    if getattr(model, "forgetting", 1.0) > 1.0:  # rows of a window; 1 forgets nothing
+        n_last = min(n_last, int(model.forgetting))
     fitted = fit_to_the_last(make_model(name), n_chunks, size, n_last)
     beside = scores(y, *fitted.predict(X, return_std=True))
     return {
