@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -273,6 +274,40 @@ def test_streams_may_reuse_their_arrays(estimator):
         reusing.partial_fit(**{name: a[: stop - start] for name, a in buffer.items()}, **classes)
     method = "predict_proba" if is_classifier(estimator) else "predict"
     assert_allclose(getattr(reusing, method)(X), getattr(fresh, method)(X), atol=1e-8)
+
+
+FORGETFUL = [cls for cls in REGRESSOR_CLASSES if "forgetting" in cls().get_params()]
+
+
+def test_all_regressors_forget():
+    assert FORGETFUL == REGRESSOR_CLASSES
+
+
+@pytest.mark.parametrize("cls", FORGETFUL)
+def test_streams_that_forget(cls):
+    """What fades ends near the newest rows, as what begins with them does; a failure is undone."""
+    X, y = make_data(60)
+    X = X if cls is not skvbgp.VBKSRegressor else X[:, :1]
+    estimator = clone(FIRST[CLASSES.index(cls)]).set_params(max_iter=2)
+    y = np.where(np.arange(60) < 30, y + 100.0, y)
+    plain, nothing, fading = (
+        clone(estimator).set_params(**given)
+        for given in ({}, {"forgetting": 1.0}, {"forgetting": 0.7})
+    )
+    for model in (plain, nothing, fading):
+        for rows in (slice(30), slice(30, 45), slice(45, 60)):
+            model.partial_fit(X[rows], y[rows])
+        assert model.n_samples_seen_ == 60
+    assert_array_equal(plain.predict(X), nothing.predict(X))
+    assert np.abs(fading.predict(X[-10:]) - y[-10:]).max() < 10.0
+    assert np.abs(plain.predict(X[-10:]) - y[-10:]).max() > 20.0
+    before = fading.predict(X)
+    with pytest.raises(ValueError, match="sample_weight"):
+        fading.partial_fit(X, y, sample_weight=-1.0)
+    assert_array_equal(pickle.loads(pickle.dumps(fading)).predict(X), before)
+    for bad in (0.0, -2, 1.5):
+        with pytest.raises(ValueError, match="forgetting"):
+            clone(fading).set_params(forgetting=bad).partial_fit(X, y)
 
 
 @pytest.mark.parametrize("cls", REGRESSOR_CLASSES)

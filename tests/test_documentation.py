@@ -118,6 +118,10 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.gp.VBGPRegressor",
         "skvbgp.sgpr.VBDTCRegressor",
         "skvbgp.sgpr.VBFITCRegressor",
+        "skvbgp.sgpr.VBPITCRegressor",
+        "skvbgp.sgpr.VBPICRegressor",
+        "skvbgp.decoupled.DecoupledGPRegressor",
+        "skvbgp.spectrum.SVBSSGPRegressor",
         "skvbgp.kernel_selection.VBKSRegressor",
     }
     assert find_capable(lines, "NaN in X") == {

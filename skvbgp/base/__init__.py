@@ -18,7 +18,12 @@ from skvbgp.base._estimator import (
     fit_method,
     in_tiles,
 )
-from skvbgp.base._fading import FORGETTING, FadingRegressor
+from skvbgp.base._fading import (
+    FORGETTING,
+    FORGETTING_OR_WINDOW,
+    FadingRegressor,
+    ForgetfulRegressor,
+)
 from skvbgp.base._function import (
     DescribesFunction,
     Draws,
@@ -80,6 +85,7 @@ from skvbgp.base._weights import (
 __all__ = [
     "COLUMNS",
     "FORGETTING",
+    "FORGETTING_OR_WINDOW",
     "FORGOTTEN",
     "START_ROWS",
     "DescribesFunction",
@@ -87,6 +93,7 @@ __all__ = [
     "DocumentedEstimator",
     "Draws",
     "FadingRegressor",
+    "ForgetfulRegressor",
     "FunctionOfOutputs",
     "Gaps",
     "Interval",

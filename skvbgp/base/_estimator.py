@@ -58,6 +58,8 @@ class VariationalEstimator(DocumentedEstimator):
     _prepare: Callable[..., tuple[Any, Any]]
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
+    #: Whether `_prepare` gives `partial_fit` all rows that training begins again with.
+    _learns_anew: Any = False
 
     def _full_learner(self) -> Any:
         """The learner of all that there is to learn."""
@@ -68,8 +70,7 @@ class VariationalEstimator(DocumentedEstimator):
         with restored_on_error(self), single_blas_thread:
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=True, **metadata)
-            warm = getattr(self, "warm_start", False) and hasattr(self, "_state")
-            before = self._state if warm else None
+            before = self._find_before()
             with keep_journal(self, inputs, targets, before) as journal:
                 return self._train_anew(X, y, inputs, targets, before, journal)
 
@@ -80,8 +81,8 @@ class VariationalEstimator(DocumentedEstimator):
         with restored_on_error(self), single_blas_thread:
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=first, **metadata)
-            if first:
-                return self._train_anew(X, y, inputs, targets, None)
+            if first or self._learns_anew:
+                return self._train_anew(X, y, inputs, targets, self._find_before())
             learner, state = self._full_learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)
             if everything is not None:
@@ -92,6 +93,10 @@ class VariationalEstimator(DocumentedEstimator):
             return self._publish(
                 learner, learner.update(state, inputs, targets, end_pass), progress
             )
+
+    def _find_before(self) -> Any:
+        """The state that training goes on from, if there is one and it is asked for."""
+        return getattr(self, "_state", None) if getattr(self, "warm_start", False) else None
 
     def _look_for_collections(self, *data: Any) -> None:
         if any(is_collection(values) for values in data):

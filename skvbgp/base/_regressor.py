@@ -253,12 +253,22 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, VariationalEst
 
         They are without copies and rows of weight zero.
         """
+        X, y, variance = self._read_all(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
+        return self._count(X, y, sample_weight, variance)
+
+    def _read_all(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any
+    ) -> tuple[Any, Any, Array | None]:
+        """X, y and known variances of its noise, as arrays of numbers or `ShardedColumns`."""
         self._check_places(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
         X, y = self._read_rows(X, y, reset=reset)
-        variance = None
-        if y_var is not None:
-            self._check_known_noise()
-            variance = as_noise(y_var, y.shape)
+        if y_var is None:
+            return X, y, None
+        self._check_known_noise()
+        return X, y, as_noise(y_var, y.shape)
+
+    def _count(self, X: Any, y: Any, sample_weight: Any, variance: Array | None) -> tuple[Any, Any]:
+        """What `_prepare` makes of these."""
         if self.n_outputs_ == 1:
             return count_targets(X, y, sample_weight, unless_zero(variance))
         weight = as_weights(sample_weight, len(y))

@@ -9,7 +9,13 @@ import numpy as np
 from sklearn.utils import Tags, check_random_state
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import START_ROWS, Interval, StrOptions, VariationalRegressor
+from skvbgp.base import (
+    FORGETTING_OR_WINDOW,
+    START_ROWS,
+    ForgetfulRegressor,
+    Interval,
+    StrOptions,
+)
 from skvbgp.decoupled._learner import DecoupledLearner
 
 #: Counts beyond it are told apart more finely than steps can follow.
@@ -36,7 +42,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(VariationalRegressor):
+class DecoupledGPRegressor(ForgetfulRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
@@ -105,6 +111,13 @@ class DecoupledGPRegressor(VariationalRegressor):
         outliers have been cut off. Everything that is returned is on y's own scale. Counts
         are never normalised.
 
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` keeps the rows
+        that count, whatever `replay` says, and is a fit to these, as long as it may take. In `fit`
+        all rows count alike. 1 forgets nothing.
+
     replay : int, default=50000
         Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:
         at least 32, or 0. Without rows, the posterior of a call is the prior of the next one, and
@@ -112,8 +125,8 @@ class DecoupledGPRegressor(VariationalRegressor):
         has seen 32 rows. The first call decides for the whole stream.
 
     warm_start : bool, default=False
-        Whether `fit` starts from the result of the fit before, whose kernel, likelihood
-        and parametrization it then keeps.
+        Whether `fit`, and `partial_fit` with `forgetting`, starts from the result of the fit
+        before, whose kernel, likelihood and parametrization it then keeps.
 
     random_state : int, RandomState instance or None, default=None
         Determines mini-batches and basis points.
@@ -178,6 +191,7 @@ class DecoupledGPRegressor(VariationalRegressor):
         **CONSTRAINTS,
         "likelihood": [StrOptions({"gaussian", "student_t", "poisson"})],
         "normalize_y": ["boolean"],
+        **FORGETTING_OR_WINDOW,
     }
 
     def __init__(
@@ -196,6 +210,7 @@ class DecoupledGPRegressor(VariationalRegressor):
         learning_rate: float = 0.05,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         replay: int = 50_000,
         warm_start: bool = False,
         random_state: Any = None,
@@ -213,6 +228,7 @@ class DecoupledGPRegressor(VariationalRegressor):
         self.learning_rate = learning_rate
         self.tol = tol
         self.normalize_y = normalize_y
+        self.forgetting = forgetting
         self.replay = replay
         self.warm_start = warm_start
         self.random_state = random_state

@@ -106,6 +106,16 @@ _FORGETTING = """
         no window of the newest ones, as :class:`~skvbgp.gp.VBGPRegressor` has it.
 """
 
+_WINDOW = """
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
+        rows that count, which are divided into blocks again, as long as it may take; `warm_start`
+        has it begin where the call before has ended. In `fit` all rows count alike. 1 forgets
+        nothing.
+"""
+
 _NOISE_KERNEL = """
     noise_kernel : "auto", kernel or None, default={value}
         Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
@@ -229,12 +239,13 @@ def documented(
     blocks: bool = False,
     automatic: bool = False,
     forgets: bool = False,
+    windows: bool = False,
 ) -> Callable[[type], type]:
     """Class decorator that assembles the docstring around a class's own ``text``."""
 
     def decorate(cls: type) -> type:
         parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _COMMON
-        parameters += _FORGETTING if forgets else ""
+        parameters += _FORGETTING if forgets else _WINDOW if windows else ""
         if default_noise_kernel is not None:
             auto = _AUTO_WITHOUT_BLOCK if blocks else _AUTO_INDEPENDENT
             names = {

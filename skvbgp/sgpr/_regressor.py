@@ -9,8 +9,10 @@ from sklearn.utils import Tags
 
 from skvbgp.base import (
     FORGETTING,
+    FORGETTING_OR_WINDOW,
     DescribesFunction,
     FadingRegressor,
+    ForgetfulRegressor,
     Interval,
     LeavesOut,
     StrOptions,
@@ -177,9 +179,10 @@ class VBFITCRegressor(FadingRegressor, _GlobalRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
+    windows=True,
 )
-class VBPITCRegressor(_GlobalRegressor):
-    _parameter_constraints = _COMMON | _NOISE_KERNEL | _BLOCKS
+class VBPITCRegressor(ForgetfulRegressor, _GlobalRegressor):
+    _parameter_constraints = _COMMON | FORGETTING_OR_WINDOW | _NOISE_KERNEL | _BLOCKS
 
     def __init__(
         self,
@@ -203,6 +206,7 @@ class VBPITCRegressor(_GlobalRegressor):
         learning_rate: float = 0.03,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -210,7 +214,7 @@ class VBPITCRegressor(_GlobalRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return SparseLearner.of(self, structure=Blocks(self.noise_kernel))
+        return SparseLearner.of(self, structure=Blocks(self.noise_kernel), forgetting=1.0)
 
 
 @documented(
@@ -229,8 +233,9 @@ class VBPITCRegressor(_GlobalRegressor):
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
     automatic=True,
+    windows=True,
 )
-class VBPICRegressor(_SparseRegressor):
+class VBPICRegressor(ForgetfulRegressor, _SparseRegressor):
     _parameter_constraints = VBPITCRegressor._parameter_constraints | {
         "n_inducing": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})]
     }
@@ -257,6 +262,7 @@ class VBPICRegressor(_SparseRegressor):
         learning_rate: float = 0.03,
         tol: float = 1e-5,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -268,4 +274,5 @@ class VBPICRegressor(_SparseRegressor):
         return isinstance(getattr(self._state, "blocks", None), SpreadRows)
 
     def _learner(self) -> SparseLearner:
-        return SparseLearner.of(self, structure=Blocks(self.noise_kernel), local=True)
+        structure = Blocks(self.noise_kernel)
+        return SparseLearner.of(self, structure=structure, local=True, forgetting=1.0)

@@ -6,13 +6,19 @@ from numbers import Integral, Real
 from typing import Any
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, LeavesOut, StrOptions, VariationalRegressor
+from skvbgp.base import (
+    FORGETTING_OR_WINDOW,
+    ForgetfulRegressor,
+    Interval,
+    LeavesOut,
+    StrOptions,
+)
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
 from skvbgp.spectrum._spread import SpreadBlocks
 from skvbgp.spectrum._state import State
 
 
-class SVBSSGPRegressor(LeavesOut, VariationalRegressor):
+class SVBSSGPRegressor(LeavesOut, ForgetfulRegressor):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).
@@ -95,8 +101,15 @@ class SVBSSGPRegressor(LeavesOut, VariationalRegressor):
         Whether to work with y of zero mean (that of the first call). Everything that is
         returned is on y's own scale.
 
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
+        rows that count, as long as it may take. In `fit` all rows count alike. 1 forgets nothing.
+
     warm_start : bool, default=False
-        Whether `fit` starts from the frequencies and hyperparameters of the fit before.
+        Whether `fit`, and `partial_fit` with `forgetting`, starts from the frequencies and
+        hyperparameters of the fit before.
 
     random_state : int, RandomState instance or None, default=None
         Determines starting frequencies, mini-batches and draws.
@@ -187,6 +200,7 @@ class SVBSSGPRegressor(LeavesOut, VariationalRegressor):
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
+        **FORGETTING_OR_WINDOW,
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -212,6 +226,7 @@ class SVBSSGPRegressor(LeavesOut, VariationalRegressor):
         learning_rate: float = 0.02,
         tol: float = 0.0,
         normalize_y: bool = True,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -233,6 +248,7 @@ class SVBSSGPRegressor(LeavesOut, VariationalRegressor):
         self.learning_rate = learning_rate
         self.tol = tol
         self.normalize_y = normalize_y
+        self.forgetting = forgetting
         self.warm_start = warm_start
         self.random_state = random_state
         self.n_jobs = n_jobs

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPITCRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor
 from tests.sgpr.cases import INDEPENDENT, SPARSE_SOLVERS, make_data, small
 from tests.sgpr.test_partial_fit import assert_equal_models
 
@@ -134,12 +134,6 @@ def test_a_window_is_refused(cls, forgetting):
     X, y = make_data(N)
     with pytest.raises(ValueError, match="forgetting"):
         small(cls, forgetting=forgetting).partial_fit(X, y)
-
-
-def test_rows_of_blocks_do_not_fade():
-    """Copies of a row share its correlated noise: no factor on sums makes it count less."""
-    with pytest.raises(TypeError, match="forgetting"):
-        VBPITCRegressor(forgetting=0.9)
 
 
 def test_rows_of_dask_do_not_fade():

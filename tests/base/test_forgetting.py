@@ -1,0 +1,233 @@
+"""Streams that forget by fits to the rows that still count."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from skvbgp.base import ForgetfulRegressor, LeavesOut
+from tests.decoupled.cases import INSTANCES as DECOUPLED
+from tests.sgpr.cases import INSTANCES as SGPR
+from tests.sgpr.cases import make_data
+from tests.spectrum.cases import INSTANCES as SPECTRUM
+
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
+EVERY = [e for e in [*SPECTRUM, *DECOUPLED, *SGPR] if isinstance(e, ForgetfulRegressor)]
+CLASSES = list(dict.fromkeys(map(type, EVERY)))
+FIRST = [next(e for e in EVERY if type(e) is cls) for cls in CLASSES]
+each = pytest.mark.parametrize("estimator", FIRST, ids=repr)
+N, SHARE, WINDOW = 54, 0.9, 25
+#: Rows of the calls, of which the last one alone may be more than a window.
+STEPS = [[18, 36, 54], [20, 54]]
+
+
+def stream(estimator, ends, X, y, **metadata):
+    model, start = clone(estimator), 0
+    for end in ends:
+        some = {name: values[start:end] for name, values in metadata.items()}
+        model.partial_fit(X[start:end], y[start:end], **some)
+        start = end
+    return model
+
+
+def weigh(forgetting, n=N):
+    """What rows of a stream are to count."""
+    age = np.arange(n - 1.0, -1.0, -1.0)
+    if forgetting > 1:
+        return (age < forgetting).astype(float)
+    return np.where(forgetting**age < 0.01, 0.0, forgetting**age)
+
+
+def draw_metadata(rng):
+    weight = rng.integers(0, 3, N) * rng.uniform(0.5, 2.0, N)
+    weight[[17, 19, 35, 53]] = 1.0
+    return {"sample_weight": weight, "y_var": rng.uniform(0.0, 0.3, N)}
+
+
+def assert_same(model, expected, X):
+    for one, other in zip(model.predict(X, True), expected.predict(X, True), strict=True):
+        assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("ends", STEPS, ids=str)
+@pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("estimator", EVERY, ids=repr)
+@pytest.mark.in_turn("ends", "known")
+def test_a_stream_is_a_fit_to_rows_by_their_age(estimator, known, forgetting, ends, rng):
+    """To the last digit: nothing is left of what came before."""
+    X, y = make_data(N)
+    y[:20] += 30.0
+    given = draw_metadata(rng) if known else {}
+    model = stream(clone(estimator).set_params(forgetting=forgetting), ends, X, y, **given)
+    weight = weigh(forgetting) * given.get("sample_weight", 1.0)
+    counts = weight > 0.0  # a fit without the others, not with zeros
+    noise = {"y_var": given["y_var"][counts]} if known else {}
+    expected = clone(estimator).fit(X[counts], y[counts], sample_weight=weight[counts], **noise)
+    assert_same(model, expected, X)
+    assert model.n_samples_seen_ == np.count_nonzero(given.get("sample_weight", np.ones(N)))
+    assert expected.n_samples_seen_ == np.count_nonzero(counts) < model.n_samples_seen_
+
+
+@each
+@pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
+def test_outputs_forget_by_all_rows(estimator, forgetting, rng):
+    X, y = make_data(N)
+    Y = np.column_stack([y, -y])
+    Y[rng.random(N) < 0.3, 1] = np.nan
+    model = stream(clone(estimator).set_params(forgetting=forgetting), STEPS[0], X, Y)
+    expected = clone(estimator).fit(X, Y, sample_weight=weigh(forgetting))
+    assert_same(model, expected, X)
+    assert model.n_samples_seen_ == N
+
+
+@each
+def test_a_fit_weighs_all_rows_alike_and_then_they_fade(estimator):
+    X, y = make_data(N)
+    model = clone(estimator).set_params(forgetting=SHARE).fit(X[:20], y[:20])
+    assert_same(model, clone(estimator).fit(X[:20], y[:20]), X)
+    model.partial_fit(X[20:40], y[20:40])
+    weight = SHARE ** np.minimum(np.arange(39.0, -1.0, -1.0), 20.0)
+    weight[20:] = SHARE ** np.arange(19.0, -1.0, -1.0)
+    assert_same(model, clone(estimator).fit(X[:40], y[:40], sample_weight=weight), X)
+
+
+@each
+def test_the_newest_rows_of_a_fit_are_in_the_window(estimator):
+    X, y = make_data(N)
+    model = clone(estimator).set_params(forgetting=WINDOW).fit(X[:50], y[:50])
+    model.partial_fit(X[50:], y[50:])
+    assert_same(model, clone(estimator).fit(X[-WINDOW:], y[-WINDOW:]), X)
+    assert len(model._stream.y) == WINDOW and model.n_samples_seen_ == N
+
+
+@each
+def test_single_rows_come_and_go(estimator):
+    """The rows that are kept are bounded, and so is the time of a call."""
+    X, y = make_data(12)
+    for forgetting, kept in ((3, 3), (0.2, 3)):  # 0.2 ** 3 is less than a hundredth
+        model = clone(estimator).set_params(forgetting=forgetting, max_iter=1)
+        stream(model, range(1, 4), X, y)
+        model.fit(X[:1], y[:1])
+        for i in range(1, 12):
+            model.partial_fit(X[i : i + 1], y[i : i + 1])
+        assert len(model._stream.y) == kept and model.n_samples_seen_ == 12
+
+
+@each
+def test_rows_of_weight_zero_may_push_all_others_of_a_call_out(estimator):
+    """The newest one that counts then stays."""
+    X, y = make_data(N)
+    for forgetting in (5, 1e-3):
+        model = clone(estimator).set_params(forgetting=forgetting).partial_fit(X[:20], y[:20])
+        model.partial_fit(X[20:], y[20:], sample_weight=np.arange(N - 20) < 10)
+        counting = model._stream.weight > 0.0
+        assert_array_equal(model._stream.X[counting], X[29:30])
+        assert model.n_samples_seen_ == 30 and np.isfinite(model.predict(X)).all()
+
+
+@each
+def test_forgetting_nothing_is_the_default(estimator):
+    X, y = make_data(N)
+    one = stream(clone(estimator).set_params(forgetting=1), STEPS[0], X, y)
+    assert_same(one, stream(estimator, STEPS[0], X, y), X)
+    assert not hasattr(one, "_stream")
+
+
+@each
+def test_a_call_that_fails_changes_nothing(estimator):
+    X, y = make_data(N)
+    Y = np.column_stack([y, -y])
+    model = stream(clone(estimator).set_params(forgetting=10), [20, 30], X, Y)
+    before = pickle.dumps(vars(model))
+    Y[30:, 1] = np.nan
+    with pytest.raises(ValueError, match="Output 1 of y"):
+        model.partial_fit(X[30:], Y[30:])
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.partial_fit(X[30:], Y[30:], sample_weight=-1.0)
+    assert pickle.dumps(vars(model)) == before
+
+
+@each
+def test_a_stream_goes_on_after_a_pickle(estimator):
+    X, y = make_data(N)
+    model = stream(clone(estimator).set_params(forgetting=WINDOW), [20, 40], X, y)
+    other = pickle.loads(pickle.dumps(model))
+    assert_same(other.partial_fit(X[40:], y[40:]), model.partial_fit(X[40:], y[40:]), X)
+
+
+@each
+def test_forgetting_has_to_be_known_before_rows_are(estimator):
+    """And where it is given up, the model goes on from what it knows."""
+    X, y = make_data(N)
+    model = clone(estimator).fit(X[:30], y[:30])
+    with pytest.raises(ValueError, match="forgetting was 1 before"):
+        model.set_params(forgetting=WINDOW).partial_fit(X[30:], y[30:])
+    model.fit(X[:30], y[:30]).partial_fit(X[30:40], y[30:40])
+    model.set_params(forgetting=1).partial_fit(X[40:], y[40:])
+    assert model.n_samples_seen_ == N and not hasattr(model, "_stream")
+
+
+@each
+def test_a_warm_start_goes_on_from_the_call_before(estimator):
+    X, y = make_data(N)
+    settings = {"forgetting": WINDOW, "warm_start": True}
+    model = stream(clone(estimator).set_params(**settings), [30, 54], X, y)
+    expected = clone(estimator).set_params(warm_start=True).fit(X[5:30], y[5:30])
+    assert_same(model, expected.fit(X[-WINDOW:], y[-WINDOW:]), X)
+
+
+@each
+def test_rows_of_dask_are_not_forgotten(estimator):
+    da = pytest.importorskip("dask.array")
+    X, y = make_data(N)
+    model = clone(estimator).set_params(forgetting=WINDOW)
+    for method in (model.fit, model.partial_fit):
+        with pytest.raises(TypeError, match="forgetting|solver"):
+            method(da.from_array(X), da.from_array(y))
+
+
+@pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
+@pytest.mark.parametrize("estimator", [e for e in FIRST if isinstance(e, LeavesOut)], ids=repr)
+def test_rows_that_count_are_left_out(estimator, forgetting):
+    X, y = make_data(N)
+    model = stream(clone(estimator).set_params(forgetting=forgetting), STEPS[0], X, y)
+    weight = weigh(forgetting)
+    expected = clone(estimator).fit(X, y, sample_weight=weight)
+    for one, other in zip(
+        model.loo_predict(X, y, weight), expected.loo_predict(X, y, weight), strict=True
+    ):
+        assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="rows"):
+        model.loo_predict(X, y)
+
+
+SETTINGS = {
+    "VBPITCRegressor": {"n_inducing": 30, "max_iter": 20},
+    "VBPICRegressor": {"max_iter": 20},
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_abrupt_change_is_forgotten(cls, rng):
+    """After as many rows as are remembered, the error is that of a fit to the new rows."""
+    X = rng.uniform(-2.0, 2.0, (160, 1))
+    y = np.where(np.arange(160) < 80, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
+    y = y + 0.1 * rng.standard_normal(160)
+    T = rng.uniform(-2.0, 2.0, (200, 1))
+
+    def error(model):
+        return np.sqrt(np.mean((model.predict(T) - 2.0 + T[:, 0] ** 2) ** 2))
+
+    make = cls(random_state=0, **SETTINGS.get(cls.__name__, {}))
+    fresh = error(clone(make).fit(X[80:], y[80:]))
+    ends = range(40, 161, 40)
+    window = stream(clone(make).set_params(forgetting=80), ends, X, y)
+    assert_allclose(error(window), fresh, rtol=1e-6)
+    fading = stream(clone(make).set_params(forgetting=0.95), ends, X, y)
+    assert error(fading) < 5.0 * fresh
+    assert error(stream(make, ends, X, y)) > 5.0 * fresh
