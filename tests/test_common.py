@@ -10,12 +10,14 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_checks, estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -200,6 +202,32 @@ def test_functions_have_the_scale_of_y(cls):
     shares = one.feature_importances_
     assert_allclose([shares.sum(), other.feature_importances_.sum()], 1.0)
     assert_allclose(other.feature_importances_, shares, atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", [c for c in REGRESSOR_CLASSES if hasattr(c, "sample_function")])
+def test_functions_of_several_outputs_and_what_they_refuse(cls):
+    pd = pytest.importorskip("pandas")
+    X, y = make_data(20)
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = clone(FIRST[CLASSES.index(cls)])
+    fixed = {"learn_hyperparameters": False, "transforms": ["identity"], "max_iter": 1}
+    model.set_params(**{k: v for k, v in fixed.items() if k in model.get_params()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(frame, np.column_stack([y, -2.0 * y, y]))
+    functions = model.sample_function(4)
+    assert functions(frame[:6]).shape == (6, 3, 4)
+    assert functions.gradient(frame[:6]).shape == (6, 3, 2, 4)
+    assert {part.shape for part in model.predict_gradient(frame[:6])} == {(6, 3, 2)}
+    assert_allclose(model.feature_importances_.sum(), 1.0)
+    for call in (functions, functions.gradient, model.predict_gradient):
+        with pytest.raises(ValueError, match="feature names"):
+            call(frame[["b", "a"]])
+        with pytest.raises(ValueError, match="NaN"):
+            call(frame.where(frame != frame.iloc[0]))
+    for bad in (0, 1.5, "many"):
+        with pytest.raises(ValueError, match="n must be"):
+            model.sample_function(bad)
 
 
 @pytest.mark.parametrize("cls", CLASSES)

@@ -17,20 +17,21 @@ _TILE_ROWS = 512
 
 
 def moments_by_block(
-    function: Callable[..., tuple[Array, Array]],
+    function: Callable[..., tuple[Array, ...]],
     X: Array,
     labels: NDArray[np.intp],
     data_of: Callable[[int], tuple[Any, ...]],
     *,
     shared: tuple[Any, ...],
     n_jobs: int | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[Array, ...]:
     """Means and variances of rows, block by block, on joblib's workers or on threads.
 
     Parameters
     ----------
     function : callable
-        ``function(*shared, rows of X, *data_of(block))`` gives means and variances.
+        ``function(*shared, rows of X, *data_of(block))`` gives means and variances, or other
+        arrays by row.
     X : ndarray of shape (n, d)
     labels : ndarray of shape (n,)
         Block of each row.
@@ -43,10 +44,10 @@ def moments_by_block(
 
     Returns
     -------
-    mean, variance : ndarrays of shape (n, ...)
+    mean, variance, ... : ndarrays of shape (n, ...)
     """
     pieces = rows_by_block(labels, _TILE_ROWS)
-    parts: list[tuple[Array, Array]] = []
+    parts: list[tuple[Array, ...]] = []
 
     def task(i: int) -> tuple[Any, ...]:
         block, rows = pieces[i]
@@ -56,5 +57,4 @@ def moments_by_block(
     spread_each(function, tasks, parts.append, n_jobs=n_jobs, shared=shared)
     rows = np.concatenate([rows for _, rows in pieces])
     order = np.argsort(rows)
-    mean, variance = (np.concatenate(part)[order] for part in zip(*parts, strict=True))
-    return mean, variance
+    return tuple(np.concatenate(part)[order] for part in zip(*parts, strict=True))

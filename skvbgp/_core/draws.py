@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 
 
 def draw_antithetic(n: int, k: int, rng: np.random.RandomState) -> Array:
@@ -22,6 +25,23 @@ def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
     points = qmc.Halton(d, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's
     normal = ndtri(np.clip(points, 1e-12, 1.0 - 1e-12))  # (half, d)
     return np.concatenate([normal, -normal])[:n_draws]
+
+
+def draw_levels(n: int, rng: np.random.RandomState) -> Array:
+    """Numbers (n,) between 0 and 1, one in each n-th of the way."""
+    return np.asarray((rng.permutation(n) + rng.uniform(size=n)) / n)
+
+
+def choose_by_level(level: Array, shares: Array) -> Index:
+    """Which of C things each of n levels stands for, by their shares (C,), which sum to one."""
+    return np.searchsorted(np.cumsum(shares)[:-1], level).astype(np.intp)
+
+
+def share_members(n: int, shares: Array, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:
+    """Which of n members each of C things has that has any: as many as its share, but for one."""
+    owner = choose_by_level(draw_levels(n, rng), shares)
+    for c in np.unique(owner):
+        yield int(c), np.flatnonzero(owner == c)
 
 
 def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:

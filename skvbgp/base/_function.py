@@ -48,6 +48,31 @@ class Relevance(NamedTuple):
     std: Array  # (d,), between what is believed in
 
     @classmethod
+    def of_slopes(
+        cls, X: Array, weight: Array, mean: Array, each: Array, belief: Array | None = None
+    ) -> Relevance:
+        """Mean squared slopes, times the variance of the column, as shares.
+
+        Parameters
+        ----------
+        X : ndarray of shape (k, d)
+            Rows, in the coordinates of the slopes.
+        weight : ndarray of shape (k,)
+            How much each counts.
+        mean, each : ndarray of shape (k, d) and (S, k, d)
+            Slopes of the predictive mean, and of the mean by each of S things believed in.
+        belief : ndarray of shape (S,), or None
+            Shares of these; None are equal ones.
+        """
+        squares = np.concatenate([mean[None], each]) ** 2
+        share = weight / weight.sum()
+        relevance = (share @ squares) * (share @ (X - share @ X) ** 2)  # (1 + S, d)
+        total = relevance.sum(axis=1, keepdims=True)
+        shares = np.divide(relevance, total, out=relevance, where=total > 0.0)
+        deviation = shares[1:] - shares[0]
+        return cls(shares[0], np.sqrt(np.average(deviation**2, axis=0, weights=belief)))
+
+    @classmethod
     def average(cls, outputs: Iterable[Relevance]) -> Relevance:
         """Shares that are averaged over several outputs."""
         means, stds = np.array(list(outputs)).swapaxes(0, 1)
@@ -143,7 +168,8 @@ class DescribesFunction:
         -----
         Means and variances are those of `predict` with ``include_noise=False``, and those of
         gradients are those of `predict_gradient`. Where predictions are made from a row's nearest
-        neighbours, functions jump a little where these change, as predictions do.
+        neighbours, functions jump a little where these change, as predictions do, and where they
+        are made from its block, by a deviation or two where blocks meet.
 
         Examples
         --------

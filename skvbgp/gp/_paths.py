@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from skvbgp._core.draws import choose_by_level, draw_levels
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
@@ -47,11 +48,11 @@ class FunctionDraws:
     ) -> FunctionDraws:
         """Functions n, which differ from another process to process as well."""
         mixture, d = posterior.mixture, posterior.rows.X.shape[1]
-        level = (rng.permutation(n) + rng.uniform(size=n)) / n  # as often as it is believed
+        level = draw_levels(n, rng)  # as often as it is believed
         members = [np.arange(n)] * len(mixture.processes)
         if posterior.is_exact:  # the belief is the same everywhere
             with single_blas_thread:
-                owners = _choose(level, mixture.weigh_place(posterior.conditionals))
+                owners = choose_by_level(level, mixture.weigh_place(posterior.conditionals))
             members = [np.flatnonzero(owners == c) for c in range(len(mixture.processes))]
         among = sum(len(mine) > 0 for mine in members)
         priors = tuple(
@@ -104,7 +105,7 @@ class FunctionDraws:
                 for one, known in zip(given, self._known, strict=True)
             ]
         belief = mixture.weigh_place(given)
-        owners = _choose(self.level, belief)
+        owners = choose_by_level(self.level, belief)
         slopes = [one.process.covariance.gradient(x, one.X).T for one in given]  # (d, n) each
         means = np.array([part @ one.weights for part, one in zip(slopes, given, strict=True)])
         values = np.empty((len(x), len(owners)))
@@ -148,7 +149,7 @@ class FunctionDraws:
             means[c] = k @ one.weights
             error = self.priors[c](scaled) - k @ self._corrections[c]
             values[:, own] = np.sqrt(one.spread) * error
-        return self._spread_out(belief, means, _choose(self.level, belief), values)
+        return self._spread_out(belief, means, choose_by_level(self.level, belief), values)
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
         posterior, mixture = self.posterior, self.posterior.mixture
@@ -165,7 +166,7 @@ class FunctionDraws:
                 deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - carried))
             means, _, _, evidence = np.array(lines).T
             belief = mixture.weigh(evidence[None])[0]
-            owners = _choose(self.level, belief)
+            owners = choose_by_level(self.level, belief)
             own = np.array(deviations)[owners, np.arange(len(owners))]
             values[i] = self._spread_out(belief, means[:, None], owners, own[None])[0]
         return values
@@ -177,9 +178,3 @@ class FunctionDraws:
         """
         mean, factor = belief @ means, np.sqrt(self.posterior.mixture.calibration)
         return np.asarray(mean[:, None] + factor * ((means[owners] - mean).T + values))
-
-
-def _choose(level: Array, belief: Array) -> Index:
-    """The process of each function, (S,), by the belief (C,) in them."""
-    shares = np.cumsum(belief)
-    return np.searchsorted(shares[:-1], level).astype(np.intp)

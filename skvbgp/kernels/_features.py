@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv, chdtri, gammainccinv
 
+from skvbgp._core.draws import share_members
+from skvbgp._core.order import Index
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import list_terms
 from skvbgp.kernels._constant import Constant, White
@@ -92,6 +95,15 @@ def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) ->
         If a part of the kernel has none: white noise is no function.
     """
     return Features(tuple(_draw_term(leaves, d, m, rng) for leaves in list_terms(kernel)))
+
+
+def share_functions(
+    n: int, shares: Array, rng: np.random.RandomState
+) -> Iterator[tuple[int, Index]]:
+    """Sets of some of n functions, and which of C things of these shares (C,) each set goes by."""
+    for c, members in share_members(n, shares, rng):
+        for start in range(0, len(members), SHARING):
+            yield c, members[start : start + SHARING]
 
 
 def make_waves(phases: Array) -> Array:

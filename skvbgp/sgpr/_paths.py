@@ -24,7 +24,7 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import by_tile
 from skvbgp.kernels import RBF
-from skvbgp.kernels._features import FREQUENCIES, SHARING, Features, draw_features
+from skvbgp.kernels._features import FREQUENCIES, Features, draw_features, share_functions
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._slopes import se_slopes
 
@@ -105,13 +105,5 @@ class FunctionDraws:
 
 
 def share_points(n: int, k: int, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:
-    """Sets of some of n functions, and which of k points of theta each set goes by.
-
-    Every point has as many functions as the others, but for one.
-    """
-    level = (rng.permutation(n) + rng.uniform(size=n)) / n
-    owner = np.minimum((level * k).astype(np.intp), k - 1)
-    for point in range(k):
-        members = np.flatnonzero(owner == point)
-        for start in range(0, len(members), SHARING):
-            yield point, members[start : start + SHARING]
+    """Sets of some of n functions, and which of k points of theta each set goes by."""
+    return share_functions(n, np.full(k, 1.0 / k), rng)

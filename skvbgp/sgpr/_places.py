@@ -42,13 +42,7 @@ class Places(NamedTuple):
 
         Slopes are those in scaled coordinates.
         """
-        squares = np.concatenate([mean[None], each]) ** 2  # (1 + S, k, d)
-        share, x = self.weight / self.weight.sum(), coordinates.scaled(self.X)
-        relevance = (share @ squares) * (share @ (x - share @ x) ** 2)
-        total = relevance.sum(axis=1, keepdims=True)
-        shares = np.divide(relevance, total, out=relevance, where=total > 0.0)
-        deviation = shares[1:] - shares[0]
-        return Relevance(shares[0], np.sqrt(np.mean(deviation**2, axis=0)))
+        return Relevance.of_slopes(coordinates.scaled(self.X), self.weight, mean, each)
 
 
 def _thin(weight: Array) -> tuple[Index, Array]:

@@ -83,4 +83,6 @@ def _predict(
         (block,) = copy_blocks(frame, n_blocks, [k], shard)
         return start + k, scale_block(coordinates, target, block)
 
-    return moments_by_block(function, X, local, data_of, shared=(kept, include_noise))
+    shared = kept, include_noise
+    mean, variance = moments_by_block(function, X, local, data_of, shared=shared)
+    return mean, variance

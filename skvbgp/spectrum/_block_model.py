@@ -32,7 +32,8 @@ class BlockModel:
     Parameters
     ----------
     Phi, y : ndarray of shape (n, 2 m) and (n,)
-        Features and targets of the block's rows, see `Rows`.
+        Features and targets of the block's rows, see `Rows`; for `mean`, targets may be several,
+        (n, k).
     signal_variance, noise_variance : float
         sigma_s^2, and the noise of the local conditional.
     """
@@ -60,7 +61,7 @@ class BlockModel:
         return self._root @ (self._root.T @ (self._Phi.T @ self._y))
 
     def mean(self, Phi: Array) -> Array:
-        """phi' Gamma^-1 Phi y of rows with features Phi, (n,)."""
+        """phi' Gamma^-1 Phi y of rows with features Phi, (n,) or (n, k)."""
         return Phi @ self._weights
 
     def covariance(self, Phi: Array, *, full: bool) -> Array:
@@ -69,7 +70,7 @@ class BlockModel:
             A = self._scale * ((Phi @ self._Phi.T) @ self._root)
             if full:
                 return self._scale * (Phi @ Phi.T) - A @ A.T
-            own = self._scale * 0.5 * Phi.shape[1]  # cos^2 + sin^2 = 1 for each frequency
+            own = self._scale * np.einsum("ij,ij->i", Phi, Phi)
             return np.maximum(own - np.einsum("ij,ij->i", A, A), 0.0)
         A = Phi @ self._root
         if full:

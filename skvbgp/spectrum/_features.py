@@ -71,6 +71,15 @@ def features(X: Array, R: Array) -> Array:
     return Phi
 
 
+def feature_slopes(X: Array, R: Array) -> Array:
+    """Derivatives of the features in each input, (n, d, 2 m)."""
+    Phi, angular = features(X, R), 2.0 * np.pi * R.T
+    slopes = np.empty((*X.shape, Phi.shape[1]))
+    np.multiply(-angular, Phi[:, None, 1::2], out=slopes[:, :, 0::2])
+    np.multiply(angular, Phi[:, None, 0::2], out=slopes[:, :, 1::2])
+    return slopes
+
+
 def features_vjp(X: Array, Phi: Array, dPhi: Array) -> Array:
     """Gradient of ``sum(dPhi * features(X, R))`` in R, (m, d)."""
     d_phase = dPhi[:, 1::2] * Phi[:, 0::2] - dPhi[:, 0::2] * Phi[:, 1::2]  # (n, m)

@@ -21,6 +21,7 @@ class Block(NamedTuple):
     """Rows that all of some new ones are conditioned on."""
 
     rows: Rows
+    places: slice = slice(None)  # which of all known rows they are
 
     def condition(
         self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
@@ -31,25 +32,44 @@ class Block(NamedTuple):
         model = BlockModel(rows.features(R), rows.target, hyper.signal_variance, noise_variance)
         return model.mean(Phi), model.covariance(Phi, full=full)
 
+    def draw(
+        self, Phi: Array, R: Array, hyper: Hyperparameters, s: Array, noise: Array
+    ) -> tuple[Array, Array]:
+        """The same mean, and errors (n*, S) of functions phi' s.
+
+        By their weights s (2 m, S) and the rows' ``noise`` (n, S), in units of its deviation.
+        """
+        rows = self.rows.as_weighted(hyper.local_noise_variance)
+        known = rows.features(R)
+        values = known @ s + np.sqrt(hyper.local_noise_variance) * noise
+        y = np.column_stack([rows.target, values])
+        means = BlockModel(known, y, hyper.signal_variance, hyper.local_noise_variance).mean(Phi)
+        return means[:, 0], Phi @ s - means[:, 1:]
+
 
 class Neighbours(NamedTuple):
     """Rows of which each new one is conditioned on some of its own.
+
+    What is asked about a new row may be several linear functions of s, one after the other in Phi.
 
     Attributes
     ----------
     rows : Rows
     near : ndarray of shape (n*, k)
         Indices of those that each new row is conditioned on.
+    places : ndarray
+        Which of all known rows they are.
     """
 
     rows: Rows
     near: Index
+    places: Index
 
     @classmethod
     def of(cls, rows: Rows, near: Index) -> Neighbours:
         """The same without rows that no new one is conditioned on."""
         used, position = np.unique(near, return_inverse=True)
-        return cls(rows.take(used), position.reshape(near.shape))
+        return cls(rows.take(used), position.reshape(near.shape), used)
 
     def condition(
         self, Phi: Array, R: Array, hyper: Hyperparameters, *, full: bool
@@ -59,26 +79,43 @@ class Neighbours(NamedTuple):
         ratio = hyper.local_noise_variance / scale
         rows = self.rows.as_weighted(hyper.local_noise_variance)
         W, A = self._weigh(Phi, rows.features(R), ratio)
-        mean = np.einsum("ij,ij->i", W, rows.target[self.near])
+        near = self._near_of(W)
+        mean = np.einsum("ij,ij->i", W, rows.target[near])
         if full:
-            ends = np.arange(0, self.near.size + 1, self.near.shape[1])
-            sparse = csr_array((W.ravel(), self.near.ravel(), ends), (len(W), len(self.rows)))
+            ends = np.arange(0, near.size + 1, near.shape[1])
+            sparse = csr_array((W.ravel(), near.ravel(), ends), (len(W), len(self.rows)))
             return mean, scale * (A @ A.T + ratio * (sparse @ sparse.T).toarray())
         squares = np.einsum("ij,ij->i", A, A) + ratio * np.einsum("ij,ij->i", W, W)
         return mean, scale * squares
 
+    def draw(
+        self, Phi: Array, R: Array, hyper: Hyperparameters, s: Array, noise: Array
+    ) -> tuple[Array, Array]:
+        """The same mean, and errors of functions, as those of a block are."""
+        ratio = 0.5 * Phi.shape[1] * hyper.local_noise_variance / hyper.signal_variance
+        rows = self.rows.as_weighted(hyper.local_noise_variance)
+        W, A = self._weigh(Phi, rows.features(R), ratio)
+        near = self._near_of(W)
+        carried = np.sqrt(hyper.local_noise_variance) * (W[:, None, :] @ noise[near])[:, 0]
+        return np.einsum("ij,ij->i", W, rows.target[near]), A @ s - carried
+
+    def _near_of(self, W: Array) -> Index:
+        """Indices of the rows that weights W belong to."""
+        return np.repeat(self.near, len(W) // len(self.near), axis=0)
+
     def _weigh(self, Phi: Array, Phi_known: Array, ratio: float) -> tuple[Array, Array]:
-        """Weights W (n*, k) of the targets in each mean, and A (n*, 2 m).
+        """Weights W (n*, k) of the targets in each mean, and A (n*, 2 m), of n* lines of Phi.
 
         An error of the mean is A' s - W' noise. Where W is not exact the two still belong
         together: the variance is that of the mean that is returned.
         """
         (n, k), n_features = self.near.shape, Phi.shape[1]
-        W, A = np.empty((n, k)), np.empty(Phi.shape)
+        lines = Phi.reshape(n, len(Phi) // n, n_features)  # (n, p, 2 m)
+        W, A = np.empty((*lines.shape[:2], k)), np.empty(lines.shape)
         step = max(1, _STACK_SIZE // (max(1, k) * n_features))
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            Phi_near, phi = Phi_known[self.near[rows]], Phi[rows, :, None]  # (b, k, 2 m)
+            Phi_near, phi = Phi_known[self.near[rows]], np.swapaxes(lines[rows], 1, 2)
             transposed = np.swapaxes(Phi_near, 1, 2)
             if k <= n_features:
                 matrix = Phi_near @ transposed
@@ -90,8 +127,8 @@ class Neighbours(NamedTuple):
                 _add_to_diagonals(matrix, ratio)
                 a = solve_stack(matrix, phi, "precision of the weights given neighbours")
                 w, a = Phi_near @ a, ratio * a
-            W[rows], A[rows] = w[:, :, 0], a[:, :, 0]
-        return W, A
+            W[rows], A[rows] = np.swapaxes(w, 1, 2), np.swapaxes(a, 1, 2)
+        return W.reshape(len(Phi), k), A.reshape(Phi.shape)
 
 
 Local = Block | Neighbours

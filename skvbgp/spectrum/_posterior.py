@@ -10,7 +10,7 @@ block k. The mean is the average of mu, the variance that of sigma^2 plus the va
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,14 +19,18 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.partition import group_rows, rows_by_block
-from skvbgp.base import Targets, find_known
-from skvbgp.spectrum._features import features
+from skvbgp.base import Relevance, Targets, find_known
+from skvbgp.spectrum._features import feature_slopes, features
+from skvbgp.spectrum._gaussian import Gaussian
 from skvbgp.spectrum._local import Block, Local, Neighbours
+from skvbgp.spectrum._paths import Design, FunctionDraws, draw_paths
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
 _TILE_ROWS = 64
+#: Most rows that relevance is averaged over.
+_RELEVANCE_ROWS = 1_000
 
 
 class SpectrumPosterior:
@@ -56,42 +60,49 @@ class SpectrumPosterior:
         self._state, self._n_neighbors, self._n_jobs = state, n_neighbors, n_jobs
         structure = state.q.structure
         z = np.random.RandomState(state.seed).standard_normal((n_samples, structure.size))
-        draws = [
-            (structure.frequencies(alpha), alpha[structure.weights]) for alpha in state.q.sample(z)
-        ]
-        self._mixture = _Mixture(draws, gamma, state.hyper)
+        self._mixture = Mixture(_draw(state.q, z), gamma, state.hyper)
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance of each row."""
-        return self._by_group(_marginal_moments, X, include_noise)
+        X = self._state.coordinates.scaled(X)
+        return self._in_units(self.by_group(_marginal_moments, X), include_noise)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw of alpha."""
-        return NormalMixture.of_moments(*self._by_group(_components, X, include_noise))
-
-    def _by_group(
-        self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
-    ) -> tuple[Array, Array]:
         X = self._state.coordinates.scaled(X)
-        return self._predict(function, X, *self._group(X, _TILE_ROWS), include_noise)
+        moments = self._in_units(self.by_group(_components, X), include_noise)
+        return NormalMixture.of_moments(*moments)
 
-    def _predict(
+    def by_group(
         self,
-        function: Callable[..., tuple[Array, Array]],
+        function: Callable[..., tuple[Array, ...]],
+        X: Array,
+        shared: tuple[Any, ...] = (),
+        own: Callable[[Local], tuple[Any, ...]] = lambda local: (),
+    ) -> tuple[Array, ...]:
+        """What ``function(mixture, *shared, X, local, *own(local))`` makes of scaled rows."""
+        return self._visit(function, X, *self._group(X, _TILE_ROWS), shared, own)
+
+    def _visit(
+        self,
+        function: Callable[..., tuple[Array, ...]],
         X: Array,
         labels: Index,
         local: Callable[[int], Local],
-        include_noise: bool,
-    ) -> tuple[Array, Array]:
-        """What a function makes of scaled rows X in groups."""
-        mean, variance = moments_by_block(
-            function,
-            X,
-            labels,
-            lambda group: (local(group),),
-            shared=(self._mixture,),
-            n_jobs=self._n_jobs,
-        )
+        shared: tuple[Any, ...] = (),
+        own: Callable[[Local], tuple[Any, ...]] = lambda local: (),
+    ) -> tuple[Array, ...]:
+        """The same in groups that are given."""
+
+        def data_of(group: int) -> tuple[Any, ...]:
+            known = local(group)
+            return known, *own(known)
+
+        shared = (self._mixture, *shared)
+        return moments_by_block(function, X, labels, data_of, shared=shared, n_jobs=self._n_jobs)
+
+    def _in_units(self, moments: tuple[Array, ...], include_noise: bool) -> tuple[Array, Array]:
+        mean, variance = moments
         if include_noise:
             variance = variance + self._noise_variance
         return self._state.target.original(mean), variance * self._state.target.unit**2
@@ -123,7 +134,10 @@ class SpectrumPosterior:
         rows, k = self._state.rows, self._n_neighbors
         assert isinstance(rows, BlockedRows)
         if k is None or self._mixture.is_global:
-            return rows.lookup(X), lambda group: Block(rows.block(group))
+            starts = rows.starts
+            return rows.lookup(X), lambda group: Block(
+                rows.block(group), slice(starts[group], starts[group + 1])
+            )
         if k >= rows.n:
             return np.zeros(len(X), dtype=np.intp), lambda group: Block(rows.all_rows)
         labels, neighbourhoods = np.empty(len(X), dtype=np.intp), rows.neighbourhoods
@@ -134,6 +148,36 @@ class SpectrumPosterior:
             return Neighbours.of(rows.all_rows, neighbourhoods.find(X[members[group]], k))
 
         return labels, local
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives, as long as the neighbours are the same."""
+        unit = self._state.target.unit / self._state.coordinates.scale
+        mean, variance = self.by_group(_slope_moments, self._state.coordinates.scaled(X))
+        return mean * unit, variance * unit**2
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions, and of each draw's."""
+        rows = self._state.rows
+        index = np.arange(0, rows.n, -(-rows.n // _RELEVANCE_ROWS))
+        known = rows.take(index)
+        (each,) = self.by_group(_slopes_by_draw, known.X)
+        each = np.swapaxes(each, 0, 1)  # (S, n, d)
+        return Relevance.of_slopes(known.X, known.counts, each.mean(axis=0), each)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
+        """Functions n from the posterior."""
+        state, rows, q = self._state, self._state.rows, self._state.q
+        frames = state.coordinates, state.target
+        if self._mixture.is_global:  # functions differ in alpha alone, each has its own
+            draws = _draw(q, rng.standard_normal((n, q.structure.size)))
+            return FunctionDraws(self, *frames, draw_paths(draws, n, self._mixture.hyper, rng))
+        if not isinstance(rows, BlockedRows):
+            raise TypeError(
+                "sample_function needs a model of rows in memory, not of a Dask collection."
+            )
+        paths = draw_paths(self._mixture.draws, n, self._mixture.hyper, rng)
+        return FunctionDraws(self, *frames, paths, rng.standard_normal((rows.n, n)))
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given the others and q."""
@@ -150,14 +194,15 @@ class SpectrumPosterior:
         known, given = rows.all_rows, Rows.of(X, targets).scaled(state.coordinates, state.target)
         index = find_known(given.X, given.as_targets(), known.X, known.as_targets())
         labels, local = self._group_known(rows, index)
-        return self._predict(_marginal_moments, known.X[index], labels, local, True)
+        moments = self._visit(_marginal_moments, known.X[index], labels, local)
+        return self._in_units(moments, include_noise=True)
 
     def _group_known(
         self, rows: BlockedRows, index: Index
     ) -> tuple[Index, Callable[[int], Neighbours]]:
         """`_group` of known rows, each conditioned on others than itself."""
         known, k = rows.all_rows, self._n_neighbors
-        ends = np.cumsum([len(rows.block(j)) for j in range(rows.n_blocks)])
+        ends = rows.starts[1:]
         groups = rows_by_block(np.searchsorted(ends, index, side="right"), _TILE_ROWS)
         labels = np.empty(len(index), dtype=np.intp)
         for group, (_, members) in enumerate(groups):
@@ -182,7 +227,13 @@ class SpectrumPosterior:
         return share * hyper.noise_variance + (1.0 - share) * hyper.local_noise_variance
 
 
-class _Mixture(NamedTuple):
+def _draw(q: Gaussian, z: Array) -> list[tuple[Array, Array]]:
+    """Frequencies and weights for each line of standard normal z."""
+    structure = q.structure
+    return [(structure.frequencies(alpha), alpha[structure.weights]) for alpha in q.sample(z)]
+
+
+class Mixture(NamedTuple):
     """What the predictions of any block need besides the block."""
 
     draws: list[tuple[Array, Array]]  # S of frequencies R and weights s
@@ -194,16 +245,20 @@ class _Mixture(NamedTuple):
         """Whether known rows do not matter."""
         return self.gamma == 1.0
 
-    def moments(self, X: Array, local: Local, *, full: bool) -> tuple[Array, Array]:
+    def moments(
+        self, X: Array, local: Local, *, full: bool, design: Design = features
+    ) -> tuple[Array, Array]:
         """Rows X given each draw: means (S, n) and variances (S, n).
 
-        With ``full``, the average over draws of the covariance, (n, n), in their place.
+        With ``full``, the average over draws of the covariance, (n, n), in their place. With
+        `feature_slopes` for a design, that of the derivatives, (S, n d).
         """
         gamma = self.gamma
-        means = np.empty((len(self.draws), len(X)))
-        within = np.zeros((len(X), len(X)) if full else means.shape)
+        n = X.size if design is feature_slopes else len(X)
+        means = np.empty((len(self.draws), n))
+        within = np.zeros((n, n) if full else means.shape)
         for k, (R, s) in enumerate(self.draws):
-            Phi = features(X, R)
+            Phi = design(X, R).reshape(n, -1)
             means[k] = gamma * (Phi @ s)
             if self.is_global:
                 continue
@@ -214,12 +269,25 @@ class _Mixture(NamedTuple):
         return means, within
 
 
-def _marginal_moments(mixture: _Mixture, X: Array, local: Local) -> tuple[Array, Array]:
+def _marginal_moments(mixture: Mixture, X: Array, local: Local) -> tuple[Array, Array]:
     """Mean and variance of the scaled function at rows of one group, each (n,)."""
     return average_moments(*mixture.moments(X, local, full=False))
 
 
-def _components(mixture: _Mixture, X: Array, local: Local) -> tuple[Array, Array]:
+def _components(mixture: Mixture, X: Array, local: Local) -> tuple[Array, Array]:
     """The same given each draw of alpha, (n, S)."""
     means, variances = mixture.moments(X, local, full=False)
     return means.T, variances.T
+
+
+def _slopes_by_draw(mixture: Mixture, X: Array, local: Local) -> tuple[Array]:
+    """Derivatives of the mean given each draw of alpha, (n, S, d)."""
+    means, _ = mixture.moments(X, local, full=False, design=feature_slopes)
+    return (np.swapaxes(means.reshape(-1, *X.shape), 0, 1),)
+
+
+def _slope_moments(mixture: Mixture, X: Array, local: Local) -> tuple[Array, Array]:
+    """Mean and variance of the derivatives, each (n, d)."""
+    moments = mixture.moments(X, local, full=False, design=feature_slopes)
+    mean, variance = average_moments(*moments)
+    return mean.reshape(X.shape), variance.reshape(X.shape)

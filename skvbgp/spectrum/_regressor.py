@@ -8,6 +8,7 @@ from typing import Any
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
     FORGETTING_OR_WINDOW,
+    DescribesFunction,
     ForgetfulRegressor,
     Interval,
     LeavesOut,
@@ -18,7 +19,7 @@ from skvbgp.spectrum._spread import SpreadBlocks
 from skvbgp.spectrum._state import State
 
 
-class SVBSSGPRegressor(LeavesOut, ForgetfulRegressor):
+class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).
@@ -152,6 +153,14 @@ class SVBSSGPRegressor(LeavesOut, ForgetfulRegressor):
     lower_bounds_ : list of float
         The bound in each pass that maximises it, and after each `partial_fit`.
 
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean squared derivative of the predictive mean, over at most 1,000 training rows, times the
+        variance of the input; with a sum of one, or all zero where predictions are constant. Of
+        several outputs, the average. It is computed when it is asked for.
+
+    feature_importances_std_ : ndarray of shape (n_features,)
+        Standard deviation of these shares between the draws of `n_samples`.
+
     n_iter_ : int
         Number of passes, of both phases.
 
@@ -255,6 +264,9 @@ class SVBSSGPRegressor(LeavesOut, ForgetfulRegressor):
 
     def _learner(self) -> SpectrumLearner:
         return SpectrumLearner.of(self, q_form=self.posterior)
+
+    def _function(self) -> Any:
+        return self._posterior()
 
     def _check_collections(self) -> None:
         pass

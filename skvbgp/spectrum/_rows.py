@@ -124,6 +124,10 @@ class Blocks:
         """The rows of some blocks, one block after the other."""
         raise NotImplementedError
 
+    def take(self, index: Index) -> Rows:
+        """Some rows, by number."""
+        raise NotImplementedError
+
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
         return max(1, min(self.n_blocks, round(self.n / batch_size)))
@@ -219,11 +223,24 @@ class BlockedRows(PickledByFields, Blocks):
         return (self.block(k) for k in chosen)
 
     @cached_property
+    def starts(self) -> NDArray[np.intp]:
+        """The rows of block k are those from ``starts[k]`` to ``starts[k + 1]`` of `all_rows`."""
+        sizes = np.zeros(self.n_blocks, dtype=np.intp)
+        sizes[: len(self.ends) - 1] = np.diff(self.ends)
+        for k, rows in self.changed.items():
+            sizes[k] = len(rows)
+        return np.append(0, np.cumsum(sizes))
+
+    @cached_property
     def all_rows(self) -> Rows:
         """The rows of all blocks."""
         if not self.changed:
             return self.first
         return Rows.joined(self.block(k) for k in range(self.n_blocks))
+
+    def take(self, index: Index) -> Rows:
+        """Some rows, by number."""
+        return self.all_rows.take(index)
 
     @cached_property
     def neighbourhoods(self) -> Neighbourhoods:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,14 +101,13 @@ class SpreadBlocks(Blocks):
 class SpreadPosterior(SpectrumPosterior):
     """A posterior of `SpreadBlocks`: what a place is conditioned on comes when it is predicted."""
 
-    def _by_group(
-        self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
-    ) -> tuple[Array, Array]:
-        by_tile = super()._by_group
+    def by_group(
+        self, function: Callable[..., tuple[Array, ...]], X: Array, *others: Any
+    ) -> tuple[Array, ...]:
+        by_tile = super().by_group
         tiles = [X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS)]
-        parts = [by_tile(function, tile, include_noise) for tile in tiles]
-        means, variances = zip(*parts, strict=True)
-        return np.concatenate(means), np.concatenate(variances)
+        parts = [by_tile(function, tile, *others) for tile in tiles]
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
     def _group(self, X: Array, size: int) -> tuple[Index, Callable[[int], Local]]:
         rows, k = self._state.rows, self._n_neighbors

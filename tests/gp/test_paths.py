@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic, White
+from tests.functions import check_draws
 from tests.gp.cases import make_data, small
 
 FIXED = {"learn_hyperparameters": False}
@@ -56,23 +57,6 @@ def with_noise(model, noise):
     return with_mixture(model, processes=tuple(replace(one, noise=noise) for one in processes))
 
 
-def assert_moments(model, places, n):
-    """Draws have the moments of predictions, within five standard errors of normal ones."""
-    mean, covariance = model.predict(places, return_cov=True, include_noise=False)
-    functions, std = model.sample_function(n), np.sqrt(np.diagonal(covariance))
-    values = (functions(places) - mean[:, None]) / std[:, None]
-    error = 5.0 / np.sqrt(n)
-    assert_allclose(values.mean(axis=1), 0.0, atol=error)
-    assert_allclose(values.std(axis=1), 1.0, atol=error / np.sqrt(2.0))
-    correlation = covariance / np.outer(std, std)
-    assert_allclose(np.cov(values), correlation, atol=error * np.sqrt(2.0))
-    mean, std = model.predict_gradient(places)
-    if np.isfinite(std).all():
-        slopes = (functions.gradient(places) - mean[..., None]) / std[..., None]
-        assert_allclose(slopes.mean(axis=-1), 0.0, atol=error)
-        assert_allclose(slopes.std(axis=-1), 1.0, atol=error / np.sqrt(2.0))
-
-
 @pytest.mark.parametrize(
     ("n_neighbors", "noise"), [("auto", 1e-4), ("auto", 0.3), (15, 1e-4), (15, 0.3)]
 )
@@ -83,7 +67,7 @@ def test_draws_have_the_moments_of_predict_whatever_the_kernel(kernel, n_neighbo
     X, y = make_data(80)
     model = small(kernel, n_neighbors=n_neighbors, **FIXED).fit(X, y)
     places = np.vstack([X[:3] + 0.05, X[3:5] + 0.4, [[3.0, 6.0]]])
-    assert_moments(with_noise(model, noise), places, 1000)
+    check_draws(with_noise(model, noise), places, 1000)
 
 
 def test_draws_of_a_calibrated_mixture_of_all_rows():
@@ -91,7 +75,7 @@ def test_draws_of_a_calibrated_mixture_of_all_rows():
     kernels = [Matern([2.0, 3.0], nu=1.5), RBF([0.5, 1.0])]
     model = small(kernels, n_neighbors=100, **FIXED).fit(X, y)
     places = np.vstack([X[:3] + 0.2, X[:2] + 4.0])
-    assert_moments(with_mixture(model, calibration=3.0, log_weights=np.zeros(2)), places, 2000)
+    check_draws(with_mixture(model, calibration=3.0, log_weights=np.zeros(2)), places, 2000)
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])

@@ -155,6 +155,17 @@ def nearest(x, X, k):
     return np.argsort([np.sum((x - row) ** 2) for row in X], kind="stable")[:k]
 
 
+def errors_of_draws(phi, X, R, s, noise, signal_variance, noise_variance):
+    """phi' s less what the ridge regression makes of the values of phi' s at rows X with noise."""
+    m = len(R)
+    Phi, errors = design(X, R), []
+    Gamma = Phi @ Phi.T + noise_variance * m / signal_variance * np.eye(2 * m)
+    for weights, e in zip(s.T, noise.T, strict=True):
+        values = Phi.T @ weights + np.sqrt(noise_variance) * e
+        errors.append(phi @ weights - phi @ np.linalg.solve(Gamma, Phi @ values))
+    return np.array(errors)
+
+
 def neighbour_errors(X_new, X, near, R, signal_variance, noise_variance):
     """Covariance of f(x*) - E[f(x*) | y of its neighbours], for each pair of new rows.
 

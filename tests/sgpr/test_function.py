@@ -18,6 +18,7 @@ from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from tests.derivatives import check_mean_gradient, numerical_gradient
+from tests.functions import check_draws
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import SOLVERS, make_data, small
 from tests.sgpr.problems import KINDS, random_q, small_problem
@@ -139,20 +140,6 @@ def test_gradient_is_as_uncertain_as_it_is_wrong():
 # -- draws ---------------------------------------------------------------------------------------
 
 
-def assert_moments(model, places, n):
-    """Draws have the moments of predictions, within five standard errors of normal ones."""
-    mean, std = model.predict(places, return_std=True, include_noise=False)
-    functions, error = model.sample_function(n), 5.0 / np.sqrt(n)
-    values = (functions(places) - mean[:, None]) / std[:, None]
-    assert_allclose(values.mean(axis=1), 0.0, atol=error)
-    assert_allclose(values.std(axis=1), 1.0, atol=error / np.sqrt(2.0))
-    mean, slope_std = model.predict_gradient(places)
-    slopes = (functions.gradient(places) - mean[..., None]) / slope_std[..., None]
-    assert_allclose(slopes.mean(axis=-1), 0.0, atol=error)
-    assert_allclose(slopes.std(axis=-1), 1.0, atol=error / np.sqrt(2.0))
-    return np.cov(values), std
-
-
 @every
 @posteriors
 @pytest.mark.in_turn("cls")
@@ -162,10 +149,8 @@ def test_draws_have_the_moments_of_predict(cls, solver, psi, rng):
     options = {"psi": psi, "n_inducing": 500 if solver == "exact" else 20, "max_iter": 10}
     model = small(cls, solver, **options).fit(X, 10.0 * y, y_var=rng.choice([0.0, 50.0], 60))
     places = np.vstack([X[:3] + 0.1, X[:2] + 3.0, [[9.0, 9.0]]])
-    found, std = assert_moments(model, places, 1000)
-    if psi != "closed_form":  # whose joint covariances are averages over eight draws
-        _, covariance = model.predict(places, return_cov=True, include_noise=False)
-        assert_allclose(found, covariance / np.outer(std, std), atol=5.0 * np.sqrt(2.0 / 1000))
+    # in closed form, joint covariances are averages over eight draws
+    check_draws(model, places, 1000, jointly=psi != "closed_form")
 
 
 @pytest.mark.thorough
@@ -176,9 +161,7 @@ def test_draws_of_more_rows_have_the_moments_of_predict(cls, solver):
     m = 500 if solver == "exact" else 150  # moments are averages over draws
     model = small(cls, solver, n_inducing=m, max_iter=10).fit(X, y)
     places = np.vstack([X[:3] + 0.1, X[:2] + 3.0])
-    found, std = assert_moments(model, places, 1000)
-    _, covariance = model.predict(places, return_cov=True, include_noise=False)
-    assert_allclose(found, covariance / np.outer(std, std), atol=5.0 * np.sqrt(2.0 / 1000))
+    check_draws(model, places, 1000)
 
 
 @posteriors
@@ -188,7 +171,8 @@ def test_draws_of_a_wide_belief_in_the_hyperparameters(solver, psi):
     wide = {"hyperparameter_variance": 0.3, "length_scale": 1.0, "signal_std": 3.0}
     options = {"psi": psi, "learn_hyperparameters": False, **wide}
     model = small(VBDTCRegressor, solver, **options).fit(X, y)
-    assert_moments(model, np.vstack([X[:3] + 0.1, [[0.5, 1.0]]]), 2000)
+    places = np.vstack([X[:3] + 0.1, [[0.5, 1.0]]])
+    check_draws(model, places, 2000, jointly=False)
 
 
 @posteriors

@@ -74,6 +74,9 @@ def test_a_fit_is_that_of_memory(options):
         expected = local.predict(PLACES[:7], return_cov=True)
         for part, other in zip(model.predict(PLACES[:7], return_cov=True), expected, strict=True):
             assert_allclose(part, other, rtol=1e-8, atol=1e-10)
+    for part, other in zip(*(m.predict_gradient(PLACES) for m in (model, local)), strict=True):
+        assert_allclose(part, other, rtol=1e-7, atol=1e-8)
+    assert_allclose(model.feature_importances_, local.feature_importances_, rtol=1e-7)
 
 
 def test_a_fit_does_not_depend_on_the_chunks(monkeypatch):
@@ -133,6 +136,10 @@ def test_what_would_gather_rows_is_refused():
     with pytest.raises(ValueError, match="Ask for more blocks"):
         quick(n_blocks=2).fit(*spread(X, y))
     model = quick(n_neighbors=N).fit(*spread(X, y))
+    with pytest.raises(TypeError, match="sample_function needs a model of rows in memory"):
+        model.sample_function()
+    assert model.set_params(gamma=1.0).sample_function(2)(PLACES).shape == (40, 2)
+    model.set_params(gamma=0.0)
     with pytest.raises(ValueError, match="not gathered"):
         model.predict(da.from_array(PLACES))
     far = y.copy()

@@ -1,0 +1,104 @@
+r"""Draws of the function, by pathwise conditioning.
+
+Given a draw of alpha = (R, s), a draw w of the weights from their prior and draws e of the rows'
+noise become an error of the local mean, so that
+
+    f(x) = gamma phi' s + (1 - gamma) phi' Gamma^-1 Phi y
+           + (1 - gamma^2)^1/2 (phi' w - phi' Gamma^-1 Phi (Phi' w + e)),
+
+with the rows of x's block, or its neighbours, in Phi. See :doc:`/theory/spectrum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from skvbgp._core.draws import share_members
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.spectrum._features import feature_slopes, features
+from skvbgp.spectrum._local import Local
+from skvbgp.spectrum._state import Hyperparameters
+
+if TYPE_CHECKING:
+    from skvbgp.spectrum._posterior import Mixture, SpectrumPosterior
+
+#: What functions are linear in, at rows and given frequencies: `features`, or `feature_slopes`.
+Design = Callable[[Array, Array], Array]
+
+
+class Path(NamedTuple):
+    """Functions that have a draw of alpha in common."""
+
+    members: Index  # which of all functions they are, (q,)
+    R: Array  # (m, d)
+    s: Array  # (2 m,)
+    weights: Array  # w, (2 m, q)
+
+
+def draw_paths(
+    draws: list[tuple[Array, Array]], n: int, hyper: Hyperparameters, rng: np.random.RandomState
+) -> list[Path]:
+    """Functions n, which share draws of alpha evenly."""
+    paths, shares = [], np.full(len(draws), 1.0 / len(draws))
+    for k, members in share_members(n, shares, rng):
+        R, s = draws[k]
+        std = np.sqrt(hyper.signal_variance / len(R))
+        paths.append(Path(members, R, s, std * rng.standard_normal((len(s), len(members)))))
+    return paths
+
+
+@dataclass(frozen=True)
+class FunctionDraws:
+    """Functions S from the posterior of one output, on the scale of y."""
+
+    posterior: SpectrumPosterior
+    coordinates: Coordinates
+    target: Target
+    paths: list[Path]
+    noise: Array | None = None  # of the known rows, (n_known, S); the global function has none
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, S)."""
+        return self.target.original(self._evaluate(features, X))
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n, d, S), in units of y over those of each input.
+
+        Of the function that is conditioned on the neighbours of a row.
+        """
+        slopes = self._evaluate(feature_slopes, X)
+        return slopes * (self.target.unit / self.coordinates.scale[:, None])
+
+    def _evaluate(self, design: Design, X: Array) -> Array:
+        shared, scaled = (design, self.paths), self.coordinates.scaled(X)
+        with single_blas_thread:
+            (values,) = self.posterior.by_group(_evaluate, scaled, shared, self._pick_noise)
+        return values
+
+    def _pick_noise(self, local: Local) -> tuple[Any, ...]:
+        """That of the rows that a group is conditioned on."""
+        return (None if self.noise is None else self.noise[local.places],)
+
+
+def _evaluate(
+    mixture: Mixture, design: Design, paths: list[Path], X: Array, local: Local, noise: Array | None
+) -> tuple[Array]:
+    """What all functions say of scaled rows of one group, (n, S) or (n, d, S)."""
+    gamma, parts = mixture.gamma, []
+    for members, R, s, weights in paths:
+        Phi = design(X, R)
+        shape, Phi = (*Phi.shape[:-1], len(members)), Phi.reshape(-1, len(s))
+        values = np.broadcast_to(gamma * (Phi @ s)[:, None], (len(Phi), len(members)))
+        if noise is not None:
+            mean, error = local.draw(Phi, R, mixture.hyper, weights, noise[:, members])
+            values = values + (1.0 - gamma) * mean[:, None] + np.sqrt(1.0 - gamma**2) * error
+        parts.append(values.reshape(shape))
+    order = np.concatenate([path.members for path in paths])
+    return (np.concatenate(parts, axis=-1)[..., np.argsort(order)],)
