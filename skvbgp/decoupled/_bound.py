@@ -86,6 +86,10 @@ class Evaluation:
     def process(self) -> Process:
         return self._covariance.process
 
+    def draw_coefficients(self, values: Array, rng: np.random.RandomState) -> Array:
+        """Coefficients of the covariance's basis that condition prior draws, see `_paths`."""
+        return np.asarray(self._covariance.draw_coefficients(values, rng))
+
     @property
     def v(self) -> Array:
         """A_alpha' a of a covariance that is not parametrised directly, (m_b, k)."""

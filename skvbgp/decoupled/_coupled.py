@@ -92,6 +92,15 @@ class CoupledCovariance:
         """The process as the past of others in its bases."""
         return PastProcess(self._a, self._in_orthogonal_frame())
 
+    def draw_coefficients(self, values: Array, rng: np.random.RandomState) -> Array:
+        """What makes prior draws of the first function posterior ones, but for k_xa a: (m_b, s).
+
+        ``values`` (m_b, s) are theirs at the points of the basis.
+        """
+        q, w = self._q[0], self.process.w[:, :1]
+        u = q.draw(values.shape[1], rng) - q.mean[:, None] + w
+        return np.asarray(self._L_inv.T @ (u - self._L_inv @ values))
+
     def _in_orthogonal_frame(self) -> tuple[WhitenedGaussian, ...]:
         if self._orthogonal:
             return self._q

@@ -68,6 +68,15 @@ class DirectCovariance:
         """The process as the past of others in its bases."""
         return PastProcess(self.process.a, L=self._L)
 
+    def draw_coefficients(self, values: Array, rng: np.random.RandomState) -> Array:
+        """What makes prior draws of the first function posterior ones, but for k_xa a: (m_b, s).
+
+        ``values`` (m_b, s) are theirs at the points of the basis. That is as if L' f(beta) had been
+        observed with standard normal noise.
+        """
+        normal = rng.standard_normal(values.shape)
+        return np.asarray(-self._LH[0] @ (self._L[0].T @ values + normal))
+
     def _meet(self, a_bar: Array, L: Array) -> None:
         """Put the past's terms into the KL divergence."""
         m, Lt = len(self._beta), np.swapaxes(L, 1, 2)

@@ -9,11 +9,17 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Distribution, in_tiles
+from skvbgp.base import Distribution, Relevance, in_tiles
 from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure_slopes
 from skvbgp.decoupled._process import Process
+from skvbgp.kernels._features import SHARING
+
+#: Most rows that relevance is averaged over.
+_RELEVANCE_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,16 @@ class Posterior:
     q: Gaussians | None
     coordinates: Coordinates
     target: Target
+    rows: tuple[Array, Array]  # that are kept, and how often they count
 
     @cached_property
+    def evaluation(self) -> Evaluation:
+        return Evaluation(self.model, self.parameters, self.q)
+
+    @property
     def process(self) -> Process:
         """q(f) in scaled units."""
-        return Evaluation(self.model, self.parameters, self.q).process
+        return self.evaluation.process
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         process, likelihood, noise = self.process, self.model.likelihood, self.parameters.noise
@@ -68,6 +79,44 @@ class Posterior:
         else:
             mean = mean + likelihood.offset
         return self.target.original(mean), covariance * self.target.unit**2
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives of f."""
+        scaled = self.coordinates.scaled(X)
+        mean, variance = in_tiles(partial(measure_slopes, self.process), scaled)
+        unit = self.target.unit / self.coordinates.scale
+        return mean * unit, variance * unit**2
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions: there is no other belief.
+
+        Over rows that are kept, or else the points of the mean's basis, or of the covariance's.
+        """
+        X, counts = self.rows
+        step = max(1, -(-len(X) // _RELEVANCE_ROWS))
+        X, counts = self.coordinates.scaled(X[::step]), counts[::step]
+        if not len(X):
+            p = self.parameters
+            X = p.alpha if len(p.alpha) else p.beta
+            counts = np.ones(len(X))
+        mean, _ = in_tiles(partial(measure_slopes, self.process), X)
+        return Relevance.of_slopes(X, counts, mean, mean[None])
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
+        """Functions n from the posterior of f."""
+        kernel, beta, d = self.process.kernel, self.process.beta, len(self.coordinates.scale)
+        sets = []
+        with single_blas_thread:
+            for start in range(0, n, SHARING):
+                members = np.arange(start, min(start + SHARING, n))
+                features = BasisFeatures.draw(kernel, d, rng)
+                values = features(beta)
+                weights = rng.standard_normal((values.shape[1], len(members)))
+                coefficients = self.evaluation.draw_coefficients(values @ weights, rng)
+                sets.append(Paths(members, features, weights, coefficients))
+        offset = self.model.likelihood.offset
+        return FunctionDraws(self.coordinates, self.target, offset, self.process, tuple(sets))
 
     def sample(self, f: Array, rng: np.random.RandomState) -> Array:
         """Draws of y given values of f in the user's units, of any shape."""

@@ -12,6 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import (
     FORGETTING_OR_WINDOW,
     START_ROWS,
+    DescribesFunction,
     ForgetfulRegressor,
     Interval,
     StrOptions,
@@ -42,7 +43,7 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(ForgetfulRegressor):
+class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
@@ -154,6 +155,15 @@ class DecoupledGPRegressor(ForgetfulRegressor):
         `partial_fit`; with ``replay=0``, the sum of the last one and of an estimate for the new
         rows, given those before.
 
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean squared derivative of the predictive mean of the latent function, times the variance of
+        the input, over at most 1,000 of the rows that `replay` keeps or else the points of the
+        mean's basis; with a sum of one, or all zero where predictions are constant. Of several
+        outputs, the average. It is computed when it is asked for.
+
+    feature_importances_std_ : ndarray of shape (n_features,)
+        Zero: the hyperparameters have values and no distribution.
+
     n_iter_ : int
         Number of passes of the last fit.
 
@@ -244,6 +254,9 @@ class DecoupledGPRegressor(ForgetfulRegressor):
     def _check_collections(self) -> None:
         if self.likelihood == "poisson":
             raise TypeError('likelihood="poisson" needs rows in memory, not Dask collections.')
+
+    def _function(self) -> Any:
+        return self._posterior()
 
     def _check_known_noise(self) -> None:
         if self.likelihood != "gaussian":

@@ -112,7 +112,9 @@ class State(PickledByFields):
     @cached_property
     def posterior(self) -> Posterior:
         """What the state says about new rows; kept, but not pickled."""
-        return Posterior(self.model, self.parameters, self.q, self.coordinates, self.target)
+        frames = self.coordinates, self.target
+        rows = self.replay.X, self.replay.targets.counts
+        return Posterior(self.model, self.parameters, self.q, *frames, rows)
 
     def move_to(self, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.
