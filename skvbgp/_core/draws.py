@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import ndtri
@@ -42,6 +42,11 @@ def share_members(n: int, shares: Array, rng: np.random.RandomState) -> Iterator
     owner = choose_by_level(draw_levels(n, rng), shares)
     for c in np.unique(owner):
         yield int(c), np.flatnonzero(owner == c)
+
+
+def join_members(members: Sequence[Index], parts: Sequence[Array]) -> Array:
+    """What parts say of their members, along the last axis, in the order of all members."""
+    return np.concatenate(parts, axis=-1)[..., np.argsort(np.concatenate(members))]
 
 
 def draw_normal(mean: Array, cov: Array, n: int, rng: np.random.RandomState) -> Array:

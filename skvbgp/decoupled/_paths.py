@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
@@ -145,8 +146,7 @@ class FunctionDraws:
         return self._gather([paths.coefficients for paths in self.sets])
 
     def _gather(self, parts: list[Array]) -> Array:
-        order = np.concatenate([paths.members for paths in self.sets])
-        return np.concatenate(parts, axis=-1)[..., np.argsort(order)]
+        return join_members([paths.members for paths in self.sets], parts)
 
 
 def _spread_log_c(points: Basis) -> Array:

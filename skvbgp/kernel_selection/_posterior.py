@@ -14,12 +14,18 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.pickling import PickledByFields
-from skvbgp.base import Targets, find_known, in_tiles, invert_rest
+from skvbgp.base import Relevance, Targets, find_known, in_tiles, invert_rest
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
+from skvbgp.kernel_selection._paths import FunctionDraws, Paths, measure_slopes
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._targets import TransformedMixture
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._features import share_functions
+
+#: Most rows that relevance is averaged over.
+_RELEVANCE_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,29 @@ class KernelModel(PickledByFields):
         joint = target.unscaled(*self._joint_of_draw(s, X, include_noise))
         return target.inverse(draw_normal(*joint, n, rng))
 
+    def _slopes(self, X: Array) -> tuple[Array, Array]:
+        """Means and variances (n, S, d) of the derivatives of y, by each draw of theta."""
+        target = self._frame.target
+
+        def tile(X: Array) -> tuple[Array, Array]:
+            means, variances = zip(
+                *(
+                    target.slope_moments(
+                        self._of_draw(prior, X, False), *measure_slopes(prior, self._q, X)
+                    )
+                    for prior in self._priors
+                ),
+                strict=True,
+            )
+            return np.stack(means, axis=1), np.stack(variances, axis=1)
+
+        self._priors, self._q  # noqa: B018  before the threads of the tiles need them
+        return in_tiles(tile, self._frame.centre(X))
+
+    def _draw(self, s: int, members: Index, rng: np.random.RandomState) -> Paths:
+        """Functions by one draw of theta."""
+        return Paths.draw(members, self._frame, self._priors[s], self._q, rng)
+
 
 def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
     """The model after more rows."""
@@ -226,6 +255,45 @@ class KernelAverage(NamedTuple):
             its = np.flatnonzero(chosen == k)
             draws[:, its] = model._sample(s, X, len(its), include_noise, rng)
         return draws
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives, on the scale of y."""
+        belief, means, variances = self._slopes(X)
+        mean = np.einsum("k,nkd->nd", belief, means)
+        return mean, np.einsum("k,nkd->nd", belief, variances + (means - mean[:, None]) ** 2)
+
+    def _slopes(self, X: Array) -> tuple[Array, Array, Array]:
+        """Shares of what is believed in, (K,), and what each says of derivatives, (n, K, d)."""
+        weights = self._component_weights
+        believed = [m for m, weight in zip(self.models, self.weights, strict=True) if weight > 0.0]
+        means, variances = zip(*(m._slopes(X) for m in believed), strict=True)
+        belief = weights[weights > 0.0]
+        return belief, np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions, over rows that are kept.
+
+        Or else over the inducing inputs of the kernel that is believed in most.
+        """
+        X, counts = self.models[0].inducing_inputs, None
+        if self.rows is not None:
+            X, counts = self.rows[0], self.rows[1].counts
+        kept = slice(None, None, -(-len(X) // _RELEVANCE_ROWS))
+        weight = np.ones(len(X)) if counts is None else counts
+        belief, each, _ = self._slopes(X[kept])
+        each = np.swapaxes(each, 0, 1)  # (K, k, d)
+        mean = np.einsum("k,knd->nd", belief, each)
+        return Relevance.of_slopes(X[kept], weight[kept], mean, each, belief)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
+        """Functions n from the posterior: of a kernel as often as it is believed in."""
+        sets = []
+        with single_blas_thread:
+            for k, members in share_functions(n, self._component_weights, rng):
+                model, s = self._components[k]
+                sets.append(model._draw(s, members, rng))
+        return FunctionDraws(tuple(sets))
 
     @property
     def _components(self) -> list[tuple[KernelModel, int]]:

@@ -14,6 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
     FORGETTING,
+    DescribesFunction,
     FadingRegressor,
     Interval,
     LeavesOut,
@@ -27,7 +28,7 @@ from skvbgp.kernel_selection._learner import VBKSLearner
 from skvbgp.kernel_selection._state import State
 
 
-class VBKSRegressor(LeavesOut, FadingRegressor):
+class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
@@ -144,6 +145,15 @@ class VBKSRegressor(LeavesOut, FadingRegressor):
 
     estimator_weights_ : ndarray of shape (n_estimators,)
         Belief recomputed on these kernels alone: their weights in predictions.
+
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean squared derivative of the predictive mean, times the variance of the input, over at
+        most 1,000 rows while these are kept, up to 2,000, and else over the inducing inputs; with a
+        sum of one, or all zero where predictions are constant. Of several outputs, the average. It
+        is computed when it is asked for.
+
+    feature_importances_std_ : ndarray of shape (n_features,)
+        Standard deviation of these shares between the kernels that predictions average over.
 
     n_iter_ : int
         Largest number of iterations or passes of a kernel's training.
@@ -267,6 +277,9 @@ class VBKSRegressor(LeavesOut, FadingRegressor):
     def _full_learner(self) -> VBKSLearner | KernelOutputsLearner:
         single = self._learner()
         return single if self.n_outputs_ == 1 else KernelOutputsLearner(single)
+
+    def _function(self) -> Any:
+        return self._posterior()
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True

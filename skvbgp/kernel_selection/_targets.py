@@ -61,6 +61,20 @@ class PlainTarget(Target):
         """y of its transform."""
         return z
 
+    def inverse_slope(self, z: Array) -> Array:
+        """Derivative of `inverse`."""
+        return np.ones_like(z)
+
+    def slope_moments(
+        self, f: tuple[Array, Array], slope: Array, together: Array, variance: Array
+    ) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the slopes of y.
+
+        From mean and variance (n,) of the scaled target, and the mean of its slopes, their
+        covariance with it and their variance.
+        """
+        return slope * self.unit, variance * self.unit**2
+
     def log_density(self, of_transform: NormalMixture, y: Array) -> Array:
         """Log density of y (n,), given the distributions of its transform."""
         return of_transform.log_density(y)
@@ -133,6 +147,21 @@ class LogTarget(PlainTarget):
 
     def inverse(self, z: Array) -> Array:
         return _exp(z) - self.shift
+
+    def inverse_slope(self, z: Array) -> Array:
+        return _exp(z)
+
+    def slope_moments(
+        self, f: tuple[Array, Array], slope: Array, together: Array, variance: Array
+    ) -> tuple[Array, Array]:
+        mean, of_log = self.unscaled(*f)
+        grows = (of_log < _WIDEST_LOG)[:, None]
+        of_log = np.minimum(of_log, _WIDEST_LOG)
+        slope, together = self.unit * slope, np.where(grows, self.unit**2 * together, 0.0)
+        expected = _exp(mean + 0.5 * of_log)[:, None]
+        first = expected * (slope + together)
+        square = (slope + 2.0 * together) ** 2 + self.unit**2 * variance
+        return first, expected**2 * np.exp(of_log)[:, None] * square - first**2
 
     def log_density(self, of_transform: NormalMixture, y: Array) -> Array:
         log_y, exists = self._log_where(y)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
@@ -100,8 +101,7 @@ class FunctionDraws:
         return self._gather([paths.gradient(X) for _, paths in self.sets])
 
     def _gather(self, parts: list[Array]) -> Array:
-        order = np.concatenate([members for members, _ in self.sets])
-        return np.concatenate(parts, axis=-1)[..., np.argsort(order)]
+        return join_members([members for members, _ in self.sets], parts)
 
 
 def share_points(n: int, k: int, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:

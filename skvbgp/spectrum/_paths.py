@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.draws import share_members
+from skvbgp._core.draws import join_members, share_members
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
@@ -100,5 +100,4 @@ def _evaluate(
             mean, error = local.draw(Phi, R, mixture.hyper, weights, noise[:, members])
             values = values + (1.0 - gamma) * mean[:, None] + np.sqrt(1.0 - gamma**2) * error
         parts.append(values.reshape(shape))
-    order = np.concatenate([path.members for path in paths])
-    return (np.concatenate(parts, axis=-1)[..., np.argsort(order)],)
+    return (join_members([path.members for path in paths], parts),)
