@@ -148,7 +148,7 @@ def client(cluster):
 @pytest.fixture
 def many_rows(monkeypatch):
     """Hundreds of rows are many: they stay where they are, and train in mini-batches."""
-    monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
+    monkeypatch.setattr("skvbgp.base._rows.SUBSAMPLE", 100)
     monkeypatch.setattr("skvbgp.base._start.SUBSAMPLE", 100)
     monkeypatch.setattr("skvbgp.sgpr._settings._COLLAPSED_ROWS", 100)
     monkeypatch.setattr("skvbgp.sgpr._settings._EXACT_ROWS", 100)

@@ -14,6 +14,7 @@ from skvbgp.base._estimator import (
     RealNotInt,
     StrOptions,
     VariationalEstimator,
+    VariationalRegressor,
     by_tile,
     fit_method,
     in_tiles,
@@ -48,7 +49,6 @@ from skvbgp.base._outputs import (
     OutputsLearner,
     OutputsState,
 )
-from skvbgp.base._regressor import VariationalRegressor
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,

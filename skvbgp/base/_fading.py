@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
-from skvbgp.base._estimator import Interval, RealNotInt, _num_samples
-from skvbgp.base._regressor import VariationalRegressor
+from skvbgp.base._estimator import Interval, RealNotInt, VariationalRegressor, _num_samples
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
 from skvbgp.base._weights import FORGOTTEN
 

@@ -22,7 +22,7 @@ N, LATER = 400, 200
 @pytest.fixture(autouse=True)
 def _many(client, monkeypatch):
     """These rows are many: they stay where they are."""
-    monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
+    monkeypatch.setattr("skvbgp.base._rows.SUBSAMPLE", 100)
 
 
 def make_data(n, seed):

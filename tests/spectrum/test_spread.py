@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("client", "quick_searches")
 @pytest.fixture(autouse=True)
 def _many(monkeypatch):
     """These rows are many: they stay where they are."""
-    monkeypatch.setattr("skvbgp.base._regressor.SUBSAMPLE", 100)
+    monkeypatch.setattr("skvbgp.base._rows.SUBSAMPLE", 100)
     monkeypatch.setattr("skvbgp.spectrum._learner._EVIDENCE_ROWS", 100)
     monkeypatch.setattr("skvbgp.spectrum._spread._TILE_ROWS", 16)
     monkeypatch.setattr("skvbgp._core.sharded_blocks._FETCHED_ROWS", 150)
