@@ -155,23 +155,6 @@ class ShardedEvaluation(Evaluation):
         return v, pack_symmetric(V)
 
 
-def evaluate(
-    model: Model,
-    parameters: Parameters,
-    batch: Sequence[Rows] | ShardedBatch,
-    draw_rule: DrawRule,
-    rng: np.random.RandomState,
-    q: WhitenedGaussian | None = None,
-) -> Evaluation:
-    """The data terms of a mini-batch, wherever its rows are.
-
-    With ``q``, workers go on with the gradient at q while the caller has something else to do.
-    """
-    if isinstance(batch, ShardedBatch):
-        return ShardedEvaluation(model, parameters, batch, batch.draw(draw_rule, rng), q)
-    return Evaluation(model, parameters, batch, [draw_rule(group, rng) for group in batch])
-
-
 def scale_block(coordinates: Coordinates, target: Target, block: Block) -> Rows:
     """Rows of a worker in the frames of training."""
     return Rows(coordinates.scaled(block.X), target.scaled(block.y))

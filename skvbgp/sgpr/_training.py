@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, sign_draws
-from skvbgp.sgpr._sharded import ShardedBatch, evaluate
+from skvbgp.sgpr._sharded import ShardedBatch, ShardedEvaluation
 from skvbgp.sgpr._start import narrow, settle_variances
 
 #: A bound and its gradient, of the scaled target.
@@ -147,6 +147,23 @@ def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
     draws = sign_draws(len(parameters.nu))
     _, gradient = collapse_bound(model, data, CommonDraws(draws))(parameters)
     return settle_variances(model, parameters, gradient)
+
+
+def evaluate(
+    model: Model,
+    parameters: Parameters,
+    batch: Sequence[Rows] | ShardedBatch,
+    draw_rule: DrawRule,
+    rng: np.random.RandomState,
+    q: WhitenedGaussian | None = None,
+) -> Evaluation:
+    """The data terms of a mini-batch, wherever its rows are.
+
+    With ``q``, workers go on with the gradient at q while the caller has something else to do.
+    """
+    if isinstance(batch, ShardedBatch):
+        return ShardedEvaluation(model, parameters, batch, batch.draw(draw_rule, rng), q)
+    return Evaluation(model, parameters, batch, [draw_rule(group, rng) for group in batch])
 
 
 class _Climb(NamedTuple):
