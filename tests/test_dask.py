@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import skvbgp._core.parallel
-import skvbgp.kernel_selection._fits
+import skvbgp.kernel_selection._training
 import skvbgp.sgpr._memory
 from skvbgp import SVBSSGPRegressor, VBKSRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.parallel import parallel_each, parallel_map
@@ -68,7 +68,7 @@ def test_results_are_those_without_dask(client, name):
     ("name", "module"),
     [
         ("PIC", skvbgp._core.parallel),
-        pytest.param("VBKS", skvbgp.kernel_selection._fits, marks=pytest.mark.slow),
+        pytest.param("VBKS", skvbgp.kernel_selection._training, marks=pytest.mark.slow),
     ],
 )
 def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
@@ -125,7 +125,7 @@ def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
 
         with monkeypatch.context() as patch:
             patch.setattr(skvbgp._core.parallel, "effective_n_jobs", lambda n_jobs: 2)
-            for module in (skvbgp._core.parallel, skvbgp.kernel_selection._fits):
+            for module in (skvbgp._core.parallel, skvbgp.kernel_selection._training):
                 patch.setattr(module, "parallel_each", measured)
             regressor = clone(REGRESSORS[name])
             for parameter, value in {"n_blocks": n // 30, "n_neighbors": 1}.items():

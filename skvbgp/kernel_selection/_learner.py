@@ -24,14 +24,14 @@ from skvbgp.base import (
 )
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._bound import parameters
-from skvbgp.kernel_selection._fits import KernelFits, LocalFit
 from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, list_series_kernels
-from skvbgp.kernel_selection._state import State
+from skvbgp.kernel_selection._state import LocalFit, State
 from skvbgp.kernel_selection._targets import TRANSFORMS, PlainTarget, count_targets, make_targets
 from skvbgp.kernel_selection._training import (
+    KernelFits,
     StochasticSettings,
     evaluate,
     judge,

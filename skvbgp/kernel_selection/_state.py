@@ -1,19 +1,47 @@
-"""What a fit of `VBKSRegressor` knows and produces."""
+"""What a fit of `VBKSRegressor` knows and produces, of each kernel and of all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
-from skvbgp.kernel_selection._fits import LocalFit
+from skvbgp.kernel_selection._bound import Statistics
 from skvbgp.kernel_selection._posterior import KernelModel
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernels import Kernel
+
+#: Draws of theta from q(theta).
+N_THETA_DRAWS = 16
+
+
+class LocalFit(NamedTuple):
+    """What is known about one kernel."""
+
+    x: Array  # mean of q(theta, log s2), or the point estimate, (p + 1,)
+    lower_bound: float  # -inf: failed
+    n_iter: int = 1
+    factor: Array | None = None  # C of q(theta), (p + 1, p + 1)
+    kl: float = 0.0  # KL(q(theta) || p(theta))
+    statistics: Statistics | None = None
+    failure: str = ""
+
+    @classmethod
+    def fail(cls, reason: str) -> LocalFit:
+        return cls(np.empty(0), -np.inf, failure=reason)
+
+    def points(self, seed: int) -> Array:
+        """Draws of (theta, log s2), or the one point, (S, p + 1)."""
+        if self.factor is None:
+            return self.x[None, :]
+        draws = draw_antithetic(N_THETA_DRAWS, len(self.x), np.random.RandomState(seed))
+        return np.asarray(self.x + draws @ self.factor.T)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Fit of one kernel: the tasks that run in parallel, one call for each kernel.
+"""Fits of the kernels: the tasks, one call for each kernel, and what runs them in parallel.
 
 Hyperparameters are searched for in two steps. `screen` draws many starting values, evaluates
 the bound of a few inducing inputs at them and climbs from the best; a `train_` task goes on from
@@ -7,9 +7,10 @@ there with all rows and inducing inputs - on mini-batches after `train_collapsed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +18,11 @@ from numpy.typing import NDArray
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.journal import Log, begin_log
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._core.parallel import parallel_each
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.ascent import Clock, ascend
+from skvbgp._optim.ascent import Clock, EndPass, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.base import Targets
@@ -33,9 +36,9 @@ from skvbgp.kernel_selection._bound import (
     log_evidence_alone,
     total_statistics,
 )
-from skvbgp.kernel_selection._fits import N_THETA_DRAWS, LocalFit
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
+from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._pairs import Pairs
 
@@ -49,6 +52,83 @@ _FIRST_STD = 0.05
 #: Step of the natural gradient on q(u): at first, and at the end of training.
 _NATURAL_RATE = 0.1
 _LAST_NATURAL_RATE = 0.01
+
+
+class _StopError(Exception):
+    """A callback asks to stop."""
+
+
+class KernelFits:
+    """Fits of all kernels, which tasks ``function(*shared, kernel, fit)`` replace one by one.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+    fits : sequence of LocalFit
+    n_jobs : int or None
+    end_pass : callable
+        Called at the end of each task with a function that returns the fits of that moment.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[Kernel],
+        fits: Sequence[LocalFit],
+        n_jobs: int | None,
+        end_pass: EndPass,
+    ) -> None:
+        self.fits, self._stopped = tuple(fits), False
+        self._kernels, self._n_jobs, self._end_pass = kernels, n_jobs, end_pass
+
+    def run(
+        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
+    ) -> None:
+        """Fit the chosen kernels, until a callback asks to stop."""
+        if not self._stopped:
+            with suppress(_StopError):
+                self._replace(function, shared, chosen)
+
+    def improve(
+        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
+    ) -> None:
+        """The same without those that have failed."""
+        self.run(function, shared, [i for i in chosen if not self.fits[i].failure])
+
+    def complete(
+        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Sequence[int]
+    ) -> None:
+        """Find the statistics that the chosen kernels are without, though a callback stops."""
+        fits = [self.fits[i] for i in chosen]
+        wanting = [not fit.failure and fit.statistics is None for fit in fits]
+        try:
+            self._replace(function, shared, compress(chosen, wanting))
+        except _StopError:
+            self.complete(function, shared, chosen)
+
+    def _replace(
+        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
+    ) -> None:
+        # kernels with many hyperparameters, which take longest, go first: no worker is left with
+        # one of them at the end
+        order = sorted(chosen, key=lambda i: -len(self._kernels[i].theta))
+        indices = iter(order)
+        log = begin_log("kernels") or Log("kernels")
+
+        def receive(fit: LocalFit) -> None:
+            i = next(indices)
+            self.fits = fits = (*self.fits[:i], fit, *self.fits[i + 1 :])
+            if not self._stopped and self._end_pass(lambda: fits):
+                self._stopped = True
+                raise _StopError
+
+        def note(fit: LocalFit) -> None:
+            log.entries.append(fit)
+            receive(fit)
+
+        tasks = [(self._kernels[i], self.fits[i]) for i in order[len(log.entries) :]]
+        for fit in list(log.entries):
+            receive(fit)
+        parallel_each(function, tasks, note, n_jobs=self._n_jobs, shared=shared)
 
 
 def fail_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:

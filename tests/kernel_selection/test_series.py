@@ -8,10 +8,10 @@ from skvbgp import VBKSRegressor
 from skvbgp.base import Targets
 from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import log_evidence
-from skvbgp.kernel_selection._fits import LocalFit
 from skvbgp.kernel_selection._scales import DataScales
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
 from skvbgp.kernel_selection._start import limits
+from skvbgp.kernel_selection._state import LocalFit
 from skvbgp.kernel_selection._targets import TRANSFORMS
 from skvbgp.kernel_selection._training import train_series
 from skvbgp.kernels import IntegratedOU
