@@ -22,7 +22,6 @@ from skvbgp.base import (
     VariationalRegressor,
     as_noise,
     as_weights,
-    fit_method,
 )
 from skvbgp.gp._categories import Categories, make_dense
 from skvbgp.gp._choice import count_known
@@ -184,6 +183,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     Notes
     -----
+    X may have missing entries (NaN) in memory: each is an uncertain input, given the row's others.
+    Rows of a Dask collection have none; the user guide's page about scaling says what else they
+    cannot have. Weights and forgetting need kernels without a :class:`~skvbgp.kernels.White` part.
+
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
     their number has doubled. So is the global part, which stays as it is in between.
 
@@ -264,43 +267,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = self.categorical_features is not None
         return tags
-
-    @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None) -> Self:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Training inputs. NaN is a missing entry: an uncertain input, given the row's others.
-            The rows of a Dask array or DataFrame stay on the workers, and have no gaps; the user
-            guide's page about scaling says what else they cannot have.
-        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
-            Training targets. Each of several outputs has a model of its own, or all have one
-            (`output_covariance`); where it is NaN, it was not observed.
-        sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counts: a weight of 2 is the row twice, 0 leaves it out. None is 1.
-        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Known variance of each row's noise, on the squared scale of y. It adds to the variance
-            that is learned. None is 0.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a weight or variance is negative or not finite, if all weights are zero, if weights
-            are given and the kernel has a :class:`~skvbgp.kernels.White` part, or if an output
-            was never observed, if `n_inducing` is a number where there can be no global part, if
-            outputs share hyperparameters and learn their covariance, or, with a warm start, if
-            this has changed.
-        TypeError
-            If a Dask collection is given with what needs rows in memory.
-        """
-        return self._fit(X, y, sample_weight=sample_weight, y_var=y_var)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         return super()._partial_fit(X, y, streams=True, **metadata)
