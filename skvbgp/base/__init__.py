@@ -18,6 +18,7 @@ from skvbgp.base._estimator import (
     by_tile,
     fit_method,
     in_tiles,
+    keep,
 )
 from skvbgp.base._fading import (
     FORGETTING,
@@ -142,6 +143,7 @@ __all__ = [
     "join_rows",
     "join_variances",
     "join_weights",
+    "keep",
     "lazily",
     "merge_equal",
     "merge_targets",

@@ -38,6 +38,11 @@ _TILE_ROWS = 1024
 fit_method = _fit_context(prefer_skip_nested_validation=True)
 
 
+def keep(estimator: Any, arguments: dict[str, Any]) -> None:
+    """Set the attributes that hold the arguments of a constructor, given its ``locals()``."""
+    vars(estimator).update({k: v for k, v in arguments.items() if k != "self"})
+
+
 class DocumentedEstimator(CallbackSupportMixin, BaseEstimator):
     """Callback support, and a link from the HTML representation to the documentation."""
 

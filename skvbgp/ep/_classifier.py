@@ -19,6 +19,7 @@ from skvbgp.base import (
     class_probabilities,
     count_rows,
     fit_method,
+    keep,
     lazily,
 )
 from skvbgp.ep._inputs import Inputs
@@ -208,24 +209,7 @@ class EPDTCClassifier(VariationalClassifier):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.inducing_inputs = inducing_inputs
-        self.approximation = approximation
-        self.refine = refine
-        self.schedule = schedule
-        self.max_ep_iter = max_ep_iter
-        self.damping = damping
-        self.learn_hyperparameters = learn_hyperparameters
-        self.learn_inducing_inputs = learn_inducing_inputs
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        keep(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, Labels, StrOptions, VariationalClassifier, as_row_values
+from skvbgp.base import Interval, Labels, StrOptions, VariationalClassifier, as_row_values, keep
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
@@ -144,15 +144,7 @@ class VBGPClassifier(VariationalClassifier):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.tol = tol
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        keep(self, locals())
 
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.

@@ -22,6 +22,7 @@ from skvbgp.base import (
     VariationalRegressor,
     as_noise,
     as_weights,
+    keep,
 )
 from skvbgp.gp._categories import Categories, make_dense
 from skvbgp.gp._choice import count_known
@@ -244,20 +245,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.n_neighbors = n_neighbors
-        self.n_inducing = n_inducing
-        self.categorical_features = categorical_features
-        self.output_covariance = output_covariance
-        self.output_hyperparameters = output_hyperparameters
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.tol = tol
-        self.normalize_y = normalize_y
-        self.forgetting = forgetting
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        keep(self, locals())
 
     _needs_variation = False
 

@@ -22,6 +22,7 @@ from skvbgp.base import (
     OutputsState,
     StrOptions,
     Targets,
+    keep,
 )
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._learner import VBKSLearner
@@ -253,23 +254,7 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.transforms = transforms
-        self.depth = depth
-        self.n_inducing = n_inducing
-        self.hyperparameter_posterior = hyperparameter_posterior
-        self.n_trained = n_trained
-        self.top_k = top_k
-        self.n_samples = n_samples
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.normalize_y = normalize_y
-        self.forgetting = forgetting
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        keep(self, locals())
 
     def _learner(self) -> VBKSLearner:
         return VBKSLearner.of(self)

@@ -17,6 +17,7 @@ from skvbgp.base import (
     LeavesOut,
     StrOptions,
     VariationalRegressor,
+    keep,
 )
 from skvbgp.sgpr._docs import documented
 from skvbgp.sgpr._learner import SparseLearner
@@ -49,11 +50,6 @@ _BLOCKS: dict[str, Any] = {
     "n_blocks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "n_samples": [Interval(Integral, 1, None, closed="left")],
 }
-
-
-def keep(estimator: Any, arguments: dict[str, Any]) -> None:
-    """Set the attributes that hold the arguments of a constructor, given its ``locals()``."""
-    vars(estimator).update({k: v for k, v in arguments.items() if k != "self"})
 
 
 class _SparseRegressor(LeavesOut, VariationalRegressor):

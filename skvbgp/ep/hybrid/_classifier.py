@@ -24,6 +24,7 @@ from skvbgp.base import (
     class_codes,
     class_probabilities,
     fit_method,
+    keep,
     lazily,
     reading,
 )
@@ -204,18 +205,7 @@ class HybridGPLVM(
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.n_inducing = n_inducing
-        self.binary_columns = binary_columns
-        self.latents = latents
-        self.likelihood = likelihood
-        self.supervised = supervised
-        self.missing_label = missing_label
-        self.prior_weight = prior_weight
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        keep(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
