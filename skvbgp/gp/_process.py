@@ -114,9 +114,13 @@ class Process:
         return replace(self, kernel=kernel, **learned)
 
     @property
+    def noise_limits(self) -> tuple[float, float]:
+        return _KNOWN_SCALE_NOISE_LIMITS if self.is_gaussian else _NOISE_LIMITS
+
+    @property
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
-        tail = [_KNOWN_SCALE_NOISE_LIMITS] if self.is_gaussian else [_NOISE_LIMITS, _DOF_LIMITS]
+        tail = [self.noise_limits] if self.is_gaussian else [self.noise_limits, _DOF_LIMITS]
         tail += [_SLOPE_LIMITS] * len(self.slopes)
         bounds = np.concatenate([self.kernel.bounds[self._first], np.log(tail)])
         return bounds if self.coregion is None else np.vstack([bounds, self.coregion.bounds])

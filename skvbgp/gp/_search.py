@@ -51,7 +51,7 @@ _MOST_KEPT = 4
 _MOST_READ = 512
 _LEAST_RISE = 0.002
 #: Multiples of the noise that compete with what training has found.
-_NOISE_FACTORS = (10.0,)
+_NOISE_FACTORS = (0.1, 0.3, 10.0)
 #: If more than this share of y seems to be noise, few rows are searched again, and what is found
 #: has to be better by so many nats.
 _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
@@ -170,13 +170,15 @@ class Search:
     ) -> None:
         """Train a process, and judge it and itself with multiples of the noise that it has found.
 
-        More noise is for rows that contradict their neighbours.
+        More noise is for rows that contradict their neighbours. Less is for those that agree
+        with them better than the evidence, which is of one noise everywhere, says.
         """
         if self.stopped:
             return
         trained = train(process, groups, max_iter=max_iter, tol=self.tol)
+        least, most = trained.process.noise_limits[0], 1.0
         noises = [factor * trained.process.noise for factor in noise_factors]
-        others = [replace(trained.process, noise=noise) for noise in noises if noise < 1.0]
+        others = [replace(trained.process, noise=one) for one in noises if least <= one < most]
         self._judge(name, [trained, *(trained._replace(process=other) for other in others)])
         self.stopped = self.end_pass(self._summarise)
 

@@ -48,6 +48,25 @@ def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
     assert_allclose(sum(belief.values()), 1.0)
 
 
+@pytest.mark.parametrize(
+    "noise, expected",
+    [
+        (1e-3, [1e-3, 1e-4, 3e-4, 1e-2]),
+        (2e-7, [2e-7, 2e-6]),  # what training may not find is not tried either
+        (0.5, [0.5, 0.05, 0.15]),
+    ],
+)
+def test_what_is_trained_competes_with_other_noise(monkeypatch, noise, expected):
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    ((name, process),) = make_starts(["SE"], gaussian=False)
+    trained = Trained(replace(process, noise=noise), 0.0)
+    monkeypatch.setattr(_search, "train", lambda *_, **__: trained)
+    search = make_search(X, y, 20)
+    search._try(name, process, [], 1, _search._NOISE_FACTORS)
+    assert_allclose([trial.process.noise for trial in search.trials], expected)
+    assert all(trial.name == name for trial in search.trials)
+
+
 @pytest.mark.parametrize("k, n_most", [(20, 11), (200, 6)])
 def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
