@@ -62,8 +62,9 @@ class Rows(PickledByFields):
         X, y and what is known of the noise, in the user's units.
     n_seen : int
         Rows that these have been made of.
-    origin : ndarray of shape (n_seen,) or None
-        For each of those, which row it has become, -1 for none; None is one after the other.
+    origin : ndarray of shape (n_followed,) or None
+        For each of the last n_followed of those, which row it has become, -1 for none; the ones
+        before them are forgotten. None is one after the other, from the first.
     """
 
     chunks: tuple[Chunk, ...] = field(default=())
@@ -105,9 +106,9 @@ class Rows(PickledByFields):
         if kept.all():
             return self
         known = (origin >= 0) & kept[origin]
-        number = np.cumsum(kept) - 1
-        chunk = _take_chunk(self._joined, kept)
-        return replace(self, chunks=(chunk,), origin=np.where(known, number[origin], -1))
+        origin = np.where(known, np.cumsum(kept)[origin] - 1, -1)
+        first = int(np.argmax(known))  # a stream has no end: those before it are not followed
+        return replace(self, chunks=(_take_chunk(self._joined, kept),), origin=origin[first:])
 
     def filled(self, gaps: Gaps) -> Self:
         """The same rows with the means of their missing entries, whose variances they note."""
@@ -158,8 +159,16 @@ class Rows(PickledByFields):
     def joined(self, others: Rows) -> Self:
         """The rows followed by others."""
         rows, n_seen = self.plus(others.X, others.y, others.noise), self.n_seen + others.n_seen
-        origin = join_origins(self.origin, len(self), others.origin, len(others))
+        new = others.origin
+        if new is not None:
+            new = np.append(np.full(others.n_forgotten, -1), new)
+        origin = join_origins(self.origin, len(self), new, len(others))
         return replace(rows, n_seen=n_seen, origin=origin)
+
+    @property
+    def n_forgotten(self) -> int:
+        """Rows seen before the first one that is followed."""
+        return 0 if self.origin is None else self.n_seen - len(self.origin)
 
     def __len__(self) -> int:
         return sum(len(y) for _, y, _ in self.chunks)
@@ -210,7 +219,7 @@ class Rows(PickledByFields):
         if self.origin is None:
             return np.arange(len(self))
         rows, first = np.unique(self.origin, return_index=True)
-        return first[rows >= 0]
+        return self.n_forgotten + first[rows >= 0]
 
     @cached_property
     def _joined(self) -> Chunk:

@@ -171,5 +171,7 @@ class State(PickledByFields):
         moments, origin = self.posterior.leave_out_all(), self.rows.origin
         if origin is None:
             return moments
-        mean, variance = (np.where(origin >= 0, part[origin], np.nan) for part in moments)
+        gone = np.full(self.rows.n_forgotten, np.nan)
+        known = (np.where(origin >= 0, part[origin], np.nan) for part in moments)
+        mean, variance = (np.append(gone, part) for part in known)
         return mean, variance

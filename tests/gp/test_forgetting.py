@@ -1,5 +1,7 @@
 """Streams whose rows fade."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -57,6 +59,24 @@ def test_a_number_is_that_of_the_newest_rows(data, step):
     white = stream(make_model(kernel=RBF() + 0.1 * White(), forgetting=50), X, y, step)
     assert len(white._state.rows) == 50
     assert white.n_samples_seen_ == model.n_samples_seen_ == len(y)
+
+
+@pytest.mark.parametrize("forgetting", [20, 0.8])
+def test_what_is_kept_of_an_endless_stream_is_bounded(data, forgetting):
+    """Rows that are forgotten are counted, no more."""
+    X, y, T = data
+    model = make_model(forgetting=forgetting)
+    kept = []
+    for start in range(0, 120, 10):
+        model.partial_fit(X[start : start + 10], y[start : start + 10])
+        rows = model._state.rows
+        kept.append(len(rows) if rows.origin is None else len(rows.origin))
+    assert max(kept[3:]) == kept[3] <= 30
+    mean, _ = model.loo_predict()
+    assert_array_equal(np.isfinite(mean), np.arange(120) >= 120 - len(model._state.rows))
+    later = pickle.loads(pickle.dumps(model)).partial_fit(X[:7], y[:7])
+    again = model.partial_fit(X[:7], y[:7])
+    assert_array_equal(later.predict(T), again.predict(T))
 
 
 def test_forgetting_nothing_is_the_default(data):
