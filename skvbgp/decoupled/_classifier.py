@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skvbgp.base import StrOptions, VariationalClassifier
+from skvbgp.base import StrOptions, VariationalClassifier, keep
 from skvbgp.decoupled._class_learner import ClassLearner
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS
@@ -163,21 +163,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
-        self.n_mean_basis = n_mean_basis
-        self.n_cov_basis = n_cov_basis
-        self.parametrization = parametrization
-        self.kernel = kernel
-        self.generalized_length_scales = generalized_length_scales
-        self.basis_growth = basis_growth
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.class_weight = class_weight
-        self.replay = replay
-        self.warm_start = warm_start
-        self.random_state = random_state
+        keep(self, locals())
 
     def _learner(self) -> ClassLearner:
         return ClassLearner(DecoupledLearner.of(self), self.class_weight)

@@ -16,6 +16,7 @@ from skvbgp.base import (
     ForgetfulRegressor,
     Interval,
     StrOptions,
+    keep,
 )
 from skvbgp.decoupled._learner import DecoupledLearner
 
@@ -225,23 +226,7 @@ class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
         warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
-        self.n_mean_basis = n_mean_basis
-        self.n_cov_basis = n_cov_basis
-        self.parametrization = parametrization
-        self.kernel = kernel
-        self.generalized_length_scales = generalized_length_scales
-        self.basis_growth = basis_growth
-        self.likelihood = likelihood
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.normalize_y = normalize_y
-        self.forgetting = forgetting
-        self.replay = replay
-        self.warm_start = warm_start
-        self.random_state = random_state
+        keep(self, locals())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -13,6 +13,7 @@ from skvbgp.base import (
     Interval,
     LeavesOut,
     StrOptions,
+    keep,
 )
 from skvbgp.spectrum._learner import MOST_JOINT, SpectrumLearner
 from skvbgp.spectrum._spread import SpreadBlocks
@@ -240,27 +241,7 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_frequencies = n_frequencies
-        self.gamma = gamma
-        self.posterior = posterior
-        self.objective = objective
-        self.solver = solver
-        self.n_blocks = n_blocks
-        self.n_neighbors = n_neighbors
-        self.n_samples = n_samples
-        self.length_scale = length_scale
-        self.signal_variance = signal_variance
-        self.noise_variance = noise_variance
-        self.learn_hyperparameters = learn_hyperparameters
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.tol = tol
-        self.normalize_y = normalize_y
-        self.forgetting = forgetting
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        keep(self, locals())
 
     def _learner(self) -> SpectrumLearner:
         return SpectrumLearner.of(self, q_form=self.posterior)
