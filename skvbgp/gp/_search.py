@@ -51,7 +51,7 @@ _MOST_KEPT = 4
 _MOST_READ = 512
 _LEAST_RISE = 0.002
 #: Multiples of the noise that compete with what training has found.
-_NOISE_FACTORS = (0.1, 0.3, 10.0)
+_NOISE_FACTORS = (0.3, 10.0)
 #: If more than this share of y seems to be noise, few rows are searched again, and what is found
 #: has to be better by so many nats.
 _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
