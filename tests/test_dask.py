@@ -90,15 +90,25 @@ def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
     assert_array_equal(results, expected)
 
 
+def hold_last(rows, block_info=None):
+    """The rows of a block; the last one is there once the gate is open."""
+    array = block_info[0]
+    if array["chunk-location"][0] == array["num-chunks"][0] - 1:
+        distributed.Event("gate").wait()
+    return rows
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(client):
     X, y = make_data(600)
     model, places = REGRESSORS["PIC"].fit(X, y), np.tile(X, (200, 1))
     expected = np.tile(model.predict(X), 200)
-    future = client.compute(model.predict(da.from_array(places, chunks=2_000)))
-    time.sleep(1.0)
+    held = da.from_array(places, chunks=2_000).map_blocks(hold_last, dtype=float)
+    future = client.compute(model.predict(held))
+    victim = next(iter(client.run(os.getpid).values()))
     assert not future.done()
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    os.kill(victim, signal.SIGKILL)
+    distributed.Event("gate").set()
     assert_allclose(future.result(), expected, rtol=1e-10)
 
 
