@@ -50,6 +50,7 @@ from skvbgp.base._outputs import (
     OutputsLearner,
     OutputsState,
 )
+from skvbgp.base._scaled_draws import ScaledDraws
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,
@@ -112,6 +113,7 @@ __all__ = [
     "RealNotInt",
     "RegressionLearner",
     "Relevance",
+    "ScaledDraws",
     "StrOptions",
     "Targets",
     "VariationalClassifier",

@@ -19,9 +19,8 @@ import numpy as np
 from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import single_blas_thread
-from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import by_tile
+from skvbgp._core.scaling import Coordinates
+from skvbgp.base import ScaledDraws
 from skvbgp.decoupled._basis import Basis, BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._process import Process
 from skvbgp.kernels._features import FREQUENCIES, Features, draw_features
@@ -103,26 +102,12 @@ class Paths(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FunctionDraws:
+class FunctionDraws(ScaledDraws):
     """Functions S from the posterior of a single function, on the scale of y."""
 
-    coordinates: Coordinates
-    target: Target
     offset: float  # of the scaled function
     process: Process
     sets: tuple[Paths, ...]
-
-    def __call__(self, X: Array) -> Array:
-        """Values (n, S)."""
-        with single_blas_thread:
-            values = by_tile(self._evaluate, self.coordinates.scaled(X))
-        return self.target.original(values)
-
-    def gradient(self, X: Array) -> Array:
-        """Derivatives (n, d, S), in units of y over those of each input."""
-        with single_blas_thread:
-            slopes = by_tile(self._differentiate, self.coordinates.scaled(X))
-        return slopes * (self.target.unit / self.coordinates.scale[:, None])
 
     def _evaluate(self, X: Array) -> Array:
         process, rows = self.process, Basis(X)

@@ -21,9 +21,7 @@ import numpy as np
 from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import single_blas_thread
-from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import by_tile
+from skvbgp.base import ScaledDraws
 from skvbgp.kernels import RBF
 from skvbgp.kernels._features import FREQUENCIES, Features, draw_features, share_functions
 from skvbgp.sgpr._likelihood import unit_se
@@ -75,24 +73,10 @@ class Paths:
 
 
 @dataclass(frozen=True)
-class FunctionDraws:
+class FunctionDraws(ScaledDraws):
     """Functions S from the posterior of one output, on the scale of y."""
 
-    coordinates: Coordinates
-    target: Target
     sets: tuple[tuple[Index, Paths], ...]  # which of all functions they are
-
-    def __call__(self, X: Array) -> Array:
-        """Values (n, S)."""
-        with single_blas_thread:
-            values = by_tile(self._evaluate, self.coordinates.scaled(X))
-        return self.target.original(values)
-
-    def gradient(self, X: Array) -> Array:
-        """Derivatives (n, d, S), in units of y over those of each input."""
-        with single_blas_thread:
-            slopes = by_tile(self._differentiate, self.coordinates.scaled(X))
-        return slopes * (self.target.unit / self.coordinates.scale[:, None])
 
     def _evaluate(self, X: Array) -> Array:
         return self._gather([paths(X) for _, paths in self.sets])

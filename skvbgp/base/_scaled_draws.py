@@ -1,0 +1,39 @@
+"""Draws of functions that a family evaluates in scaled units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base._estimator import by_tile
+
+
+@dataclass(frozen=True)
+class ScaledDraws:
+    """Functions S of one output on the scale of y, by what they are in scaled units.
+
+    A subclass implements ``_evaluate(X)`` and ``_differentiate(X)``, values (n, S) and derivatives
+    (n, d, S) at scaled rows.
+    """
+
+    coordinates: Coordinates
+    target: Target
+
+    _evaluate: ClassVar[Callable[..., Array]]
+    _differentiate: ClassVar[Callable[..., Array]]
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, S)."""
+        with single_blas_thread:
+            values = by_tile(self._evaluate, self.coordinates.scaled(X))
+        return self.target.original(values)
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n, d, S), in units of y over those of each input."""
+        with single_blas_thread:
+            slopes = by_tile(self._differentiate, self.coordinates.scaled(X))
+        return slopes * (self.target.unit / self.coordinates.scale[:, None])
