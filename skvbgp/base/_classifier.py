@@ -126,8 +126,8 @@ COLUMNS: dict[str, Names] = {
 class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     """Template of the classifiers.
 
-    ``_learner()`` is a learner of `Labels`, whose states have `classes`, with a method
-    ``decisions(state, inputs)``: scores (n, 1) of two classes or (n, k), whose normal distribution
+    ``_learner()`` is a learner of `Labels`, whose states have `classes`. Its ``posterior(state)``
+    has ``decisions(inputs)``: scores (n, 1) of two classes or (n, k), whose normal distribution
     function is the probability of the second class, or of each versus the rest. A subclass may
     override
 
@@ -261,7 +261,7 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
             X = validate_data(self, X, reset=False, order="C", **options)
         inputs, learner = self._inputs(X, **metadata), self._learner()
         with single_blas_thread:
-            return learner.decisions(self._state, inputs)
+            return learner.posterior(self._state).decisions(inputs)
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
         return self._state.classes[class_codes(decisions)]

@@ -14,8 +14,9 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp.base import Labels, Learner, Targets, as_weights, class_codes, in_tiles, weigh_classes
+from skvbgp.base import Labels, Learner, Targets, as_weights, class_codes, weigh_classes
 from skvbgp.decoupled._learner import DecoupledLearner
+from skvbgp.decoupled._posterior import Posterior
 from skvbgp.decoupled._state import State
 
 
@@ -76,12 +77,8 @@ class ClassLearner(Learner):
     def attributes(self, state: ClassState) -> dict[str, Any]:
         return {"classes_": state.classes, **self.learner.attributes(state.functions)}
 
-    def decisions(self, state: ClassState, X: Array) -> Array:
-        """Scores (n, k) whose normal distribution function is the probability of each sign 1."""
-        functions = state.functions
-        process = functions.posterior.process
-        mean, variance = in_tiles(lambda X: process.moments(functions.coordinates.scaled(X)), X)
-        return np.asarray(mean / np.sqrt(1.0 + variance))
+    def posterior(self, state: ClassState) -> Posterior:
+        return state.functions.posterior
 
 
 def _reweigh(functions: State, factors: Array) -> State:

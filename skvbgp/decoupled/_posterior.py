@@ -24,7 +24,7 @@ _RELEVANCE_ROWS = 1_000
 
 @dataclass(frozen=True)
 class Posterior:
-    """q(f), here of a single function, and the likelihood of y."""
+    """q(f) and the likelihood of y: of a single function, but for `decisions`."""
 
     model: Model
     parameters: Parameters
@@ -79,6 +79,12 @@ class Posterior:
         else:
             mean = mean + likelihood.offset
         return self.target.original(mean), covariance * self.target.unit**2
+
+    def decisions(self, X: Array) -> Array:
+        """Scores (n, k) whose normal distribution function is the probability of each sign 1."""
+        process = self.process
+        mean, variance = in_tiles(lambda X: process.moments(self.coordinates.scaled(X)), X)
+        return np.asarray(mean / np.sqrt(1.0 + variance))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives of f."""

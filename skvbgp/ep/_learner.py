@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import parallel_map
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import (
     Labels,
@@ -27,7 +26,7 @@ from skvbgp.ep._bound import Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._link import learn_exclusion
-from skvbgp.ep._posterior import LatentPosterior
+from skvbgp.ep._posterior import ClassPosterior, LatentPosterior
 from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites
@@ -37,8 +36,6 @@ from skvbgp.kernels import Kernel
 
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-9
-#: Rows of one task of a prediction.
-_TASK_ROWS = 2**13
 #: Distance, in units of the inputs' spread, below which two inducing inputs are one.
 _SAME_PLACE = 1e-9
 
@@ -245,17 +242,9 @@ class EPLearner(Learner):
 
     # -- what a state says -----------------------------------------------------------------------
 
-    def decisions(self, state: State, X: Inputs) -> Array:
-        """Scores of all problems, (n, k)."""
-        tasks = [
-            (X.rows(slice(start, start + _TASK_ROWS)),) for start in range(0, len(X), _TASK_ROWS)
-        ]
-        parts = parallel_map(self._decide, tasks, n_jobs=self.n_jobs, shared=(state,))
-        return np.concatenate(parts)
-
-    def _decide(self, state: State, X: Inputs) -> Array:
-        completed = state.start.parameters.complete(X)
-        return self.schedule.likelihood.score(*state.posterior.moments(completed))
+    def posterior(self, state: State) -> ClassPosterior:
+        p, likelihood = state.start.parameters, self.schedule.likelihood
+        return ClassPosterior(p, state.posterior, likelihood, self.n_jobs)
 
     def attributes(self, state: State) -> dict[str, Any]:
         p = state.start.parameters

@@ -1,4 +1,4 @@
-"""Predictive moments of the latent function."""
+"""What a state says of new rows: of the latent functions, and of the classes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
+from skvbgp._core.parallel import parallel_map, thread_map
+from skvbgp.ep._bound import Parameters
 from skvbgp.ep._features import RowFeatures, tiles
 from skvbgp.ep._inputs import Inputs
+from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.kernels._inducing import InducingPrior
+
+#: Rows of one task of a prediction.
+_TASK_ROWS = 2**13
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,24 @@ class LatentPosterior:
         each = [features.moments(*q) for q in zip(self.mean, self.covariance, strict=True)]
         means, variances = zip(*each, strict=True)
         return np.column_stack(means), np.column_stack(variances)
+
+
+@dataclass(frozen=True)
+class ClassPosterior:
+    """The classes of new rows, by their latent functions and the likelihood."""
+
+    parameters: Parameters
+    latent: LatentPosterior
+    likelihood: Likelihood
+    n_jobs: int | None
+
+    def decisions(self, X: Inputs) -> Array:
+        """Scores of all problems, (n, k)."""
+        starts = range(0, len(X), _TASK_ROWS)
+        tasks = [(X.rows(slice(start, start + _TASK_ROWS)),) for start in starts]
+        return np.concatenate(parallel_map(_decide, tasks, n_jobs=self.n_jobs, shared=(self,)))
+
+
+def _decide(posterior: ClassPosterior, X: Inputs) -> Array:
+    completed = posterior.parameters.complete(X)
+    return posterior.likelihood.score(*posterior.latent.moments(completed))

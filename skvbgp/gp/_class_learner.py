@@ -259,9 +259,8 @@ class ClassGPLearner(Learner):
             "n_samples_seen_": state.n_rows,
         }
 
-    def decisions(self, state: ClassState, X: Array) -> Array:
-        """Log probabilities (n, K) of the classes."""
-        return state.posterior.log_probabilities(X)
+    def posterior(self, state: ClassState) -> ClassPosterior:
+        return state.posterior
 
 
 def _count_votes(rows: Rows) -> Array:

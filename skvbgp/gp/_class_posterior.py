@@ -61,8 +61,8 @@ class ClassPosterior(NearRows):
         votes = scale_votes(self.votes, self.coordinates)
         return tuple(process.factorise(votes) for process in self.processes)
 
-    def log_probabilities(self, X: Array) -> Array:
-        """Of the classes at rows X, (n, K), which may have missing entries."""
+    def decisions(self, X: Array) -> Array:
+        """Log probabilities (n, K) of the classes at rows X, which may have missing entries."""
         filled, inputs = self._fill(X)
         if inputs is not None and self.gaps is not None:
             filled = join_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)

@@ -33,6 +33,16 @@ class RidgeState:
 
 
 @dataclass(frozen=True)
+class RidgePosterior:
+    """Signs of new rows."""
+
+    weights: np.ndarray
+
+    def decisions(self, X):
+        return 2.0 * (X @ self.weights[:-1] + self.weights[-1])
+
+
+@dataclass(frozen=True)
 class RidgeLearner(Learner):
     """Least squares of signs on [X, 1]; what ``restart_below`` rows have set is not for good."""
 
@@ -78,9 +88,8 @@ class RidgeLearner(Learner):
             state.y.joined(y),
         )
 
-    def decisions(self, state, X):
-        weights = np.linalg.solve(state.gram, state.products)
-        return 2.0 * (X @ weights[:-1] + weights[-1])
+    def posterior(self, state):
+        return RidgePosterior(np.linalg.solve(state.gram, state.products))
 
     def attributes(self, state):
         return {"classes_": state.classes, "n_problems_": state.products.shape[1]}

@@ -200,7 +200,7 @@ def test_classes_share_kernel_and_inducing_inputs(monkeypatch):
 
 def test_n_jobs_changes_nothing(monkeypatch):
     X, y = load_iris(return_X_y=True)
-    monkeypatch.setattr("skvbgp.ep._learner._TASK_ROWS", 40)
+    monkeypatch.setattr("skvbgp.ep._posterior._TASK_ROWS", 40)
     model = small(max_iter=4).fit(X[::2], y[::2])
     expected = model.predict_proba(X)
     with parallel_backend("threading"):
