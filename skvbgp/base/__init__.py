@@ -11,7 +11,6 @@ from skvbgp.base._classifier import (
 from skvbgp.base._estimator import (
     DocumentedEstimator,
     Interval,
-    RealNotInt,
     StrOptions,
     VariationalEstimator,
     VariationalRegressor,
@@ -110,7 +109,6 @@ __all__ = [
     "OutputsState",
     "Places",
     "Posterior",
-    "RealNotInt",
     "RegressionLearner",
     "Relevance",
     "ScaledDraws",

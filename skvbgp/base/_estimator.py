@@ -178,7 +178,8 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
     """Template of the regressors.
 
     ``_learner()`` is a `RegressionLearner` of one output, which takes `Targets`. How X and y are
-    read is in `ReadsRows`, of which a subclass may override some.
+    read is in `ReadsRows`, of which a subclass may override some; `partial_fit` has ``_prepare``
+    know that it ``streams`` rows.
     """
 
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
@@ -248,7 +249,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
         TypeError, ValueError
             As in :meth:`fit`, or if a stream has forgotten all values of an output.
         """
-        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var)
+        return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
     @lazily(lambda estimator, options: ["mean", "std"])
     def predict(

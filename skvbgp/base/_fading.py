@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +57,6 @@ class ForgetfulRegressor(VariationalRegressor):
 
     forgetting: float
     _stream: StreamRows
-
-    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        return super()._partial_fit(X, y, streams=True, **metadata)
 
     @property
     def _learns_anew(self) -> bool:
@@ -124,9 +121,6 @@ class FadingRegressor(VariationalRegressor):
 
     forgetting: float
 
-    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        return super()._partial_fit(X, y, streams=True, **metadata)
-
     def _prepare(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any, streams: bool = False
     ) -> tuple[Any, Any]:
@@ -140,14 +134,14 @@ class FadingRegressor(VariationalRegressor):
         last = max(weight[newest], least)  # rows of weight zero may be newer, and many
         weight[weight < least] = 0.0
         weight[newest] = last
+        prepared = super()._prepare(X, y, reset=reset, sample_weight=weight, y_var=y_var)
         n_forgotten = int(np.count_nonzero(given) - np.count_nonzero(weight))
-        inputs, targets = super()._prepare(X, y, reset=reset, sample_weight=weight, y_var=y_var)
+        inputs, targets = _count_forgotten(*prepared, n_forgotten)
         remains = float(self.forgetting**n)
         if isinstance(targets, list):
             each = [None if one is None else replace(one, remains=remains) for one in targets]
-            return replace(inputs, n=inputs.n + n_forgotten, remains=remains), each
-        n_copies = targets.n_copies + n_forgotten
-        return inputs, replace(targets, remains=remains, n_copies=n_copies)
+            return replace(inputs, remains=remains), each
+        return inputs, replace(targets, remains=remains)
 
     def _check_collections(self) -> None:
         if self.forgetting != 1.0:

@@ -32,7 +32,7 @@ class ReadsRows:
     _needs_variation = True
 
     def _prepare(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any, streams: bool = False
     ) -> tuple[Any, Any]:
         """X and `Targets`, or of several outputs `Observations` and a list of `Targets`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -15,9 +15,9 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
+    FORGETTING_OR_WINDOW,
     Interval,
     Observations,
-    RealNotInt,
     StrOptions,
     VariationalRegressor,
     as_noise,
@@ -218,10 +218,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
-        "forgetting": [
-            Interval(RealNotInt, 0, 1, closed="right"),
-            Interval(Integral, 1, None, closed="left"),
-        ],
+        **FORGETTING_OR_WINDOW,
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -255,9 +252,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = self.categorical_features is not None
         return tags
-
-    def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        return super()._partial_fit(X, y, streams=True, **metadata)
 
     def _prepare(
         self,
