@@ -61,6 +61,7 @@ from skvbgp.base._start import (
     subsample,
 )
 from skvbgp.base._validation import (
+    LARGEST_WEIGHT,
     as_row_values,
     as_vector,
     as_weights,
@@ -88,6 +89,7 @@ __all__ = [
     "FORGETTING",
     "FORGETTING_OR_WINDOW",
     "FORGOTTEN",
+    "LARGEST_WEIGHT",
     "START_ROWS",
     "DescribesFunction",
     "Distribution",

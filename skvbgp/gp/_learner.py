@@ -15,7 +15,13 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, report_as
-from skvbgp.base import Gaps, RegressionLearner, count_remembered, says_too_little
+from skvbgp.base import (
+    LARGEST_WEIGHT,
+    Gaps,
+    RegressionLearner,
+    count_remembered,
+    says_too_little,
+)
 from skvbgp.gp._choice import (
     express_in_units,
     frame_inputs,
@@ -84,11 +90,14 @@ class GPLearner(RegressionLearner):
         """What a row counts, as a share, when one more has come."""
         return min(self.forgetting, 1.0)
 
-    def weigh_ages(self, age: Array) -> Array:
-        """What rows of a stream count after so many others."""
-        if self.fading < 1.0:
-            return self.fading**age
-        return (age < self.forgetting).astype(np.float64)
+    def weigh_by_age(self, weight: Array) -> Array:
+        """What rows (n,) of a stream count, of which the last is the newest."""
+        age, newest = np.arange(len(weight) - 1.0, -1.0, -1.0), np.flatnonzero(weight)[-1]
+        share, least = self.fading**age, 1.0 / LARGEST_WEIGHT
+        if self.forgetting > 1.0:
+            share, least = (age < self.forgetting).astype(np.float64), 1.0
+        share[newest] = max(share[newest], least)  # rows of weight zero may be newer, and many
+        return weight * share
 
     @property
     def memory(self) -> float:
@@ -143,7 +152,8 @@ class GPLearner(RegressionLearner):
         rows = Rows().plus(X[known], y[known], noise)
         if known.all():
             return rows
-        return replace(rows, n_seen=len(y), origin=np.where(known, np.cumsum(known) - 1, -1))
+        origin, counts = np.where(known, np.cumsum(known) - 1, -1), known.astype(np.float64)
+        return replace(rows, n_seen=len(y), origin=origin, counts=counts)
 
     # -- fit ---------------------------------------------------------------------------------------
 
@@ -410,7 +420,8 @@ class GPLearner(RegressionLearner):
             return rows
         if self.fading < 1.0:
             return rows.newest(None)
-        return rows.newest(int(min(self.forgetting, rows.n_seen)) if kept is None else kept)
+        n = int(min(self.forgetting, rows.n_seen)) if kept is None else kept
+        return rows.newest(n, least=0 if self.n_outputs else 1)
 
     def fade(self, state: State, n: int, X: Rows | None = None, kept: int | None = None) -> State:
         """State after n rows in which this output was not observed; X are their inputs, if kept."""

@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import FORGOTTEN, Gaps, Places
+from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, Places
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._row_noise import RowNoise, merge_rows
 from skvbgp.kernels._compose import leaves
@@ -65,50 +65,61 @@ class Rows(PickledByFields):
     origin : ndarray of shape (n_followed,) or None
         For each of the last n_followed of those, which row it has become, -1 for none; the ones
         before them are forgotten. None is one after the other, from the first.
+    counts : ndarray of shape (n_followed,) or None
+        How much each of these counts, of which the rows' weights are the sums. None if there is no
+        `origin`.
     """
 
     chunks: tuple[Chunk, ...] = field(default=())
     n_seen: int = 0
     origin: Index | None = None
+    counts: Array | None = None
 
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array, variance: Array) -> Self:
         """Rows with weights and known variances (n,), of which equal ones are merged."""
         X, y_kept, noise, origin = merge_rows(X, y, weight, variance)
-        return replace(cls().plus(X, y_kept, noise), n_seen=len(y), origin=origin)
+        counts = None if origin is None else np.array(weight)
+        return replace(cls().plus(X, y_kept, noise), n_seen=len(y), origin=origin, counts=counts)
 
     def merged(self) -> Self:
         """The same rows, of which equal ones count as one."""
         noise = self.noise or RowNoise.plain(len(self))
         rows = type(self).of(self.X, self.y, noise.weight, noise.variance)
         origin = follow_rows(self.origin, rows.origin)
-        return replace(rows, n_seen=self.n_seen, origin=origin)
+        counts = None if origin is None else self._followed[1]
+        return replace(rows, n_seen=self.n_seen, origin=origin, counts=counts)
 
     def aged(self, factor: float) -> Self:
-        """The same rows, which count less by a factor."""
-        noise = self.noise or RowNoise.plain(len(self))
-        noise = replace(noise, weight=factor * noise.weight)
-        return replace(self, chunks=((self.X, self.y, noise),))
+        """The same rows, which count less by a factor, but not next to nothing."""
+        noise, least = self.noise or RowNoise.plain(len(self)), 1.0 / LARGEST_WEIGHT
+        noise = replace(noise, weight=np.maximum(factor * noise.weight, least))
+        counts = None if self.counts is None else np.maximum(factor * self.counts, least)
+        return replace(self, chunks=((self.X, self.y, noise),), counts=counts)
 
-    def newest(self, n: int | None) -> Self:
-        """The rows that the last n seen have become.
+    def newest(self, n: int | None, least: int = 0) -> Self:
+        """What the last n seen have become, or ``least`` ones that count, and as often as these.
 
         None are those that do not count next to nothing beside the others.
         """
-        origin = np.arange(len(self)) if self.origin is None else self.origin
+        origin, counts = self._followed
+        kept = origin >= 0
+        known = np.flatnonzero(kept)
         if n is None:
-            weight = np.ones(len(self)) if self.weight is None else self.weight
-            kept = weight >= FORGOTTEN * weight.max(initial=0.0)
+            kept &= counts >= FORGOTTEN * counts[known].max(initial=0.0)
         else:
-            last = origin[max(len(origin) - n, 0) :]
-            kept = np.zeros(len(self), dtype=bool)
-            kept[last[last >= 0]] = True
-        if kept.all():
+            kept[: max(len(kept) - n, 0)] = False
+            kept[known[len(known) - least :]] = True
+        if kept.all() or not len(self):
             return self
-        known = (origin >= 0) & kept[origin]
-        origin = np.where(known, np.cumsum(kept)[origin] - 1, -1)
-        first = int(np.argmax(known))  # a stream has no end: those before it are not followed
-        return replace(self, chunks=(_take_chunk(self._joined, kept),), origin=origin[first:])
+        weight = np.bincount(origin[kept], counts[kept], len(self)).astype(np.float64)
+        rows = weight > 0.0
+        origin = np.where(kept, np.cumsum(rows)[origin] - 1, -1)
+        X, y, noise = _take_chunk(self._joined, rows)
+        if noise is not None:
+            noise = replace(noise, weight=weight[rows])
+        first = int(np.argmax(kept))  # a stream has no end: those before it are not followed
+        return replace(self, chunks=((X, y, noise),), origin=origin[first:], counts=counts[first:])
 
     def filled(self, gaps: Gaps) -> Self:
         """The same rows with the means of their missing entries, whose variances they note."""
@@ -153,17 +164,34 @@ class Rows(PickledByFields):
         while len(chunks) > 1 and len(chunks[-2][1]) < 2 * len(chunks[-1][1]):
             last, before = chunks.pop(), chunks.pop()
             chunks.append(_join_chunks([before, last]))
+        rows = replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y))
+        if self.origin is None:
+            return rows
         origin = join_origins(self.origin, len(self), None, len(y))
-        return replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y), origin=origin)
+        own = np.ones(len(y)) if noise is None else noise.weight
+        return replace(rows, origin=origin, counts=np.append(self._followed[1], own))
 
     def joined(self, others: Rows) -> Self:
         """The rows followed by others."""
         rows, n_seen = self.plus(others.X, others.y, others.noise), self.n_seen + others.n_seen
-        new = others.origin
-        if new is not None:
-            new = np.append(np.full(others.n_forgotten, -1), new)
+        if self.origin is None and others.origin is None:
+            return replace(rows, n_seen=n_seen)
+        gone, (new, own) = others.n_forgotten, others._followed
+        new, own = np.append(np.full(gone, -1), new), np.append(np.zeros(gone), own)
         origin = join_origins(self.origin, len(self), new, len(others))
-        return replace(rows, n_seen=n_seen, origin=origin)
+        counts = np.append(self._followed[1], own)
+        return replace(rows, n_seen=n_seen, origin=origin, counts=counts)
+
+    @property
+    def _followed(self) -> tuple[Index, Array]:
+        """Which row each of those seen and not forgotten has become, and how much it counts."""
+        if self.origin is not None:
+            assert self.counts is not None
+            return self.origin, self.counts
+        weights = [
+            np.ones(len(y)) if noise is None else noise.weight for _, y, noise in self.chunks
+        ]
+        return np.arange(len(self)), np.concatenate([np.empty(0), *weights])
 
     @property
     def n_forgotten(self) -> int:

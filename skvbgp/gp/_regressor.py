@@ -275,7 +275,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         weight, variance = as_weights(sample_weight, len(y)), as_noise(y_var, y.shape)
         learner = self._learner()
         if streams and learner.forgetting != 1.0:
-            weight = weight * learner.weigh_ages(np.arange(len(y), dtype=np.float64)[::-1])
+            weight = learner.weigh_by_age(weight)
         is_weighted = sample_weight is not None or learner.fading < 1.0
 
         def make(X: Array, y: Array, weight: Array, variance: Array) -> tuple[Rows, Array]:

@@ -79,6 +79,58 @@ def test_what_is_kept_of_an_endless_stream_is_bounded(data, forgetting):
     assert_allclose(later.predict(T), again.predict(T), rtol=1e-9)
 
 
+@pytest.mark.parametrize("step", [7, 120])
+@pytest.mark.parametrize("forgetting", [20, 0.97])
+def test_copies_of_a_row_come_and_go_one_by_one(data, step, forgetting):
+    """As often as it came is how much a row counts, and others are not forgotten for it."""
+    X, y, T = data
+    X, y, age = X.copy(), y.copy(), np.arange(119.0, -1.0, -1.0)
+    X[np.arange(120) % 10 > 2], y[np.arange(120) % 10 > 2] = 0.5, 2.0
+    model, lengths = make_model(forgetting=forgetting), []
+    for start in range(0, 120, step):
+        model.partial_fit(X[start : start + step], y[start : start + step])
+        lengths.append(len(model._state.rows.origin))
+    weight = (age < 20.0).astype(float) if forgetting == 20 else 0.97**age
+    expected = make_model().fit(X, y, sample_weight=weight)
+    assert_allclose(model.predict(T, True), expected.predict(T, True), atol=1e-5)
+    assert_array_equal(np.isfinite(model.loo_predict()[0]), weight > 0.0)
+    if forgetting == 20 and step == 7:
+        assert max(lengths) == 20
+
+
+def test_copies_that_learn_come_and_go_one_by_one(data):
+    """Where all rows are merged to learn from, too."""
+    X, y, T = data
+    X, y = np.round(X), np.round(y)
+    settings = {"learn_hyperparameters": True, "max_iter": 2}
+    model = stream(make_model(forgetting=20, **settings), X, y, 15)
+    assert_allclose(model._state.rows.count, 20.0)
+
+
+@pytest.mark.parametrize("forgetting", [20, 1e-3])
+def test_rows_of_weight_zero_may_push_all_others_of_a_call_out(data, forgetting):
+    """The newest one that counts then stays."""
+    X, y, T = data
+    model = make_model(forgetting=forgetting).partial_fit(X[:10], y[:10])
+    model.partial_fit(X[10:], y[10:], sample_weight=np.arange(110) < 5)
+    assert model.n_samples_seen_ == 120 and np.isfinite(model.predict(T, True)).all()
+    assert_array_equal(model._state.rows.X[-1:], X[14:15])
+    assert len(model._state.rows) == 1 or forgetting == 1e-3
+    model.partial_fit(X[:20], y[:20])
+    expected = make_model(forgetting=forgetting).partial_fit(X[:20], y[:20])
+    assert_allclose(model.predict(T), expected.predict(T), rtol=1e-6)
+
+
+def test_an_output_that_is_not_observed_any_more_counts_next_to_nothing(data):
+    X, y, T = data
+    Y = np.column_stack([y, y])
+    Y[10:, 1] = np.nan
+    model = stream(make_model(forgetting=1e-3), X, Y, 30)  # after 110 rows 1e-330, which is zero
+    alone = stream(make_model(forgetting=1e-3), X, y, 30)
+    assert_allclose(model.predict(T)[:, 0], alone.predict(T), rtol=1e-6)
+    assert np.isfinite(model.predict(T, True)).all()
+
+
 def test_forgetting_nothing_is_the_default(data):
     X, y, T = data
     settings = {"learn_hyperparameters": True, "max_iter": 3}
