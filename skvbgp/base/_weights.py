@@ -178,12 +178,13 @@ def count_targets(
 def join_rows(known: tuple[Array, Targets], new: tuple[Array, Targets]) -> tuple[Array, Targets]:
     """Both sets of rows, in memory.
 
-    Where known ones have faded, those that count next to nothing beside the others are left out.
+    Where known ones have faded, those that count next to nothing beside the others are left out:
+    beside a single one, however often equal ones have come.
     """
     X, y = np.concatenate([known[0], new[0]]), known[1].joined(new[1])
     if new[1].remains == 1.0:
         return X, y
-    kept = y.counts >= FORGOTTEN * y.counts.max()
+    kept = y.counts >= FORGOTTEN * min(1.0, y.counts.max())
     return X[kept], replace(y[kept], n_copies=y.n_copies + int(np.count_nonzero(~kept)))
 
 

@@ -10,6 +10,7 @@ from skvbgp.base import (
     as_weights,
     count_rows,
     count_targets,
+    join_rows,
     merge_equal,
     merge_targets,
     weigh_classes,
@@ -177,3 +178,15 @@ def test_weights_of_classes():
     for bad in ({"d": 1.0}, {"a": 0.0}, {"a": np.nan}, {"a": -1.0}):
         with pytest.raises(ValueError, match="class_weight"):
             weigh_classes(bad, classes, counts.sum(axis=0))
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+def test_rows_that_fade_are_compared_with_one_that_has_come_once(unit):
+    """Whatever the units of weights are, and however often the newest ones have come."""
+    X, y = make_rows(5)
+    known = Targets(y, unit * np.array([0.2, 0.02, 1e-3, 0.5, 1e-4]))
+    rows, targets = join_rows((X, known), (X[:1], Targets(y[:1], np.array([unit]), remains=0.5)))
+    assert_allclose(targets.counts, unit * np.array([0.2, 0.02, 0.5, 1.0]))
+    assert_array_equal(rows, X[[0, 1, 3, 0]])
+    often = Targets(y[:1], np.array([60.0]), remains=0.5)
+    assert len(join_rows((X, known), (X[:1], often))[1]) == (4 if unit == 1.0 else 1)

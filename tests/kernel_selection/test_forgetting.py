@@ -52,6 +52,17 @@ def test_few_rows_are_trained_on_by_their_age():
     assert len(model._state.rows[1]) == 44
 
 
+def test_a_row_that_comes_often_does_not_push_others_out():
+    X, y = make_series(60)
+    X[np.arange(60) % 10 > 0], y[np.arange(60) % 10 > 0] = X[0], y[0]
+    model = small(max_iter=2, kernels=KERNELS[:1], forgetting=0.95)
+    expected = clone(model).fit(X, y, sample_weight=0.95 ** ages(60))
+    for start in range(0, 60, 20):
+        model.partial_fit(X[start : start + 20], y[start : start + 20])
+    assert len(model._state.rows[1]) == len(expected._state.rows[1]) == 6
+    assert_allclose(model._state.rows[1].counts.sum(), (0.95 ** ages(60)).sum())
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_an_output_that_is_not_observed_fades(kept, monkeypatch):
     if not kept:
