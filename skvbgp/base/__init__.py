@@ -49,6 +49,7 @@ from skvbgp.base._outputs import (
     OutputsLearner,
     OutputsState,
 )
+from skvbgp.base._rows import ReadsInputs
 from skvbgp.base._scaled_draws import ScaledDraws
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
@@ -111,6 +112,7 @@ __all__ = [
     "OutputsState",
     "Places",
     "Posterior",
+    "ReadsInputs",
     "RegressionLearner",
     "Relevance",
     "ScaledDraws",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -20,13 +21,9 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalEstimator, fit_method
 from skvbgp.base._lazy import Names, lazily
+from skvbgp.base._rows import ReadsInputs
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._validation import (
-    as_weights,
-    find_missing,
-    reading,
-    what_is_finite,
-)
+from skvbgp.base._validation import as_weights, find_missing, reading
 from skvbgp.base._weights import Counted, count_rows, join_weights
 
 
@@ -123,7 +120,7 @@ COLUMNS: dict[str, Names] = {
 }
 
 
-class VariationalClassifier(ClassifierMixin, VariationalEstimator):
+class VariationalClassifier(ClassifierMixin, ReadsInputs, VariationalEstimator):
     """Template of the classifiers.
 
     ``_learner()`` is a learner of `Labels`, whose states have `classes`. Its ``posterior(state)``
@@ -256,9 +253,8 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
     def _decisions(self, X: Any, **metadata: Any) -> Array:
         """Scores of all problems, (n, 1) or (n, k)."""
         check_is_fitted(self)
-        options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": what_is_finite(self)}
         with reading(X):
-            X = validate_data(self, X, reset=False, order="C", **options)
+            X = self._read(X, reset=False)
         inputs, learner = self._inputs(X, **metadata), self._learner()
         with single_blas_thread:
             return learner.posterior(self._state).decisions(inputs)
@@ -298,8 +294,8 @@ class VariationalClassifier(ClassifierMixin, VariationalEstimator):
         if is_spread:
             validate_data(self, make_example(X, 0.0), reset=reset)
         else:
-            options = {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
-            X, y = validate_data(self, X, y, reset=reset, **options)
+            X = self._read(X, reset=reset)
+            X, y = check_X_y(X, y, estimator=self, **self._check_options)
         classes = None
         if "classes" in metadata:
             known = self._state.classes if hasattr(self, "_state") else None

@@ -1,4 +1,4 @@
-"""Rows and targets as the regressors take them: of one output or several, here or on workers."""
+"""Rows as all estimators take them, and targets as the regressors do, here or on workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,20 @@ from skvbgp.base._validation import as_weights, refuse_dates, what_is_finite
 from skvbgp.base._weights import Targets, as_noise, count_targets, unless_zero
 
 
-class ReadsRows:
+class ReadsInputs:
+    """The part of an estimator that makes numbers of X, which a subclass may override."""
+
+    @property
+    def _check_options(self) -> dict[str, Any]:
+        """What scikit-learn makes of X."""
+        return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
+
+    def _read(self, X: Any, *, reset: bool) -> Array:
+        """X as an array of numbers."""
+        return np.asarray(validate_data(self, X, reset=reset, **self._check_options))
+
+
+class ReadsRows(ReadsInputs):
     """The part of `VariationalRegressor` that makes of the user's data what its learner takes.
 
     A subclass may override ``_check_targets(y)``, which refuses y that there cannot be, and
@@ -103,16 +116,6 @@ class ReadsRows:
         self._check_targets(y[~np.isnan(y)] if t > 1 else y)
         self._bind_outputs(t, f"y has {t} outputs", reset=reset)
         return X, y
-
-    @property
-    def _check_options(self) -> dict[str, Any]:
-        """What scikit-learn makes of X."""
-        return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
-
-    def _read(self, X: Any, *, reset: bool) -> Array:
-        """X as an array of numbers."""
-        X = validate_data(self, X, reset=reset, **self._check_options)
-        return np.asarray(X)
 
     def _read_noise(self, y_var: Any, n: int, *, include_noise: bool) -> Array | None:
         """Known variances (n,), or (n, t) of several outputs, of noise that is to be predicted."""

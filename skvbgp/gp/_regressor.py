@@ -6,9 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_random_state
 
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
@@ -24,7 +22,7 @@ from skvbgp.base import (
     as_weights,
     keep,
 )
-from skvbgp.gp._categories import Categories, make_dense
+from skvbgp.gp._categories import EncodesInputs
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
@@ -38,7 +36,7 @@ from skvbgp.gp._spread import SpreadRows
 _OWN, _JOINT = (None, "own"), ("learned", "own")
 
 
-class VBGPRegressor(LearnedFunction, VariationalRegressor):
+class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -249,8 +247,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.n_inducing in ("auto", None, 0)
-        tags.input_tags.sparse = True
-        tags.input_tags.categorical = self.categorical_features is not None
         return tags
 
     def _prepare(
@@ -310,10 +306,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
                 raise ValueError(f"{name} has changed since the outputs were learned.")
         self._form = form
 
-    def _encodes(self, X: Any, *, reset: bool) -> bool:
-        features = self.categorical_features if reset else self._categories
-        return features is not None or issparse(X)
-
     def _check_collections(self) -> None:
         for name, is_used in [
             ("categorical_features", self.categorical_features is not None),
@@ -331,20 +323,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     @property
     def _most_fetched(self) -> int:
         return self._learner().few
-
-    def _read(self, X: Any, *, reset: bool) -> Array:
-        if not self._encodes(X, reset=reset):
-            if reset:
-                self._categories = None
-            return super()._read(X, reset=reset)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        if issparse(X):
-            X = make_dense(X)
-        if reset:
-            self._categories = Categories.of(X, self.categorical_features)
-        if self._categories is not None:
-            X = self._categories.encode(X)
-        return np.asarray(check_array(X, estimator=self, **self._check_options))
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
@@ -369,5 +347,5 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
             self,
             forgetting=float(self.forgetting),
             n_known=count_known(self),
-            owners=() if self._categories is None else tuple(self._categories.owners.tolist()),
+            owners=self._owners,
         )
