@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._compose import Composite
@@ -47,6 +48,31 @@ def frame_inputs(
     if owners:
         scale = np.where(np.bincount(owners)[list(owners)] > 1, 1.0, scale)
     return Coordinates(inputs.mean, scale)
+
+
+def bind_columns(kernel: Kernel, d: int, owners: tuple[int, ...]) -> Kernel:
+    """A given kernel for d columns, which speaks of the inputs that these encode."""
+    if not owners:
+        return kernel.bind(d)
+    return take_inputs(kernel.bind(max(owners) + 1), list(owners))
+
+
+def find_first_columns(d: int, owners: tuple[int, ...]) -> Index:
+    """Of d columns, the first one that encodes each input."""
+    return np.unique(owners or range(d), return_index=True)[1]
+
+
+def express_by_input(kernel: Any, scale: Array, owners: tuple[int, ...]) -> Any:
+    """A kernel of columns in units of ``scale`` (d,) as one of the inputs, in theirs."""
+    kernel = express_in_units(kernel, scale)
+    return take_inputs(kernel, find_first_columns(len(scale), owners)) if owners else kernel
+
+
+def number_categories(X: Array, owners: tuple[int, ...]) -> Array:
+    """One column for each input, whose numbers differ where those of rows (n, d) do."""
+    parts = [X[:, np.array(owners) == one] for one in dict.fromkeys(owners)]
+    columns = [part[:, 0] if part.shape[1] == 1 else part.argmax(axis=1) for part in parts]
+    return np.column_stack(columns) if owners else X
 
 
 def take_inputs(kernel: Any, index: Any) -> Any:

@@ -14,9 +14,18 @@ from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
-from skvbgp.gp._choice import express_in_units, frame_inputs, is_auto, name_kernels
+from skvbgp.gp._choice import (
+    bind_columns,
+    express_by_input,
+    find_first_columns,
+    frame_inputs,
+    is_auto,
+    name_kernels,
+    number_categories,
+    take_inputs,
+)
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
-from skvbgp.gp._class_process import ClassModel
+from skvbgp.gp._class_process import ClassModel, count_inputs
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import (
@@ -110,6 +119,7 @@ class ClassGPLearner(Learner):
     tol: float
     class_weight: Any
     n_jobs: int | None
+    owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
     n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
 
     def _count_neighbours(self, n: int) -> int:
@@ -139,19 +149,21 @@ class ClassGPLearner(Learner):
         if before is not None:
             standardised = before.standardised
             self._check_before(before, d, y)
-            starts = before.found.list_starts(anew=self.learn_hyperparameters)
+            known = before.found.list_starts(anew=self.learn_hyperparameters)
+            starts = [(name, _rebind(model, d, self.owners)) for name, model in known]
         else:
-            pairs = make_class_kernels(d) if standardised else name_kernels(self.kernel)
-            starts = [(name, start_class_process(kernel.bind(d), d)) for name, kernel in pairs]
+            n_inputs = count_inputs(d, self.owners)
+            pairs = make_class_kernels(n_inputs) if standardised else name_kernels(self.kernel)
+            bound = [(name, bind_columns(kernel, d, self.owners)) for name, kernel in pairs]
+            starts = [(name, start_class_process(one, d, self.owners)) for name, one in bound]
         grows = before is None and standardised
-        coordinates = frame_inputs(inputs, standardised=standardised)
+        coordinates = frame_inputs(inputs, self.owners, standardised=standardised)
         return Start(inputs, standardised, coordinates, gaps, rows, tuple(starts), grows, seed)
 
-    @staticmethod
-    def _check_before(before: ClassState, d: int, y: Labelled) -> None:
-        known = len(before.inputs.mean)
-        if known != d:
-            raise ValueError(f"warm_start: X has {d} features, but the fit before had {known}.")
+    def _check_before(self, before: ClassState, d: int, y: Labelled) -> None:
+        known, now = before.found.trained[0].n_inputs, count_inputs(d, self.owners)
+        if known != now:
+            raise ValueError(f"warm_start: X has {now} features, but the fit before had {known}.")
         if not np.array_equal(y.classes, before.classes):
             raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
 
@@ -216,7 +228,8 @@ class ClassGPLearner(Learner):
             return None
         known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
         new = np.flatnonzero(y.counts.any(axis=0))
-        outgrown = is_outgrown(known, seen, X, new, learns=True)
+        parts = (number_categories(part, self.owners) for part in (known, X))
+        outgrown = is_outgrown(next(parts), seen, next(parts), new, learns=True)
         grown = outgrown or len(state.rows) + len(y) >= 2 * state.n_trained
         if self.learn_hyperparameters and not (grown or first_gap):
             return None
@@ -229,7 +242,7 @@ class ClassGPLearner(Learner):
         inputs = state.inputs.merged(RunningScale.of(new.X))
         coordinates = state.coordinates
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
-            coordinates = frame_inputs(inputs, standardised=state.standardised)
+            coordinates = frame_inputs(inputs, self.owners, standardised=state.standardised)
         coordinates.scaled(new.X)  # refuses what is too far away
         rows = state.rows.joined(new)
         updated = replace(
@@ -248,11 +261,12 @@ class ClassGPLearner(Learner):
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
         listed, scale = state.found.list_kernels(), state.coordinates.scale
+        kernels = [(name, express_by_input(p.kernel, scale, self.owners)) for name, p, _ in listed]
         votes = _count_votes(state.rows) * state.class_weights
         return {
             "classes_": state.classes,
             "class_prior_": np.exp(find_log_frequencies(votes)),
-            "kernels_": [(name, express_in_units(p.kernel, scale)) for name, p, _ in listed],
+            "kernels_": kernels,
             "kernel_posterior_": np.array([share for *_, share in listed]),
             "log_predictive_probability_": state.found.score,
             "n_iter_": state.n_iter,
@@ -261,6 +275,15 @@ class ClassGPLearner(Learner):
 
     def posterior(self, state: ClassState) -> ClassPosterior:
         return state.posterior
+
+
+def _rebind(model: ClassModel, d: int, owners: tuple[int, ...]) -> ClassModel:
+    """The same model of d other columns, which encode the same inputs."""
+    if owners == model.process.owners:
+        return model
+    kernel = take_inputs(model.kernel, find_first_columns(model.d, model.process.owners))
+    process = replace(model.process, kernel=bind_columns(kernel, d, owners), owners=owners)
+    return replace(model, process=process, d=d)
 
 
 def _count_votes(rows: Rows) -> Array:

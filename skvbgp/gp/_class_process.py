@@ -60,7 +60,7 @@ class ClassModel(ABC):
     Attributes
     ----------
     d : int
-        Number of inputs. Rows have as many entries, or also their variances.
+        Number of columns. Rows have as many entries, or also their variances.
     shared_scale : float or None
         The length scale that those of the inputs have a prior around. None is no such prior.
     """
@@ -68,6 +68,11 @@ class ClassModel(ABC):
     process: Process
     d: int
     shared_scale: float | None = None
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs, some of which may be encoded by several columns."""
+        return count_inputs(self.d, self.process.owners)
 
     @property
     def kernel(self) -> Any:
@@ -98,7 +103,7 @@ class ClassModel(ABC):
         value, gradient = self.process.log_prior()
         if self.shared_scale is not None:
             # the length scales come first; the prior of a shared one counts once
-            apart = np.log(self.kernel.length_scale) - np.log(self.shared_scale)
+            apart = self.vector[: self.n_inputs] - np.log(self.shared_scale)
             value -= (len(apart) - 1) * log_length_prior(self.shared_scale)
             value -= float(np.sum(np.log1p((apart / _APART) ** 2) + np.log(np.pi * _APART)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
@@ -209,7 +214,7 @@ class ClassProcess(ClassModel):
         dt = (np.diagonal(dC) - d_variance) / votes.sizes + d_vote  # (n,)
         d_noise = self.process.noise * float(dt.sum())
         d_lost = dt + out.sum_places(d_total)
-        d_kernel = self.covariance.vjp(votes.X, K, dC, d_lost)
+        d_kernel = self.process.sum_shared(self.covariance.vjp(votes.X, K, dC, d_lost))
         return value, np.concatenate([d_kernel, [d_noise], d_link])
 
     def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
@@ -261,6 +266,11 @@ class ClassConditional:
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
         return mean, np.maximum(1.0 / q - self.noise, 0.0)
+
+
+def count_inputs(d: int, owners: tuple[int, ...]) -> int:
+    """Number of inputs that d columns encode."""
+    return len(set(owners)) or d
 
 
 def predict_places(

@@ -117,20 +117,20 @@ class Found(NamedTuple):
         return list(found.items())
 
 
-def make_class_kernels(d: int) -> list[tuple[str, Kernel]]:
+def make_class_kernels(n_inputs: int) -> list[tuple[str, Kernel]]:
     """Names and kernels of the first round, with one length scale for all inputs."""
-    return make_leaves(d, isotropic=True)
+    return make_leaves(n_inputs, isotropic=True)
 
 
-def start_class_process(kernel: Kernel, d: int) -> ClassProcess:
-    """A process of this kernel and d inputs before training."""
-    process = replace(start_process(kernel, gaussian=True), noise_prior=LABEL_NOISE)
-    return ClassProcess(process, d)
+def start_class_process(kernel: Kernel, d: int, owners: tuple[int, ...] = ()) -> ClassProcess:
+    """A process of this kernel before training, of d columns; these are of `Process.owners`."""
+    process = start_process(kernel, gaussian=True, owners=owners)
+    return ClassProcess(replace(process, noise_prior=LABEL_NOISE), d)
 
 
 def free_length_scales(process: ClassModel) -> ClassModel:
     """The same process, with one length scale for each input."""
-    kernel: Any = process.process.kernel
+    kernel = process.kernel
     freed = replace(process.process, kernel=replace(kernel, isotropic=False).bind(process.d))
     return replace(process, process=freed, shared_scale=kernel.length_scale)
 
@@ -139,7 +139,7 @@ def free_length_scales(process: ClassModel) -> ClassModel:
 class ClassSearch:
     """One search.
 
-    `votes` are scaled, `d` is the number of inputs, `k` that of neighbours, and `max_iter` that of
+    `votes` are scaled, `d` is the number of columns, `k` that of neighbours, and `max_iter` that of
     L-BFGS iterations.
     `end_pass` is called after every trial, with a function that returns what has been `Found`.
     """
@@ -177,7 +177,7 @@ class ClassSearch:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
         groups = self._draw_trial_groups()
         self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
-        if grows and self.d > 1 and not self.stopped:
+        if grows and starts[0][1].n_inputs > 1 and not self.stopped:
             best = _rank(self.trials)[:_N_FREED]
             freed = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)

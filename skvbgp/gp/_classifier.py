@@ -11,12 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import Interval, Labels, StrOptions, VariationalClassifier, as_row_values, keep
+from skvbgp.gp._categories import EncodesInputs
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
 
-class VBGPClassifier(VariationalClassifier):
+class VBGPClassifier(EncodesInputs, VariationalClassifier):
     """Gaussian process classification that learns its kernel: the one to start with.
 
     One Gaussian process for each class, all of which share the kernel, is regressed on the
@@ -38,6 +39,12 @@ class VBGPClassifier(VariationalClassifier):
     n_neighbors : "auto" or int, default="auto"
         Nearest rows that a prediction is made from; up to so many rows, it is made from all of
         them. "auto" is all of up to 2000 rows, and 256 of more.
+
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale. Missing values are a category; what `fit` has not
+        seen is as far from all others. None is no input.
 
     learn_hyperparameters : bool, default=True
         Whether to learn the kernels' hyperparameters, the noise, the link and the belief.
@@ -122,6 +129,7 @@ class VBGPClassifier(VariationalClassifier):
     _parameter_constraints: dict[str, list[Any] | str] = {
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "learn_hyperparameters": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -136,6 +144,7 @@ class VBGPClassifier(VariationalClassifier):
         kernel: Any = "auto",
         *,
         n_neighbors: int | str = "auto",
+        categorical_features: Any = None,
         learn_hyperparameters: bool = True,
         max_iter: int | None = None,
         tol: float = 1e-5,
@@ -196,7 +205,7 @@ class VBGPClassifier(VariationalClassifier):
     # -- hooks of the template -------------------------------------------------------------------
 
     def _learner(self) -> ClassGPLearner:
-        return ClassGPLearner.of(self, n_known=count_known(self))
+        return ClassGPLearner.of(self, owners=self._owners, n_known=count_known(self))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import (
@@ -23,11 +22,12 @@ from skvbgp.base import (
     says_too_little,
 )
 from skvbgp.gp._choice import (
-    express_in_units,
+    bind_columns,
+    express_by_input,
+    find_first_columns,
     frame_inputs,
     is_auto,
     name_kernels,
-    take_inputs,
 )
 from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
@@ -40,7 +40,7 @@ from skvbgp.gp._spread import SpreadRows, SpreadSample
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
-from skvbgp.kernels import Kernel, White
+from skvbgp.kernels import White
 from skvbgp.kernels._candidates import make_base_kernels
 from skvbgp.kernels._compose import leaves
 
@@ -187,7 +187,8 @@ class GPLearner(RegressionLearner):
         elif is_auto(self.kernel):
             pairs = make_base_kernels(d)
         else:
-            pairs = [(name, self._bind(kernel, d)) for name, kernel in name_kernels(self.kernel)]
+            given = name_kernels(self.kernel)
+            pairs = [(name, bind_columns(kernel, d, self.owners)) for name, kernel in given]
         settings: dict[str, Any] = {
             "gaussian": gaussian,
             "n_gaps": int(gaps.columns.sum()),
@@ -224,12 +225,6 @@ class GPLearner(RegressionLearner):
             return start
         coordinates = WarpedCoordinates(known.offset, known.scale, warp)
         return replace(start, frames=replace(start.frames, coordinates=coordinates))
-
-    def _bind(self, kernel: Kernel, d: int) -> Kernel:
-        """A given kernel for d columns, which speaks of the inputs that these encode."""
-        if not self.owners:
-            return kernel.bind(d)
-        return take_inputs(kernel.bind(max(self.owners) + 1), list(self.owners))
 
     def _add_outputs(self, owners: tuple[int, ...]) -> tuple[int, ...]:
         """Owners of all columns: indicators of outputs are inputs of their own."""
@@ -469,28 +464,19 @@ class GPLearner(RegressionLearner):
         coordinates = state.frames.coordinates
         scale = coordinates.measure_units(coordinates.offset[None])[0]
         scale = scale[: len(scale) - self.n_outputs]
-        kernels = []
-        for name, kernel in zip(state.names, state.kernels, strict=True):
-            kernel = express_in_units(kernel, scale)
-            if self.owners:
-                kernel = take_inputs(kernel, self._first_columns(len(scale)))
-            kernels.append((name, kernel))
+        kernels = [express_by_input(kernel, scale, self.owners) for kernel in state.kernels]
         noise = state.shares @ [process.noise for process in state.mixture.processes]
         return {
-            "kernels_": kernels,
+            "kernels_": list(zip(state.names, kernels, strict=True)),
             "kernel_posterior_": state.belief,
             "n_neighbors_": min(state.k, len(state.rows)),
-            "input_warp_": describe_warp(coordinates)[self._first_columns(len(scale))],
+            "input_warp_": describe_warp(coordinates)[find_first_columns(len(scale), self.owners)],
             "noise_variance_": float(noise) * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),
             "n_inducing_": 0 if state.shared is None else len(state.shared.Z),
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.rows.n_seen,
         }
-
-    def _first_columns(self, d: int) -> Index:
-        """Of d columns of X, the first one that encodes each input."""
-        return np.unique(self.owners or range(d), return_index=True)[1]
 
     def posterior(self, state: State) -> NeighbourPosterior:
         return state.posterior

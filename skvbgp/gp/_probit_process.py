@@ -89,7 +89,7 @@ class ProbitProcess(ClassModel):
         d_kernel = self.covariance.vjp(votes.X, mode.K, dK, dt)
         d_kernel = d_kernel + self.kernel.vjp_diag(votes.X[:, : self.d], dtotal)[0]
         d_noise = self.process.noise * float(np.sum(dt + dtotal))
-        return mode.log_evidence, np.append(d_kernel, d_noise)
+        return mode.log_evidence, np.append(self.process.sum_shared(d_kernel), d_noise)
 
     def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
         # for every row anew: Laplace's approximation takes a fourth of the time

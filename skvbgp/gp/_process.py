@@ -125,6 +125,10 @@ class Process:
         bounds = np.concatenate([self.kernel.bounds[self._first], np.log(tail)])
         return bounds if self.coregion is None else np.vstack([bounds, self.coregion.bounds])
 
+    def sum_shared(self, d_theta: Array) -> Array:
+        """Gradient in the hyperparameters of the kernel, from that in all entries of its theta."""
+        return np.asarray(np.bincount(self._shared, d_theta, len(self._first)))
+
     @cached_property
     def _names(self) -> list[str]:
         """Of the kernel's theta; hyperparameters that are shared have the same."""
@@ -271,8 +275,7 @@ class Process:
         d_log_noises = self.noises * d_noises
         d_kernel, dX, d_entries = pull_back(dC)
         d_outputs = [] if d_entries is None else [d_entries, np.asarray(d_log_noises)]
-        d_theta = np.bincount(self._shared, d_kernel, len(self._first))
-        gradient = np.append(d_theta, np.sum(d_log_noises))
+        gradient = np.append(self.sum_shared(d_kernel), np.sum(d_log_noises))
         if not self.is_gaussian:
             slope = sum(self._differentiate_dof(*one.summary[:2]) for one in each)
             gradient = np.append(gradient, self.dof * slope)
