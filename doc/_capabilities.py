@@ -28,6 +28,7 @@ def learns_from_collections(estimator):
 
 SHARED = {
     "stream: ``partial_fit``": has("partial_fit"),
+    "streams that forget: ``forgetting``": lambda estimator: "forgetting" in estimator.get_params(),
     "rows on Dask workers: ``fit``, ``partial_fit``": learns_from_collections,
     "weights of rows: ``sample_weight``": fit_takes("sample_weight"),
     "sparse X": lambda estimator: get_tags(estimator).input_tags.sparse,
@@ -38,7 +39,6 @@ SHARED = {
 }
 REGRESSION = {
     **SHARED,
-    "streams that forget: ``forgetting``": lambda estimator: "forgetting" in estimator.get_params(),
     "known noise: ``y_var``": fit_takes("y_var"),
     "categories in X: ``categorical_features``": lambda estimator: (
         "categorical_features" in estimator.get_params()

@@ -23,6 +23,7 @@ from skvbgp.base._fading import (
     FORGETTING,
     FORGETTING_OR_WINDOW,
     FadingRegressor,
+    ForgetfulClassifier,
     ForgetfulRegressor,
 )
 from skvbgp.base._function import (
@@ -97,6 +98,7 @@ __all__ = [
     "DocumentedEstimator",
     "Draws",
     "FadingRegressor",
+    "ForgetfulClassifier",
     "ForgetfulRegressor",
     "FunctionOfOutputs",
     "Gaps",

@@ -1,4 +1,4 @@
-"""Regressors whose streams may forget: rows count less with every row that comes after them."""
+"""Estimators whose streams may forget: rows count less with every row that comes after them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
+from skvbgp.base._classifier import VariationalClassifier
 from skvbgp.base._estimator import Interval, RealNotInt, VariationalRegressor, _num_samples
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
 from skvbgp.base._weights import FORGOTTEN
@@ -26,58 +27,60 @@ FORGETTING_OR_WINDOW = {
 
 
 class StreamRows(NamedTuple):
-    """Rows (n, d) of a stream with targets (n,) or (n, t), as they were given.
+    """Rows of a stream: how many others came after each, weights (n,), and what was given."""
 
-    And how many others came after each, (n,), weights (n,), known variances of noise as y.
-    """
-
-    X: Array
-    y: Array
     age: Array
     weight: Array
-    variance: Array
+    columns: tuple[Array, ...]  # (n, ...) each
 
     def joined(self, new: StreamRows) -> StreamRows:
         """These and the ones that came after them."""
-        older = self._replace(age=self.age + len(new.y))
-        return StreamRows(*map(np.concatenate, zip(older, new, strict=True)))
+        columns = map(np.concatenate, zip(self.columns, new.columns, strict=True))
+        age = np.append(self.age + len(new.age), new.age)
+        return StreamRows(age, np.append(self.weight, new.weight), tuple(columns))
 
     def take(self, kept: NDArray[np.bool_]) -> StreamRows:
         """Copies of some of them."""
-        return StreamRows(*(values[kept] for values in self))
+        columns = tuple(values[kept] for values in self.columns)
+        return StreamRows(self.age[kept], self.weight[kept], columns)
 
 
-class ForgetfulRegressor(VariationalRegressor):
-    """Template of a regressor with the parameter ``forgetting``.
+class _KeepsStream:
+    """The part of an estimator with the parameter ``forgetting`` that keeps the rows that count.
 
-    A stream that forgets keeps the rows that still count, and after each call the model is a fit
-    to these, with the weights that are left of them: of older rows nothing remains, unless
-    `warm_start` lets training go on from what it has learned.
+    After each call the model is a fit to these, with the weights that are left of them: of older
+    rows nothing remains, unless `warm_start` lets training go on from what it has learned.
     """
 
     forgetting: float
+    n_samples_seen_: int
     _stream: StreamRows
 
     @property
     def _learns_anew(self) -> bool:
         return self.forgetting != 1.0
 
-    def _prepare(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any, streams: bool = False
-    ) -> tuple[Any, Any]:
-        """The rows, in a stream all of them that still count."""
-        metadata = {"sample_weight": sample_weight, "y_var": y_var}
-        if not self._learns_anew:
+    def _keeps(self, *data: Any) -> bool:
+        """Whether rows are to be kept; then they have to be in memory."""
+        if self._learns_anew:
+            for values in data:
+                refuse_collection(values, "forgetting")
+        else:
             self.__dict__.pop("_stream", None)
-            return super()._prepare(X, y, reset=reset, **metadata)
-        for values in (X, y):
-            refuse_collection(values, "forgetting")
-        X, y, variance = self._read_all(X, y, reset=reset, **metadata)
-        weight, age = as_weights(sample_weight, len(y)), np.arange(len(y), dtype=np.float64)[::-1]
+        return self._learns_anew
+
+    def _remember(
+        self, columns: tuple[Array, ...], sample_weight: Any, *, reset: bool, streams: bool
+    ) -> tuple[tuple[Array, ...], Any, int]:
+        """What was given of all rows that count, with weights, and how many seen do not count.
+
+        Of a fit these are its rows, though a later call may know fewer of them.
+        """
+        n = len(columns[0])
+        weight, age = as_weights(sample_weight, n), np.arange(n - 1.0, -1.0, -1.0)
         if not streams and self.forgetting < 1.0:
-            age = np.zeros(len(y))  # rows of a fit count alike
-        rows = StreamRows(X, y, age, weight, np.zeros(y.shape) if variance is None else variance)
-        n_seen = int(np.count_nonzero(weight))
+            age = np.zeros(n)  # rows of a fit count alike
+        rows, n_seen = StreamRows(age, weight, columns), int(np.count_nonzero(weight))
         if not reset:
             if not hasattr(self, "_stream"):
                 raise ValueError(
@@ -90,12 +93,10 @@ class ForgetfulRegressor(VariationalRegressor):
         share[newest] = max(share[newest], 1.0 / LARGEST_WEIGHT)
         self._stream = rows.take(share > 0.0)
         if not streams:
-            return self._count(X, y, sample_weight, variance)
+            return columns, sample_weight, 0
         rows, share = self._stream, share[share > 0.0]
         weight = np.maximum(rows.weight * share, 1.0 / LARGEST_WEIGHT) * (rows.weight > 0.0)
-        inputs, targets = self._count(rows.X, rows.y, weight, rows.variance)
-        n_forgotten = n_seen - int(np.count_nonzero(weight))
-        return _count_forgotten(inputs, targets, n_forgotten)
+        return rows.columns, weight, n_seen - int(np.count_nonzero(weight))
 
     def _weigh_ages(self, age: Array) -> Array:
         """What rows count after so many others, as a share."""
@@ -103,6 +104,55 @@ class ForgetfulRegressor(VariationalRegressor):
             return (age < self.forgetting).astype(np.float64)
         share = self.forgetting**age
         return np.where(share < FORGOTTEN, 0.0, share)
+
+
+class ForgetfulRegressor(_KeepsStream, VariationalRegressor):
+    """Template of a regressor with the parameter ``forgetting``, which is fitted anew."""
+
+    def _prepare(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any, streams: bool = False
+    ) -> tuple[Any, Any]:
+        """The rows, in a stream all of them that still count."""
+        metadata = {"sample_weight": sample_weight, "y_var": y_var}
+        if not self._keeps(X, y):
+            return super()._prepare(X, y, reset=reset, **metadata)
+        X, y, variance = self._read_all(X, y, reset=reset, **metadata)
+        given = X, y, np.zeros(y.shape) if variance is None else variance
+        known = self._remember(given, sample_weight, reset=reset, streams=streams)
+        (X, y, variance), weight, n_forgotten = known
+        return _count_forgotten(*self._count(X, y, weight, variance), n_forgotten)
+
+
+class ForgetfulClassifier(_KeepsStream, VariationalClassifier):
+    """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
+
+    def _prepare(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Any, Any]:
+        """The rows, in a stream all of them that still count."""
+        if not self._keeps(X, y):
+            options = {"sample_weight": sample_weight, **metadata}
+            return super()._prepare(X, y, reset=reset, **options)
+        inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
+        known = self._remember(
+            (*self._as_columns(inputs), labels.codes),
+            sample_weight,
+            reset=reset,
+            streams="classes" in metadata,
+        )
+        (*columns, codes), weight, n_forgotten = known
+        labels = replace(labels, codes=codes, n_copies=n_forgotten)
+        return self._count(self._of_columns(*columns), labels, weight)
+
+    @staticmethod
+    def _as_columns(inputs: Any) -> tuple[Array, ...]:
+        """The learner's inputs as arrays of rows."""
+        return (inputs,)
+
+    @staticmethod
+    def _of_columns(*columns: Array) -> Any:
+        """The learner's inputs of these arrays."""
+        return columns[0]
 
 
 def _count_forgotten(inputs: Any, targets: Any, n: int) -> tuple[Any, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from skvbgp.base import StrOptions, VariationalClassifier, keep
+from skvbgp.base import FORGETTING_OR_WINDOW, ForgetfulClassifier, StrOptions, keep
 from skvbgp.decoupled._class_learner import ClassLearner
 from skvbgp.decoupled._learner import DecoupledLearner
 from skvbgp.decoupled._regressor import CONSTRAINTS
 
 
-class DecoupledGPClassifier(VariationalClassifier):
+class DecoupledGPClassifier(ForgetfulClassifier):
     """Gaussian process classification with separate bases for the mean and the covariance.
 
     A probit model of two classes. If there are more, one function for each class versus the
@@ -74,6 +74,13 @@ class DecoupledGPClassifier(VariationalClassifier):
         be better. In a stream the sums are of all rows so far; without rows (``replay=0``), what
         has been learned before stays as it is.
 
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` keeps the rows
+        that count, whatever `replay` says, and is a fit to these. In `fit` all rows count alike. 1
+        forgets nothing.
+
     replay : int, default=50000
         Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:
         at least 32, or 0. Without rows, the posterior of a call is the prior of the next one, and
@@ -81,8 +88,8 @@ class DecoupledGPClassifier(VariationalClassifier):
         has seen 32 rows. The first call decides for the whole stream.
 
     warm_start : bool, default=False
-        Whether `fit` starts from the result of the fit before, whose kernel, likelihood
-        and parametrization it then keeps.
+        Whether `fit`, and `partial_fit` with `forgetting`, starts from the result of the fit
+        before, whose kernel, likelihood and parametrization it then keeps.
 
     random_state : int, RandomState instance or None, default=None
         Determines mini-batches and basis points.
@@ -142,6 +149,7 @@ class DecoupledGPClassifier(VariationalClassifier):
     _parameter_constraints: dict = {
         **CONSTRAINTS,
         "class_weight": [dict, StrOptions({"balanced"}), None],
+        **FORGETTING_OR_WINDOW,
     }
 
     def __init__(
@@ -159,6 +167,7 @@ class DecoupledGPClassifier(VariationalClassifier):
         learning_rate: float = 0.05,
         tol: float = 1e-5,
         class_weight: Any = None,
+        forgetting: float = 1.0,
         replay: int = 50_000,
         warm_start: bool = False,
         random_state: Any = None,

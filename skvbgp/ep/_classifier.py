@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
     COLUMNS,
+    FORGETTING_OR_WINDOW,
+    ForgetfulClassifier,
     Interval,
     Labels,
     StrOptions,
-    VariationalClassifier,
     class_probabilities,
     count_rows,
     fit_method,
@@ -29,7 +30,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 
 
-class EPDTCClassifier(VariationalClassifier):
+class EPDTCClassifier(ForgetfulClassifier):
     r"""Sparse Gaussian process classification by expectation propagation (EP-DTC).
 
     The latent function f has a Gaussian process prior that is carried by `n_inducing`
@@ -106,9 +107,15 @@ class EPDTCClassifier(VariationalClassifier):
         classes; where one has few rows, it is taken to be known too well, and weights up to 1 may
         be better.
 
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
+        rows that count. In `fit` all rows count alike. 1 forgets nothing.
+
     warm_start : bool, default=False
-        Whether `fit` starts from the kernel, the inducing inputs and the model of missing
-        entries of the fit before.
+        Whether `fit`, and `partial_fit` with `forgetting`, starts from the kernel, the inducing
+        inputs and the model of missing entries of the fit before.
 
     random_state : int, RandomState instance or None, default=None
         Determines k-means and the restarts.
@@ -134,8 +141,9 @@ class EPDTCClassifier(VariationalClassifier):
         EP's approximation of the log evidence log p(y), with the trace correction for "dtc".
 
     site_precision_, site_mean_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
-        The Gaussian in f that stands for the likelihood of each row, of one copy of it if it has a
-        weight; no precision where that is 0. The mean is 0 where the precision has underflown to 0.
+        The Gaussian in f that stands for the likelihood of each row (with `forgetting`, of those
+        that are kept), of one copy of it if it has a weight; no precision where that is 0. The mean
+        is 0 where the precision has underflown to 0.
 
     exclusion_ : float
         How much the probability of one of more than two classes depends on what excludes the
@@ -144,6 +152,9 @@ class EPDTCClassifier(VariationalClassifier):
 
     n_iter_ : int
         Number of L-BFGS iterations from all starts; 1 without learning.
+
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
 
     n_features_in_ : int
         Number of inputs.
@@ -182,6 +193,7 @@ class EPDTCClassifier(VariationalClassifier):
         "tol": [Interval(Real, 0, None, closed="left")],
         "multi_class": [StrOptions({"one_vs_rest"})],
         "class_weight": [dict, StrOptions({"balanced"}), None],
+        **FORGETTING_OR_WINDOW,
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -205,6 +217,7 @@ class EPDTCClassifier(VariationalClassifier):
         tol: float = 1e-4,
         multi_class: str = "one_vs_rest",
         class_weight: Any = None,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -362,6 +375,14 @@ class EPDTCClassifier(VariationalClassifier):
     def _count(self, inputs: Inputs, labels: Labels, sample_weight: Any) -> tuple[Inputs, Labels]:
         counted = count_rows(inputs.table, labels.codes, sample_weight)
         return inputs.rows(counted.rows), labels.counted(counted)
+
+    @staticmethod
+    def _as_columns(inputs: Inputs) -> tuple[Array, ...]:
+        return inputs.mean, inputs.variance
+
+    @staticmethod
+    def _of_columns(*columns: Array) -> Inputs:
+        return Inputs(*columns)
 
     def _inputs(self, X: Array, X_var: Any = None) -> Inputs:
         if X_var is None:

@@ -264,6 +264,7 @@ class EPLearner(Learner):
             "site_mean_": mean,
             "exclusion_": state.exclusion,
             "n_iter_": state.n_iter,
+            "n_samples_seen_": len(state.y) + state.y.n_copies,
         }
 
 

@@ -10,14 +10,22 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Interval, Labels, StrOptions, VariationalClassifier, as_row_values, keep
+from skvbgp.base import (
+    FORGETTING_OR_WINDOW,
+    ForgetfulClassifier,
+    Interval,
+    Labels,
+    StrOptions,
+    as_row_values,
+    keep,
+)
 from skvbgp.gp._categories import EncodesInputs
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
 
-class VBGPClassifier(EncodesInputs, VariationalClassifier):
+class VBGPClassifier(EncodesInputs, ForgetfulClassifier):
     """Gaussian process classification that learns its kernel: the one to start with.
 
     One Gaussian process for each class, all of which share the kernel, is regressed on the
@@ -62,6 +70,12 @@ class VBGPClassifier(EncodesInputs, VariationalClassifier):
         named. "balanced" gives all classes the same sum, that of all rows over the number of
         classes.
 
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
+        rows that count. In `fit` all rows count alike. 1 forgets nothing.
+
     warm_start : bool, default=False
         Whether later fits start from the kernels of the one before, even if `kernel` has changed.
 
@@ -96,7 +110,7 @@ class VBGPClassifier(EncodesInputs, VariationalClassifier):
         Number of kernels trained.
 
     n_samples_seen_ : int
-        Rows of `fit` and of every later `partial_fit`.
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
 
     n_features_in_ : int
         Number of inputs.
@@ -134,6 +148,7 @@ class VBGPClassifier(EncodesInputs, VariationalClassifier):
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
+        **FORGETTING_OR_WINDOW,
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -149,6 +164,7 @@ class VBGPClassifier(EncodesInputs, VariationalClassifier):
         max_iter: int | None = None,
         tol: float = 1e-5,
         class_weight: Any = None,
+        forgetting: float = 1.0,
         warm_start: bool = False,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -219,7 +235,8 @@ class VBGPClassifier(EncodesInputs, VariationalClassifier):
             raise ValueError("sample_weight must not be zero for all rows.")
         counts = count_votes(labels.codes, len(labels.classes), weights)
         places, counts = merge_places(inputs[weights > 0.0], counts[weights > 0.0])
-        return places, Labelled(labels.classes, counts, len(inputs))
+        n_rows = int(np.count_nonzero(weights)) + labels.n_copies
+        return places, Labelled(labels.classes, counts, n_rows)
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
         return self._state.classes[np.argmax(decisions, axis=1)]

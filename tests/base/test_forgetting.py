@@ -1,5 +1,6 @@
 """Streams that forget by fits to the rows that still count."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skvbgp.base import ForgetfulRegressor, LeavesOut
+from skvbgp.base import ForgetfulClassifier, ForgetfulRegressor, LeavesOut
 from tests.decoupled.cases import INSTANCES as DECOUPLED
+from tests.ep.cases import INSTANCES as EP
+from tests.gp.cases import CLASSIFIERS as GP
 from tests.sgpr.cases import INSTANCES as SGPR
 from tests.sgpr.cases import make_data
 from tests.spectrum.cases import INSTANCES as SPECTRUM
@@ -19,16 +22,19 @@ EVERY = [e for e in [*SPECTRUM, *DECOUPLED, *SGPR] if isinstance(e, ForgetfulReg
 CLASSES = list(dict.fromkeys(map(type, EVERY)))
 FIRST = [next(e for e in EVERY if type(e) is cls) for cls in CLASSES]
 each = pytest.mark.parametrize("estimator", FIRST, ids=repr)
+LABELLING = [e for e in [*GP, *EP, *DECOUPLED] if isinstance(e, ForgetfulClassifier)]
+each_classifier = pytest.mark.parametrize("classifier", LABELLING, ids=repr)
 N, SHARE, WINDOW = 54, 0.9, 25
 #: Rows of the calls, of which the last one alone may be more than a window.
 STEPS = [[18, 36, 54], [20, 54]]
 
 
-def stream(estimator, ends, X, y, **metadata):
+def stream(estimator, ends, X, y, classes=None, **metadata):
     model, start = clone(estimator), 0
+    known = {} if classes is None else {"classes": classes}
     for end in ends:
         some = {name: values[start:end] for name, values in metadata.items()}
-        model.partial_fit(X[start:end], y[start:end], **some)
+        model.partial_fit(X[start:end], y[start:end], **some, **known)
         start = end
     return model
 
@@ -101,7 +107,7 @@ def test_the_newest_rows_of_a_fit_are_in_the_window(estimator):
     model = clone(estimator).set_params(forgetting=WINDOW).fit(X[:50], y[:50])
     model.partial_fit(X[50:], y[50:])
     assert_same(model, clone(estimator).fit(X[-WINDOW:], y[-WINDOW:]), X)
-    assert len(model._stream.y) == WINDOW and model.n_samples_seen_ == N
+    assert len(model._stream.age) == WINDOW and model.n_samples_seen_ == N
 
 
 @each
@@ -114,7 +120,7 @@ def test_single_rows_come_and_go(estimator):
         model.fit(X[:1], y[:1])
         for i in range(1, 12):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
-        assert len(model._stream.y) == kept and model.n_samples_seen_ == 12
+        assert len(model._stream.age) == kept and model.n_samples_seen_ == 12
 
 
 @each
@@ -125,7 +131,7 @@ def test_rows_of_weight_zero_may_push_all_others_of_a_call_out(estimator):
         model = clone(estimator).set_params(forgetting=forgetting).partial_fit(X[:20], y[:20])
         model.partial_fit(X[20:], y[20:], sample_weight=np.arange(N - 20) < 10)
         counting = model._stream.weight > 0.0
-        assert_array_equal(model._stream.X[counting], X[29:30])
+        assert_array_equal(model._stream.columns[0][counting], X[29:30])
         assert model.n_samples_seen_ == 30 and np.isfinite(model.predict(X)).all()
 
 
@@ -231,3 +237,96 @@ def test_an_abrupt_change_is_forgotten(cls, rng):
     fading = stream(clone(make).set_params(forgetting=0.95), ends, X, y)
     assert error(fading) < 5.0 * fresh
     assert error(stream(make, ends, X, y)) > 5.0 * fresh
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+KINDS = np.array(["a", "b", "c"])
+
+
+@pytest.fixture
+def labelled(rng):
+    """Inputs, and labels of three classes, two of which change places after 20 rows."""
+    X = rng.standard_normal((N, 2))
+    codes = np.digitize(X[:, 0] + 0.3 * rng.standard_normal(N), [-0.6, 0.6])
+    codes[:20] = 2 - codes[:20]
+    return X, KINDS[codes]
+
+
+def assert_same_classes(model, expected, X):
+    one, other = model.predict_proba(X), expected.predict_proba(X)
+    assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+
+@each_classifier
+@pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_stream_of_labels_is_a_fit_to_rows_by_their_age(
+    classifier, known, forgetting, labelled, rng
+):
+    (X, y), given = labelled, {}
+    if known:
+        given["sample_weight"] = draw_metadata(rng)["sample_weight"]
+        if "X_var" in inspect.signature(classifier.fit).parameters:
+            given["X_var"] = rng.uniform(0.0, 0.3, X.shape)
+    model = clone(classifier).set_params(forgetting=forgetting)
+    model = stream(model, [18, 40, 54], X, y, KINDS, **given)
+    seen = given.pop("sample_weight", np.ones(N))
+    weight = weigh(forgetting) * seen
+    counts = weight > 0.0  # a fit without the others, not with zeros
+    given = {name: values[counts] for name, values in given.items()} | {"classes": KINDS}
+    expected = clone(classifier).partial_fit(
+        X[counts], y[counts], sample_weight=weight[counts], **given
+    )
+    assert_same_classes(model, expected, X)
+    assert model.n_samples_seen_ == np.count_nonzero(seen) > expected.n_samples_seen_
+
+
+@each_classifier
+def test_a_class_may_be_forgotten(classifier, labelled):
+    """It is one of the classes all the same, and may come again."""
+    X, y = labelled
+    order = np.argsort(y, kind="stable")  # all of "a" come first, all of "c" last
+    X, y = X[order], y[order]
+    model = clone(classifier).set_params(forgetting=int(np.sum(y == "c")))
+    model = stream(model, [30, N], X, y, KINDS)
+    p = model.predict_proba(X)
+    assert list(model.classes_) == list(KINDS) and np.isfinite(p).all()
+    assert_allclose(p.sum(axis=1), 1.0)
+    assert np.all(p[:, 2] > p[:, 0])
+    assert model.partial_fit(X[:5], y[:5]).predict_proba(X[:1]).shape == (1, 3)
+
+
+@each_classifier
+def test_labels_of_a_fit_count_alike_and_then_fade(classifier, labelled):
+    X, y = labelled
+    model = clone(classifier).set_params(forgetting=SHARE).fit(X[:30], y[:30])
+    assert_same_classes(model, clone(classifier).fit(X[:30], y[:30]), X)
+    model.partial_fit(X[30:], y[30:])
+    age = np.minimum(np.arange(N - 1.0, -1.0, -1.0), N - 30.0)
+    age[30:] = np.arange(N - 31.0, -1.0, -1.0)
+    assert_same_classes(model, clone(classifier).fit(X, y, sample_weight=SHARE**age), X)
+
+
+@each_classifier
+def test_a_call_with_labels_that_fails_changes_nothing(classifier, labelled):
+    X, y = labelled
+    model = stream(clone(classifier).set_params(forgetting=10), [20, 30], X, y, KINDS)
+    before = pickle.dumps(vars(model))
+    for wrong in (dict(y=np.full(N, "d")), dict(y=y, sample_weight=-1.0)):
+        with pytest.raises(ValueError, match="labels|class|sample_weight"):
+            model.partial_fit(X, **wrong)
+    assert pickle.dumps(vars(model)) == before
+    other = pickle.loads(before)
+    assert_same_classes(model.partial_fit(X[30:], y[30:]), clone(model).fit(X[-10:], y[-10:]), X)
+    assert other["n_samples_seen_"] == 30
+
+
+@each_classifier
+def test_labels_that_nothing_is_forgotten_of(classifier, labelled):
+    X, y = labelled
+    one = stream(clone(classifier).set_params(forgetting=1), [30, N], X, y, KINDS)
+    assert_same_classes(one, stream(classifier, [30, N], X, y, KINDS), X)
+    assert not hasattr(one, "_stream") and one.n_samples_seen_ == N
+    with pytest.raises(ValueError, match="forgetting was 1 before"):
+        one.set_params(forgetting=WINDOW).partial_fit(X, y)
