@@ -5,7 +5,7 @@ settings, on its last rows (with a window: on those). Each estimator has a proce
 
 VBDTC, VBFITC, DecoupledGP (once its 50,000 rows are there) and the others with a window keep as
 much after any number of chunks. Without one (`--parameters forgetting=1.0`) memory grows by design:
-VBGP, VBPIC and SVBSSGP keep all rows, from which they predict, and VBPITC the centres of its
+VBGP, EPDTC, VBPIC and SVBSSGP keep all rows, from which they predict, and VBPITC the centres of its
 blocks. The classes of a classifier are the signs of y, RMSE that of the probability.
 """
 
@@ -34,6 +34,8 @@ SETTINGS = {
     "DecoupledGPClassifier": ("DecoupledGPClassifier", {"n_mean_basis": 200, "n_cov_basis": 50}),
     "SVBSSGP": ("SVBSSGPRegressor", {"n_frequencies": 20, "forgetting": 20_000}),
     "VBGP": ("VBGPRegressor", {"forgetting": 5_000}),
+    "VBGPClassifier": ("VBGPClassifier", {"forgetting": 2_000}),
+    "EPDTC": ("EPDTCClassifier", {"n_inducing": 50, "forgetting": 2_000}),
 }
 
 
