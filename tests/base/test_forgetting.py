@@ -129,7 +129,7 @@ def test_rows_of_weight_zero_may_push_all_others_of_a_call_out(estimator):
     X, y = make_data(N)
     for forgetting in (5, 1e-3):
         model = clone(estimator).set_params(forgetting=forgetting).partial_fit(X[:20], y[:20])
-        model.partial_fit(X[20:], y[20:], sample_weight=np.arange(N - 20) < 10)
+        model.partial_fit(X[20:], y[20:], sample_weight=0.5 * (np.arange(N - 20) < 10))
         counting = model._stream.weight > 0.0
         assert_array_equal(model._stream.columns[0][counting], X[29:30])
         assert model.n_samples_seen_ == 30 and np.isfinite(model.predict(X)).all()

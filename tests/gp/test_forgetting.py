@@ -98,6 +98,25 @@ def test_copies_of_a_row_come_and_go_one_by_one(data, step, forgetting):
         assert max(lengths) == 20
 
 
+def test_rows_of_a_long_chunk_are_followed_where_older_ones_still_count(data):
+    """The first ones of the chunk are forgotten before it joins them."""
+    X, y, _ = data
+    weight = np.where(np.arange(65) < 5, 500.0, 1.0)
+    model = make_model(forgetting=0.9).partial_fit(X[:5], y[:5], sample_weight=weight[:5])
+    model.partial_fit(X[5:65], y[5:65], sample_weight=weight[5:])
+    known = np.isfinite(model.loo_predict()[0])
+    assert_array_equal(known, weight * 0.9 ** np.arange(64.0, -1.0, -1.0) >= 0.01)
+
+
+def test_weights_decide_in_relation_to_each_other_what_is_forgotten(data):
+    X, y, _ = data
+    model = make_model(forgetting=0.9)
+    for start in range(0, 120, 20):
+        rows = slice(start, start + 20)
+        model.partial_fit(X[rows], y[rows], sample_weight=1e-4)
+    assert len(model._state.rows) == 44  # 0.9 ** 44 is less than a hundredth
+
+
 def test_copies_that_learn_come_and_go_one_by_one(data):
     """Where all rows are merged to learn from, too."""
     X, y, T = data
@@ -192,6 +211,16 @@ def test_a_change_within_a_chunk_is_where_it_is(weighted, rng):
     model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=100)
     model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:], sample_weight=weight[40:])
     assert model._state.n_seen_changed == 49
+
+
+def test_a_change_within_a_long_chunk_is_where_it_is(rng):
+    """The first rows of the chunk are forgotten before it is looked at."""
+    X = rng.uniform(-2.0, 2.0, (100, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.01 * rng.standard_normal(100)
+    y[90:] += 2.0
+    model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=0.9)
+    model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    assert model._state.n_seen_changed == 90
 
 
 def test_rows_that_are_known_to_be_noisy_do_not_contradict(rng):

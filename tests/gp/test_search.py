@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose
 
 from skvbgp.gp import _neighbours, _search
 from skvbgp.gp._neighbours import average_weights
+from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._sample import Sample
-from skvbgp.gp._search import Search
+from skvbgp.gp._search import Search, Trial
 from skvbgp.gp._training import Trained, draw_processes, log_posterior, train
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import follow, make_base_kernels
@@ -116,6 +117,25 @@ def test_few_rows_of_a_trend_are_continued_far_away():
     assert error < 1.3 * least
 
 
+@pytest.mark.parametrize("lead, n_trained", [(3.0, 7), (5.0, 9)])
+def test_what_is_mostly_noise_is_searched_again_if_that_explains_more(monkeypatch, lead, n_trained):
+    """From the best kernel's own start, which the others then follow."""
+    X, y = make_rows(RBF([1.0, 2.0]), 30)
+    trained = []
+
+    def train_again(process, groups, **_):
+        value = lead * (len(trained) == 3)
+        trained.append(process)
+        return Trained(replace(process, noise=0.5), value)
+
+    monkeypatch.setattr(_search, "train", train_again)
+    monkeypatch.setattr(Search, "_mix_draws", lambda self, groups: self.trials)
+    starts = make_starts(["Matern-1/2", "Matern-3/2", "SE"], gaussian=True)
+    trials = make_search(X, y, 200).run(starts, grows=True)
+    assert len(trained) == n_trained
+    assert (trials[0].trained.value == lead) == (lead > 4.0)
+
+
 def count_neighbours(counts, y_of):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
     rng = np.random.RandomState(0)
@@ -134,6 +154,18 @@ def test_smooth_functions_are_predicted_from_many_neighbours(monkeypatch, counts
     """From all rows if there are few enough, also of those that a stream will bring."""
     monkeypatch.setattr(_search, "_ALL_ROWS", most)
     assert count_neighbours(counts, make_smooth) == k
+
+
+@pytest.mark.parametrize("gain, k", [(0.009, 8), (0.011, 60)])
+def test_more_neighbours_have_to_pay(monkeypatch, gain, k):
+    X, y = make_rows(RBF(), 150)
+    search = replace(make_search(X, y, 60), counts=(8, 60))
+    ranks = iter([1.0, 1.0 + gain])
+    monkeypatch.setattr(Search, "_rank", lambda *_: next(ranks))
+    ((name, process),) = make_starts(["SE"], gaussian=False)
+    parts = search.rows.leave_out(Mixture.of(process), np.ones(2), 60)
+    trial = Trial(name, Trained(process, 0.0), parts, 0.0)
+    assert search._count_neighbours(trial) == k
 
 
 def test_rows_whose_scale_depends_on_the_place_are_predicted_from_near_ones():

@@ -95,6 +95,19 @@ def test_importance_is_the_share_in_the_variation(options):
     assert np.all((model.feature_importances_std_ > 1e-9) == (n_components > 1))
 
 
+def test_importance_differs_between_kernels_as_they_are_believed():
+    model, X, _ = fit(OPTIONS[1])
+    each = []
+    for belief in ([1.0, 0.0], [0.0, 1.0]):
+        model._state = replace(model._state, weights=np.array(belief))
+        check_importances(model, X)
+        each.append(model.feature_importances_)
+    model._state = replace(model._state, weights=np.array([0.8, 0.2]))
+    deviations = np.array(each) - model.feature_importances_
+    expected = np.sqrt(np.array([0.8, 0.2]) @ deviations**2)
+    assert_allclose(model.feature_importances_std_, expected, rtol=1e-8)
+
+
 def test_importance_of_weighted_rows_and_without_rows(monkeypatch):
     X, y = make_data(60)
     weight = np.where(np.arange(60) < 20, 3.0, 1.0)

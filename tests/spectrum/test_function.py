@@ -176,6 +176,13 @@ def test_importance_is_the_share_in_the_variation(options):
     assert_allclose(posterior.relevance.std, 0.0, atol=1e-12)
 
 
+def test_importance_of_many_rows_is_that_of_some_everywhere(monkeypatch):
+    monkeypatch.setattr("skvbgp.spectrum._posterior._RELEVANCE_ROWS", 7)
+    model = small().fit(*make_data())
+    some = model._state.rows.all_rows.X[::9]  # of 60 rows, block by block
+    check_importances(model, model._state.coordinates.original(some))
+
+
 def test_inputs_are_selected_by_importance():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 3)) * [1.0, 10.0, 0.1]
