@@ -121,6 +121,21 @@ def test_whole_votes_are_matched_by_their_moments(rng, monkeypatch, kernel, gaps
     assert_allclose(variance, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kernel, noise", [(RBF(3.0), 0.3), (25.0 * RBF(3.0), 0.01)])
+def test_votes_of_smooth_functions_are_matched_well_enough(rng, monkeypatch, kernel, noise):
+    """All of them together, in steps that are short enough and until nothing moves any more."""
+    X = rng.standard_normal((60, 2))
+    labels = (X[:, 0] + 0.5 * rng.standard_normal(60) > 0.0).astype(int)
+    votes, process = Votes.of(X, np.eye(2)[labels]), make(kernel.bind(2), noise)
+    found = process._match(votes)
+    for name, value in (("_TOL", 1e-8), ("_STEP", 0.5), ("_MAX_PASSES", 300)):
+        monkeypatch.setattr(f"skvbgp.gp._probit_sites.{name}", value)
+    expected, start = process._match(votes), process._expand(votes)
+    one, other, before = (s.f / np.sqrt(s.variance + s.t) for s in (found, expected, start))
+    assert_allclose(one, other, atol=1e-3)
+    assert np.max(np.abs(before - other)) > 0.03
+
+
 def test_without_a_match_laplaces_sites_remain(rng, monkeypatch):
     votes = Votes.of(rng.standard_normal((20, 2)), np.eye(2)[rng.integers(2, size=20)])
     process = make(KERNELS[0])

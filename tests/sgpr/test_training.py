@@ -398,6 +398,8 @@ def test_blocks_that_new_rows_have_nothing_of_are_small_in_mini_batches(cls, n, 
     learner = cls(random_state=0)._learner()
     assert learner.count_blocks(n) == n_blocks
     assert learner.max_iterations(n) == max_iter
+    untrained = cls(learn_hyperparameters=False)._learner()
+    assert untrained.count_blocks(n) == round(n / 500)
 
 
 def test_mini_batches_of_blocks_that_new_rows_have_nothing_of_take_long_steps(monkeypatch):
