@@ -1,4 +1,4 @@
-"""Predictions of rows from the data of the block that each of them belongs to."""
+"""Predictions of many rows: some at a time, or from the data of the block that each belongs to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import LazyTasks, spread_each
+from skvbgp._core.parallel import LazyTasks, spread_each, thread_map
 from skvbgp._core.partition import rows_by_block
 
-#: Rows of a block that are predicted at a time.
-_TILE_ROWS = 512
+#: Rows that are predicted at a time, which bounds the memory, and those of a block.
+_TILE_ROWS, _BLOCK_ROWS = 1024, 512
+
+
+def in_tiles(function: Callable[[Any], tuple[Array, ...]], X: NDArray[Any]) -> Any:
+    """What a function says of many rows, such as moments, tile by tile on several threads."""
+    return tuple(map(np.concatenate, zip(*_map_tiles(function, X), strict=True)))
+
+
+def by_tile(function: Callable[[Array], Array], X: Array) -> Array:
+    """The same of a function that returns one array."""
+    return np.concatenate(_map_tiles(function, X))
+
+
+def _map_tiles(function: Callable[[Any], Any], X: NDArray[Any]) -> list[Any]:
+    tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
+    return thread_map(function, tiles)
 
 
 def moments_by_block(
@@ -46,7 +61,7 @@ def moments_by_block(
     -------
     mean, variance, ... : ndarrays of shape (n, ...)
     """
-    pieces = rows_by_block(labels, _TILE_ROWS)
+    pieces = rows_by_block(labels, _BLOCK_ROWS)
     parts: list[tuple[Array, ...]] = []
 
     def task(i: int) -> tuple[Any, ...]:

@@ -14,9 +14,7 @@ from skvbgp.base._estimator import (
     StrOptions,
     VariationalEstimator,
     VariationalRegressor,
-    by_tile,
     fit_method,
-    in_tiles,
     keep,
 )
 from skvbgp.base._fading import (
@@ -128,7 +126,6 @@ __all__ = [
     "as_vector",
     "as_weights",
     "at_one_place",
-    "by_tile",
     "choose_inducing_inputs",
     "choose_rows",
     "class_codes",
@@ -143,7 +140,6 @@ __all__ = [
     "find_near",
     "find_near_scaled",
     "fit_method",
-    "in_tiles",
     "invert_rest",
     "is_outgrown",
     "join_rows",

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import Tags, check_random_state
@@ -22,7 +21,7 @@ from skvbgp._core.collections import is_collection, refuse_collection
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.journal import Journal, use_journal
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base._checkpoints import keep_journal, refuse_checkpoint
 from skvbgp.base._distributions import PredictsDistributions
@@ -32,8 +31,6 @@ from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
 from skvbgp.base._validation import reading
 
-#: Rows of one prediction tile, so that memory does not grow with the number of test rows.
-_TILE_ROWS = 1024
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
 fit_method = _fit_context(prefer_skip_nested_validation=True)
 
@@ -364,21 +361,6 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
     def _full_learner(self) -> Any:
         single = self._learner()
         return single if self.n_outputs_ == 1 else OutputsLearner(single)
-
-
-def in_tiles(function: Callable[[Any], tuple[Array, ...]], X: NDArray[Any]) -> Any:
-    """What a function says of many rows, such as moments, tile by tile on several threads."""
-    return tuple(map(np.concatenate, zip(*_map_tiles(function, X), strict=True)))
-
-
-def by_tile(function: Callable[[Array], Array], X: Array) -> Array:
-    """The same of a function that returns one array."""
-    return np.concatenate(_map_tiles(function, X))
-
-
-def _map_tiles(function: Callable[[Any], Any], X: NDArray[Any]) -> list[Any]:
-    tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
-    return thread_map(function, tiles)
 
 
 @contextmanager

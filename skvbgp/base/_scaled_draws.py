@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from skvbgp._core.blockwise import by_tile
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base._estimator import by_tile
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Distribution, Relevance, in_tiles
+from skvbgp.base import Distribution, Relevance
 from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure_slopes

@@ -8,10 +8,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
+from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import Gaps, in_tiles
+from skvbgp.base import Gaps
 from skvbgp.gp._class_process import ClassModel, PredictsClasses
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows

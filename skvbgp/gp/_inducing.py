@@ -17,13 +17,14 @@ from typing import Self
 
 import numpy as np
 
+from skvbgp._core.blockwise import by_tile
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Draws, by_tile
+from skvbgp.base import Draws
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior

@@ -15,11 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
+from skvbgp._core.blockwise import by_tile
 from skvbgp._core.draws import choose_by_level, draw_levels
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
-from skvbgp.base import by_tile
 from skvbgp.gp._conditional import predict_line
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Gaps, in_tiles
+from skvbgp.base import Gaps
 from skvbgp.gp._conditional import (
     Conditional,
     Moments,

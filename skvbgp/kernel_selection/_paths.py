@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.blockwise import by_tile
 from skvbgp._core.draws import join_members
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base import by_tile
 from skvbgp.kernel_selection._bound import Prior
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
@@ -16,7 +17,7 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.pickling import PickledByFields
-from skvbgp.base import Relevance, Targets, find_known, in_tiles, invert_rest
+from skvbgp.base import Relevance, Targets, find_known, invert_rest
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
 from skvbgp.kernel_selection._paths import FunctionDraws, Paths, measure_slopes
 from skvbgp.kernel_selection._scales import Frame

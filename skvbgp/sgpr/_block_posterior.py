@@ -24,13 +24,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.blockwise import moments_by_block
+from skvbgp._core.blockwise import in_tiles, moments_by_block
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.partition import rows_by_block
-from skvbgp.base import Targets, find_known, in_tiles
+from skvbgp.base import Targets, find_known
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.expectations import SecondMoment, first_moment, first_moment_vjp
 from skvbgp._core.gaussian import WhitenedGaussian
@@ -24,7 +25,7 @@ from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base import Relevance, Targets, by_tile, find_known, in_tiles
+from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.kernels._features import SHARING
 from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior

@@ -47,7 +47,7 @@ def measure_place(posterior, x):
 @pytest.mark.parametrize("k", [5, 40])
 def test_a_place_is_predicted_from_its_nearest_rows(rng, monkeypatch, k):
     """Also where all rows predict some places at a time."""
-    monkeypatch.setattr("skvbgp.base._estimator._TILE_ROWS", 4)
+    monkeypatch.setattr("skvbgp._core.blockwise._TILE_ROWS", 4)
     posterior, places = make_posterior(rng, k), rng.standard_normal((6, 2))
     parts = posterior.measure(places)
     for i, x in enumerate(places):
