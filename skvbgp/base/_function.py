@@ -15,6 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 
+#: Most rows that relevance is averaged over.
+_RELEVANCE_ROWS = 1_000
+
 
 class Draws(Protocol):
     """Functions of rows, and their derivatives."""
@@ -46,6 +49,11 @@ class Relevance(NamedTuple):
 
     mean: Array  # (d,)
     std: Array  # (d,), between what is believed in
+
+    @staticmethod
+    def choose_rows(n: int) -> slice:
+        """Some of n rows, or all if they are few, to average over."""
+        return slice(None, None, max(1, -(-n // _RELEVANCE_ROWS)))
 
     @classmethod
     def of_slopes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +20,8 @@ _LEARNED_FROM = 10_000
 _TILE_ROWS = 2**17
 #: Least variance of what is missing, in units of its column's spread.
 _LEAST_VARIANCE = 1e-12
+#: Most known rows that tell how much an input matters that had no gaps.
+_SLOPE_ROWS = 200
 
 
 def find_gaps(X: Array) -> NDArray[np.bool_]:
@@ -87,6 +90,19 @@ class Gaps:
         mean, variance = self.gaussian.moments(self.coordinates.scaled(X))
         filled = np.where(missing, self.coordinates.original(mean), X)
         return filled, np.where(missing, np.maximum(variance, _LEAST_VARIANCE), 0.0)
+
+    def measure_slope(self, j: int, X: Array, predict: Callable[[Array], Array]) -> float:
+        """How much predictions of known rows X change, squared, if input j were missing.
+
+        In relation to the variance of what would be missing.
+        """
+        X = X[:: -(-len(X) // _SLOPE_ROWS)]
+        empty = X.copy()
+        empty[:, j] = np.nan
+        filled, inputs = self.fill(empty)
+        assert inputs is not None  # an entry of every row is missing
+        before, after = predict(X), predict(filled)
+        return float(np.mean((after - before) ** 2) / np.mean(inputs[:, j]))
 
     def measure_stds(self, inputs: Array | None) -> Array | None:
         """Standard deviations (n, d) in units of X, from variances (n, g) of rows `filled`."""

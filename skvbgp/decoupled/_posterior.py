@@ -19,9 +19,6 @@ from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure
 from skvbgp.decoupled._process import Process
 from skvbgp.kernels._features import SHARING
 
-#: Most rows that relevance is averaged over.
-_RELEVANCE_ROWS = 1_000
-
 
 @dataclass(frozen=True)
 class Posterior:
@@ -101,8 +98,8 @@ class Posterior:
         Over rows that are kept, or else the points of the mean's basis, or of the covariance's.
         """
         X, counts = self.rows
-        step = max(1, -(-len(X) // _RELEVANCE_ROWS))
-        X, counts = self.coordinates.scaled(X[::step]), counts[::step]
+        some = Relevance.choose_rows(len(X))
+        X, counts = self.coordinates.scaled(X[some]), counts[some]
         if not len(X):
             p = self.parameters
             X = p.alpha if len(p.alpha) else p.beta

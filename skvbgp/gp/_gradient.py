@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 #: Rows of one task.
 _TASK_ROWS = 64
-#: Most rows that relevance is averaged over.
-_RELEVANCE_ROWS = 1_000
 
 
 class Slopes(NamedTuple):
@@ -76,9 +74,9 @@ def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Relevan
     for a linear function. A process counts at a row as much as it is believed in there.
     """
     rows = posterior.rows
-    step = -(-len(rows) // _RELEVANCE_ROWS)
-    X = rows.X[::step]
-    weight = np.ones(len(X)) if rows.weight is None else rows.weight[::step]
+    some = Relevance.choose_rows(len(rows))
+    X = rows.X[some]
+    weight = np.ones(len(X)) if rows.weight is None else rows.weight[some]
     slopes = posterior.measure_slopes(X)
     counts = weight[:, None] * np.insert(slopes.belief, 0, 1.0, axis=1)  # (n, 1 + C)
     shares = counts.sum(axis=0) / weight.sum()

@@ -36,8 +36,6 @@ _JOINT_ROWS = 2_000
 _MATRIX_SIZE = 2_000**2
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
-#: Most known rows that tell how much an input matters that had no gaps.
-_SLOPE_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,10 @@ class NeighbourPosterior(NearRows):
         if inputs is None or gaps is None:
             return parts
         shift = np.zeros(len(inputs))
-        for j in np.flatnonzero(inputs.any(axis=0) & ~gaps.columns):
-            shift += inputs[:, j] * self._measure_slope(int(j), gaps)
+        for j in np.flatnonzero(inputs.any(axis=0) & ~gaps.columns).tolist():
+            if j not in self._slopes:
+                self._slopes[j] = gaps.measure_slope(j, self.rows.X, self._predict_mean)
+            shift += inputs[:, j] * self._slopes[j]
         parts = parts._replace(variance=parts.variance + shift[:, None])
         return self._widen_known(parts, inputs[:, gaps.columns])
 
@@ -239,23 +239,9 @@ class NeighbourPosterior(NearRows):
         """Mean squared slopes that have been measured, by input."""
         return {}
 
-    def _measure_slope(self, j: int, gaps: Gaps) -> float:
-        """How much predictions of known rows change, squared, if input j were missing.
-
-        In relation to the variance of what would be missing.
-        """
-        if j not in self._slopes:
-            X = self.rows.X[:: -(-len(self.rows) // _SLOPE_ROWS)]
-            empty = X.copy()
-            empty[:, j] = np.nan
-            filled, inputs = gaps.fill(empty)
-            assert inputs is not None  # an entry of every row is missing
-            before, after = (
-                self.mixture.mix(self._measure(rows), include_noise=False)[0]
-                for rows in (X, filled)
-            )
-            self._slopes[j] = float(np.mean((after - before) ** 2) / np.mean(inputs[:, j]))
-        return self._slopes[j]
+    def _predict_mean(self, X: Array) -> Array:
+        """The scaled mean at rows X without gaps."""
+        return self.mixture.mix(self._measure(X), include_noise=False)[0]
 
     def _measure(self, X: Array) -> LocalMoments:
         """What each process says of rows X without gaps."""

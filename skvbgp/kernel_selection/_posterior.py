@@ -25,9 +25,6 @@ from skvbgp.kernel_selection._targets import TransformedMixture
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._features import share_functions
 
-#: Most rows that relevance is averaged over.
-_RELEVANCE_ROWS = 1_000
-
 
 @dataclass(frozen=True)
 class KernelModel(PickledByFields):
@@ -280,12 +277,12 @@ class KernelAverage(NamedTuple):
         X, counts = self.models[0].inducing_inputs, None
         if self.rows is not None:
             X, counts = self.rows[0], self.rows[1].counts
-        kept = slice(None, None, -(-len(X) // _RELEVANCE_ROWS))
+        some = Relevance.choose_rows(len(X))
         weight = np.ones(len(X)) if counts is None else counts
-        belief, each, _ = self._slopes(X[kept])
+        belief, each, _ = self._slopes(X[some])
         each = np.swapaxes(each, 0, 1)  # (K, k, d)
         mean = np.einsum("k,knd->nd", belief, each)
-        return Relevance.of_slopes(X[kept], weight[kept], mean, each, belief)
+        return Relevance.of_slopes(X[some], weight[some], mean, each, belief)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions n from the posterior: of a kernel as often as it is believed in."""

@@ -42,8 +42,6 @@ from skvbgp.sgpr._state import State
 
 #: Draws of Lambda that functions go by, if these are not fewer, where moments are closed forms.
 _LEAST_POINTS = 8
-#: Most places that tell how much an input matters that had no gaps.
-_SLOPE_ROWS = 200
 #: Rounding of a variance in closed form may be so much of the noise; beyond, draws take its place.
 _ROUNDING_SHARE = 0.01
 
@@ -106,29 +104,19 @@ class GlobalPosterior:
 
     def _find_slopes(self, gaps: Array) -> Array:
         """Mean squared slopes (d,) along inputs: learned, or measured where rows have gaps."""
-        learned = list(self._state.model.structure.gap_columns)
-        slopes = np.zeros(gaps.shape[1])
+        learned, known = list(self._state.model.structure.gap_columns), self._state.gaps
+        places, slopes = self._state.places, np.zeros(gaps.shape[1])
+        assert known is not None and places is not None
         if learned:
             noise: Any = self._noise
             slopes[learned] = noise.slopes
         for j in np.setdiff1d(np.flatnonzero(gaps.any(axis=0)), learned):
-            slopes[j] = self._measure_slope(int(j))
+            slopes[j] = known.measure_slope(j, places.X, self._predict_mean)
         return slopes
 
-    def _measure_slope(self, j: int) -> float:
-        """How much predictions of known rows change, squared, if an input were missing.
-
-        In relation to the variance of what would be missing.
-        """
-        places = self._state.places
-        assert places is not None
-        X = places.X[:: -(-len(places.X) // _SLOPE_ROWS)]
-        empty = X.copy()
-        empty[:, j] = np.nan
-        filled, gaps = self._state.fill(empty)
-        assert gaps is not None
-        before, after = (self._latent.moments(self._coordinates.scaled(R))[0] for R in (X, filled))
-        return float(np.mean((after - before) ** 2) / np.mean(gaps[:, j]))
+    def _predict_mean(self, X: Array) -> Array:
+        """The scaled mean of f at rows without gaps."""
+        return self._latent.moments(self._coordinates.scaled(X))[0]
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives of f."""

@@ -29,8 +29,6 @@ from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
 _TILE_ROWS = 64
-#: Most rows that relevance is averaged over.
-_RELEVANCE_ROWS = 1_000
 
 
 class SpectrumPosterior:
@@ -159,8 +157,7 @@ class SpectrumPosterior:
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, and of each draw's."""
         rows = self._state.rows
-        index = np.arange(0, rows.n, -(-rows.n // _RELEVANCE_ROWS))
-        known = rows.take(index)
+        known = rows.take(np.arange(rows.n)[Relevance.choose_rows(rows.n)])
         (each,) = self.by_group(_slopes_by_draw, known.X)
         each = np.swapaxes(each, 0, 1)  # (S, n, d)
         return Relevance.of_slopes(known.X, known.counts, each.mean(axis=0), each)

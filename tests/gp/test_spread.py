@@ -123,7 +123,7 @@ def test_gaps_in_new_rows(models):
 
 
 def test_what_describes_the_model(models, monkeypatch):
-    monkeypatch.setattr("skvbgp.gp._gradient._RELEVANCE_ROWS", 30)
+    monkeypatch.setattr("skvbgp.base._function._RELEVANCE_ROWS", 30)
     model, local = models
     assert_allclose(model.feature_importances_, local.feature_importances_, rtol=1e-8)
     assert_allclose(model.output_covariance_, local.output_covariance_, rtol=1e-8)
