@@ -26,19 +26,16 @@ from numpy.typing import NDArray
 
 from skvbgp._core.blockwise import in_tiles, moments_by_block
 from skvbgp._core.draws import quasi_normal
-from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.partition import rows_by_block
 from skvbgp.base import Targets, find_known
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
-from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise, ResidualNoise, weighted_covariance
-from skvbgp.sgpr._parameters import Parameters
+from skvbgp.sgpr._noise import ResidualNoise, weighted_covariance
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
 
@@ -92,28 +89,17 @@ class BlockConditional:
 
     Parameters
     ----------
-    model : Model
-    parameters : Parameters
-    prior : Prior
-    q : WhitenedGaussian
+    known : Remembered
     draws : ndarray of shape (S, d + 1)
         Standard normal points; the last column belongs to sigma_f.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        parameters: Parameters,
-        prior: Prior,
-        noise: Noise,
-        q: WhitenedGaussian,
-        draws: Array,
-    ) -> None:
+    def __init__(self, known: Remembered, draws: Array) -> None:
+        self._model, p, self._prior, noise, self._q, _ = known
         assert isinstance(noise, ResidualNoise)
-        self._model, self._prior, self._noise, self._q = model, prior, noise, q
-        self._cache = FactorCache(_CACHE_BYTES)
-        self._Lambda = [parameters.draw_Lambda(e[:-1]) for e in draws]  # S of (d,)
-        self._sigma_f = [parameters.draw_sigma_f(e[-1]) for e in draws]
+        self._noise, self._cache = noise, FactorCache(_CACHE_BYTES)
+        self._Lambda = [p.draw_Lambda(e[:-1]) for e in draws]  # S of (d,)
+        self._sigma_f = [p.draw_sigma_f(e[-1]) for e in draws]
 
     def factors(self, block: Rows) -> BlockFactors:
         """Factors of a block of scaled data."""
@@ -224,12 +210,10 @@ class BlockPosterior:
 
     def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
         self.n_samples = n_samples
-        self._blocks, self._q = blocks, state.q
+        self._blocks, self._known = blocks, state.remembered
         self._coordinates, self._target = state.model.coordinates, state.target
-        p, noise = state.parameters, state.noise
-        draws = quasi_normal(n_samples, p.U.shape[1] + 1, state.seed)
-        self._conditional = BlockConditional(state.model, p, state.prior, noise, self._q, draws)
-        self._remembered = Remembered.of(state)
+        draws = quasi_normal(n_samples, state.parameters.U.shape[1] + 1, state.seed)
+        self._conditional = BlockConditional(self._known, draws)
 
     @classmethod
     def of(cls, state: State, blocks: KeptBlocks, n_samples: int) -> BlockPosterior:
@@ -262,7 +246,7 @@ class BlockPosterior:
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)
         labels = self._blocks.lookup(X)
-        n, n_samples, root_S = len(X), self.n_samples, self._q.precision_factor_inv.T
+        n, n_samples, root_S = len(X), self.n_samples, self._known.q.precision_factor_inv.T
         means = np.empty((n_samples, n))
         coefficients = np.empty((n_samples, n, len(root_S)))
         covariance = np.zeros((n, n))
@@ -296,7 +280,7 @@ class BlockPosterior:
         block = self._rows(k)
         factors = self._conditional.recall_factors(k, block)
         offset, variance, b = self._conditional.leave_out(block, factors)
-        mean, more = self._remembered.without(block).project(b)
+        mean, more = self._known.without(block).project(b)
         mean += offset
         variance += more
         return average_moments(mean, variance, axis=1)

@@ -22,7 +22,6 @@ from skvbgp.kernels._candidates import combine, follow, make_base_kernels
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import Blocks, Structure
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
@@ -220,7 +219,7 @@ def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:
         assert data.blocks is not None
         chosen = np.random.RandomState(state.seed).permutation(len(data.blocks))[:_MOST_JUDGES]
         groups = data.pick(chosen)
-        moments = Remembered.of(state).predict_groups(rule, groups)
+        moments = state.remembered.predict_groups(rule, groups)
     each, weights = [], []
     for rows, (mean, variance) in zip(groups, moments, strict=True):
         noise = state.noise.marginal_variance(state.model.coordinates.original(rows.X))

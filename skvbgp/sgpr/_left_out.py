@@ -30,7 +30,6 @@ from skvbgp.sgpr._noise import Noise, weighted_covariance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import DensePsi, rotate
 from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
-from skvbgp.sgpr._state import State
 
 #: Numbers of a tile of rows' matrices.
 _TILE = 2**20
@@ -141,18 +140,6 @@ class Remembered(NamedTuple):
     noise: Noise
     q: WhitenedGaussian
     rule: DrawRule
-
-    @classmethod
-    def of(cls, state: State) -> Remembered:
-        """By a state whose memory is sums over rows."""
-        return cls(
-            state.model,
-            state.parameters,
-            state.prior,
-            state.noise,
-            state.q,
-            state.draw_rule,
-        )
 
     def without(self, rows: Rows) -> LeftOut:
         """q(u) without each of some rows: those of a block, or any if noise is independent."""

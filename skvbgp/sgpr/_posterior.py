@@ -30,7 +30,6 @@ from skvbgp.kernels._features import SHARING
 from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
@@ -156,7 +155,7 @@ class GlobalPosterior:
                     "rows in memory: fit the model to all rows at once."
                 )
             blocks = self._state.blocks.group(self._coordinates.scaled(X))
-        return Remembered.of(self._state).predict(self._latent.rule, data, blocks)
+        return self._state.remembered.predict(self._latent.rule, data, blocks)
 
 
 class ExactPosterior(GlobalPosterior):

@@ -19,6 +19,7 @@ from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
@@ -198,6 +199,13 @@ class State(PickledByFields):
         assert isinstance(self.memory, Memory)
         p = self.parameters
         return self.memory.q(p.alpha, p.second_moment, self.target_vector)
+
+    @property
+    def remembered(self) -> Remembered:
+        """What the sums over rows in memory say, and how they have been made."""
+        return Remembered(
+            self.model, self.parameters, self.prior, self.noise, self.q, self.draw_rule
+        )
 
     @cached_property
     def lower_bound(self) -> float:

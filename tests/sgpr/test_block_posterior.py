@@ -14,6 +14,8 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp.sgpr._block_posterior import BlockConditional, BlockFactors, FactorCache
 from skvbgp.sgpr._bound import Prior
+from skvbgp.sgpr._left_out import Remembered
+from skvbgp.sgpr._quadrature import ClosedForm
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import make_data, small
 from tests.sgpr.problems import random_q, small_problem
@@ -33,7 +35,8 @@ def draws():
 
 def predictor(problem, q, draws):
     p = problem.parameters
-    return BlockConditional(problem.model, p, Prior(p), problem.model.noise(p), q, draws)
+    known = Remembered(problem.model, p, Prior(p), problem.model.noise(p), q, ClosedForm())
+    return BlockConditional(known, draws)
 
 
 def predict(problem, q, draws, Xs, block, *, include_noise, full=False):

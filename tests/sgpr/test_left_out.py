@@ -17,7 +17,6 @@ from skvbgp.kernels import RBF
 from skvbgp.sgpr import _settings
 from skvbgp.sgpr._blocks import BlockRows, Division
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._sharded import gather_data
@@ -50,7 +49,7 @@ def state_of(problem):
 @pytest.mark.parametrize("kind", KINDS)
 def test_twin(kind):
     problem = small_problem(kind)
-    remembered, data = Remembered.of(state_of(problem)), problem.data
+    remembered, data = state_of(problem).remembered, problem.data
     mean, variance = remembered.predict(ClosedForm(), data, data.blocks)
     known = *problem.scaled, problem.Z, *problem.theta, problem.C, JITTER
     expected_mean, expected_variance = oracles.leave_one_out(*known)
