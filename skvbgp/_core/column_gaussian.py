@@ -69,16 +69,19 @@ class ColumnGaussian:
         An entry that is seen has its own value and no variance.
         """
         missing = np.isnan(X)
-        seen = ~missing
-        pairs = seen[:, :, None] & seen[:, None, :]  # (n, d, d)
+        patterns, which = np.unique(missing, axis=0, return_inverse=True)
+        which = which.ravel()
+        seen = ~patterns
+        pairs = seen[:, :, None] & seen[:, None, :]  # (patterns, d, d)
         padded = np.where(pairs, self.covariance, 0.0)
-        padded[missing[:, :, None] & np.eye(X.shape[1], dtype=bool)] = 1.0
+        padded[patterns[:, :, None] & np.eye(X.shape[1], dtype=bool)] = 1.0
         inverse = np.linalg.inv(padded) * pairs  # of the block that is seen, 0 elsewhere
-        weights = self.covariance @ inverse  # (n, d, d)
+        weights = self.covariance @ inverse
+        both = patterns[:, :, None] & patterns[:, None, :]
+        covariance = (self.covariance - weights @ self.covariance) * both
         deviation = np.where(missing, 0.0, X - self.mean)
-        mean = np.where(missing, self.mean + np.einsum("njk,nk->nj", weights, deviation), X)
-        both = missing[:, :, None] & missing[:, None, :]
-        return mean, (self.covariance - weights @ self.covariance) * both
+        guess = np.einsum("njk,nk->nj", weights[which], deviation)
+        return np.where(missing, self.mean + guess, X), covariance[which]
 
     def incomplete(self, X: Array) -> tuple[NDArray[np.intp], Array, Array]:
         """Indices (u,) of the rows with missing entries, their means and covariances."""
