@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import skvbgp._core.parallel
-import skvbgp.kernel_selection._training
 import skvbgp.sgpr._memory
 from skvbgp import SVBSSGPRegressor, VBKSRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.parallel import parallel_each, parallel_map
@@ -64,14 +63,8 @@ def test_results_are_those_without_dask(client, name):
     assert_array_equal(results, fit_and_predict(REGRESSORS[name]))
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
-        ("PIC", skvbgp._core.parallel),
-        pytest.param("VBKS", skvbgp.kernel_selection._training, marks=pytest.mark.slow),
-    ],
-)
-def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
+@pytest.mark.parametrize("name", ["PIC", pytest.param("VBKS", marks=pytest.mark.slow)])
+def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name):
     victims = list(client.run(os.getpid).values())[:1]
 
     def with_a_death(function, tasks, receive, **options):
@@ -84,7 +77,7 @@ def test_a_worker_that_dies_changes_nothing(client, monkeypatch, name, module):
 
     expected = fit_and_predict(REGRESSORS[name])
     with monkeypatch.context() as patch, parallel_config("dask"):
-        patch.setattr(module, "parallel_each", with_a_death)
+        patch.setattr(skvbgp._core.parallel, "parallel_each", with_a_death)
         results = fit_and_predict(REGRESSORS[name])
     assert not victims
     assert_array_equal(results, expected)
@@ -135,8 +128,7 @@ def test_payload_of_a_task_does_not_grow_with_the_data(monkeypatch, name):
 
         with monkeypatch.context() as patch:
             patch.setattr(skvbgp._core.parallel, "effective_n_jobs", lambda n_jobs: 2)
-            for module in (skvbgp._core.parallel, skvbgp.kernel_selection._training):
-                patch.setattr(module, "parallel_each", measured)
+            patch.setattr(skvbgp._core.parallel, "parallel_each", measured)
             regressor = clone(REGRESSORS[name])
             for parameter, value in {"n_blocks": n // 30, "n_neighbors": 1}.items():
                 if parameter in regressor.get_params():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
-from skvbgp._core.parallel import parallel_map
+from skvbgp._core.parallel import spread_each
 from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base import (
@@ -372,12 +372,13 @@ class VBKSLearner(RegressionLearner):
         """The kept kernels and the belief after more rows, at the same hyperparameters."""
         state = state.keep(self.top_k)
         tasks = [(model,) for model in state.models]
-        results = parallel_map(add_rows, tasks, n_jobs=self.n_jobs, shared=(X, y))
+        models: list[KernelModel] = []
+        spread_each(add_rows, tasks, models.append, n_jobs=self.n_jobs, shared=(X, y))
         jacobians = [frame.target.log_jacobian(y.y, y.weight) for frame in state.frames]
         return self._judge_kept(
             replace(
                 state,
-                models=tuple(results),
+                models=tuple(models),
                 n=state.n + y.n_rows,
                 log_jacobians=state.log_jacobians + jacobians,
             )

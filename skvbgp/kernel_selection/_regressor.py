@@ -116,7 +116,9 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
         the same ones, so that they differ by what they explain alone.
 
     n_jobs : int, default=None
-        Number of kernels fitted at the same time. It changes no result.
+        Number of kernels fitted at the same time, by workers of joblib. None leaves it to the
+        active backend of joblib or, if that has one worker, takes as many threads as BLAS would.
+        It changes no result.
 
     Attributes
     ----------

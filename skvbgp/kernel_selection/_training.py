@@ -20,7 +20,7 @@ from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.journal import Log, begin_log
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
-from skvbgp._core.parallel import parallel_each
+from skvbgp._core.parallel import spread_each
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, EndPass, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
@@ -128,7 +128,7 @@ class KernelFits:
         tasks = [(self._kernels[i], self.fits[i]) for i in order[len(log.entries) :]]
         for fit in list(log.entries):
             receive(fit)
-        parallel_each(function, tasks, note, n_jobs=self._n_jobs, shared=shared)
+        spread_each(function, tasks, note, n_jobs=self._n_jobs, shared=shared)
 
 
 def fail_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
