@@ -34,7 +34,7 @@ TRUE_KERNELS = {
     "LIN * (RQ + PER)": (Periodic(2.0, period=2.0 * np.pi) + RationalQuadratic(3.0)) * line(5.0),
 }
 NOISE = 0.3
-MINI_BATCHES = {"batch_size": 32, "max_iter": 30}
+MINI_BATCHES = {"batch_size": 32, "max_iter": 30, "n_trained": None}
 N_INDUCING, MANY_INDUCING = 16, 128
 
 

@@ -24,7 +24,7 @@ from paper003_fig2 import (
 
 def run(options: Options) -> Result:
     shares = [0.05, 0.2] if options.quick else [0.05, 0.1, 0.2, 0.5, 1.0]
-    search = {"n_trained": 10, "n_restarts": 1} if options.quick else {}
+    search = {"n_restarts": 1} if options.quick else {}
     names = [name for name, _ in kernel_set_144()]
     figure, axes = plt.subplots(1, 2, sharey=True, figsize=(9.0, 4.0), layout="constrained")
     rows, firsts = [], []

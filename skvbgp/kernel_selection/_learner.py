@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._bound import parameters
 from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
+from skvbgp.kernel_selection._rounds import Round, plan_rounds
+from skvbgp.kernel_selection._sample import draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, list_series_kernels
 from skvbgp.kernel_selection._state import LocalFit, State
@@ -56,28 +58,12 @@ _SERIES_ITERATIONS = 100
 #: L-BFGS iterations by which kernels of a series are screened.
 _SERIES_CLIMB = 20
 _VISITED_ROWS = 300_000
-#: Rows that starting values are searched with, and inducing inputs of the two steps of it.
-_SCREENING_ROWS = 1_000
-_COARSE_INDUCING = 48
-_SCREENING_INDUCING = 128
 #: Rows, the last ones, that kernels of a series are screened by.
 _SERIES_ROWS = 400
 #: Fewest rows of a series of which logarithms are tried: fewer do not say how y grows.
 _LOG_ROWS = 8
 #: Nats below the best at which the kernel of a series is not trained further.
 _HOPELESS = 20.0
-#: Up to so many rows the screening takes them all as inducing inputs.
-_SCREENING_DENSE_ROWS = 256
-
-
-class _Sample(NamedTuple):
-    """Rows that starting values are searched with, and inducing inputs; None is Z = X."""
-
-    X: Array  # (n, d)
-    y: Targets
-    Z_coarse: Array | None  # of the first look at many values, centred as the others
-    Z_climb: Array | None
-    Z_bound: Array | None  # of the bound that kernels are ranked by
 
 
 @dataclass(frozen=True)
@@ -117,9 +103,12 @@ class VBKSLearner(RegressionLearner):
         if self._is_auto:  # which list it will be is not known
             n_series = N_SERIES_KERNELS * count_targets(self._name_transforms(True, y))
             n_kernels = max(n_kernels, n_series)
+        n_trained = self._n_trained(n_kernels)
+        if not self._is_collapsed(len(y)):
+            rounds = self._plan_rounds(n_trained, len(y))
+            return n_kernels + n_trained + 2 * sum(each.n_kernels for each in rounds)
         evaluated = 0 if self._knows_bounds(len(y)) and not self._is_auto else n_kernels
-        phases = 1 if self._is_collapsed(len(y)) else 2
-        return n_kernels + phases * self._n_trained(n_kernels) + evaluated
+        return n_kernels + n_trained + evaluated
 
     def max_update_passes(self, state: State, X: Array, y: Targets) -> int:
         return 1 if state.rows is None else self.max_passes(state.rows[1].joined(y))
@@ -230,7 +219,8 @@ class VBKSLearner(RegressionLearner):
         """Search for all hyperparameters, from the start."""
         fits = [LocalFit.fail("It was not reached.")] * len(state.names)
         search = self._begin(state, X, y, fits, end_pass)
-        sample = None if state.is_series else self._draw_sample(state, X, y)
+        every_row = self._is_collapsed(len(X))
+        sample = None if state.is_series else draw_sample(state, X, y, every_row=every_row)
         settings = state.scales, self.n_restarts, self.tol, state.seed
         bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
         for frame, members in state.by_frame(range(len(fits))):
@@ -246,13 +236,13 @@ class VBKSLearner(RegressionLearner):
         chosen = order[: self._n_trained(len(order))].tolist()
         if state.is_series:
             chosen = [i for i in chosen if bounds[i] > bounds[order[0]] - _HOPELESS]
-        for frame, members in state.by_frame(chosen):
-            if sample is not None and not self._is_collapsed(len(X)):
+        if sample is not None and not every_row:
+            for frame, members in state.by_frame(chosen):
                 # to the top, which takes Adam thousands of steps
                 rows = frame.scale(sample.X, sample.y)
                 climb = (*rows, sample.Z_climb, state.scales, _COLLAPSED_ITERATIONS, self.tol)
                 search.improve(train_collapsed, climb, members)
-            search.improve(*self._choose_training(state, frame, X, y), members)
+        self._train(search, state, X, y, chosen)
         return self._conclude(replace(state, n_screened=len(X)), X, y, search)
 
     def _screen_series(
@@ -285,37 +275,41 @@ class VBKSLearner(RegressionLearner):
             ),
         )
 
-    def _draw_sample(self, state: State, X: Array, y: Targets) -> _Sample:
-        rng = np.random.RandomState(state.seed)
-        exact = self._is_collapsed(len(X))
-        if not exact and len(X) > _SCREENING_ROWS:
-            index = np.sort(rng.choice(len(X), _SCREENING_ROWS, replace=False))
-            X, y = X[index], y[index]
-        centred = state.frame.centre(X)
-        m = len(X) if state.Z is None else len(state.Z)
-        coarse, climb = (
-            choose_inducing_inputs(centred / state.scales.spread, min(limit, m), rng, y.weight)
-            * state.scales.spread
-            for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
-        )
-        every = m >= len(X)  # row is an inducing input
-        Z_coarse = None if every and len(X) <= _COARSE_INDUCING else coarse
-        Z_climb = None if every and len(X) <= _SCREENING_DENSE_ROWS else climb
-        return _Sample(X, y, Z_coarse, Z_climb, state.Z if exact else Z_climb)
+    def _train(
+        self, search: KernelFits, state: State, X: Array, y: Targets, chosen: list[int]
+    ) -> None:
+        """Train the chosen kernels on all rows, at once or in rounds."""
+        if self._is_collapsed(len(X)):
+            for frame, members in state.by_frame(chosen):
+                search.improve(*self._choose_training(state, frame, X, y), members)
+            return
+        search.leave_all_but(chosen)
+        for each in self._plan_rounds(len(chosen), len(X)):
+            bounds = state.log_jacobians + search.bounds
+            chosen = sorted(chosen, key=lambda i: -bounds[i])[: each.n_kernels]
+            settings = StochasticSettings(
+                self._batch_rows, each.n_before, each.n_steps, self.learning_rate
+            )
+            for frame, members in state.by_frame(chosen):
+                shared = (X, y, frame, state.Z, state.scales, settings, self._is_gaussian)
+                search.improve(train_stochastic, (*shared, state.seed), members)
+            self._evaluate(search, state, X, y)
+
+    @property
+    def _batch_rows(self) -> int:
+        return self.batch_size or _BATCH_ROWS
+
+    def _plan_rounds(self, n_kernels: int, n: int) -> list[Round]:
+        """Rounds of mini-batches."""
+        n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
+        n_steps = n_passes * -(-n // self._batch_rows)
+        at_once = self._is_gaussian or self.n_trained is None
+        return list(plan_rounds(n_kernels, n_steps, at_once=at_once))
 
     def _choose_training(
         self, state: State, frame: Frame, X: Array, y: Targets
     ) -> tuple[Callable[..., LocalFit], tuple[Any, ...]]:
-        """The training on all rows, and the arguments that are the same for all kernels."""
-        n = len(X)
-        if not self._is_collapsed(n):
-            n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
-            settings = StochasticSettings(
-                self.batch_size or _BATCH_ROWS, n_passes, self.learning_rate
-            )
-            return train_stochastic, (
-                X, y, frame, state.Z, state.scales, settings, self._is_gaussian, state.seed
-            )  # fmt: skip
+        """The training on all rows at once, and the arguments that all kernels share."""
         if state.is_series:
             max_iter = self.max_iter or _SERIES_ITERATIONS
             return train_series, (*frame.scale(X, y), state.scales, max_iter, self.tol)
@@ -364,8 +358,9 @@ class VBKSLearner(RegressionLearner):
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
         search = self._begin(fresh, X, y, state.fits, end_pass)
-        for frame, members in fresh.by_frame(range(len(state.fits))):
-            search.improve(*self._choose_training(fresh, frame, X, y), members)
+        best = np.argsort(-state.local_bounds, kind="stable")
+        n_trained = len(best) if self._is_collapsed(len(X)) else self._n_trained(len(best))
+        self._train(search, fresh, X, y, best[:n_trained].tolist())
         return self._conclude(fresh, X, y, search)
 
     def _update_kept(self, state: State, X: Array, y: Targets) -> State:
@@ -394,10 +389,8 @@ class VBKSLearner(RegressionLearner):
 
     def _conclude(self, state: State, X: Array, y: Targets, search: KernelFits) -> State:
         """Evaluate what is missing, form the belief and make the models of the best kernels."""
-        Z = state.inducing_inputs(X)
         if not self._knows_bounds(len(X)):
-            for frame, members in state.by_frame(range(len(state.kernels))):
-                search.complete(evaluate, (X, y, frame, Z, state.seed), members)
+            self._evaluate(search, state, X, y)
         state = replace(state, fits=search.fits)
         bounds = state.local_bounds
         if not np.isfinite(bounds).any():
@@ -407,11 +400,25 @@ class VBKSLearner(RegressionLearner):
         order = np.argsort(-bounds, kind="stable")[: self.top_k]
         kept = tuple(int(i) for i in order if np.isfinite(bounds[i]))
         best = self._begin(state, X, y, state.fits)
-        for frame, members in state.by_frame(kept):
-            best.complete(evaluate, (X, y, frame, Z, state.seed), members)
+        self._evaluate(best, state, X, y, kept)
+        Z = state.inducing_inputs(X)
         models = tuple(_make_model(state, i, best.fits[i], Z) for i in kept)
         light = tuple(fit._replace(statistics=None) for fit in best.fits)
         return self._believe(replace(state, fits=light, kept=kept, models=models))
+
+    def _evaluate(
+        self,
+        search: KernelFits,
+        state: State,
+        X: Array,
+        y: Targets,
+        chosen: Iterable[int] | None = None,
+    ) -> None:
+        """Find the bounds on all rows of the chosen kernels, or all, that are without."""
+        Z = state.inducing_inputs(X)
+        every = range(len(state.kernels))
+        for frame, members in state.by_frame(every if chosen is None else chosen):
+            search.complete(evaluate, (X, y, frame, Z, state.seed), members)
 
     def _believe(self, state: State) -> State:
         """The belief about all kernels, and about the kept ones alone."""

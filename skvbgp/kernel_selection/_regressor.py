@@ -73,8 +73,10 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
 
     n_trained : int, default=30
         Number of kernels whose hyperparameters are trained further after the search for
-        starting values, those of the highest bounds; at least `top_k`. None is all of them,
-        as always with a Gaussian posterior.
+        starting values, those of the highest bounds; at least `top_k`. Mini-batches train them in
+        rounds: after an eighth of the steps the ten best on all rows go on, and after three
+        eighths four. None trains all kernels, and all to the end, as it is always done with a
+        Gaussian posterior.
 
     top_k : int, default=10
         Number of kernels that predictions average over.
@@ -123,19 +125,24 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     Attributes
     ----------
     kernels_ : list of (str, Kernel)
-        Names and kernels with their learned hyperparameters.
+        Names and kernels with their learned hyperparameters: those of the search for starting
+        values if a kernel was not trained further.
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
-        Belief about the kernels, eq. (13). A kernel that could not be fitted has none.
+        Belief about the kernels, eq. (13). A kernel whose L_i is -inf has none.
 
     g_mean_, g_cov_ : ndarray of shape (n_kernels,) and (n_kernels, n_kernels)
-        Mean and covariance of q(g), whose softmax is the belief.
+        Mean and covariance of q(g), whose softmax is the belief. Where L_i is -inf, they are those
+        of the prior.
 
     local_lower_bounds_ : ndarray of shape (n_kernels,)
-        L_i on all rows, with every constant.
+        L_i on all rows, with every constant; a bound is higher the further the kernel was trained.
+        It is -inf of a kernel that could not be fitted and, with mini-batches, of those beyond
+        `n_trained`, which are not evaluated on all rows.
 
     lower_bound_ : float
-        Variational lower bound on log p(y) with the kernel unknown, eq. (8).
+        Variational lower bound on log p(y) with the kernel unknown, eq. (8), among those whose
+        L_i is finite.
 
     transforms_ : list of str
         Transform of y by each entry of `kernels_`.
@@ -187,7 +194,8 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     -----
     `partial_fit` keeps the rows while they are at most 2,000 and trains all kernels further
     on all of them, from the start again whenever their number has doubled (with
-    ``kernels="auto"`` from a new list, pruned or not). With more rows,
+    ``kernels="auto"`` from a new list, pruned or not). When there are more, the kernels are
+    trained by mini-batches once; from then on,
     new ones are added to what the averaged kernels know, exactly and in any order, at the
     hyperparameters and inducing inputs of the fit; the other kernels are dropped.
 

@@ -25,7 +25,7 @@ class LocalFit(NamedTuple):
     """What is known about one kernel."""
 
     x: Array  # mean of q(theta, log s2), or the point estimate, (p + 1,)
-    lower_bound: float  # -inf: failed
+    lower_bound: float  # -inf: failed, or left behind and not evaluated on all rows
     n_iter: int = 1
     factor: Array | None = None  # C of q(theta), (p + 1, p + 1)
     kl: float = 0.0  # KL(q(theta) || p(theta))
@@ -35,6 +35,11 @@ class LocalFit(NamedTuple):
     @classmethod
     def fail(cls, reason: str) -> LocalFit:
         return cls(np.empty(0), -np.inf, failure=reason)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it has neither failed nor been left behind."""
+        return bool(np.isfinite(self.lower_bound))
 
     def points(self, seed: int) -> Array:
         """Draws of (theta, log s2), or the one point, (S, p + 1)."""
@@ -67,7 +72,7 @@ class State:
 
     @property
     def local_bounds(self) -> Array:
-        """L_i on y's own scale, (K,)."""
+        """L_i on y's own scale, (K,); -inf of kernels that failed or were left behind."""
         return np.array([fit.lower_bound for fit in self.fits]) + self.log_jacobians
 
     @property

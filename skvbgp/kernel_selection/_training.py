@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
-from itertools import compress
+from itertools import chain, compress, count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,15 +91,28 @@ class KernelFits:
     def improve(
         self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
     ) -> None:
-        """The same without those that have failed."""
-        self.run(function, shared, [i for i in chosen if not self.fits[i].failure])
+        """The same without those that have failed or been left behind."""
+        self.run(function, shared, [i for i in chosen if self.fits[i].is_valid])
+
+    @property
+    def bounds(self) -> Array:
+        """L_i of the scaled targets, (K,)."""
+        return np.array([fit.lower_bound for fit in self.fits])
+
+    def leave_all_but(self, chosen: Iterable[int]) -> None:
+        """Leave the other kernels behind, with a bound that says nothing."""
+        kept = set(chosen)
+        self.fits = tuple(
+            fit if i in kept else fit._replace(lower_bound=-np.inf)
+            for i, fit in enumerate(self.fits)
+        )
 
     def complete(
         self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Sequence[int]
     ) -> None:
         """Find the statistics that the chosen kernels are without, though a callback stops."""
         fits = [self.fits[i] for i in chosen]
-        wanting = [not fit.failure and fit.statistics is None for fit in fits]
+        wanting = [fit.is_valid and fit.statistics is None for fit in fits]
         try:
             self._replace(function, shared, compress(chosen, wanting))
         except _StopError:
@@ -311,7 +324,8 @@ class StochasticSettings(NamedTuple):
     """How mini-batches are used."""
 
     batch_size: int
-    n_passes: int
+    n_before: int  # steps that have been made before these
+    n_steps: int
     learning_rate: float
 
 
@@ -341,13 +355,14 @@ def train_stochastic(
     Sec. 4.1 of [Teng2020]_; the step sizes fall along a cosine, Adam's to zero.
     """
     rng, n = np.random.RandomState(seed), len(X)
-    n_batches = -(-n // settings.batch_size)
+    n_batches, n_done = -(-n // settings.batch_size), settings.n_before + settings.n_steps
     family = AffineGaussian(*hyperprior(kernel, scales)) if is_gaussian else None
     x = fit.x if family is None else family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
     lowest, highest = limits(kernel, scales).T
 
     def draw_batches() -> Iterator[NDArray[np.intp]]:
-        for batch in np.array_split(rng.permutation(n), n_batches):
+        passes = (np.array_split(rng.permutation(n), n_batches) for _ in count())
+        for batch in islice(chain.from_iterable(passes), settings.n_before, n_done):
             yield np.sort(batch)  # a memory map is read in order
 
     def step(at: _Iterate, batch: NDArray[np.intp], clock: Clock) -> tuple[_Iterate, float]:
@@ -370,13 +385,12 @@ def train_stochastic(
         return _Iterate(x, q, adam), statistics.bound(q)
 
     start = _Iterate(x, WhitenedGaussian.standard(len(Z)), AdamState.zeros(len(x)))
-    x = ascend(
-        step, start, draw_batches, n_passes=settings.n_passes, n_batches=n_batches, rng=rng
-    ).state.x
+    x = ascend(step, start, draw_batches, n_passes=1, n_batches=settings.n_steps, rng=rng).state.x
+    n_passes = -(-n_done // n_batches)
     if family is None:
-        return LocalFit(x, 0.0, settings.n_passes)
+        return LocalFit(x, 0.0, n_passes)
     m, C = family.unpack(x)
-    return LocalFit(m, 0.0, settings.n_passes, C, family.kl(x)[0])
+    return LocalFit(m, 0.0, n_passes, C, family.kl(x)[0])
 
 
 @fail_alone

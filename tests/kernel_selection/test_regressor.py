@@ -11,6 +11,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from skvbgp import VBKSRegressor, kernel_grammar
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import parameters, total_statistics
+from skvbgp.kernel_selection._sample import draw_sample
 from skvbgp.kernel_selection._scales import DataScales, find_periods
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
 from tests.kernel_selection.cases import make_series, small
@@ -308,9 +309,9 @@ def test_starts_on_few_rows_are_compared_by_their_evidence(n, is_evidence):
     X, y = make_series(n)
     learner, targets = small(n_inducing=None)._learner(), Targets(y)
     state = learner.start(X, targets, np.random.RandomState(0), None)
-    sample = learner._draw_sample(state, X, targets)
+    sample = draw_sample(state, X, targets, every_row=True)
     assert (sample.Z_coarse is None) == is_evidence
     assert is_evidence or sample.Z_coarse.shape == (48, 1)
     fewer = small(n_inducing=20)._learner()  # inducing inputs than rows
     state = fewer.start(X, targets, np.random.RandomState(0), None)
-    assert fewer._draw_sample(state, X, targets).Z_coarse.shape == (20, 1)
+    assert draw_sample(state, X, targets, every_row=True).Z_coarse.shape == (20, 1)

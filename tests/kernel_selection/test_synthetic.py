@@ -26,7 +26,7 @@ TRUE_KERNELS = {
     "LIN * (RQ + PER)": (Periodic(2.0, period=2.0 * np.pi) + RationalQuadratic(3.0)) * line(5.0),
 }
 GRAMMAR = dict(kernel_grammar(base=("SE", "RQ", ("LIN", line()), "PER")))
-MINI_BATCHES = {"batch_size": 32, "max_iter": 30}
+MINI_BATCHES = {"batch_size": 32, "max_iter": 30, "n_trained": None}
 
 
 def noisy_data(kernel, seed, n_drawn=256, n=1000, noise=0.3):

@@ -20,6 +20,7 @@ from skvbgp.kernel_selection._bound import (
     parameters,
     total_statistics,
 )
+from skvbgp.kernel_selection._sample import draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import _whiten_level
 from skvbgp.kernel_selection._targets import make_targets
@@ -242,11 +243,11 @@ def test_rows_seen_are_those_with_all_copies(monkeypatch):
 def test_inducing_inputs_are_weighted_means(monkeypatch):
     """Of a training and of the search for starts, which both have the weighted mean as origin."""
     for name in ("_COARSE_INDUCING", "_SCREENING_INDUCING"):
-        monkeypatch.setattr(f"skvbgp.kernel_selection._learner.{name}", 1)
+        monkeypatch.setattr(f"skvbgp.kernel_selection._sample.{name}", 1)
     X, y = make_series(60)
     targets, learner = Targets(y, np.linspace(0.01, 1.0, 60)), small(n_inducing=1)._learner()
     state = learner.start(X, targets, np.random.RandomState(0), None)
-    sample = learner._draw_sample(state, X, targets)
+    sample = draw_sample(state, X, targets, every_row=True)
     for Z in (state.Z, sample.Z_coarse, sample.Z_climb):
         assert_allclose(Z, [[0.0]], atol=1e-10)
 
