@@ -3,10 +3,10 @@
 Rows are made chunk by chunk and never held together. Beside the stream: a fit, by the same
 settings, on its last rows (with a window: on those). Each estimator has a process of its own.
 
-VBDTC, VBFITC, DecoupledGP (once its 50,000 rows are there) and the others with a window keep as
-much after any number of chunks. Without one (`--parameters forgetting=1.0`) memory grows by design:
-VBGP, EPDTC, VBPIC and SVBSSGP keep all rows, from which they predict, and VBPITC the centres of its
-blocks. The classes of a classifier are the signs of y, RMSE that of the probability.
+VBDTC, VBFITC, VBKS, DecoupledGP (once its 50,000 rows are there) and the others with a window keep
+as much after any number of chunks. Without one (`--parameters forgetting=1.0`) memory grows by
+design: VBGP, EPDTC, VBPIC and SVBSSGP keep all rows, from which they predict, and VBPITC the
+centres of its blocks. The classes of a classifier are the signs of y, RMSE that of the probability.
 """
 
 import gc
@@ -21,6 +21,7 @@ from sklearn.base import is_classifier
 from sklearn.metrics import log_loss
 
 import skvbgp
+from skvbgp.kernels import RBF, Matern
 
 D = 4
 N_TEST = 2_000
@@ -33,8 +34,9 @@ SETTINGS = {
     "DecoupledGP": ("DecoupledGPRegressor", {"n_mean_basis": 200, "n_cov_basis": 50}),
     "DecoupledGPClassifier": ("DecoupledGPClassifier", {"n_mean_basis": 200, "n_cov_basis": 50}),
     "SVBSSGP": ("SVBSSGPRegressor", {"n_frequencies": 20, "forgetting": 20_000}),
+    "VBKS": ("VBKSRegressor", {"kernels": [RBF(), Matern(nu=2.5)], "n_inducing": 50}),
     "VBGP": ("VBGPRegressor", {"forgetting": 5_000}),
-    "VBGPClassifier": ("VBGPClassifier", {"forgetting": 2_000}),
+    "VBGPClassifier": ("VBGPClassifier", {"forgetting": 500}),
     "EPDTC": ("EPDTCClassifier", {"n_inducing": 50, "forgetting": 2_000}),
 }
 
@@ -68,11 +70,13 @@ def memory_peak():
 
 def stream(model, n_chunks, size):
     """CPU seconds, memory afterwards and peak until then (MB) of each call, (n_chunks, 3)."""
-    figures = np.empty((n_chunks, 3))
+    figures, options = np.empty((n_chunks, 3)), {}
+    if is_classifier(model):
+        options["classes"] = [False, True]
     for number in range(n_chunks):
         X, y = make_chunk(model, number, size)
         start = time.process_time()
-        model.partial_fit(X, y)
+        model.partial_fit(X, y, **options)
         seconds = time.process_time() - start
         gc.collect()
         figures[number] = seconds, memory_now(), memory_peak()
