@@ -85,7 +85,8 @@ class Found(NamedTuple):
     belief: Array  # by trial: its share in predictions, averaged over rows
     weights: Array  # of the inputs in the distance between rows
     k: int  # neighbours
-    score: float
+    score: float  # log density of rows that are left out, per row
+    rank: float  # what searches are compared by
 
 
 @dataclass
@@ -222,7 +223,7 @@ class Search:
         weights = weigh_inputs(best.process.covariance, self.rows.d)
         mixture = self._mix((best.process,), best.parts)
         score = self._score(mixture, best.parts)
-        return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score)
+        return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score, best.rank)
 
     def _combine(self) -> Iterator[tuple[str, Process]]:
         """Products and sums of the two best trials."""
@@ -296,11 +297,10 @@ class Search:
             counts.add(min(k, self._trial_k))
             if len(self.rows) <= _ALL_ROWS and self.rows.may_all_predict:
                 counts.add(2 * _ALL_ROWS)
-        ranked = [self._mix_pool(pool, k) for k in sorted(counts)]
-        return max(ranked, key=lambda pair: pair[0])[1]
+        return max((self._mix_pool(pool, k) for k in sorted(counts)), key=lambda one: one.rank)
 
-    def _mix_pool(self, pool: list[Trial], k: int) -> tuple[float, Found]:
-        """How well the best of a pool predict together from k neighbours, and their mixture."""
+    def _mix_pool(self, pool: list[Trial], k: int) -> Found:
+        """The mixture of those of a pool that predict best together from k neighbours."""
         chosen = self._select(pool, _count_kept(k))
         processes = tuple(trial.process for trial in chosen)
         weights = average_weights([one.covariance for one in processes], self.rows.d)
@@ -309,8 +309,7 @@ class Search:
         mixture = self._mix(processes, parts)
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self.rows.hold()[1])
         owners, score = list(range(len(chosen))), self._score(mixture, parts)
-        found = Found(chosen, mixture, owners, shares, weights, k, score)
-        return self._rank(mixture, parts), found
+        return Found(chosen, mixture, owners, shares, weights, k, score, self._rank(mixture, parts))
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -343,7 +342,8 @@ class Search:
         owners = [owners[j] for j in matter]
         belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)
-        return Found(chosen, mixture, owners, belief, weights, k, score)
+        rank = self._rank(mixture, parts)
+        return Found(chosen, mixture, owners, belief, weights, k, score, rank)
 
 
 def _follow(name: str, process: Process, trial: Trial) -> Process:

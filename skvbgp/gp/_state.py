@@ -67,6 +67,8 @@ class State(PickledByFields):
         Rows that the hyperparameters were learned from, and rows that had been seen then.
     score : float
         Log predictive density of rows that were left out, per row, of the scaled target.
+    rank : float
+        What fits of the same rows are compared by, see `rank_mixture`.
     shared : GlobalPart or None
         What all rows have in common. The targets of `rows`, and their frame, are then those of
         what its mean leaves.
@@ -90,6 +92,7 @@ class State(PickledByFields):
     n_seen_trained: int
     n_iter: int
     score: float
+    rank: float
     n_jobs: int | None
     shared: GlobalPart | None = None
     twin: State | None = None
