@@ -240,15 +240,16 @@ class ClassGPLearner(Learner):
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         new = Rows().plus(X, y.counts).filled(state.gaps)
         inputs = state.inputs.merged(RunningScale.of(new.X))
-        coordinates = state.coordinates
+        coordinates, gaps, rows = state.coordinates, state.gaps, state.rows.joined(new)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             coordinates = frame_inputs(inputs, self.owners, standardised=state.standardised)
+            gaps = Gaps.of(rows.X)  # of later rows: these have none
         coordinates.scaled(new.X)  # refuses what is too far away
-        rows = state.rows.joined(new)
         updated = replace(
             state,
             inputs=inputs,
             coordinates=coordinates,
+            gaps=gaps,
             rows=rows,
             class_weights=self._weigh(state.classes, rows),
             k=self._count_neighbours(len(rows)),

@@ -454,6 +454,7 @@ class GPLearner(RegressionLearner):
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             if self.forgetting != 1.0:
                 inputs, targets = rows.summarise()
+            frames = replace(frames, gaps=rows.learn_gaps(self.n_outputs))  # of later rows
             frames = self.reframe(frames, inputs, targets)
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:

@@ -153,6 +153,27 @@ def test_stream_knows_gaps_as_a_fit_does(rng):
         assert stream.n_samples_seen_ == 90
 
 
+@pytest.mark.parametrize("forgetting", [1, 40])
+def test_rows_to_predict_have_gaps_that_later_rows_of_a_stream_fill(rng, forgetting):
+    """Where nothing is learned, a stream is a fit also if none of its own rows has a gap."""
+    X, T = rng.standard_normal((90, 3)), rng.standard_normal((9, 3))
+    X[30:, 1] = 3.0 + X[30:, 0]
+    T[:, 1] = np.nan
+    y = X[:, 0] + np.sin(X[:, 1])
+    stream, classes = (
+        make_model(forgetting=forgetting),
+        VBGPClassifier(RBF(2.0), learn_hyperparameters=False),
+    )
+    for i in range(0, 90, 30):
+        stream.partial_fit(X[i : i + 30], y[i : i + 30])
+        classes.partial_fit(X[i : i + 30], y[i : i + 30] > 0.0, classes=[False, True])
+    known = slice(0 if forgetting == 1 else 50, None)
+    whole = make_model().fit(X[known], y[known])
+    assert_allclose(stream.predict(T, True), whole.predict(T, True), rtol=1e-6)
+    both = clone(classes).fit(X, y > 0.0)
+    assert_allclose(classes.predict_proba(T), both.predict_proba(T), rtol=1e-6)
+
+
 def test_weights_count_rows_with_gaps(rng):
     X, y = make_data(40, rng)
     weight = rng.integers(0, 3, 40)
