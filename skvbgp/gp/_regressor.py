@@ -53,7 +53,7 @@ class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
         "auto" searches. Otherwise a kernel of :mod:`skvbgp.kernels` or scikit-learn, or a list
         of such kernels or of (name, kernel) pairs, whose free hyperparameters are learned from
         where they start, within their bounds. Length scales are in the units of X, variances
-        relative to that of y.
+        relative to that of y. Kernels see X without its mean, which matters to linear ones.
 
     n_neighbors : "auto" or int, default="auto"
         Nearest rows that a prediction is made from. Up to so many rows, the process is exact, and

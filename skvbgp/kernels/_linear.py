@@ -17,7 +17,8 @@ class Linear(ScaledLeaf):
 
     The functions are :math:`w_0 + \sum_i w_i x_i` with weights of standard deviation
     :math:`\sigma_0` and :math:`1 / l_i`. With ``length_scale`` fixed at 1 it is scikit-learn's
-    `DotProduct`.
+    `DotProduct`; but `VBGPRegressor`, `VBGPClassifier` and `VBKSRegressor` subtract the mean of
+    their rows from the inputs, and lines without an offset meet there instead of at zero.
 
     Parameters
     ----------
