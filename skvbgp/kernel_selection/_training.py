@@ -138,7 +138,11 @@ class KernelFits:
             log.entries.append(fit)
             receive(fit)
 
-        tasks = [(self._kernels[i], self.fits[i]) for i in order[len(log.entries) :]]
+        # without statistics, which no task reads: they would go to every worker
+        tasks = [
+            (self._kernels[i], self.fits[i]._replace(statistics=None))
+            for i in order[len(log.entries) :]
+        ]
         for fit in list(log.entries):
             receive(fit)
         spread_each(function, tasks, note, n_jobs=self._n_jobs, shared=shared)
