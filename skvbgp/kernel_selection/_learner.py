@@ -358,9 +358,11 @@ class VBKSLearner(RegressionLearner):
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
         search = self._begin(fresh, X, y, state.fits, end_pass)
-        best = np.argsort(-state.local_bounds, kind="stable")
-        n_trained = len(best) if self._is_collapsed(len(X)) else self._n_trained(len(best))
-        self._train(search, fresh, X, y, best[:n_trained].tolist())
+        chosen = list(range(len(state.fits)))
+        if not self._is_collapsed(len(X)):
+            best = np.argsort(-state.local_bounds, kind="stable")
+            chosen = best[: self._n_trained(len(best))].tolist()
+        self._train(search, fresh, X, y, chosen)
         return self._conclude(fresh, X, y, search)
 
     def _update_kept(self, state: State, X: Array, y: Targets) -> State:
