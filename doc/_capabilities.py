@@ -33,6 +33,9 @@ SHARED = {
     "weights of rows: ``sample_weight``": fit_takes("sample_weight"),
     "sparse X": lambda estimator: get_tags(estimator).input_tags.sparse,
     "NaN in X": lambda estimator: get_tags(estimator).input_tags.allow_nan,
+    "categories in X: ``categorical_features``": lambda estimator: (
+        "categorical_features" in estimator.get_params()
+    ),
     "``fit`` from the one before: ``warm_start``": lambda estimator: (
         "warm_start" in estimator.get_params()
     ),
@@ -40,9 +43,6 @@ SHARED = {
 REGRESSION = {
     **SHARED,
     "known noise: ``y_var``": fit_takes("y_var"),
-    "categories in X: ``categorical_features``": lambda estimator: (
-        "categorical_features" in estimator.get_params()
-    ),
     "several outputs": lambda estimator: get_tags(estimator).target_tags.multi_output,
     "outputs that learn from each other: ``output_covariance``": lambda estimator: (
         "output_covariance" in estimator.get_params()

@@ -84,7 +84,7 @@ class Categories:
 
     def encode(self, X: Any) -> Array:
         """Rows (n, D) of numbers."""
-        numbers = _take(X, self.others).astype(np.float64)
+        numbers = _as_numbers(_take(X, self.others))
         known = np.asarray(self.encoder.transform(_take_categories(X, self.columns)))
         starts = np.cumsum([0, *(len(c) for c in self.encoder.categories_[:-1])])
         new = 1.0 - np.add.reduceat(known, starts, axis=1)
@@ -125,7 +125,8 @@ class EncodesInputs(ReadsInputs):
             self._categories = Categories.of(X, self.categorical_features)
         if self._categories is not None:
             X = self._categories.encode(X)
-        return np.asarray(check_array(X, estimator=self, **self._check_options))
+        X = check_array(X, estimator=self, input_name="X", **self._check_options)
+        return np.asarray(X)
 
     @property
     def _owners(self) -> tuple[int, ...]:
@@ -177,6 +178,14 @@ def _take(X: Any, columns: Sequence[int]) -> NDArray[Any]:
         return np.asarray(X.iloc[:, list(columns)], dtype=object)
     rows = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
     return rows[:, list(columns)]
+
+
+def _as_numbers(values: NDArray[Any]) -> Array:
+    """Entries as numbers, NaN where they are missing."""
+    try:
+        return values.astype(np.float64)
+    except TypeError:  # of pandas' NA
+        return np.where(find_missing(values), np.nan, values).astype(np.float64)
 
 
 def _take_categories(X: Any, columns: Sequence[int]) -> NDArray[Any]:

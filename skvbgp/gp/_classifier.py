@@ -117,12 +117,14 @@ class VBGPClassifier(EncodesInputs, ForgetfulClassifier):
 
     Notes
     -----
-    NaN in X is a missing entry: an uncertain input, given the row's others.
+    NaN in X is a missing entry: an uncertain input, given the row's others. A sparse X is made
+    dense.
 
     A row of weight w counts as w equal rows.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled, and when a class has its first row.
+    their number has doubled, and when a class has its first row. The categories of inputs are those
+    of the first call.
 
     See :doc:`/theory/gp_classes` for the model, and for what was measured.
 
@@ -138,6 +140,14 @@ class VBGPClassifier(EncodesInputs, ForgetfulClassifier):
            [0., 0., 1.]])
     >>> model.predict_proba([[1e5, 0.0, 0.0, 0.0]]).round(2)  # nothing like the data
     array([[0.33, 0.33, 0.33]])
+
+    Inputs may be categories:
+
+    >>> X = [["north", 1.0], ["south", 1.2], ["north", 2.0], ["south", 2.1]] * 5
+    >>> y = ["dry", "wet", "dry", "wet"] * 5
+    >>> model = VBGPClassifier(categorical_features=[0], random_state=0).fit(X, y)
+    >>> model.predict([["south", 1.5], ["north", 1.5]])
+    array(['wet', 'dry'], dtype='<U3')
     """
 
     _parameter_constraints: dict[str, list[Any] | str] = {

@@ -187,7 +187,8 @@ class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
     cannot have. Weights and forgetting need kernels without a :class:`~skvbgp.kernels.White` part.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled. So is the global part, which stays as it is in between.
+    their number has doubled. So is the global part, which stays as it is in between. The categories
+    of inputs are those of the first call.
 
     With more rows than neighbours, ``return_cov`` gives the variances that ``return_std`` gives,
     and correlations given the rows that are near to any of the rows asked for.

@@ -15,6 +15,7 @@ from skvbgp import (
     SVBSSGPRegressor,
     VBDTCRegressor,
     VBFITCRegressor,
+    VBGPClassifier,
     VBGPRegressor,
     VBPICRegressor,
     VBPITCRegressor,
@@ -187,8 +188,14 @@ def test_columns_of_categories():
     import dask.dataframe
 
     frame = dask.dataframe.from_pandas(data, npartitions=3)
-    model = VBGPRegressor(RBF(), categorical_features="from_dtype", random_state=0).fit(data, y)
+    options = {"categorical_features": "from_dtype", "learn_hyperparameters": False}
+    model = VBGPRegressor(RBF(), **options).fit(data, y)
     assert_allclose(model.predict(frame).compute(), model.predict(data), rtol=1e-6)
+    model = VBGPClassifier(RBF(), **options).fit(data, y > np.median(y))
+    p = model.predict_proba(frame).compute()
+    assert_allclose(p, model.predict_proba(data), rtol=1e-6)
+    with pytest.raises(TypeError, match="VBGPClassifier cannot be trained on Dask collections"):
+        model.fit(frame, y > np.median(y))
 
 
 class Counting(VBDTCRegressor):

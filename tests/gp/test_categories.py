@@ -165,6 +165,24 @@ def test_missing_values_are_a_category_and_gaps_stay_gaps(rng):
     assert np.all(np.isfinite(mean)) and np.all(std > 0.0)
 
 
+def test_numbers_beside_categories_may_be_of_any_type(rng):
+    """Also those that pandas has NA for, and truth values."""
+    pd = pytest.importorskip("pandas")
+    X, y = make_data(40, rng)
+    frame = pd.DataFrame({"x": X[:, 0].astype(float), "c": X[:, 1], "z": X[:, 2].astype(float)})
+    frame["z"] = np.where(frame["z"] > 0.0, 1.0, 0.0)
+    frame.loc[::5, "z"] = np.nan
+    expected = make_model().fit(frame, y).predict(frame)
+    for kind in ("Int64", "Float64", "boolean"):
+        typed = frame.assign(z=frame["z"].astype(kind))
+        assert_array_equal(make_model().fit(typed, y).predict(typed), expected)
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        make_model().fit(frame.assign(x=np.inf), y)
+    with pytest.raises(TypeError, match="Timestamp") as error:
+        make_model().fit(frame.assign(x=pd.Timestamp("2020-01-01")), y)
+    assert "Make numbers of dates" in error.value.__notes__[0]
+
+
 def test_stream_and_outputs_keep_the_categories(rng):
     X, y = make_data(60, rng)
     stream = make_model()

@@ -126,7 +126,9 @@ def test_overlapping_classes_of_two_categories(rng):
     X = np.column_stack([X, rng.standard_normal(n)])
     height = np.where(X[:, 0] == "a", 1.0, -0.5) + 0.5 * X[:, 2].astype(float)
     y = rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-height))
-    model = VBGPClassifier(categorical_features=[0, 1], max_iter=4, random_state=0).fit(X, y)
+    model = VBGPClassifier(
+        RBF([2.0, 2.0, 2.0]), categorical_features=[0, 1], max_iter=3, random_state=0
+    ).fit(X, y)
     assert any("probit" in name for name, _ in model.kernels_)
     p = model.predict_proba(X)[:, 1]
     assert np.mean(p[X[:, 0] == "a"]) - np.mean(p[X[:, 0] != "a"]) > 0.2
@@ -270,6 +272,53 @@ def test_callbacks_predict_categories(rng):
     callback = Predicting(X)
     learning().set_callbacks(callback).fit(X, y)
     assert callback.said and np.isfinite(callback.said).all()
+
+
+def test_truth_values_and_labels_of_any_kind(rng):
+    pd = pytest.importorskip("pandas")
+    X, y = make_data(40, rng)
+    frame = pd.DataFrame({"x": X[:, 0].astype(float), "b": X[:, 1] == "a"})
+    p = make_model(kernel=RBF(), categorical_features=["b"]).fit(frame, y).predict_proba(frame)
+    texts = frame.assign(b=np.where(frame["b"], "yes", "no"))
+    for kind in ("boolean", "category", "object"):
+        for labels in (pd.Series(y, dtype="category"), y == "yes", np.where(y == "yes", 3, 2)):
+            model = make_model(kernel=RBF(), categorical_features=["b"])
+            model.fit(frame.astype({"b": kind}), labels)
+            assert_allclose(model.predict_proba(frame), p, rtol=1e-10)
+            assert set(model.predict(frame)) <= set(labels)
+    model = make_model(kernel=RBF(), categorical_features=["b"]).fit(texts, y)
+    assert_allclose(model.predict_proba(texts), p, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda X: X[:, [1]],
+        lambda X: np.column_stack([np.full(len(X), "a"), X[:, 1], np.zeros(len(X))]),
+        lambda X: np.column_stack([X[:, 0], X[:, 1], np.arange(len(X)).astype(str)]),
+        lambda X: np.column_stack([X[:, 0], np.where(np.arange(len(X)) == 3, "once", X[:, 1])]),
+    ],
+    ids=["alone", "constant", "all distinct", "seen once"],
+)
+def test_tables_of_which_little_varies(rng, make):
+    X, y = make_data(60, rng)
+    table = make(X).astype(object)
+    features = [j for j in range(table.shape[1]) if isinstance(table[0, j], str)]
+    model = learning(kernel="auto", categorical_features=features).fit(table, y)
+    p = model.predict_proba(table)
+    assert_allclose(p.sum(axis=1), 1.0)
+    assert np.mean(model.predict(table) == y) > 0.65
+
+
+def test_streams_of_single_rows(rng):
+    """Their categories are those of the first one, and others."""
+    X, y = make_data(12, rng)
+    model = learning()
+    for i in range(12):
+        model.partial_fit(X[i : i + 1], y[i : i + 1], classes=["no", "yes"])
+    other = X.copy()
+    other[X[:, 1] != X[0, 1], 1] = "other"
+    assert_allclose(model.predict_proba(other), model.predict_proba(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("features", [[3], [-1], [True, False], [[0]], ["c"], [0.5]])

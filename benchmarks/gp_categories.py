@@ -51,7 +51,7 @@ SETS = {
     ],
 }
 #: Most test rows.
-MOST_TEST = 2_000
+MOST_TEST = 1_000
 #: Most levels of a category.
 MOST_LEVELS = 255
 LEVELS = [5, 8, 12, 20, 30, 50]
