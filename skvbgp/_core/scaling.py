@@ -154,6 +154,10 @@ class Target:
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
 
+    def unscaled(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Mean and (co)variance of y, or of its transform, from those of the scaled target."""
+        return self.original(mean), variance * self.unit**2
+
 
 def scale_variance(variance: Array, unit: float | Array) -> Array:
     """Known variances of noise (n,) for a target in other units, of all rows or (n,)."""

@@ -49,7 +49,7 @@ class Posterior:
                 mean, variance = likelihood.moments(noise, mean, variance)
             else:
                 mean = mean + likelihood.offset
-            return self.target.original(mean), variance * self.target.unit**2
+            return self.target.unscaled(mean, variance)
 
         return in_tiles(tile_moments, X)
 
@@ -76,7 +76,7 @@ class Posterior:
             mean, covariance = likelihood.joint(self.parameters.noise, mean, covariance)
         else:
             mean = mean + likelihood.offset
-        return self.target.original(mean), covariance * self.target.unit**2
+        return self.target.unscaled(mean, covariance)
 
     def decisions(self, X: Array) -> Array:
         """Scores (n, k) whose normal distribution function is the probability of each sign 1."""

@@ -144,7 +144,7 @@ class GlobalPart(PickledByFields):
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n,) of the function."""
         mean, rest, learned = self._measure(X)
-        return self.target.original(mean), (rest + learned) * self.target.unit**2
+        return self.target.unscaled(mean, rest + learned)
 
     def leave_out(self, rows: Rows, index: Index) -> tuple[Array, Array]:
         """The same at some of the rows, each without itself if it is known.
@@ -156,7 +156,7 @@ class GlobalPart(PickledByFields):
         share = np.where(np.isin(index, self.known), learned / t, 0.0)  # below 1
         mean = mean - share / (1.0 - share) * error
         variance = rest + learned / (1.0 - share)
-        return self.target.original(mean), variance * self.target.unit**2
+        return self.target.unscaled(mean, variance)
 
     def _measure(self, X: Array) -> tuple[Array, Array, Array]:
         """phi' w, k - phi' phi and phi' A^-1 phi, (n,) each and scaled."""

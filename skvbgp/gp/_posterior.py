@@ -173,14 +173,13 @@ class NeighbourPosterior(NearRows):
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         parts = self.measure(X)
         mean, variance = self.mixture.mix(parts, include_noise=include_noise)
-        return self.target.original(mean), variance * self.target.unit**2
+        return self.target.unscaled(mean, variance)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each process."""
         parts = self.measure(X)
         mean, variance, belief = self.mixture.components(parts, include_noise=include_noise)
-        unit = self.target.unit
-        return NormalMixture.of_moments(self.target.original(mean), variance * unit**2, belief)
+        return NormalMixture.of_moments(*self.target.unscaled(mean, variance), belief)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances are those of `moments`.
@@ -196,7 +195,7 @@ class NeighbourPosterior(NearRows):
         parts = self._widen(parts, inputs)  # by what is not known of each row alone
         parts = self._tell_outputs(X, parts)
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
-        return self.target.original(mean), covariance * self.target.unit**2
+        return self.target.unscaled(mean, covariance)
 
     # -- what the processes say --------------------------------------------------------------------
 
@@ -271,7 +270,7 @@ class NeighbourPosterior(NearRows):
         """Mean and variance of the known observations, each left out, in the user's units."""
         parts = self.leave_out(np.arange(len(self.rows)))
         mean, variance = self.mixture.mix(parts, include_noise=True)
-        return self.target.original(mean), variance * self.target.unit**2
+        return self.target.unscaled(mean, variance)
 
     def _leave_out(self, index: Index) -> LocalMoments:
         if self.is_exact:

@@ -95,10 +95,6 @@ class PlainTarget(Target):
         n = len(y) if counts is None else float(counts.sum())
         return -n * float(np.log(self.unit))
 
-    def unscaled(self, mean: Array, variance: Array) -> tuple[Array, Array]:
-        """Mean and variance of the transform of y, from those of the scaled target."""
-        return self.original(mean), variance * self.unit**2
-
     def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and variance of y, of any shape, from those of the scaled target."""
         return self.unscaled(mean, variance)

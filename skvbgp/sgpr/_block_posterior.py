@@ -241,7 +241,7 @@ class BlockPosterior:
             lambda k: (k, self._rows(k)),
             shared=(self._conditional, include_noise),
         )
-        return self._target.original(mean), variance * self._target.unit**2
+        return self._target.unscaled(mean, variance)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)
@@ -262,7 +262,7 @@ class BlockPosterior:
             root = b @ root_S
             covariance += np.where(own, 0.0, root @ root.T) / n_samples
         covariance += np.cov(means, rowvar=False, bias=True)
-        return self._target.original(means.mean(axis=0)), covariance * self._target.unit**2
+        return self._target.unscaled(means.mean(axis=0), covariance)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given all the others."""
@@ -273,7 +273,7 @@ class BlockPosterior:
         for k in np.unique(np.searchsorted(ends, index, side="right")):
             found[:, ends[k] - sizes[k] : ends[k]] = self._leave_out_of(int(k))
         mean, variance = found[:, index]
-        return self._target.original(mean), variance * self._target.unit**2
+        return self._target.unscaled(mean, variance)
 
     def _leave_out_of(self, k: int) -> tuple[Array, Array]:
         """Scaled moments of each row of block k."""
@@ -328,7 +328,7 @@ class ExactBlockPosterior:
             cross = self._noise_cross(X, self._blocks.lookup(scaled))
             own = self._mixture.noise.marginal_variance(X)
             mean, variance = evaluate(scaled, cross, own)
-        return self._target.original(mean), variance * self._target.unit**2
+        return self._target.unscaled(mean, variance)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         scaled = self._coordinates.scaled(X)
@@ -339,14 +339,14 @@ class ExactBlockPosterior:
             mean, covariance = self._mixture.joint(scaled, self._noise_cross(X, labels))
             own = self._mixture.noise.covariance(X)
             covariance += np.where(labels[:, None] == labels, own, 0.0)
-        return self._target.original(mean), covariance * self._target.unit**2
+        return self._target.unscaled(mean, covariance)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given all the others."""
         assert self._kept_rows is not None
         index = find_known(X, targets, *self._kept_rows)
         mean, variance = self._mixture.leave_out(include_noise=True)
-        return self._target.original(mean[index]), variance[index] * self._target.unit**2
+        return self._target.unscaled(mean[index], variance[index])
 
     def _noise_cross(self, X: Array, labels: NDArray[np.intp]) -> Array:
         """Covariance (n_data, n) of the data's noise with that of new rows."""

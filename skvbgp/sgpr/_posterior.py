@@ -82,13 +82,13 @@ class GlobalPosterior:
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X, own = self._fill(X, include_noise)
         mean, variance = in_tiles(self._latent.moments, self._coordinates.scaled(X))
-        return self._target.original(mean), (variance + own) * self._target.unit**2
+        return self._target.unscaled(mean, variance + own)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X, own = self._fill(X, include_noise)
         mean, covariance = self._latent.joint(self._coordinates.scaled(X))
         covariance.flat[:: len(X) + 1] += own
-        return self._target.original(mean), covariance * self._target.unit**2
+        return self._target.unscaled(mean, covariance)
 
     def _fill(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Rows without gaps, and the variance (n,) that each has of its own, in scaled units.
@@ -141,7 +141,7 @@ class GlobalPosterior:
         """Mean and variance (n,) of observations at known rows, each given all the others."""
         mean, variance = self._leave_out(X, targets)
         _, own = self._fill(X, include_noise=True)
-        return self._target.original(mean), (variance + own) * self._target.unit**2
+        return self._target.unscaled(mean, variance + own)
 
     def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """The same of f, in scaled units."""
@@ -177,11 +177,10 @@ class ExactPosterior(GlobalPosterior):
 
         def components(X: Array) -> tuple[Array, Array]:
             means, variances = self._mixture.components(self._coordinates.scaled(X))
-            return self._target.original(means.T), variances.T
+            return means.T, variances.T
 
         means, variances = in_tiles(components, X)
-        unit = self._target.unit
-        return NormalMixture.of_moments(means, (variances + own[:, None]) * unit**2)
+        return NormalMixture.of_moments(*self._target.unscaled(means, variances + own[:, None]))
 
     def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         assert self._state.kept_rows is not None

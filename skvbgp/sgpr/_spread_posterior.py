@@ -49,7 +49,7 @@ class SpreadBlockPosterior(BlockPosterior):
         parts = self._spread.rows.call_some(_predict, tasks)
         order = np.argsort(np.concatenate([own.places for own in shards.values()]))
         mean, variance = (np.concatenate(part)[order] for part in zip(*parts, strict=True))
-        return self._target.original(mean), variance * self._target.unit**2
+        return self._target.unscaled(mean, variance)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         raise TypeError("loo_predict needs a model of rows in memory, not of a Dask collection.")

@@ -103,7 +103,7 @@ class SpectrumPosterior:
         mean, variance = moments
         if include_noise:
             variance = variance + self._noise_variance
-        return self._state.target.original(mean), variance * self._state.target.unit**2
+        return self._state.target.unscaled(mean, variance)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and covariance of all rows.
@@ -121,7 +121,7 @@ class SpectrumPosterior:
         covariance = covariance + deviation.T @ deviation / len(means)
         if include_noise:
             covariance.flat[:: len(X) + 1] += self._noise_variance
-        return self._state.target.original(mean), covariance * self._state.target.unit**2
+        return self._state.target.unscaled(mean, covariance)
 
     def _group(self, X: Array, size: int) -> tuple[Index, Callable[[int], Local]]:
         """Groups of rows X to predict at a time: one of each, and what a group is conditioned on.
