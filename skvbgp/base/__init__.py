@@ -3,6 +3,7 @@
 from skvbgp.base._classifier import (
     COLUMNS,
     Labels,
+    PredictsClasses,
     VariationalClassifier,
     class_codes,
     class_probabilities,
@@ -112,6 +113,7 @@ __all__ = [
     "OutputsState",
     "Places",
     "Posterior",
+    "PredictsClasses",
     "ReadsInputs",
     "RegressionLearner",
     "Relevance",

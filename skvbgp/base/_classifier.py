@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -120,7 +121,52 @@ COLUMNS: dict[str, Names] = {
 }
 
 
-class VariationalClassifier(ClassifierMixin, ReadsInputs, VariationalEstimator):
+class PredictsClasses:
+    """Labels and probabilities, from scores that ``_decisions(X)`` has, and the state's classes."""
+
+    _decisions: Callable[[Any], Array]
+    _state: Any
+
+    @lazily(COLUMNS["predict"])
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at, NaN where an entry is missing, if `fit` takes that as well. What
+            is said of a Dask array or DataFrame is lazy.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            Class labels.
+        """
+        return self._labels(self._decisions(X))
+
+    @lazily(COLUMNS["predict_proba"])
+    def predict_proba(self, X: Any) -> Array:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at, NaN where an entry is missing, if `fit` takes that as well. What
+            is said of a Dask array or DataFrame is lazy.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`. Those of more than two classes are one-versus-rest
+            probabilities, normalised to a sum of one.
+        """
+        return class_probabilities(self._decisions(X))
+
+    def _labels(self, decisions: Array) -> NDArray[Any]:
+        return self._state.classes[class_codes(decisions)]
+
+
+class VariationalClassifier(PredictsClasses, ClassifierMixin, ReadsInputs, VariationalEstimator):
     """Template of the classifiers.
 
     ``_learner()`` is a learner of `Labels`, whose states have `classes`. Its ``posterior(state)``
@@ -193,39 +239,6 @@ class VariationalClassifier(ClassifierMixin, ReadsInputs, VariationalEstimator):
         """
         return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
 
-    @lazily(COLUMNS["predict"])
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable class.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Inputs to predict at. What is said of a Dask array or DataFrame is lazy.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Class labels.
-        """
-        return self._labels(self._decisions(X))
-
-    @lazily(COLUMNS["predict_proba"])
-    def predict_proba(self, X: Any) -> Array:
-        """Predict the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Inputs to predict at. What is said of a Dask array or DataFrame is lazy.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Those of more than two classes are one-versus-rest
-            probabilities, normalised to a sum of one.
-        """
-        return class_probabilities(self._decisions(X))
-
     @lazily(COLUMNS["decision_function"])
     def decision_function(self, X: Any) -> Array:
         """Compute the scores of the classes.
@@ -258,9 +271,6 @@ class VariationalClassifier(ClassifierMixin, ReadsInputs, VariationalEstimator):
         inputs, learner = self._inputs(X, **metadata), self._learner()
         with single_blas_thread:
             return learner.posterior(self._state).decisions(inputs)
-
-    def _labels(self, decisions: Array) -> NDArray[Any]:
-        return self._state.classes[class_codes(decisions)]
 
     @staticmethod
     def _scores(decisions: Array) -> Array:

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -17,15 +16,12 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import check_near
 from skvbgp.base import (
-    COLUMNS,
     Interval,
+    PredictsClasses,
     StrOptions,
     VariationalEstimator,
-    class_codes,
-    class_probabilities,
     fit_method,
     keep,
-    lazily,
     reading,
 )
 from skvbgp.ep._inputs import Inputs
@@ -41,6 +37,7 @@ _TASK_ROWS = 1024
 
 class HybridGPLVM(
     ClassNamePrefixFeaturesOutMixin,
+    PredictsClasses,
     ClassifierMixin,
     TakesLabels,
     TransformerMixin,
@@ -335,40 +332,6 @@ class HybridGPLVM(
         filled = np.where(missing, mean, X)
         return (filled, np.where(missing, std, 0.0)) if return_std else filled
 
-    @lazily(COLUMNS["predict_proba"])
-    def predict_proba(self, X: Any) -> Array:
-        """Predict the probability of each class, averaged over the uncertain latents.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Rows; NaN is a missing entry.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`. Those of more than two classes are one-versus-rest
-            probabilities, normalised to a sum of one.
-        """
-        return class_probabilities(self._decisions(X))
-
-    @lazily(COLUMNS["predict"])
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the most probable class.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Rows; NaN is a missing entry.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Class labels.
-        """
-        decisions = self._decisions(X)
-        return self._state.y.classes[class_codes(decisions)]
-
     @property
     def _n_features_out(self) -> int:
         """Number of latent variables."""
@@ -391,7 +354,7 @@ class HybridGPLVM(
 
     def _decisions(self, X: Any) -> Array:
         check_is_fitted(self)
-        if not len(self._state.y.classes):
+        if not len(self._state.classes):
             raise NotFittedError(
                 "This HybridGPLVM has been fitted without labels: it cannot predict classes."
             )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import Labels
@@ -41,3 +44,7 @@ class HybridState:
     values: tuple[float, ...]
     lower_bound: float
     relevance: Array
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        return self.y.classes
