@@ -160,15 +160,21 @@ class GeneralizedSE:
         return K
 
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+        if X.log_c is not None:
+            return self._vjp_of_points(X, Z, X.log_c, K, dK)
+        W, (left, columns) = dK * K, self._features(X, Z)
+        return self._vjp_of_rows(X, Z, W.T @ left, W @ columns)
+
+    def _vjp_of_points(
+        self, X: Basis, Z: Basis, log_c: Array, K: Array, dK: Array
+    ) -> tuple[Array, Basis, Basis]:
+        """Gradients for points X with multipliers."""
         # With W the cotangent of log K and e = c^2 + c'^2:
         # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e
-        if X.log_c is None:
-            W, (left, columns) = dK * K, self._features(X, Z)
-            return self._vjp_of_rows(X, Z, W.T @ left, W @ columns)
         half_d = 0.5 * Z.Z.shape[1]
         left, right = self._factors(X, Z)
         A, B = left[:, 2:], -0.5 * right[:, 2:]
-        square_X = np.exp(2.0 * X.log_c)
+        square_X = np.exp(2.0 * log_c)
         square_Z = np.ones(len(Z)) if Z.log_c is None else np.exp(2.0 * Z.log_c)
         from_Z, from_X = np.empty_like(left), np.zeros_like(right)
         de_X, de_Z = np.empty(len(X)), np.zeros(len(Z))

@@ -52,14 +52,13 @@ class InputwiseSE(GeneralizedSE):
             np.exp(exponent, out=K[rows])
         return K
 
-    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+    def _vjp_of_points(
+        self, X: Basis, Z: Basis, log_c: Array, K: Array, dK: Array
+    ) -> tuple[Array, Basis, Basis]:
         # With W the cotangent of log K:
         # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
         A, B = self._in_length_scales(X, Z)
-        if X.log_c is None:
-            W = dK * K
-            return self._vjp_of_rows(X, Z, W.T @ _features(A), W @ self._columns(B, Z))
-        square_X, square_Z = _squares(X), _squares(Z)
+        square_X, square_Z = np.exp(2.0 * log_c), _squares(Z)
         dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
         for rows in row_blocks(*K.shape):
@@ -74,15 +73,11 @@ class InputwiseSE(GeneralizedSE):
                 de_X[rows, i], de_Z[:, i] = de.sum(axis=1), de_Z[:, i] + de.sum(axis=0)
         return self._gather(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
 
-    def vjp_outer(
-        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
-    ) -> tuple[Array, Basis, Basis]:
-        if X.log_c is not None or u.shape[1] > 1:
-            return self.vjp(X, Z, K, u @ v.T)
+    def _features(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
+        """[a^2, a, 1] of points X of f, and [1 / e, b / e, 1], with 2 d + 1 columns each."""
         A, B = self._in_length_scales(X, Z)
-        from_X = v * (K.T @ (u * _features(A)))  # W does not have to be formed
-        from_Z = u * (K @ (v * self._columns(B, Z)))
-        return self._vjp_of_rows(X, Z, from_X, from_Z)
+        e = 1.0 + _squares(Z)
+        return _features(A), np.hstack([1.0 / e, B / e, np.ones((len(B), 1))])
 
     def _vjp_of_rows(
         self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
@@ -112,12 +107,6 @@ class InputwiseSE(GeneralizedSE):
             return np.full(len(Z), self.log_variance)
         logs = np.log(2.0) + Z.log_c - np.log(1.0 + _squares(Z))
         return np.asarray(self.log_variance + 0.5 * logs.sum(axis=1))
-
-    @staticmethod
-    def _columns(B: Array, Z: Basis) -> Array:
-        """[1 / e, b / e, 1], (m, 2 d + 1), for pairs with points of f."""
-        e = 1.0 + _squares(Z)
-        return np.hstack([1.0 / e, B / e, np.ones((len(B), 1))])
 
 
 def _features(A: Array) -> Array:
