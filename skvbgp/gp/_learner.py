@@ -343,7 +343,7 @@ class GPLearner(RegressionLearner):
         return State(
             frames=start.frames,
             rows=rows,
-            n_trained=len(rows),
+            count_trained=rows.count,
             n_seen_trained=rows.n_seen,
             n_jobs=self.n_jobs,
             **learned,
@@ -368,17 +368,18 @@ class GPLearner(RegressionLearner):
     def _is_due(self, state: State, X: Rows, n_new: int) -> bool:
         """Whether n_new rows X are a reason to learn hyperparameters again.
 
-        They are if there are twice as many rows now, or too many for all to be neighbours, as fewer
-        are learned from in another way. Where rows are forgotten, they are if as many are new as
-        were learned from or, if that is less, as are remembered. After a change of the function, as
-        many have to be new since then: rows of two functions look like noise.
+        They are if all rows count twice as much now, or are too many for all to be neighbours, as
+        fewer are learned from in another way. Where rows are forgotten, they are if as many are new
+        as had been seen before or, if that is less, as are remembered. After a change of the
+        function, as many have to be new since then: rows of two functions look like noise.
         """
         n_known, n = len(state.rows), len(state.rows) + n_new
         if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):
             return True
         if self.forgetting == 1.0:
-            return n >= 2 * state.n_trained or n_known <= self.few < n
-        n_due, n_seen = min(state.n_trained, self.memory), state.rows.n_seen + X.n_seen
+            has_doubled = state.rows.count + X.count >= 2.0 * state.count_trained
+            return has_doubled or n_known <= self.few < n
+        n_due, n_seen = min(state.n_seen_trained, self.memory), state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
             return False
         changed = self._find_change(state, X)

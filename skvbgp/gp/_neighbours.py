@@ -238,8 +238,9 @@ class Rows(PickledByFields):
 
     @property
     def count(self) -> float:
-        """Number of rows, each as often as it counts."""
-        return len(self) if self.weight is None else float(self.weight.sum())
+        """Number of rows, each as often as it counts; the chunks are not joined."""
+        parts = [len(y) if noise is None else noise.weight.sum() for _, y, noise in self.chunks]
+        return float(sum(parts))
 
     @property
     def first_seen(self) -> Index:

@@ -55,6 +55,10 @@ class SpreadRows(Rows):
     def __len__(self) -> int:
         return self.workers.n
 
+    @property
+    def count(self) -> float:
+        return float(len(self))
+
     def head(self, n: int) -> Array:
         return self.X[:n]
 

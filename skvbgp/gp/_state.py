@@ -63,8 +63,10 @@ class State(PickledByFields):
         Shares of the kernels in predictions.
     weights : ndarray of shape (d,)
         Of the scaled inputs in the distance between rows.
-    n_trained, n_seen_trained : int
-        Rows that the hyperparameters were learned from, and rows that had been seen then.
+    count_trained : float
+        Number of rows, each as often as it counts, that the hyperparameters were learned from.
+    n_seen_trained : int
+        Rows that had been seen then.
     score : float
         Log predictive density of rows that were left out, per row, of the scaled target.
     rank : float
@@ -88,7 +90,7 @@ class State(PickledByFields):
     belief: Array
     weights: Array
     k: int
-    n_trained: int
+    count_trained: float
     n_seen_trained: int
     n_iter: int
     score: float

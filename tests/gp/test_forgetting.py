@@ -108,6 +108,19 @@ def test_rows_of_a_long_chunk_are_followed_where_older_ones_still_count(data):
     assert_array_equal(known, weight * 0.9 ** np.arange(64.0, -1.0, -1.0) >= 0.01)
 
 
+@pytest.mark.parametrize("forgetting", [1, 60])
+def test_copies_are_no_reason_to_learn_more_often(rng, forgetting):
+    """Those of few places are merged, and later ones soon twice as many as were learned from."""
+    X = rng.integers(0, 20, (200, 1)).astype(float)
+    y = np.round(2.0 * np.sin(X[:, 0]) + rng.standard_normal(200))
+    model = make_model(learn_hyperparameters=True, max_iter=2, forgetting=forgetting)
+    trained = []
+    for start in range(0, 200, 40):
+        model.partial_fit(X[start : start + 40], y[start : start + 40])
+        trained.append(model._state.n_seen_trained)
+    assert trained == [40, 80, 80, 160, 160]
+
+
 def test_weights_decide_in_relation_to_each_other_what_is_forgotten(data):
     X, y, _ = data
     model = make_model(forgetting=0.9)
