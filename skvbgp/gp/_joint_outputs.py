@@ -167,9 +167,8 @@ class JointLearner(RegressionLearner):
     @property
     def model(self) -> GPLearner:
         """Settings for the rows of all outputs, of which t are one row of the user's."""
-        forgetting = self.single.forgetting
-        forgetting = forgetting * self.t if forgetting > 1.0 else forgetting ** (1.0 / self.t)
-        return replace(self.single, n_outputs=self.t, forgetting=float(forgetting))
+        forgetting = self.single.forgetting.by_rows_of(self.t)
+        return replace(self.single, n_outputs=self.t, forgetting=forgetting)
 
     def max_passes(self, y: Array) -> int:
         return self.model.max_passes(y)

@@ -14,13 +14,7 @@ from scipy.stats import chi2
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, report_as
-from skvbgp.base import (
-    LARGEST_WEIGHT,
-    Gaps,
-    RegressionLearner,
-    count_remembered,
-    says_too_little,
-)
+from skvbgp.base import Gaps, RegressionLearner, says_too_little
 from skvbgp.gp._choice import (
     bind_columns,
     express_by_input,
@@ -30,6 +24,7 @@ from skvbgp.gp._choice import (
     name_kernels,
 )
 from skvbgp.gp._coregion import hide_outputs, keep_units
+from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
@@ -79,7 +74,7 @@ class GPLearner(RegressionLearner):
     normalize_y: bool
     n_jobs: int | None
     owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
-    forgetting: float = 1.0
+    forgetting: Forgetting = Forgetting()
     n_outputs: int = 0  # the last columns of X, which say which output a row is of
     n_inducing: int | str | None = None
     n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
@@ -88,27 +83,6 @@ class GPLearner(RegressionLearner):
     def counts(self) -> tuple[int, ...]:
         """Numbers of neighbours that compete."""
         return _COUNTS if isinstance(self.n_neighbors, str) else (self.n_neighbors,)
-
-    @property
-    def fading(self) -> float:
-        """What a row counts, as a share, when one more has come."""
-        return min(self.forgetting, 1.0)
-
-    def weigh_by_age(self, weight: Array) -> Array:
-        """What rows (n,) of a stream count, of which the last is the newest."""
-        age, newest = np.arange(len(weight) - 1.0, -1.0, -1.0), np.flatnonzero(weight)[-1]
-        share, least = self.fading**age, 1.0 / LARGEST_WEIGHT
-        if self.forgetting > 1.0:
-            share, least = (age < self.forgetting).astype(np.float64), 1.0
-        share[newest] = max(share[newest], least)  # rows of weight zero may be newer, and many
-        return weight * share
-
-    @property
-    def memory(self) -> float:
-        """After how many rows of a stream older ones are as good as forgotten."""
-        if self.fading < 1.0:
-            return count_remembered(self.fading)
-        return self.forgetting
 
     @property
     def few(self) -> int:
@@ -376,10 +350,11 @@ class GPLearner(RegressionLearner):
         n_known, n = len(state.rows), len(state.rows) + n_new
         if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):
             return True
-        if self.forgetting == 1.0:
+        if not self.forgetting.is_used:
             has_doubled = state.rows.count + X.count >= 2.0 * state.count_trained
             return has_doubled or n_known <= self.few < n
-        n_due, n_seen = min(state.n_seen_trained, self.memory), state.rows.n_seen + X.n_seen
+        n_due = min(state.n_seen_trained, self.forgetting.memory)
+        n_seen = state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
             return False
         changed = self._find_change(state, X)
@@ -390,7 +365,7 @@ class GPLearner(RegressionLearner):
 
         Rows X are the last; None if no rows did, and where nothing is forgotten or learned.
         """
-        if self.forgetting == 1.0 or not self.learn_hyperparameters:
+        if not self.forgetting.is_used or not self.learn_hyperparameters:
             return None
         if state.n_seen_changed is not None or not len(X):
             return state.n_seen_changed
@@ -411,24 +386,13 @@ class GPLearner(RegressionLearner):
         return rows.merged() if self.counts_rows else rows
 
     def _remember(self, known: Rows, X: Rows | None, n: int, kept: int | None) -> Rows:
-        """Known rows, which n later ones let fade, and the new ones among these.
-
-        Of a number of newest rows, some may be of other outputs: ``kept`` are then of this one.
-        """
-        if self.fading < 1.0:
-            known = known.aged(self.fading**n)
-        rows = known if X is None else known.joined(X)
-        if self.forgetting == 1.0:
-            return rows
-        if self.fading < 1.0:
-            return rows.newest(None)
-        n = int(min(self.forgetting, rows.n_seen)) if kept is None else kept
-        return rows.newest(n, least=0 if self.n_outputs else 1)
+        """Known rows and new ones, as far as they count; of one output, one does in any case."""
+        return self.forgetting.join(known, X, n, kept, least=0 if self.n_outputs else 1)
 
     def fade(self, state: State, n: int, X: Rows | None = None, kept: int | None = None) -> State:
         """State after n rows in which this output was not observed; X are their inputs, if kept."""
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
-        if not self.learn_hyperparameters and self.forgetting != 1.0:  # as a fit to what is left
+        if not self.learn_hyperparameters and self.forgetting.is_used:  # as a fit to what is left
             frames = self.reframe(frames, *rows.summarise())
         return replace(state, frames=frames, rows=rows)
 
@@ -453,7 +417,7 @@ class GPLearner(RegressionLearner):
         frames = replace(state.frames, inputs=inputs, targets=targets)
         rows = self._remember(state.rows, X, X.n_seen if n is None else n, kept)
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
-            if self.forgetting != 1.0:
+            if self.forgetting.is_used:
                 inputs, targets = rows.summarise()
             frames = replace(frames, gaps=rows.learn_gaps(self.n_outputs))  # of later rows
             frames = self.reframe(frames, inputs, targets)

@@ -76,9 +76,10 @@ class GPOutputsLearner(OutputsLearner):
 
         One at least: an output that is not observed any more does not end the stream of the others.
         """
-        if self.single.forgetting <= 1.0:
+        window = self.single.forgetting.window
+        if window is None:
             return None
-        oldest = state.n + X.n - self.single.forgetting
+        oldest = state.n + X.n - window
         return max(1, int(np.count_nonzero(_follow(state, X, j) >= oldest)))
 
     def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:

@@ -24,6 +24,7 @@ from skvbgp.base import (
 )
 from skvbgp.gp._categories import EncodesInputs
 from skvbgp.gp._choice import count_known
+from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
@@ -271,13 +272,13 @@ class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
         t = self.n_outputs_
         weight, variance = as_weights(sample_weight, len(y)), as_noise(y_var, y.shape)
         learner = self._learner()
-        if streams and learner.forgetting != 1.0:
-            weight = learner.weigh_by_age(weight)
-        is_weighted = sample_weight is not None or learner.fading < 1.0
+        if streams:
+            weight = learner.forgetting.weigh(weight)
+        is_weighted = sample_weight is not None or learner.forgetting.fades
 
         def make(X: Array, y: Array, weight: Array, variance: Array) -> tuple[Rows, Array]:
             rows = learner.make_rows(X, y, weight, variance, is_weighted)
-            if streams and learner.fading < 1.0:
+            if streams and learner.forgetting.fades:
                 rows = rows.newest(None)
             return rows, rows.y
 
@@ -346,7 +347,7 @@ class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
     def _learner(self) -> GPLearner:
         return GPLearner.of(
             self,
-            forgetting=float(self.forgetting),
+            forgetting=Forgetting(float(self.forgetting)),
             n_known=count_known(self),
             owners=self._owners,
         )

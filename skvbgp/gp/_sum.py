@@ -50,7 +50,7 @@ def choose_inducing(
         return 0
     obstacles = {
         "learn_hyperparameters=False": not learner.learn_hyperparameters,
-        "forgetting": learner.forgetting != 1.0,
+        "forgetting": learner.forgetting.is_used,
         "output_covariance": learner.n_outputs > 0,
         "output_hyperparameters='shared'": len(outputs) > 1,
         "missing entries of X": bool(gaps.columns.any()),
