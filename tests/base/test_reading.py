@@ -120,6 +120,7 @@ def test_strings_have_a_parameter_elsewhere(cls):
     assert "`categorical_features` of VBGPRegressor" in error.value.__notes__[0]
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # of a row
 def test_categories_have_a_word_for_a_frame_and_another_for_a_row_of_it():
     frame = pd.DataFrame({"month": ["May", "June"] * 10, "time": np.arange(20.0)})
     with pytest.raises(ValueError, match="string to float") as error:

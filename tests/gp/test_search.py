@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp.gp import _neighbours, _search
+from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._neighbours import average_weights
 from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import start_process
@@ -84,6 +85,19 @@ def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     assert all(np.isfinite(step.score) for step in found)
     stopped = make_search(X, y, k, lambda make: True).run(starts, grows=True)
     assert len(stopped.trials) == 1
+
+
+@pytest.mark.parametrize("k", [20, 200])
+def test_what_is_found_says_how_likely_rows_left_out_are(monkeypatch, k):
+    """By the density of normal distributions, and by that which searches are compared by."""
+    monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    search = make_search(X, y, k)
+    found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=k > 60), grows=False)
+    parts, (y, _) = search.rows.leave_out(found.mixture, found.weights, found.k), search.rows.hold()
+    assert_allclose(found.score, measure_score(found.mixture, parts, y))
+    assert_allclose(found.rank, rank_mixture(found.mixture, parts, y))
+    assert abs(found.rank - found.score) > 1e-3
 
 
 def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out():

@@ -177,7 +177,7 @@ def test_importance_is_the_share_in_the_variation(options):
 
 
 def test_importance_of_many_rows_is_that_of_some_everywhere(monkeypatch):
-    monkeypatch.setattr("skvbgp.spectrum._posterior._RELEVANCE_ROWS", 7)
+    monkeypatch.setattr("skvbgp.base._function._RELEVANCE_ROWS", 7)
     model = small().fit(*make_data())
     some = model._state.rows.all_rows.X[::9]  # of 60 rows, block by block
     check_importances(model, model._state.coordinates.original(some))
