@@ -228,8 +228,8 @@ class ClassGPLearner(Learner):
             return None
         known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
         new = np.flatnonzero(y.counts.any(axis=0))
-        parts = (number_categories(part, self.owners) for part in (known, X))
-        outgrown = is_outgrown(next(parts), seen, next(parts), new, learns=True)
+        before, after = (number_categories(rows, self.owners) for rows in (known, X))
+        outgrown = is_outgrown(before, seen, after, new, learns=True)
         grown = outgrown or len(state.rows) + len(y) >= 2 * state.n_trained
         if self.learn_hyperparameters and not (grown or first_gap):
             return None
