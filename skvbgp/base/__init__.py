@@ -82,6 +82,7 @@ from skvbgp.base._weights import (
     merge_equal,
     merge_targets,
     pick,
+    share_by_age,
     weigh_classes,
 )
 
@@ -155,6 +156,7 @@ __all__ = [
     "predict_distribution",
     "reading",
     "says_too_little",
+    "share_by_age",
     "subsample",
     "weigh_classes",
 ]

@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base._classifier import VariationalClassifier
 from skvbgp.base._estimator import Interval, RealNotInt, VariationalRegressor, _num_samples
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
-from skvbgp.base._weights import FORGOTTEN
+from skvbgp.base._weights import FORGOTTEN, share_by_age
 
 #: The constraint of the parameter where rows may only fade, and where there are windows, too.
 FORGETTING = {"forgetting": [Interval(Real, 0, 1, closed="right")]}
@@ -99,10 +99,8 @@ class _KeepsStream:
         return rows.columns, weight, n_seen - int(np.count_nonzero(weight))
 
     def _weigh_ages(self, age: Array) -> Array:
-        """What rows count after so many others, as a share."""
-        if self.forgetting > 1.0:
-            return (age < self.forgetting).astype(np.float64)
-        share = self.forgetting**age
+        """What rows count after so many others, as a share, unless it is next to nothing."""
+        share = share_by_age(self.forgetting, age)
         return np.where(share < FORGOTTEN, 0.0, share)
 
 
@@ -179,7 +177,7 @@ class FadingRegressor(VariationalRegressor):
             return super()._prepare(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
         n = _num_samples(X)
         given = as_weights(sample_weight, n)
-        weight = given * self.forgetting ** np.arange(n - 1.0, -1.0, -1.0)
+        weight = given * share_by_age(self.forgetting, np.arange(n - 1.0, -1.0, -1.0))
         newest, least = np.flatnonzero(given)[-1], 1.0 / LARGEST_WEIGHT
         last = max(weight[newest], least)  # rows of weight zero may be newer, and many
         weight[weight < least] = 0.0

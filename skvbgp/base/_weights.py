@@ -26,6 +26,13 @@ def count_remembered(share: float) -> float:
     return float(np.log(_FADED) / np.log(share))
 
 
+def share_by_age(forgetting: float, age: Array) -> Array:
+    """What rows count after so many others: beyond 1, all or nothing, in or out of a window."""
+    if forgetting > 1.0:
+        return (age < forgetting).astype(np.float64)
+    return forgetting**age
+
+
 class Counted(NamedTuple):
     """Which rows training works with, and what they stand for."""
 

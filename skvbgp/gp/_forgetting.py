@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import LARGEST_WEIGHT, count_remembered
+from skvbgp.base import LARGEST_WEIGHT, count_remembered, share_by_age
 from skvbgp.gp._neighbours import Rows
 
 
@@ -53,10 +53,7 @@ class Forgetting:
         if not self.is_used:
             return weight
         age, newest = np.arange(len(weight) - 1.0, -1.0, -1.0), np.flatnonzero(weight)[-1]
-        if self.fades:
-            share, least = self.value**age, 1.0 / LARGEST_WEIGHT
-        else:
-            share, least = (age < self.value).astype(np.float64), 1.0
+        share, least = share_by_age(self.value, age), 1.0 / LARGEST_WEIGHT if self.fades else 1.0
         share[newest] = max(share[newest], least)  # rows of weight zero may be newer, and many
         return weight * share
 
