@@ -24,6 +24,7 @@ from skvbgp.base._fading import (
     FadingRegressor,
     ForgetfulClassifier,
     ForgetfulRegressor,
+    ForgetsLabels,
 )
 from skvbgp.base._function import (
     DescribesFunction,
@@ -100,6 +101,7 @@ __all__ = [
     "FadingRegressor",
     "ForgetfulClassifier",
     "ForgetfulRegressor",
+    "ForgetsLabels",
     "FunctionOfOutputs",
     "Gaps",
     "Interval",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
-from skvbgp.base._classifier import VariationalClassifier
+from skvbgp.base._classifier import Labels, VariationalClassifier
 from skvbgp.base._estimator import Interval, RealNotInt, VariationalRegressor, _num_samples
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
 from skvbgp.base._weights import FORGOTTEN, share_by_age
@@ -31,7 +32,7 @@ class StreamRows(NamedTuple):
 
     age: Array
     weight: Array
-    columns: tuple[Array, ...]  # (n, ...) each
+    columns: tuple[NDArray[Any], ...]  # (n, ...) each
 
     def joined(self, new: StreamRows) -> StreamRows:
         """These and the ones that came after them."""
@@ -70,8 +71,8 @@ class _KeepsStream:
         return self._learns_anew
 
     def _remember(
-        self, columns: tuple[Array, ...], sample_weight: Any, *, reset: bool, streams: bool
-    ) -> tuple[tuple[Array, ...], Any, int]:
+        self, columns: tuple[NDArray[Any], ...], sample_weight: Any, *, reset: bool, streams: bool
+    ) -> tuple[tuple[NDArray[Any], ...], Any, int]:
         """What was given of all rows that count, with weights, and how many seen do not count.
 
         Of a fit these are its rows, though a later call may know fewer of them.
@@ -121,16 +122,16 @@ class ForgetfulRegressor(_KeepsStream, VariationalRegressor):
         return _count_forgotten(*self._count(X, y, weight, variance), n_forgotten)
 
 
-class ForgetfulClassifier(_KeepsStream, VariationalClassifier):
-    """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
+class ForgetsLabels(_KeepsStream):
+    """The part of one of rows with labels, which ``_read_rows`` reads and ``_count`` counts."""
 
-    def _prepare(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    _read_rows: Callable[..., tuple[Any, Labels]]
+    _count: Callable[..., tuple[Any, Any]]
+
+    def _prepare_kept(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
     ) -> tuple[Any, Any]:
-        """The rows, in a stream all of them that still count."""
-        if not self._keeps(X, y):
-            options = {"sample_weight": sample_weight, **metadata}
-            return super()._prepare(X, y, reset=reset, **options)
+        """The rows, in a stream, which hands over ``classes``, all of them that still count."""
         inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
         known = self._remember(
             (*self._as_columns(inputs), labels.codes),
@@ -151,6 +152,17 @@ class ForgetfulClassifier(_KeepsStream, VariationalClassifier):
     def _of_columns(*columns: Array) -> Any:
         """The learner's inputs of these arrays."""
         return columns[0]
+
+
+class ForgetfulClassifier(ForgetsLabels, VariationalClassifier):
+    """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
+
+    def _prepare(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
+    ) -> tuple[Any, Any]:
+        """The rows, in a stream all of them that still count."""
+        prepare = self._prepare_kept if self._keeps(X, y) else super()._prepare
+        return prepare(X, y, reset=reset, sample_weight=sample_weight, **metadata)
 
 
 def _count_forgotten(inputs: Any, targets: Any, n: int) -> tuple[Any, Any]:

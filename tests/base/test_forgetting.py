@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skvbgp.base import ForgetfulClassifier, ForgetfulRegressor, LeavesOut
+from skvbgp.base import ForgetfulRegressor, ForgetsLabels, LeavesOut
 from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.ep.cases import INSTANCES as EP
 from tests.gp.cases import CLASSIFIERS as GP
@@ -22,7 +22,7 @@ EVERY = [e for e in [*SPECTRUM, *DECOUPLED, *SGPR] if isinstance(e, ForgetfulReg
 CLASSES = list(dict.fromkeys(map(type, EVERY)))
 FIRST = [next(e for e in EVERY if type(e) is cls) for cls in CLASSES]
 each = pytest.mark.parametrize("estimator", FIRST, ids=repr)
-LABELLING = [e for e in [*GP, *EP, *DECOUPLED] if isinstance(e, ForgetfulClassifier)]
+LABELLING = [e for e in [*GP, *EP, *DECOUPLED] if isinstance(e, ForgetsLabels)]
 each_classifier = pytest.mark.parametrize("classifier", LABELLING, ids=repr)
 N, SHARE, WINDOW = 54, 0.9, 25
 #: Rows of the calls, of which the last one alone may be more than a window.

@@ -16,6 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import check_near
 from skvbgp.base import (
+    FORGETTING_OR_WINDOW,
     Interval,
     PredictsClasses,
     StrOptions,
@@ -91,6 +92,13 @@ class HybridGPLVM(
         model of the labels given the latents. 1 is the joint model; less makes the latents
         tell more about the labels and less about X. Without labels it has no effect.
 
+    forgetting : float or int, default=1.0
+        How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
+        that count less than a hundredth are left out. A whole number from 2 on is how many of the
+        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
+        rows that count, with a latent space of its own. In `fit` all rows count alike. 1 forgets
+        nothing.
+
     max_iter : int, default=200
         Largest number of L-BFGS iterations.
 
@@ -138,6 +146,9 @@ class HybridGPLVM(
     n_iter_ : int
         Number of L-BFGS iterations.
 
+    n_samples_seen_ : int
+        Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
+
     n_features_in_ : int
         Number of columns of X.
 
@@ -161,6 +172,17 @@ class HybridGPLVM(
            [1., 0., 0.]])
     >>> bool(abs(model.impute(X[:1])[0, 2] - 1.4) < 0.3)  # what was hidden
     True
+
+    A stream may know its newest rows only:
+
+    >>> stream = HybridGPLVM(forgetting=60, random_state=0)
+    >>> for rows in np.random.RandomState(0).permutation(150).reshape(3, 50):
+    ...     stream = stream.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+    >>> stream.predict_proba(X[:2]).round(1)
+    array([[1., 0., 0.],
+           [1., 0., 0.]])
+    >>> stream.n_samples_seen_
+    150
     """
 
     _doc_link_template = VariationalEstimator._doc_link_template.replace(
@@ -180,6 +202,7 @@ class HybridGPLVM(
         "supervised": [StrOptions({"auto"}), "boolean"],
         "missing_label": "no_validation",  # any value
         "prior_weight": [Interval(Real, 0, None, closed="neither")],
+        **FORGETTING_OR_WINDOW,
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
@@ -197,6 +220,7 @@ class HybridGPLVM(
         supervised: bool | str = "auto",
         missing_label: Any = None,
         prior_weight: float = 0.005,
+        forgetting: float = 1.0,
         max_iter: int = 200,
         tol: float = 1e-5,
         random_state: Any = None,

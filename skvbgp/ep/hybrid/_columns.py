@@ -72,13 +72,16 @@ class ColumnModel:
         return model
 
     def check(self, X: Array) -> None:
-        """Refuse a third value in a binary column."""
-        other = self.binary & np.any(~np.isnan(X) & (X != self.low) & (X != self.high), axis=0)
+        """Refuse a third value in a binary column; the second may be new."""
+        rows = np.vstack([self.low, self.high, X])
+        low = np.where(self.low < self.high, self.low, np.nanmin(rows, axis=0))
+        high = np.where(self.low < self.high, self.high, np.nanmax(rows, axis=0))
+        other = self.binary & np.any(~np.isnan(rows) & (rows != low) & (rows != high), axis=0)
         if other.any():
             j = int(np.flatnonzero(other)[0])
             raise ValueError(
-                f"Column {j} of X is binary with the values {self.low[j]:g} and "
-                f"{self.high[j]:g}, but has others."
+                f"Column {j} of X is binary with the values {low[j]:g} and {high[j]:g}, "
+                "but has others."
             )
 
     def complete(self, X: Array) -> CompletedRows:

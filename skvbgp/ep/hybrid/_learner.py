@@ -117,6 +117,7 @@ class HybridLearner(Learner):
             "inducing_inputs_": p.Z,
             "noise_variance_": noise,
             "n_iter_": len(state.values),
+            "n_samples_seen_": len(state.y) + state.y.n_copies,
         }
 
 

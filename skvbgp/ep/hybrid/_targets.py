@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Labels, count_rows, declared_classes, fit_method
+from skvbgp.base import ForgetsLabels, Labels, count_rows, declared_classes, fit_method
 
 #: Numbers that more than so many of differ are no classes, where that is to be told from them.
 _MOST_CLASSES = 32
 
 
-class TakesLabels:
+class TakesLabels(ForgetsLabels):
     """Reads rows with labels, rows without, and those in front of another estimator."""
 
     supervised: bool | str
@@ -49,16 +49,23 @@ class TakesLabels:
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
     ) -> tuple[Array, Labels]:
         """Rows and labels, without copies and rows of weight zero."""
-        as_step = metadata.pop("as_step", False)
-        if reset:
-            may_differ = as_step and self.supervised == "auto" and self.missing_label is None
-            self._leaves_out_y = may_differ and not _may_be_class(y)
-        X, labels = self._label(X, y, reset=reset, **metadata)
+        if self._keeps(X, y):
+            options = {"sample_weight": sample_weight, **metadata}
+            return self._prepare_kept(X, y, reset=reset, **options)
+        return self._count(*self._read_rows(X, y, reset=reset, **metadata), sample_weight)
+
+    def _count(self, X: Array, labels: Labels, sample_weight: Any) -> tuple[Array, Labels]:
+        """The rows that training works with, and how often each one counts."""
         counted = count_rows(X, labels.codes, sample_weight)
         return X[counted.rows], labels.counted(counted)
 
-    def _label(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Array, Labels]:
+    def _read_rows(
+        self, X: Any, y: Any, *, reset: bool, as_step: bool = False, **metadata: Any
+    ) -> tuple[Array, Labels]:
         """Rows and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
+        if reset:
+            may_differ = as_step and self.supervised == "auto" and self.missing_label is None
+            self._leaves_out_y = may_differ and not _may_be_class(y)
         state = None if reset else self._state
         has_labels = state is not None and len(state.y.classes) > 0
         options: dict[str, Any] = {
