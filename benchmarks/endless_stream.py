@@ -5,8 +5,9 @@ settings, on its last rows (with a window: on those). Each estimator has a proce
 
 VBDTC, VBFITC, VBKS, DecoupledGP (once its 50,000 rows are there) and the others with a window keep
 as much after any number of chunks. Without one (`--parameters forgetting=1.0`) memory grows by
-design: VBGP, EPDTC, VBPIC and SVBSSGP keep all rows, from which they predict, and VBPITC the
-centres of its blocks. The classes of a classifier are the signs of y, RMSE that of the probability.
+design: VBGP, EPDTC, HybridGPLVM, VBPIC and SVBSSGP keep all rows, from which they predict, and
+VBPITC the centres of its blocks. The classes of a classifier are the signs of y, RMSE that of the
+probability.
 """
 
 import gc
@@ -38,6 +39,7 @@ SETTINGS = {
     "VBGP": ("VBGPRegressor", {"forgetting": 5_000}),
     "VBGPClassifier": ("VBGPClassifier", {"forgetting": 500}),
     "EPDTC": ("EPDTCClassifier", {"n_inducing": 50, "forgetting": 2_000}),
+    "HybridGPLVM": ("HybridGPLVM", {"forgetting": 2_000}),
 }
 
 
