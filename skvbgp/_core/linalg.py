@@ -125,6 +125,34 @@ def tril_inverse(L: Array) -> Array:
     return inverse
 
 
+def tril_times(L: Array, A: Array) -> Array:
+    """``L @ A`` of a lower triangular L, in little more than half of the operations.
+
+    In the memory order of A, so that the transpose of a product is as good as the product.
+    """
+    product = np.empty_like(A)
+    for rows in _cut(len(L)):
+        np.matmul(L[rows, : rows.stop], A[: rows.stop], out=product[rows])
+    return product
+
+
+def triu_times(L: Array, A: Array) -> Array:
+    """``L.T @ A`` of a lower triangular L, in the same way."""
+    product = np.empty_like(A)
+    for rows in _cut(len(L)):
+        np.matmul(L[rows.start :, rows].T, A[rows.start :], out=product[rows])
+    return product
+
+
+def symmetric_product(A: Array, B: Array) -> Array:
+    """``A @ B.T`` that is known to be symmetric, in little more than half of the operations."""
+    product = np.empty((len(A), len(B)))
+    for rows in _cut(len(A)):
+        np.matmul(A[rows], B[: rows.stop].T, out=product[rows, : rows.stop])
+        product[: rows.start, rows] = product[rows, : rows.start].T
+    return product
+
+
 def tril_congruence(L: Array, S: Array) -> Array:
     """``L @ S @ L.T`` of a lower triangular and a symmetric matrix, in half of the operations."""
     return _congruence(L, S, [(rows, slice(rows.stop)) for rows in _cut(len(L))])

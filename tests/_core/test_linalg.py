@@ -14,9 +14,12 @@ from skvbgp._core.linalg import (
     log_determinant,
     pack_symmetric,
     solve_stack,
+    symmetric_product,
     tril_congruence,
     tril_inverse,
+    tril_times,
     triu_congruence,
+    triu_times,
     unpack_lower,
     unpack_symmetric,
 )
@@ -135,6 +138,18 @@ def test_congruences(rng, m):
         (triu_congruence(L, S), L.T @ S @ L),
     ):
         assert_allclose(result, expected, rtol=0, atol=m * m * 2e-16)
+
+
+@pytest.mark.parametrize("m", [1, 5, 2 * LEAF, 9 * LEAF + 7])
+def test_products_of_triangles(rng, m):
+    """In both memory orders, and of a matrix with few columns."""
+    L, A = np.tril(rng.uniform(-1.0, 1.0, (m, m))), rng.uniform(-1.0, 1.0, (m, 3))
+    for B in (A, np.asfortranarray(A)):
+        assert_allclose(tril_times(L, B), L @ B, rtol=0, atol=m * 4e-16)
+        assert_allclose(triu_times(L, B), L.T @ B, rtol=0, atol=m * 4e-16)
+        assert tril_times(L, B).flags.f_contiguous == B.flags.f_contiguous
+    S = well_conditioned(3, rng)
+    assert_allclose(symmetric_product(A, A @ S), A @ S @ A.T, rtol=0, atol=2e-14)
 
 
 def test_triangle_of_a_symmetric_matrix(rng):
