@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from skvbgp._core.linalg import cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import cholesky_vjp, jittered_cholesky, tril_inverse, tril_times
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
@@ -42,7 +42,7 @@ class InducingPrior:
 
     def whiten(self, X: Array) -> Array:
         """A = k(X, Z) L^-T, (n, m): f(X) = A u but for what u leaves open."""
-        return np.asarray(self.kernel(X, self.Z) @ self.L_inv.T)
+        return tril_times(self.L_inv, self.kernel(X, self.Z).T).T
 
     def vjp(self, LtdL: Array, dK: Array | float = 0.0) -> tuple[Array, Array]:
         """Gradients in theta (p,) and Z (m, d) from ``L.T @ dL`` and, if any, from that of K."""

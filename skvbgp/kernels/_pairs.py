@@ -23,7 +23,7 @@ from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
 #: Rows up to which triangles are faster than blocks, and entries of what is kept of them.
-_FEW_ROWS, _MOST_ENTRIES = 256, 2**23
+_FEW_ROWS, _MOST_ENTRIES = 512, 2**22
 #: Gradient in theta (p,) from a cotangent (t,): of log k, which it may overwrite, if the kernel is
 #: positive, and else of k. To be called once.
 _Pull = Callable[[Array], Array]
@@ -61,8 +61,7 @@ class Pairs:
         """
         n, d = self.X.shape
         if n > _FEW_ROWS or n**2 * d > _MOST_ENTRIES:
-            K = kernel(self.X)
-            return K, lambda dK: kernel.vjp(self.X, None, K, dK)[0]
+            return evaluate_once(kernel, self.X)
         values, pull = _trace(kernel, self)
 
         def pull_back(dK: Array) -> Array:
@@ -74,6 +73,12 @@ class Pairs:
             return pull(d_values)
 
         return unpack_lower(values, n), pull_back
+
+
+def evaluate_once(kernel: Kernel, X: Array) -> tuple[Array, Callable[[Array], Array]]:
+    """The same as `Pairs.evaluate`, for rows of which nothing is kept."""
+    K = kernel(X)
+    return K, lambda dK: kernel.vjp(X, None, K, dK)[0]
 
 
 class _Trace(NamedTuple):

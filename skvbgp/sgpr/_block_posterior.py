@@ -35,7 +35,7 @@ from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import ResidualNoise, weighted_covariance
+from skvbgp.sgpr._noise import GroupNoise, ResidualNoise
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
 
@@ -104,7 +104,7 @@ class BlockConditional:
     def factors(self, block: Rows) -> BlockFactors:
         """Factors of a block of scaled data."""
         X = self._model.coordinates.original(block.X)
-        C, _ = weighted_covariance(self._noise, X, block)
+        C = GroupNoise.of(self._noise, X, block).covariance
         rotated = [block.X * lam for lam in self._Lambda]
         A = [self._prior.whiten_rows(x) for x in rotated]
         inverse = []
@@ -180,7 +180,7 @@ class BlockConditional:
             b.
         """
         X = self._model.coordinates.original(block.X)
-        C, _ = weighted_covariance(self._noise, X, block)
+        C = GroupNoise.of(self._noise, X, block).covariance
         more = self._noise.marginal_variance(X) - np.diagonal(C)  # than the copies of a row have
         offsets, variances, coefficients = [], [], []
         for sigma_f, A, inverse in zip(self._sigma_f, factors.A, factors.inverse, strict=True):

@@ -26,13 +26,15 @@ from skvbgp._core.linalg import (
     jittered_cholesky,
     tril_congruence,
     tril_inverse,
+    tril_times,
     triu_congruence,
+    triu_times,
 )
 from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
-from skvbgp.sgpr._noise import Noise, NoiseGradients, Structure, weighted_covariance, weighted_vjp
+from skvbgp.sgpr._noise import GroupNoise, Noise, NoiseGradients, Pull, Structure
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
 #: ``(q, alpha, second) -> (L' dL, d_alpha, d_second)``
@@ -67,7 +69,7 @@ class Prior:
 
     def whiten_rows(self, x: Array) -> Array:
         """A = k(x, Z) L^-T of rotated rows, (n, m): s(x) = A u but for what u leaves open."""
-        return np.asarray(unit_se(x, self.Z) @ self.L_inv.T)
+        return tril_times(self.L_inv, unit_se(x, self.Z).T).T
 
     def whiten(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
         """Information about u from that about Sigma^-1 s."""
@@ -102,18 +104,22 @@ class Model:
         U = self.coordinates.original(parameters.U)
         return self.structure.noise(parameters.noise_variance, parameters.noise_theta, U)
 
+    def noise_of(self, noise: Noise, rows: Rows) -> GroupNoise:
+        """The noise of one group."""
+        return GroupNoise.of(noise, self.coordinates.original(rows.X), rows)
+
     def group(
         self,
         parameters: Parameters,
         prior: Prior,
-        noise: Noise,
+        noise: GroupNoise,
         rows: Rows,
         draws: Array | None,
         *,
         whitened: bool = False,
     ) -> Group:
         """The data terms of one group, in closed form or (with draws) sampled, maybe whitened."""
-        C, copies = weighted_covariance(noise, self.coordinates.original(rows.X), rows)
+        C, copies = noise.covariance, noise.copies
         nu, xi = parameters.nu, parameters.xi
         if draws is None:
             return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
@@ -178,14 +184,16 @@ class Groups:
         *,
         whitened: bool = False,
     ) -> None:
-        self._model, self._parameters, self._batch = model, parameters, batch
-        self._noise = noise
+        self._parameters, self._batch = parameters, batch
         if whitened:
             _ = prior.L_inv  # once, not in each thread
-        self._groups = thread_map(
-            partial(model.group, parameters, prior, noise, whitened=whitened),
-            zip(batch, draws, strict=True),
-        )
+
+        def make(rows: Rows, draws: Array | None) -> tuple[Group, Pull]:
+            own = model.noise_of(noise, rows)
+            return model.group(parameters, prior, own, rows, draws, whitened=whitened), own.vjp
+
+        self._pairs = thread_map(make, zip(batch, draws, strict=True))
+        self._groups = [group for group, _ in self._pairs]
 
     @property
     def psi(self) -> Array:
@@ -207,18 +215,25 @@ class Groups:
 
     def backward(self, v: Array, V: Array) -> DataGradients:
         """Value and gradients at fixed v and V."""
-        p = self._parameters
+        return reduce(DataGradients.plus, concurrently(*self.tasks(v, V)))
 
-        def backward(group: Group, rows: Rows) -> tuple[GroupGradients, NoiseGradients]:
-            g = group.backward(v, V, p.alpha, p.second_moment)
-            X = self._model.coordinates.original(rows.X)
-            return g, weighted_vjp(self._noise, X, rows, g.C)
+    def tasks(self, v: Array, V: Array) -> list[Callable[[], DataGradients]]:
+        """The same by group, as functions without arguments."""
 
-        parts = thread_map(backward, zip(self._groups, self._batch, strict=True))
-        return reduce(
-            DataGradients.plus,
-            (DataGradients(g.value, g.nu, g.xi, g.Z, g.signal, noise) for g, noise in parts),
-        )
+        def backward(group: Group, pull: Pull) -> DataGradients:
+            g = self._backward(group, v, V)
+            return DataGradients(g.value, g.nu, g.xi, g.Z, g.signal, pull(g.covariance()))
+
+        return [partial(backward, *pair) for pair in self._pairs]
+
+    def of_signal(self, v: Array, V: Array) -> tuple[float, Array]:
+        """Value, and gradient in (xi, alpha^2 + beta), (d + 1,), at fixed v and V."""
+        parts = thread_map(self._backward, [(group, v, V) for group in self._groups])
+        slopes = np.array([np.append(g.xi, g.signal[1]) for g in parts])
+        return sum(g.value for g in parts), slopes.sum(axis=0)
+
+    def _backward(self, group: Group, v: Array, V: Array) -> GroupGradients:
+        return group.backward(v, V, self._parameters.alpha, self._parameters.second_moment)
 
 
 class Evaluation:
@@ -273,7 +288,28 @@ class Evaluation:
 
     def optimal_q(self) -> WhitenedGaussian:
         """Eq. (7): the maximiser of the bound, if the batch is all the data."""
-        return WhitenedGaussian(np.eye(len(self._b)) + self.information, self.shift)
+        return self._optimum
+
+    @cached_property
+    def _optimum(self) -> WhitenedGaussian:
+        precision = self.information.copy()
+        precision.flat[:: len(precision) + 1] += 1.0
+        return WhitenedGaussian(precision, self.shift)
+
+    def value(self, q: WhitenedGaussian, weight: float = 1.0) -> float:
+        """The bound at fixed q(u), see `gradient`."""
+        data, _ = self._groups.of_signal(*self._weights(q))
+        return self._add_priors(weight * data, q)
+
+    def variance_slopes(self, q: WhitenedGaussian) -> Array:
+        """Gradient of the data terms in (xi, beta), (d + 1,), cheaper than that in all."""
+        return self._groups.of_signal(*self._weights(q))[1]
+
+    def _add_priors(self, data: float, q: WhitenedGaussian) -> float:
+        """The bound, from the value of the data terms."""
+        p, model = self._parameters, self._model
+        log_prior, _ = model.structure.log_prior(p.noise_theta)
+        return data - q.kl_to_prior - model.kl_theta(p)[0] + log_prior
 
     def gradient(
         self, q: WhitenedGaussian, weight: float = 1.0, past: PastTerm | None = None
@@ -292,15 +328,16 @@ class Evaluation:
         p = self._parameters
         alpha = p.alpha
         # s = L u enters through v and V, and through the factor L itself
-        (dZ_prior, past_alpha, past_second), data = concurrently(
-            lambda: self._factor_backward(q, weight, past), lambda: self._backward(q)
+        (dZ_prior, past_alpha, past_second), *parts = concurrently(
+            lambda: self._factor_backward(q, weight, past), *self._tasks(q)
         )
+        data = reduce(DataGradients.plus, parts)
         noise = self._noise.complete(data.noise)
         d_nu, d_xi, dZ = weight * data.nu, weight * data.xi, weight * data.Z + dZ_prior
         d_alpha = weight * data.signal[0] + past_alpha
         d_second = weight * data.signal[1] + past_second
-        kl, kl_mean, kl_variance = self._model.kl_theta(p)
-        log_prior, d_prior = self._model.structure.log_prior(p.noise_theta)
+        _, kl_mean, kl_variance = self._model.kl_theta(p)
+        _, d_prior = self._model.structure.log_prior(p.noise_theta)
         gradient = Parameters(
             nu=d_nu + np.sum(dZ * p.U, axis=0) - kl_mean[:-1],
             xi=d_xi - kl_variance[:-1],
@@ -310,11 +347,11 @@ class Evaluation:
             noise_theta=weight * noise.theta + d_prior,
             U=p.nu * dZ + weight * noise.U * self._model.coordinates.scale,
         )
-        return weight * data.value - q.kl_to_prior - kl + log_prior, gradient
+        return self._add_priors(weight * data.value, q), gradient
 
-    def _backward(self, q: WhitenedGaussian) -> DataGradients:
-        """The data terms and their gradients."""
-        return self._groups.backward(*self._weights(q))
+    def _tasks(self, q: WhitenedGaussian) -> list[Callable[[], DataGradients]]:
+        """Functions whose results are the data terms and their gradients, in parts."""
+        return self._groups.tasks(*self._weights(q))
 
     def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
         """v = L^-T m and V = L^-T W L^-1, by which q enters the data terms."""
@@ -326,6 +363,9 @@ class Evaluation:
     ) -> tuple[Array, float, float]:
         """Gradient in Z through L, in which v and V are written, and the past's own terms."""
         alpha, second = self._parameters.alpha, self._parameters.second_moment
+        if weight == 1.0 and past is None and q is self._optimum:
+            # (I + second P) m = alpha b and (I + second P) S = I: the two terms below are
+            return self.prior.vjp(-q.excess_moment - self.information), 0.0, 0.0
         # v = L^-T m and V = L^-T W L^-1 give L'dL = -m (alpha b)' + second W P
         LtdL = second * q.excess_moment @ self._P - np.outer(q.mean, alpha * self._b)
         LtdL *= weight
@@ -351,4 +391,4 @@ class WhitenedEvaluation(Evaluation):
 
     def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
         L_inv = self.prior.L_inv
-        return L_inv.T @ q.mean, q.excess_moment @ L_inv
+        return L_inv.T @ q.mean, triu_times(L_inv, q.excess_moment).T

@@ -21,6 +21,7 @@ from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import ZeroMeanNormal
@@ -33,7 +34,7 @@ from skvbgp.base import Targets
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise, NoiseGradients, weighted_covariance, weighted_vjp
+from skvbgp.sgpr._noise import GroupNoise, Noise, NoiseGradients
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import Paths, PriorPaths, share_points
 from skvbgp.sgpr._slopes import se_slopes
@@ -157,26 +158,34 @@ class Mixture(PickledByFields):
         return self.model.coordinates.original(self.rows.X)
 
     @cached_property
+    def _noise_by_group(self) -> list[tuple[NDArray[np.intp], GroupNoise]]:
+        """Which rows are in each group, and their noise."""
+        blocks = [np.arange(len(self.rows.y))[index] for index in self.groups]
+        rows = [self.rows.take(block) for block in blocks]
+        return [
+            (block, self.model.noise_of(self.noise, own))
+            for block, own in zip(blocks, rows, strict=True)
+        ]
+
+    @cached_property
     def _weighted_noise(self) -> tuple[Array, float]:
         """Covariance of the rows' noise, and what the log density of all copies has more."""
-        X, n = self.X, len(self.rows.y)
+        n = len(self.rows.y)
         total, log_density = np.zeros((n, n)), 0.0
-        for index in self.groups:
-            block = np.arange(n)[index]
-            C, copies = weighted_covariance(self.noise, X[block], self.rows.take(block))
+        for block, noise in self._noise_by_group:
+            C = noise.covariance
             total[np.ix_(block, block)] = np.diag(C) if C.ndim == 1 else C
-            log_density += copies.log_density
+            log_density += noise.copies.log_density
         return total, log_density
 
     def _noise_gradients(self, dC: Array) -> NoiseGradients:
         """Gradients in the noise's parameters, from that in C."""
-        X, parts = self.X, []
-        for index in self.groups:
-            block = np.arange(len(dC))[index]
+        parts = []
+        for block, noise in self._noise_by_group:
             own = dC[np.ix_(block, block)]
             if not self.model.structure.correlated:
                 own = np.diagonal(own)
-            parts.append(weighted_vjp(self.noise, X[block], self.rows.take(block), own))
+            parts.append(noise.vjp(own))
         return self.noise.complete(reduce(NoiseGradients.plus, parts))
 
     @cached_property

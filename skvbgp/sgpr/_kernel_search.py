@@ -25,7 +25,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._noise import Blocks, Structure
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
-from skvbgp.sgpr._start import fit_noise_to_groups
+from skvbgp.sgpr._start import fit_noise_to_groups, with_pairs
 from skvbgp.sgpr._state import State
 
 #: Most blocks that kernels are fitted to, and as many others judge them.
@@ -109,11 +109,12 @@ def try_kernels(
     not kept: what a few blocks leave may be far too small for others.
     """
     fitted, judges = leave_out(data, rng)
+    groups = with_pairs(model, fitted)
     trials: list[Trial] = []
 
     def attempt(name: str, kernel: Kernel, max_iter: int) -> None:
         trial_model, start = _with_kernel(model, parameters, kernel)
-        learned = fit_noise_to_groups(trial_model, start, fitted, max_iter=max_iter)
+        learned = fit_noise_to_groups(trial_model, start, groups, max_iter=max_iter)
         kernel = kernel.with_theta(learned.noise_theta)
         trials.append(Trial(name, kernel, judge(kernel, learned.noise_variance, judges)))
 

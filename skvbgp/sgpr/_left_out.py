@@ -26,7 +26,7 @@ from skvbgp.base import invert_rest
 from skvbgp.sgpr._bound import Model, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise, weighted_covariance
+from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import DensePsi, rotate
 from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
@@ -144,7 +144,7 @@ class Remembered(NamedTuple):
     def without(self, rows: Rows) -> LeftOut:
         """q(u) without each of some rows: those of a block, or any if noise is independent."""
         p = self.parameters
-        c, _ = weighted_covariance(self.noise, self.model.coordinates.original(rows.X), rows)
+        c = self.model.noise_of(self.noise, rows).covariance
         y, H = rows.y, None
         if c.ndim == 2:
             Q = inverse_from_cholesky(cholesky(c, "noise covariance of a block"))

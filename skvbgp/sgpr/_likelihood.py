@@ -12,13 +12,22 @@ so that dF/dC = (C^-1 G C^-1 - C^-1) / 2. The expectation over Lambda is taken i
 form or over reparameterised samples; both classes here offer the same three members.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from skvbgp._core.copies import Copies
-from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
+from skvbgp._core.linalg import (
+    Array,
+    cholesky,
+    log_determinant,
+    symmetric_product,
+    tril_inverse,
+    tril_times,
+    triu_times,
+)
 from skvbgp.kernels._distance import centre
 from skvbgp.sgpr._psi import psi_statistic
 from skvbgp.sgpr.expectations import omega, omega_vjp, upsilon, upsilon_vjp
@@ -35,27 +44,36 @@ class GroupGradients(NamedTuple):
     xi: Array  # (d,)
     Z: Array  # (m, d)
     signal: tuple[float, float]
-    C: Array  # (n,) or (n, n)
+    covariance: Callable[[], Array]  # that of C, (n,) or (n, n), which not all ask for
 
 
 class Precision(Protocol):
     """C^-1 of n rows. A "moment" is an (n,) or (n, n) array, of the same form as C."""
 
-    matrix: Array  # C^-1, (n,) or (n, n)
     log_det: float  # log |C|, of all copies
     count: float  # rows, with all copies
+
+    @property
+    def matrix(self) -> Array:
+        """C^-1, (n,) or (n, n)."""
 
     def solve(self, A: Array) -> Array:
         """C^-1 A for A of shape (n,) or (n, k)."""
 
-    def outer(self, a: Array, b: Array) -> Array:
-        """The moment (a b' + b a') / 2."""
+    def root_times(self, A: Array) -> Array:
+        """R A for A of shape (n, k), where C^-1 = R' R."""
+
+    def root_back(self, A: Array) -> Array:
+        """R' A."""
 
     def gram(self, A: Array, B: Array) -> Array:
         """The moment A B' of two (n, k) matrices whose product is symmetric."""
 
-    def covariance_vjp(self, G: Array) -> Array:
-        """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G."""
+    def weigh(self, G: Array) -> Array:
+        """The moment C^-1 G C^-1."""
+
+    def covariance_vjp(self, weighed: Array) -> Array:
+        """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G of which this is `weigh`."""
 
 
 class DiagonalPrecision:
@@ -69,14 +87,19 @@ class DiagonalPrecision:
     def solve(self, A: Array) -> Array:
         return A * self.matrix if A.ndim == 1 else A * self.matrix[:, None]
 
-    def outer(self, a: Array, b: Array) -> Array:
-        return a * b
+    def root_times(self, A: Array) -> Array:
+        return A * np.sqrt(self.matrix)[:, None]
+
+    root_back = root_times
 
     def gram(self, A: Array, B: Array) -> Array:
         return np.einsum("nk,nk->n", A, B)
 
-    def covariance_vjp(self, G: Array) -> Array:
-        return 0.5 * (G * self.matrix - 1.0) * self.matrix
+    def weigh(self, G: Array) -> Array:
+        return G * self.matrix**2
+
+    def covariance_vjp(self, weighed: Array) -> Array:
+        return 0.5 * (weighed - self.matrix)
 
 
 class DensePrecision:
@@ -84,24 +107,32 @@ class DensePrecision:
 
     def __init__(self, C: Array, copies: Copies) -> None:
         L = cholesky(C, "noise covariance of a block")
-        self.matrix = inverse_from_cholesky(L)
+        self._root = tril_inverse(L)
         self.log_det = log_determinant(L) + copies.log_det
         self.count = len(C) + copies.number
+
+    @cached_property
+    def matrix(self) -> Array:
+        return np.asarray(self._root.T @ self._root)
 
     def solve(self, A: Array) -> Array:
         return self.matrix @ A
 
-    def outer(self, a: Array, b: Array) -> Array:
-        product = np.outer(a, b)
-        return 0.5 * (product + product.T)
+    def root_times(self, A: Array) -> Array:
+        return tril_times(self._root, A)
+
+    def root_back(self, A: Array) -> Array:
+        return triu_times(self._root, A)
 
     def gram(self, A: Array, B: Array) -> Array:
-        return A @ B.T
+        return symmetric_product(A, B)
 
-    def covariance_vjp(self, G: Array) -> Array:
-        product = self.matrix @ G @ self.matrix
+    def weigh(self, G: Array) -> Array:
+        return symmetric_product(self.matrix, self.matrix @ G)
+
+    def covariance_vjp(self, weighed: Array) -> Array:
         # symmetric to the last digit: the noise's gradient in U is the small difference of two sums
-        return 0.25 * (product + product.T) - 0.5 * self.matrix
+        return 0.25 * (weighed + weighed.T) - 0.5 * self.matrix
 
 
 def as_precision(C: Array, copies: Copies) -> Precision:
@@ -113,21 +144,30 @@ def _sum_up(
     precision: Precision,
     y: Array,
     f: Array,
-    moment: Array,
+    weigh_moment: Callable[[], Array],
     penalty: float,
     alpha: float,
     second: float,
-) -> tuple[float, tuple[float, float], Array]:
+) -> tuple[float, tuple[float, float], Callable[[], Array]]:
     """F, and its gradients in the signal and in C.
 
-    Given f = E[K v], the moment E[K V K' + K~] of the form of C, and its penalty tr(C^-1 moment).
+    Given f = E[K v], and of the moment E[K V K' + K~] what makes it C^-1 moment C^-1, in the form
+    of C, and its penalty tr(C^-1 moment).
     """
     weighted_y = precision.solve(y)
     fit = float(weighted_y @ f)
     constant = precision.count * np.log(2.0 * np.pi) + precision.log_det
     value = -0.5 * (constant + weighted_y @ y - 2.0 * alpha * fit + second * penalty)
-    G = precision.outer(y, y) - 2.0 * alpha * precision.outer(f, y) + second * moment
-    return float(value), (fit, -0.5 * penalty), precision.covariance_vjp(G)
+
+    def covariance() -> Array:
+        weighted_f = precision.solve(f)
+        left = np.column_stack([weighted_y - alpha * weighted_f, -alpha * weighted_y])
+        right = np.column_stack([weighted_y, weighted_f])  # left @ right' is symmetric
+        weighed = second * weigh_moment()
+        weighed += precision.gram(left, right)
+        return precision.covariance_vjp(weighed)
+
+    return float(value), (fit, -0.5 * penalty), covariance
 
 
 class Group(Protocol):
@@ -183,7 +223,9 @@ class ClosedFormGroup:
             d_prior_nu, d_prior_xi = d_upsilon.nu, d_upsilon.xi
         penalty = float(np.sum(V * self.psi)) + self.prior_trace
         moment = d_psi.C_inv + self._prior
-        value, d_signal, dC = _sum_up(precision, y, f, moment, penalty, alpha, second)
+        value, d_signal, covariance = _sum_up(
+            precision, y, f, lambda: precision.weigh(moment), penalty, alpha, second
+        )
         half = -0.5 * second
         return GroupGradients(
             value=value,
@@ -191,7 +233,7 @@ class ClosedFormGroup:
             xi=alpha * d_omega.xi + half * (d_psi.xi + d_prior_xi),
             Z=alpha * d_omega.Z + half * d_psi.Z,
             signal=d_signal,
-            C=dC,
+            covariance=covariance,
         )
 
 
@@ -224,8 +266,10 @@ class SampledGroup:
         self.precision = as_precision(C, copies)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
-        self._A = self._K if whitening is None else [K @ whitening.T for K in self._K]
-        self.psi = np.asarray(sum(self._gram(A) for A in self._A) / len(draws))
+        self._is_whitened = whitening is not None
+        A = (K if whitening is None else tril_times(whitening, K.T).T for K in self._K)
+        self._roots = [self.precision.root_times(a) for a in A]  # of C^-1, times A
+        self.psi = np.asarray(sum(root.T @ root for root in self._roots) / len(draws))
 
     @cached_property
     def prior_trace(self) -> float:
@@ -236,46 +280,51 @@ class SampledGroup:
         return total / len(self._rotated)
 
     def information(self, targets: Array) -> Array:
-        weighted = self.precision.solve(targets)
-        return np.asarray(sum(A.T @ weighted for A in self._A) / len(self._A))
-
-    def _gram(self, A: Array) -> Array:
-        if self.precision.matrix.ndim == 1:
-            scaled = A * np.sqrt(self.precision.matrix)[:, None]
-            return np.asarray(scaled.T @ scaled)  # one symmetric product, half the cost
-        return np.asarray(A.T @ self.precision.solve(A))
+        columns = self.precision.root_times(targets.reshape(len(targets), -1))
+        total = sum(root.T @ columns for root in self._roots)
+        return np.reshape(total, (-1, *targets.shape[1:])) / len(self._roots)
 
     def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
         y, Z, precision = self._y, self._Z, self.precision
         weighted_y = precision.solve(y)
-        n_draws = len(self._draws)
+        n_draws, is_block = len(self._draws), precision.matrix.ndim == 2
         d_nu, d_xi = np.zeros_like(self._nu), np.zeros_like(self._xi)
         dZ = np.zeros_like(Z)
-        f = np.zeros(len(y))
-        moment = np.zeros_like(precision.matrix)  # E[K V K' + K~]
-        for e, x, K, A in zip(self._draws, self._rotated, self._K, self._A, strict=True):
-            KV = A @ V
+        f, penalty = np.zeros(len(y)), 0.0
+        products = []  # of C^-1 K and C^-1 A V, whose moments are those of K V K' between C^-1
+        priors = np.ones(len(y))  # E[K~] of the form of C
+        if is_block:
+            priors = np.zeros_like(precision.matrix)
+        for e, x, K, root in zip(self._draws, self._rotated, self._K, self._roots, strict=True):
             f += K @ v / n_draws
-            W = precision.solve(KV)  # W becomes dF/dK * K
-            W *= -second
+            weighted = precision.root_back(root)
+            weighted_V = weighted @ V
+            penalty += float(np.vdot(K, weighted_V)) / n_draws
+            products.append((weighted_V, None if self._is_whitened else weighted, K))
+            W = -second * weighted_V  # W becomes dF/dK * K
             W += np.outer(alpha * weighted_y, v)
             W *= K
             dx = W @ Z - W.sum(axis=1)[:, None] * x
             dZ += (W.T @ x - W.sum(axis=0)[:, None] * Z) / n_draws
-            moment += precision.gram(KV, K) / n_draws
-            if precision.matrix.ndim == 1:
-                moment += 1.0 / n_draws
-            else:
+            if is_block:
                 prior = unit_se(x, x)
-                moment += prior / n_draws
+                priors += prior / n_draws
                 W = -second * precision.matrix * prior
                 dx += W @ x - W.sum(axis=1)[:, None] * x
             dx *= self._X / n_draws
             d_nu += dx.sum(axis=0)
             d_xi += 0.5 * np.sum(dx * e, axis=0) / np.sqrt(self._xi)
-        penalty = float(np.sum(precision.matrix * moment))
-        value, d_signal, dC = _sum_up(precision, y, f, moment, penalty, alpha, second)
-        return GroupGradients(value, d_nu, d_xi, dZ, d_signal, dC)
+        penalty += float(np.vdot(precision.matrix, priors))
+
+        def weigh_moment() -> Array:
+            weighed = precision.weigh(priors)
+            for weighted_V, weighted, K in products:
+                weighted_K = precision.solve(K) if weighted is None else weighted
+                weighed += precision.gram(weighted_V, weighted_K) / n_draws
+            return weighed
+
+        value, d_signal, covariance = _sum_up(precision, y, f, weigh_moment, penalty, alpha, second)
+        return GroupGradients(value, d_nu, d_xi, dZ, d_signal, covariance)
 
 
 def unit_se(X: Array, Z: Array) -> Array:

@@ -209,7 +209,8 @@ def sum_groups(
     for size in sizes:
         rows = data.rows(slice(start, start + size))
         draws = draw_rule(rows, rng)
-        group = model.group(parameters, prior, noise, rows, draws, whitened=draws is not None)
+        own, whitened = model.noise_of(noise, rows), draws is not None
+        group = model.group(parameters, prior, own, rows, draws, whitened=whitened)
         targets = np.column_stack([rows.y, np.ones(size)])
         sums = group.psi, group.information(targets)
         total = total.plus(

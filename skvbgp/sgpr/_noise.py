@@ -9,14 +9,16 @@ A `Structure` says what the noise is like, and makes the `Noise` of given parame
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import add
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from skvbgp._core.copies import Copies, own_gradient
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
@@ -32,6 +34,10 @@ class NoiseGradients(NamedTuple):
 
     def plus(self, other: NoiseGradients) -> NoiseGradients:
         return NoiseGradients(*map(add, self, other))
+
+
+#: Gradients of ``sum(dC * C)`` from dC.
+Pull = Callable[[Array], NoiseGradients]
 
 
 class Noise(Protocol):
@@ -50,6 +56,10 @@ class Noise(Protocol):
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         """The sum over groups, with what the groups share."""
+
+    def evaluate(self, X: Array) -> tuple[Array, Pull]:
+        """`covariance` and `vjp` of the same rows, which may have something in common."""
+        return self.covariance(X), partial(self.vjp, X)
 
 
 class Structure:
@@ -207,45 +217,50 @@ def is_auto(kernel: Any) -> bool:
     return isinstance(kernel, str) and kernel == "auto"
 
 
-def weighted_covariance(noise: Any, X: Array, rows: Rows) -> tuple[Array, Copies]:
-    """Noise covariance of one group of rows as far as they count, and their `Copies`.
+class GroupNoise(NamedTuple):
+    """The noise of one group of rows as far as they count.
 
-    X are the rows in the user's units. Known variances are added, and what missing entries make,
-    where the noise is a `GapNoise`. What copies have of their own, all noise that is independent,
-    is divided by the weights.
+    Known variances are added, and what missing entries make, where the noise is a `GapNoise`. What
+    copies have of their own, all noise that is independent, is divided by the weights.
     """
-    C, w = noise.covariance(X), rows.weight
-    if rows.gaps is not None:
-        C = C + noise.gap_variance(rows.gaps)
-    if w is None and rows.variance is None:
-        return C, Copies()
-    own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
-    spread = own if w is None else own / w
-    if C.ndim == 2:
-        spread = C + np.diag(spread - noise.noise_variance)
-    return np.asarray(spread), Copies.of(own, w)
+
+    covariance: Array  # (n,) or (n, n)
+    copies: Copies
+    vjp: Pull  # with the gradients of -1/2 times the log determinant of the copies
+
+    @classmethod
+    def of(cls, noise: Any, X: Array, rows: Rows) -> GroupNoise:
+        """X are the rows in the user's units."""
+        (C, pull), w = noise.evaluate(X), rows.weight
+        if rows.gaps is not None:
+            C, pull = C + noise.gap_variance(rows.gaps), _pull_with_gaps(noise, pull, rows.gaps)
+        if w is None and rows.variance is None:
+            return cls(C, Copies(), pull)
+        own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
+        spread = own if w is None else own / w
+        if C.ndim == 2:
+            spread = C + np.diag(spread - noise.noise_variance)
+        if w is not None:
+            pull = _pull_with_weights(pull, own, w)
+        return cls(np.asarray(spread), Copies.of(own, w), pull)
 
 
-def weighted_vjp(noise: Any, X: Array, rows: Rows, dC: Array) -> NoiseGradients:
-    """Gradients of a value, given that in `weighted_covariance`.
-
-    They include those of -1/2 times the log determinant of the `Copies`.
-    """
-    if dC.ndim == 1:
-        if rows.weight is not None:
-            each, _ = weighted_covariance(noise, X, replace(rows, weight=None))
-            dC = own_gradient(each, rows.weight, dC)
-        gradients = noise.vjp(X, dC)
-        return gradients if rows.gaps is None else noise.add_gap_gradient(gradients, dC, rows.gaps)
-    if rows.weight is None:
-        return noise.vjp(X, dC)
-    gradients, diagonal = noise.vjp(X, dC), np.diagonal(dC)
-    own = rows.add_known(noise.noise_variance)
-    more = np.sum(own_gradient(own, rows.weight, diagonal) - diagonal)
-    return gradients._replace(noise_variance=gradients.noise_variance + float(more))
+def _pull_with_gaps(noise: Any, pull: Pull, gaps: Array) -> Pull:
+    return lambda dC: noise.add_gap_gradient(pull(dC), dC, gaps)
 
 
-class WhiteNoise:
+def _pull_with_weights(pull: Pull, own: Array | float, weight: Array) -> Pull:
+    def pull_back(dC: Array) -> NoiseGradients:
+        if dC.ndim == 1:
+            return pull(own_gradient(own, weight, dC))
+        gradients, diagonal = pull(dC), np.diagonal(dC)
+        more = np.sum(own_gradient(own, weight, diagonal) - diagonal)
+        return gradients._replace(noise_variance=gradients.noise_variance + float(more))
+
+    return pull_back
+
+
+class WhiteNoise(Noise):
     """C = sigma_n^2 I (DTC)."""
 
     def __init__(self, noise_variance: float) -> None:
@@ -264,7 +279,7 @@ class WhiteNoise:
         return gradients
 
 
-class ResidualNoise:
+class ResidualNoise(Noise):
     """Diagonal (FITC) or blocks (PITC, PIC) of the noise kernel's residual.
 
     Parameters
@@ -283,20 +298,20 @@ class ResidualNoise:
         self, noise_variance: float, kernel: Kernel, U: Array, *, correlated: bool
     ) -> None:
         self.noise_variance = noise_variance
-        self._kernel, self._U, self._correlated = kernel, U, correlated
+        self._kernel, self._correlated = kernel, correlated
         self._prior = InducingPrior(kernel, U)
 
+    def evaluate(self, X: Array) -> tuple[Array, Pull]:
+        Kxu = self._kernel(X, self._prior.Z)
+        A = tril_times(self._prior.L_inv, Kxu.T).T  # whitened
+        pull = partial(self._pull, X, Kxu, A)
+        return self._leave(X, A) if self._correlated else self._add_noise(X, A), pull
+
     def covariance(self, X: Array) -> Array:
-        if not self._correlated:
-            return self.marginal_variance(X)
-        A = self._prior.whiten(X)
-        C = self._kernel(X) - A @ A.T
-        C.flat[:: len(C) + 1] += self.noise_variance
-        return np.asarray(C)
+        return self.evaluate(X)[0]
 
     def marginal_variance(self, X: Array) -> Array:
-        residual = self._kernel.diag(X) - np.sum(self._prior.whiten(X) ** 2, axis=1)
-        return np.asarray(np.maximum(residual, 0.0) + self.noise_variance)
+        return self._add_noise(X, self._prior.whiten(X))
 
     def cross_covariance(self, X: Array, X_block: Array) -> Array:
         """Covariance of the noise at new inputs with that of a block, (n, n_block)."""
@@ -304,21 +319,38 @@ class ResidualNoise:
         return np.asarray(self._kernel(X, X_block) - cross)
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        Kxu = self._kernel(X, self._U)
-        B = Kxu @ self._prior.L_inv.T @ self._prior.L_inv  # k(X, U) k(U, U)^-1, (n, m)
+        return self.evaluate(X)[1](dC)
+
+    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
+        dKuu = np.asarray(gradients.Kuu)
+        d_theta, dU, _ = self._kernel.vjp(self._prior.Z, None, self._prior.K, dKuu)
+        return gradients._replace(theta=gradients.theta + d_theta, U=gradients.U + dU)
+
+    def _add_noise(self, X: Array, A: Array) -> Array:
+        """Variances of the noise of rows, given them whitened."""
+        residual = self._kernel.diag(X) - np.sum(A**2, axis=1)
+        return np.asarray(np.maximum(residual, 0.0) + self.noise_variance)
+
+    def _leave(self, X: Array, A: Array) -> Array:
+        """Their covariance, (n, n)."""
+        C = self._kernel(X)
+        C -= A @ A.T
+        C.flat[:: len(C) + 1] += self.noise_variance
+        return np.asarray(C)
+
+    def _pull(self, X: Array, Kxu: Array, A: Array, dC: Array) -> NoiseGradients:
+        B = triu_times(self._prior.L_inv, A.T).T  # k(X, U) k(U, U)^-1, (n, m)
         if self._correlated:
             d_variance = float(np.trace(dC))
             weighted = dC @ B
             d_theta, _, _ = self._kernel.vjp(X, None, self._kernel(X), dC)
+            dKuu = symmetric_product(B.T, weighted.T)
         else:
             d_variance = float(dC.sum())
             weighted = dC[:, None] * B
             d_theta, _ = self._kernel.vjp_diag(X, dC)
-        d_cross, _, dU = self._kernel.vjp(X, self._U, Kxu, -2.0 * weighted)
+            dKuu = B.T @ weighted
+        weighted *= -2.0
+        d_cross, _, dU = self._kernel.vjp(X, self._prior.Z, Kxu, weighted)
         assert dU is not None
-        return NoiseGradients(d_variance, d_theta + d_cross, dU, B.T @ weighted)
-
-    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
-        dKuu = np.asarray(gradients.Kuu)
-        d_theta, dU, _ = self._kernel.vjp(self._U, None, self._prior.K, dKuu)
-        return gradients._replace(theta=gradients.theta + d_theta, U=gradients.U + dU)
+        return NoiseGradients(d_variance, d_theta + d_cross, dU, dKuu)

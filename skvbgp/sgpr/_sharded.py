@@ -137,9 +137,9 @@ class ShardedEvaluation(Evaluation):
         self._batch, self._draws, self._q = batch, draws, q
         self._resume = self._sum(q)
 
-    def _backward(self, q: WhitenedGaussian) -> DataGradients:
+    def _tasks(self, q: WhitenedGaussian) -> list[Callable[[], DataGradients]]:
         resume = self._resume if q is self._q else self._sum(q)
-        return reduce(DataGradients.plus, resume())
+        return [lambda: reduce(DataGradients.plus, resume())]
 
     def _sum(self, q: WhitenedGaussian | None) -> Callable[[], list[DataGradients]]:
         """Keep the sums over the rows; what is returned waits for the gradients at q."""

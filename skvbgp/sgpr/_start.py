@@ -20,6 +20,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows
+from skvbgp.kernels._pairs import Pairs, evaluate_once
 from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
@@ -262,19 +263,21 @@ def start_from_blocks(
     rows = data.pick(rng.permutation(len(blocks))[:_FEW_BLOCKS])
     weight = len(data) / sum(len(r.y) for r in rows)
 
-    def bound(start: Parameters, draws: Array) -> tuple[float, Parameters]:
+    def evaluate(start: Parameters, draws: Array) -> tuple[Evaluation, WhitenedGaussian]:
         evaluation = Evaluation(model, start, rows, [draws[:, None, :]] * len(rows))
         q = WhitenedGaussian.standard(len(start.U)).with_information(
             weight * evaluation.information, weight * evaluation.shift
         )
-        return evaluation.gradient(q, weight)
+        return evaluation, q
 
-    d = len(own.nu)
-    at_mean = np.zeros((1, d))
-    lead = bound(following, at_mean)[0] - bound(narrow(own), at_mean)[0]
-    if lead <= _HOPELESS * len(data):
+    def bound(start: Parameters) -> float:
+        evaluation, q = evaluate(start, np.zeros((1, len(start.nu))))
+        return evaluation.value(q, weight)
+
+    if bound(following) - bound(narrow(own)) <= _HOPELESS * len(data):
         return own
-    return settle_variances(model, following, bound(following, sign_draws(d))[1])
+    evaluation, q = evaluate(following, sign_draws(len(own.nu)))
+    return settle_variances(model, following, weight * evaluation.variance_slopes(q))
 
 
 def follow_noise(model: Model, parameters: Parameters, smooth: Array) -> Parameters:
@@ -294,19 +297,17 @@ def narrow(parameters: Parameters) -> Parameters:
     return replace(p, xi=_NARROW * p.nu**2, beta=_NARROW * p.alpha**2)
 
 
-def settle_variances(model: Model, parameters: Parameters, gradient: Parameters) -> Parameters:
+def settle_variances(model: Model, parameters: Parameters, slopes: Array) -> Parameters:
     """One step of the natural gradient, of size one, on the variances of q(theta).
 
-    ``gradient`` is that of the bound, over draws that see second derivatives well.
+    ``slopes`` (d + 1,) are those of the data terms F, over draws that see second derivatives well.
     The data terms F change with a variance v by half of their curvature, and -KL is largest
     where 1 / v = 1 / tau - 2 dF/dv. Where F curves upwards, there is no such v; none gets more
     than a hundred times what it was.
     """
     p = parameters
-    _, _, kl_variance = model.kl_theta(p)
-    slope = np.append(gradient.xi, gradient.beta) + kl_variance  # of F
     before = np.append(p.xi, p.beta)
-    precision = 1.0 / model.hyperprior.variance - 2.0 * slope
+    precision = 1.0 / model.hyperprior.variance - 2.0 * slopes
     variance = 1.0 / np.maximum(precision, 1.0 / (_WIDEST * before))
     return replace(p, xi=variance[:-1], beta=float(variance[-1]))
 
@@ -325,7 +326,7 @@ def fit_noise_to_blocks(
     blocks = data.blocks
     assert blocks is not None
     if len(blocks) <= _FEW_BLOCKS:
-        groups = data.pick(np.arange(len(blocks)))
+        groups = with_pairs(model, data.pick(np.arange(len(blocks))))
         return fit_noise_to_groups(model, parameters, groups, max_iter=_BLOCK_ITERATIONS)
     limits, start = _noise_limits(model), _noise_vector(parameters)
 
@@ -337,7 +338,7 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        groups = data.pick(chosen)
+        groups = [(rows, None) for rows in data.pick(chosen)]
         value, gradient = _noise_log_posterior(model, start, x, groups, len(groups) / len(blocks))
         size = _BLOCK_STEP_SIZE * clock.annealing
         x, adam = adam_ascent(x, gradient, adam, size)
@@ -348,8 +349,13 @@ def fit_noise_to_blocks(
     return _with_noise(parameters, x)
 
 
+def with_pairs(model: Model, groups: Sequence[Rows]) -> list[tuple[Rows, Pairs]]:
+    """Groups of rows, and what kernels of them have in common at all hyperparameters."""
+    return [(rows, Pairs(model.coordinates.original(rows.X))) for rows in groups]
+
+
 def fit_noise_to_groups(
-    model: Model, parameters: Parameters, groups: Sequence[Rows], *, max_iter: int
+    model: Model, parameters: Parameters, groups: list[tuple[Rows, Pairs]], *, max_iter: int
 ) -> Parameters:
     """The same for a few groups of rows, by L-BFGS."""
     start = _noise_vector(parameters)
@@ -378,17 +384,23 @@ def _noise_limits(model: Model) -> Array:
 
 
 def _noise_log_posterior(
-    model: Model, start: Array, x: Array, groups: Sequence[Rows], share: float = 1.0
+    model: Model,
+    start: Array,
+    x: Array,
+    groups: Sequence[tuple[Rows, Pairs | None]],
+    share: float = 1.0,
 ) -> tuple[float, Array]:
     """Log evidence of groups of rows, and a share of the log prior, with the gradient in x."""
-    tasks = [(model, x, rows) for rows in groups]
+    tasks = [(model, x, *group) for group in groups]
     values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
     z = (x - start) / _BLOCK_PRIOR_STD
     value = sum(values) - 0.5 * share * float(z @ z)
     return value, np.asarray(sum(gradients)) - share * z / _BLOCK_PRIOR_STD
 
 
-def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
+def _block_evidence(
+    model: Model, x: Array, rows: Rows, pairs: Pairs | None = None
+) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + sigma_n^2 I) and its gradient in x = (theta, log sigma_n^2).
 
     Of all copies, if the rows have weights, and with what is known of their noise.
@@ -396,9 +408,11 @@ def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
     assert isinstance(model.structure, Blocks)
     kernel, scale = model.structure.kernel.with_theta(x[:-1]), model.structure.scale
     noise_variance = float(np.exp(x[-1]))
-    X = model.coordinates.original(rows.X)
-    K = kernel(X)
     own = rows.add_known(noise_variance)
+    if pairs is None:  # rows of which nothing is kept
+        K, pull_back = evaluate_once(kernel, model.coordinates.original(rows.X))
+    else:
+        K, pull_back = pairs.evaluate(kernel)
     log_density, dC, d_own = own_evidence(scale * K, rows.y, own, rows.weight)
-    d_theta, _, _ = kernel.vjp(X, None, K, scale * dC)
+    d_theta = pull_back(scale * dC)
     return log_density, np.append(d_theta, d_own.sum() * noise_variance)

@@ -144,9 +144,11 @@ def solve_at_mean(
 
 def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
     """The same with the variances of q(theta) that all rows suggest."""
-    draws = sign_draws(len(parameters.nu))
-    _, gradient = collapse_bound(model, data, CommonDraws(draws))(parameters)
-    return settle_variances(model, parameters, gradient)
+    draws = sign_draws(len(parameters.nu))[:, None, :]
+    batch = [data.rows(index) for index in data.groups()]
+    evaluation = WhitenedEvaluation(model, parameters, batch, [draws] * len(batch))
+    slopes = evaluation.variance_slopes(evaluation.optimal_q())
+    return settle_variances(model, parameters, slopes)
 
 
 def evaluate(

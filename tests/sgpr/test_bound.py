@@ -227,6 +227,25 @@ def test_gradient_at_the_optimal_q(kind, expectation):
     assert_allclose(start.pack_gradient(gradient), expected, rtol=1e-7, atol=1e-7 * scale)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("of", [Evaluation, WhitenedEvaluation])
+def test_what_costs_less_than_the_gradient_is_the_same(kind, of):
+    """At the optimal q(u), what flows through the factor is simpler; and parts of the gradient."""
+    problem = small_problem(kind)
+    draws, pack = draws_of(problem, "common"), problem.parameters.pack_gradient
+    evaluation = of(problem.model, problem.parameters, problem.batch, draws)
+    best = evaluation.optimal_q()
+    value, gradient = evaluation.gradient(best)
+    another = WhitenedGaussian(best.precision, best.shift)
+    expected, expected_gradient = evaluation.gradient(another)
+    assert_allclose(value, expected, rtol=1e-14)
+    assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-10, atol=1e-9)
+    assert_allclose(evaluation.value(another), expected, rtol=1e-14)
+    *_, kl_variance = problem.model.kl_theta(problem.parameters)
+    slopes = np.append(gradient.xi, gradient.beta) + kl_variance
+    assert_allclose(evaluation.variance_slopes(another), slopes, rtol=1e-10, atol=1e-10)
+
+
 def test_optimal_q_is_a_maximum(rng):
     problem = small_problem("pitc")
     evaluation = problem.evaluation()

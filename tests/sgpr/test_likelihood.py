@@ -130,7 +130,7 @@ def test_gradients(problem, expectation, form):
     check(g.signal[0], numerical_gradient(lambda x: value(alpha=float(x)), ALPHA))
     check(g.signal[1], numerical_gradient(lambda x: value(second=float(x)), SECOND))
     derivative = symmetric_gradient if form == "dense" else numerical_gradient
-    check(g.C, derivative(lambda x: value(C=x), C))
+    check(g.covariance(), derivative(lambda x: value(C=x), C))
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,9 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
     p = replace(p, xi=np.full(2, 5e-4), beta=5e-4)
     bound = collapse_bound(model, problem.data, ClosedForm())
     _, before = bound(p)
-    _, after = bound(settle_variances(model, p, before))
+    evaluation = problem.at(p).evaluation()
+    slopes = evaluation.variance_slopes(evaluation.optimal_q())
+    _, after = bound(settle_variances(model, p, slopes))
     for name in ("xi", "beta"):
         ratio = np.abs(getattr(after, name)) / np.abs(getattr(before, name))
         assert np.all(ratio < 5e-4), name  # without the rows' part of the curvature, 3e-3 and more
