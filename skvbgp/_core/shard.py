@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import check_X_y
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.scaling import RunningScale
 
 
 class Block(NamedTuple):
@@ -75,6 +77,33 @@ class Shard:
 def join_blocks(parts: Sequence[Block]) -> Block:
     """One after the other."""
     return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class Summary(NamedTuple):
+    """What is known of the rows of a block."""
+
+    inputs: RunningScale
+    box: Array  # (2, d), least and largest entries of X
+    scale: RunningScale  # of y
+    first: Array  # (d,) row
+    at_one_place: bool
+
+
+def load_block(X: Any, y: Any) -> Block:
+    """A block of the collections as floating-point numbers, all of them finite."""
+    X, y = check_X_y(X, y, dtype=np.float64, order="C", y_numeric=True, ensure_min_samples=0)
+    return Block(X, np.asarray(y, dtype=np.float64))
+
+
+def summarise(block: Block) -> Summary | None:
+    """Of a block without rows, nothing."""
+    X, y = block
+    if not len(y):
+        return None
+    at_one_place = bool(np.all(X == X[0]))
+    box = np.array([X.min(axis=0), X.max(axis=0)])
+    scale = RunningScale.of(y[:, None])
+    return Summary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
 
 
 def _advance(results: Iterator[Any]) -> Any:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_X_y
 
+from skvbgp._core.clients import LOST_ELSEWHERE, find_client, find_elsewhere, is_there
 from skvbgp._core.collections import split_rows
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
-from skvbgp._core.shard import Block, Shard, join_blocks
+from skvbgp._core.shard import Block, Shard, join_blocks, load_block, summarise
 
 #: How often a step is started again whose workers have died.
 _MAX_LOSSES = 3
@@ -27,14 +27,6 @@ _PATIENCE = 2.0
 #: Seconds of a wait for tasks after which Dask is asked whether it has any, and how often it has
 #: none before they are given up.
 _LOOK_EVERY, _MOST_IDLE = 5.0, 60
-#: What a copy of `ShardedRows` in another process says.
-_LOST_ELSEWHERE = (
-    "Rows that the model knows are not on the workers any more: a worker was lost, or this is a "
-    "copy from another process. Call the method again of the estimator that was fitted, where it "
-    "was fitted: it makes them again from the collections."
-)
-
-
 #: A row that is none, and its number.
 _NOTHING: tuple[Index, Block] = (np.array([-1]), Block(np.empty(0), np.empty(0)))
 
@@ -60,8 +52,8 @@ class ShardedRows:
     """Rows on the workers of a Dask cluster.
 
     Rows are numbered as in the collections. What a worker loses when it dies is made again from
-    the collections. A pickle of this object knows where the rows are, as long as the object itself
-    keeps them there, and cannot make them again.
+    the collections. A pickle of this object knows where the rows are, as long as
+    the object itself keeps them there, and cannot make them again.
 
     Attributes
     ----------
@@ -76,18 +68,18 @@ class ShardedRows:
     """
 
     def __init__(self, X: Any, y: Any) -> None:
-        self._client = _find_client()
+        self._client = find_client()
         self._numbers = count()
         self._settle(self._load(X, y))
 
     def _load(self, X: Any, y: Any) -> list[Any]:
         """Futures of the blocks of the collections."""
-        return list(self._client.compute(split_rows(X, y, _load)))
+        return list(self._client.compute(split_rows(X, y, load_block)))
 
     def _settle(self, blocks: list[Any]) -> NDArray[np.bool_]:
         """Have these blocks, each where it is; whether they have rows."""
         self._fetched = _NOTHING
-        summaries = self._gather([self._client.submit(_summarise, block) for block in blocks])
+        summaries = self._gather([self._client.submit(summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
         has_rows = np.array([summary is not None for summary in summaries])
         summaries = [summary for summary in summaries if summary]
@@ -129,7 +121,7 @@ class ShardedRows:
     def _make_shard(self, k: int, workers: list[str] | None = None) -> Any:
         """The actor of a shard, where its blocks are; those that are lost are made again."""
         if self._client is None:
-            raise RuntimeError(_LOST_ELSEWHERE)
+            raise RuntimeError(LOST_ELSEWHERE)
         return self._gather(
             self._client.submit(
                 Shard,
@@ -211,7 +203,7 @@ class ShardedRows:
     def _find(self, index: Index) -> dict[int, tuple[NDArray[np.intp], Index]]:
         """Where rows of a sorted index are: by shard, their places in it and in the shard."""
         block = np.searchsorted(self._ends, index, side="right")
-        local = index - np.append(0, self._ends[:-1])[block] + self._offsets[block]
+        local = index - self._starts[block] + self._offsets[block]
         shard_of = self._shard_of[block]
         places = {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
         return {k: (rows, local[rows]) for k, rows in places.items()}
@@ -271,7 +263,12 @@ class ShardedRows:
         """Numbers of rows that are given by their places in a shard."""
         own = np.flatnonzero(self._shard_of == k)
         block = own[np.searchsorted(self._offsets[own], local, side="right") - 1]
-        return local - self._offsets[block] + np.append(0, self._ends[:-1])[block]
+        return local - self._offsets[block] + self._starts[block]
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        """Number of the first row of each block."""
+        return np.append(0, self._ends[:-1])
 
     def joined(self, others: ShardedRows) -> ShardedRows:
         """These rows followed by others."""
@@ -295,7 +292,7 @@ class ShardedRows:
     def _ask(self, k: int, method: str, *arguments: Any) -> Any:
         """The call of a shard's method; it has failed if Dask knows that the worker is gone."""
         if self._client is None:
-            _find_elsewhere()
+            find_elsewhere()
         try:
             return getattr(self._shards[k], method)(*arguments)
         except (RuntimeError, ValueError) as error:  # which of them depends on Dask's version
@@ -312,7 +309,7 @@ class ShardedRows:
             try:
                 return call.result(timeout=_PATIENCE)
             except TimeoutError:
-                if not _is_there(self._shards[k].key):
+                if not is_there(self._shards[k].key):
                     raise OSError("The worker is gone.") from None
 
     def _collect(
@@ -410,30 +407,6 @@ def measure_scale(y: Array | ShardedColumns) -> RunningScale:
 # -- what runs on the workers --------------------------------------------------------------------
 
 
-class _Summary(NamedTuple):
-    inputs: RunningScale
-    box: Array  # (2, d), least and largest entries of X
-    scale: RunningScale  # of y
-    first: Array  # (d,) row
-    at_one_place: bool
-
-
-def _load(X: Any, y: Any) -> Block:
-    """A block of the collections as floating-point numbers, all of them finite."""
-    X, y = check_X_y(X, y, dtype=np.float64, order="C", y_numeric=True, ensure_min_samples=0)
-    return Block(X, np.asarray(y, dtype=np.float64))
-
-
-def _summarise(block: Block) -> _Summary | None:
-    X, y = block
-    if not len(y):
-        return None
-    at_one_place = bool(np.all(X == X[0]))
-    box = np.array([X.min(axis=0), X.max(axis=0)])
-    scale = RunningScale.of(y[:, None])
-    return _Summary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
-
-
 def _copy(index: Index, shard: Shard) -> Block:
     return shard.rows(index)
 
@@ -446,36 +419,3 @@ def _begin_rows(
     shard: Shard,
 ) -> Iterator[Any]:
     return function(*shared, shard.rows(index), *own)
-
-
-# -- clients -------------------------------------------------------------------------------------
-
-
-def _find_client() -> Any:
-    """The client that the user has started."""
-    from distributed import default_client
-
-    try:
-        return default_client()
-    except ValueError:
-        raise RuntimeError(
-            "Training on a Dask collection needs a cluster: start a dask.distributed.Client."
-        ) from None
-
-
-def _find_elsewhere() -> Any:
-    """The client of a process that has a copy of the rows' handle, such as a worker."""
-    from distributed import get_client
-
-    try:
-        return get_client()
-    except ValueError:
-        raise RuntimeError(_LOST_ELSEWHERE) from None
-
-
-def _is_there(key: str) -> bool:
-    """Whether a worker has the result of a task."""
-    from distributed import Future
-
-    client = _find_elsewhere()
-    return bool(client.who_has([Future(key, client)]).get(key))

@@ -229,7 +229,7 @@ def test_workers_that_die_between_two_passes_change_nothing(client, case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["_core.shards._copy", "_core.shards._summarise"])
+@pytest.mark.parametrize("function", ["_core.shards._copy", "_core.shards.summarise"])
 def test_a_worker_that_dies_in_a_step_changes_nothing(monkeypatch, tmp_path, case, function):
     model, rows, _, describe = case
     expected = describe(clone(model).fit(*rows))
