@@ -114,10 +114,14 @@ class Partition:
         )
 
 
-def balanced_partition(X: NDArray[np.float64], n_blocks: int) -> tuple[Partition, NDArray[np.intp]]:
+def balanced_partition(
+    X: NDArray[np.float64],
+    n_blocks: int,
+    choose: Callable[[NDArray[np.float64], int], NDArray[np.float64]] | None = None,
+) -> tuple[Partition, NDArray[np.intp]]:
     """Divide rows into compact blocks whose sizes differ by at most one.
 
-    The sizes are ``n_samples / n_blocks`` rounded down or up. Each split is a balanced
+    The sizes are ``n_samples / n_blocks`` rounded down or up. By default, each split is a balanced
     two-means started from a principal direction. Nothing is random, and another order of the
     rows gives the same blocks, up to rounding and ties.
 
@@ -131,6 +135,8 @@ def balanced_partition(X: NDArray[np.float64], n_blocks: int) -> tuple[Partition
         Finite rows, already scaled so that Euclidean distances are meaningful.
     n_blocks : int
         Number of blocks, from 1 to `n_samples`.
+    choose : callable, optional
+        ``choose(rows, n_before)`` is the normal of the hyperplane between so many and the others.
 
     Returns
     -------
@@ -173,7 +179,7 @@ def balanced_partition(X: NDArray[np.float64], n_blocks: int) -> tuple[Partition
             continue
         middle = (low + high) // 2
         n_before = bounds[middle] - bounds[low]
-        normals[middle] = _two_means_direction(X_node, n_before)
+        normals[middle] = (choose or _two_means_direction)(X_node, n_before)
         position = _project(X_node, normals, np.array([middle]))[:, 0]  # (k,)
         order = np.argsort(position, kind="stable")
         before, after = order[:n_before], order[n_before:]

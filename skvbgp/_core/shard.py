@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_X_y
 
 from skvbgp._core.linalg import Array
@@ -22,11 +23,20 @@ class Block(NamedTuple):
     y: Array  # (n,)
 
 
+class NumberedBlock(NamedTuple):
+    """The same after they have moved."""
+
+    X: Array
+    y: Array
+    numbers: Index  # (n,), those that they had before, ascending
+
+
 class Shard:
     """The blocks of a worker, as one; an actor of Dask's."""
 
-    def __init__(self, *blocks: Block) -> None:
-        self.blocks = blocks
+    def __init__(self, *blocks: Block | NumberedBlock) -> None:
+        self.blocks = [Block(block.X, block.y) for block in blocks]
+        self._numbers = [block.numbers for block in blocks if isinstance(block, NumberedBlock)]
         self._starts = np.cumsum([0, *(len(block.y) for block in blocks)])
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[int, Any] = (-1, None)
@@ -73,10 +83,29 @@ class Shard:
         ]
         return join_blocks(parts)
 
+    def find(self, numbers: Index) -> tuple[Index, Index]:
+        """Which of some sorted numbers are of rows here, before they moved, and of which rows."""
+        places, local = [], []
+        for own, start in zip(self._numbers, self._starts[:-1], strict=True):
+            first, stop = np.searchsorted(numbers, own[[0, -1]] + (0, 1))
+            at = np.searchsorted(own, numbers[first:stop])
+            is_here = own[at] == numbers[first:stop]
+            places.append(first + np.flatnonzero(is_here))
+            local.append(start + at[is_here])
+        return np.concatenate(places), np.concatenate(local)
 
-def join_blocks(parts: Sequence[Block]) -> Block:
+
+AnyBlock = TypeVar("AnyBlock", Block, NumberedBlock)
+
+
+def join_blocks(parts: Sequence[AnyBlock]) -> AnyBlock:
     """One after the other."""
-    return Block(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    return type(parts[0])._make(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def pick_rows(block: AnyBlock, rows: NDArray[np.bool_]) -> AnyBlock:
+    """Some of the rows."""
+    return type(block)._make(array[rows] for array in block)
 
 
 class Summary(NamedTuple):
@@ -95,9 +124,9 @@ def load_block(X: Any, y: Any) -> Block:
     return Block(X, np.asarray(y, dtype=np.float64))
 
 
-def summarise(block: Block) -> Summary | None:
+def summarise(block: Block | NumberedBlock) -> Summary | None:
     """Of a block without rows, nothing."""
-    X, y = block
+    X, y = block.X, block.y
     if not len(y):
         return None
     at_one_place = bool(np.all(X == X[0]))

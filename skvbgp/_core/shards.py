@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import reduce
-from itertools import count
+from itertools import count, cycle, islice
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from skvbgp._core.collections import split_rows
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
-from skvbgp._core.shard import Block, Shard, join_blocks, load_block, summarise
+from skvbgp._core.shard import Block, NumberedBlock, Shard, join_blocks, load_block, summarise
 
 #: How often a step is started again whose workers have died.
 _MAX_LOSSES = 3
@@ -51,8 +51,8 @@ class Begun(NamedTuple):
 class ShardedRows:
     """Rows on the workers of a Dask cluster.
 
-    Rows are numbered as in the collections. What a worker loses when it dies is made again from
-    the collections. A pickle of this object knows where the rows are, as long as
+    Rows are numbered as in the collections until they move. What a worker loses when it dies is
+    made again from the collections. A pickle of this object knows where the rows are, as long as
     the object itself keeps them there, and cannot make them again.
 
     Attributes
@@ -79,6 +79,7 @@ class ShardedRows:
     def _settle(self, blocks: list[Any]) -> NDArray[np.bool_]:
         """Have these blocks, each where it is; whether they have rows."""
         self._fetched = _NOTHING
+        self._firsts: dict[int, int] = {}  # by shard that has moved: its collection's first row
         summaries = self._gather([self._client.submit(summarise, block) for block in blocks])
         blocks = [block for block, summary in zip(blocks, summaries, strict=True) if summary]
         has_rows = np.array([summary is not None for summary in summaries])
@@ -236,22 +237,66 @@ class ShardedRows:
         shards : ndarray of shape (n_parts,)
             The shard of each part's rows, -1 of a part without any.
         """
-        submit, workers = self._client.submit, sorted(self._client.nthreads())
         by_shard = [iter(blocks) for blocks in self._blocks]
         blocks = [next(by_shard[k]) for k in self._shard_of]
-        cuts = [submit(cut, *shared, block) for block in blocks]
-        joined = [
+        cuts = [self._client.submit(cut, *shared, block) for block in blocks]
+        has_rows = self._settle(self._send(cuts, self._choose_workers(n_parts)))
+        shards = np.full(n_parts, -1, dtype=np.intp)
+        shards[has_rows] = self._shard_of
+        return shards
+
+    def _choose_workers(self, n_parts: int) -> list[str]:
+        """One for each part; some get two if others have died meanwhile."""
+        return list(islice(cycle(sorted(self._client.nthreads()) or [""]), n_parts))
+
+    def _send(self, cuts: list[Any], workers: Sequence[str]) -> list[Any]:
+        """Have each worker join its part of all that was cut."""
+        submit = self._client.submit
+        return [
             submit(
                 join_blocks,
                 [submit(getitem, parts, k) for parts in cuts],
-                workers=[workers[k]],
+                workers=[worker],
                 allow_other_workers=True,
             )
-            for k in range(n_parts)
+            for k, worker in enumerate(workers)
         ]
-        has_rows, shards = self._settle(joined), np.full(n_parts, -1, dtype=np.intp)
-        shards[has_rows] = self._shard_of
-        return shards
+
+    def move(self, cut: Callable[..., Any], shared: tuple[Any, ...], n_parts: int) -> None:
+        """The same a few blocks at a time, of rows that `renumbered` finds again.
+
+        It takes little memory beside that of the rows. The function gets a `NumberedBlock`.
+        """
+        self._settle(self._cut_pieces(cut, shared, n_parts))
+        self._firsts = dict.fromkeys(range(self.n_shards), 0)
+
+    def _cut_pieces(
+        self, cut: Callable[..., Any], shared: tuple[Any, ...], n_parts: int
+    ) -> list[Any]:
+        """Futures of the parts of as many blocks of a worker at a time; no one keeps the blocks."""
+        by_shard, self._blocks, self._shards = self._blocks, [], []
+        workers, pieces = self._choose_workers(n_parts), []
+        for k, blocks in enumerate(by_shard):
+            firsts = self._starts[self._shard_of == k]
+            for i in range(0, len(blocks), n_parts):
+                some = slice(i, i + n_parts)
+                parts = self._client.submit(_cut_blocks, cut, shared, blocks[some], firsts[some])
+                pieces += self._send([parts], workers)
+        return pieces
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether some rows have other numbers than in the collections."""
+        return bool(self._firsts)
+
+    def renumbered(self, index: Index) -> Index:
+        """The numbers that rows of the collections have since they moved."""
+        order = np.argsort(index, kind="stable")
+        moved = np.array(index, dtype=np.intp)
+        tasks = {k: (index[order] - first,) for k, first in self._firsts.items()}
+        for k, (places, local) in zip(tasks, self.call_some(_find_moved, tasks), strict=True):
+            moved[order[places]] = self.number(k, local)
+        return moved
 
     @property
     def shard_sizes(self) -> NDArray[np.int64]:
@@ -277,6 +322,8 @@ class ShardedRows:
         rows._ends = np.append(self._ends, self.n + others._ends)
         rows._shard_of = np.append(self._shard_of, len(self._shards) + others._shard_of)
         rows._offsets = np.append(self._offsets, others._offsets)
+        firsts = {len(self._shards) + k: self.n + n for k, n in others._firsts.items()}
+        rows._firsts = self._firsts | firsts
         rows._blocks = self._blocks + others._blocks
         rows._shards = self._shards + others._shards
         rows.n = self.n + others.n
@@ -374,7 +421,7 @@ class ShardedRows:
 
 
 class ShardedColumns:
-    """X or y of `ShardedRows`, of which parts may be asked for as of an array."""
+    """X or y of the collections, of which parts may be asked for as of an array."""
 
     def __init__(self, rows: ShardedRows, name: str) -> None:
         self.rows, self._name = rows, name
@@ -393,7 +440,7 @@ class ShardedColumns:
     def __getitem__(self, index: Index | slice) -> Array:
         if isinstance(index, slice):
             index = np.arange(*index.indices(len(self)))
-        return getattr(self.rows.fetch(index), self._name)
+        return getattr(self.rows.fetch(self.rows.renumbered(index)), self._name)
 
     def __array__(self, *arguments: Any, **options: Any) -> Array:
         raise TypeError("Rows on Dask workers are not gathered.")
@@ -409,6 +456,24 @@ def measure_scale(y: Array | ShardedColumns) -> RunningScale:
 
 def _copy(index: Index, shard: Shard) -> Block:
     return shard.rows(index)
+
+
+def _find_moved(numbers: Index, shard: Shard) -> tuple[Index, Index]:
+    return shard.find(numbers)
+
+
+def _cut_blocks(
+    cut: Callable[..., list[NumberedBlock]],
+    shared: tuple[Any, ...],
+    blocks: list[Block],
+    firsts: NDArray[np.int64],
+) -> list[NumberedBlock]:
+    """The parts of several blocks, joined; their rows are numbered from the first of each."""
+    cuts = [
+        cut(*shared, NumberedBlock(*block, first + np.arange(len(block.y))))
+        for block, first in zip(blocks, firsts, strict=True)
+    ]
+    return [join_blocks(parts) for parts in zip(*cuts, strict=True)]
 
 
 def _begin_rows(
