@@ -31,7 +31,7 @@ from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._sample import Judges, Sample, join_samples
 from skvbgp.gp._search import Found, Search
-from skvbgp.gp._spread import SpreadRows, SpreadSample
+from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
@@ -230,6 +230,12 @@ class GPLearner(RegressionLearner):
         return keep_warp(self.frame(inputs, targets, frames.gaps, frames.standardised), frames)
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
+        """What explains the rows; of those on workers, each is where places will look for it."""
+        learned = self._train_frames(state, end_pass)
+        settle(learned.rows, learned.frames.coordinates, learned.weights)
+        return learned
+
+    def _train_frames(self, state: Start, end_pass: EndPass) -> State:
         """That with warped inputs, only if they say more of rows that are left out."""
         known, watch = state.frames.coordinates, Watch(end_pass)
         if not (isinstance(known, WarpedCoordinates) and state.grows):
@@ -336,6 +342,7 @@ class GPLearner(RegressionLearner):
             is_due = self._is_due(state, X, len(y))
         if not (is_due or X.bring_gaps(gaps)):
             return None
+        settle(X, state.frames.coordinates, state.weights)
         rows = self.join(state, X, X.n_seen)
         return rows, rows.y
 
@@ -409,6 +416,7 @@ class GPLearner(RegressionLearner):
         gaps = state.frames.gaps
         changed = self._find_change(state, X)
         X = X.filled(gaps)
+        settle(X, state.frames.coordinates, state.weights)
         if state.shared is not None:  # it stays as it is
             X = state.shared.subtract(X)
         new_inputs, new_targets = X.summarise()

@@ -4,6 +4,10 @@ Every shard finds its own nearest rows of a place; the nearest of all are among 
 asked if all of its rows are farther than those that others have found. So groups of near rows, from
 which hyperparameters are learned, and neighbours, from which places are predicted, are those of
 rows in memory, however the rows are divided. They alone are fetched.
+
+Once the distance is known, each worker gets the rows of a box, so that most places ask few of them.
+Rows have two numbers then: `ShardedColumns` have those of the collections, by which rows are drawn;
+what is found near to a place, and fetched, has the later ones.
 """
 
 from __future__ import annotations
@@ -16,10 +20,12 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_first
+from skvbgp._core.regions import move_to_boxes
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._core.shard import Shard
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import Gaps, find_near
+from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._sample import Sample
@@ -79,7 +85,8 @@ class SpreadRows(Rows):
 
     def scaled(self, coordinates: Coordinates, target: Target) -> tuple[Any, Any]:
         self.workers.call(_check_near, (coordinates, target))
-        return _ScaledColumns(self._joined[0], coordinates), _ScaledColumns(self._joined[1], target)
+        X, y, _ = self._joined
+        return _ScaledColumns(X, "X", coordinates), _ScaledColumns(y, "y", target)
 
     def joined(self, others: Rows) -> Self:
         assert isinstance(others, SpreadRows)
@@ -92,18 +99,24 @@ def refuse_spread(rows: Rows, purpose: str) -> None:
         raise TypeError(f"{purpose} needs a model of rows in memory, not of a Dask collection.")
 
 
-class _ScaledColumns:
-    """X or y in a frame, of which some rows may be asked for."""
+def settle(rows: Rows, coordinates: Coordinates, weights: Array) -> None:
+    """Move rows on workers to where places will look for them, by this distance."""
+    if isinstance(rows, SpreadRows):
+        move_to_boxes(rows.workers, coordinates, weights)
 
-    def __init__(self, columns: ShardedColumns, frame: Coordinates | Target) -> None:
-        self.columns, self.frame = columns, frame
+
+class _ScaledColumns:
+    """X or y in a frame, of which some rows may be asked for, by the numbers that they have now."""
+
+    def __init__(self, columns: ShardedColumns, name: str, frame: Coordinates | Target) -> None:
+        self.rows, self.name, self.frame = columns.rows, name, frame
         self.shape = columns.shape
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return self.rows.n
 
     def __getitem__(self, index: Index) -> Array:
-        return self.frame.scaled(self.columns[index])
+        return self.frame.scaled(getattr(self.rows.fetch(index), self.name))
 
 
 class SpreadSample(Sample):
@@ -113,13 +126,12 @@ class SpreadSample(Sample):
 
     def _draw_order(self, size: int) -> Index:
         n = len(self.y)
-        return draw_first(n, min(size, n), self.rng).astype(np.intp)
+        return self.X.rows.renumbered(draw_first(n, min(size, n), self.rng))
 
     def _find_groups(self, n_groups: int, size: int) -> list[Index]:
-        columns, n = self.X.columns, len(self.y)
-        centres = columns[self._draw_order(n_groups)]
-        equal = np.ones(columns.shape[1])
-        return list(find_near(columns.rows, self.X.frame, equal, centres, min(size, n)))
+        rows, n = self.X.rows, len(self.y)
+        centres = rows.fetch(self._draw_order(n_groups)).X
+        return list(find_near(rows, self.X.frame, np.ones(self.d), centres, min(size, n)))
 
 
 class SpreadPosterior(NeighbourPosterior):
@@ -135,6 +147,10 @@ class SpreadPosterior(NeighbourPosterior):
         rows = Rows().plus(*self.rows.workers.fetch(index))
         here = NeighbourPosterior(**{**self.__getstate__(), "rows": rows})
         return here, places.reshape(near.shape)
+
+    def condition(self, index: Any) -> tuple[Conditional, ...]:
+        here, places = self.bring(index)
+        return here.condition(places)
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         def measure(rows: slice) -> LocalMoments:

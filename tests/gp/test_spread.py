@@ -9,11 +9,13 @@ from sklearn.base import clone
 
 from skvbgp import VBGPRegressor
 from skvbgp._core import order
+from skvbgp._core.regions import move_to_boxes
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shards import ShardedRows
 from skvbgp.base import Neighbourhoods, find_near
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.kernels import RBF, Matern, White
+from tests.decoupled.test_sharded import let_workers_die
 from tests.row_keepers import check_deaths_change_nothing
 
 da = pytest.importorskip("dask.array")
@@ -277,6 +279,31 @@ def test_shards_that_have_no_near_row_are_not_asked(client, monkeypatch):
     assert asked == [{0: 1}, {1: 1}]
 
 
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [0.1, 3.0]], ids=["same", "other"])
+def test_most_places_ask_one_worker_once_rows_have_moved(rng, monkeypatch, weights):
+    """Exactly the near rows are found even with another distance than the rows moved by."""
+    X, places = rng.uniform(-1.0, 1.0, (900, 2)), rng.uniform(-1.2, 1.2, (100, 2))
+    X[10:50] = X[9]  # equally near
+    rows, asked = ShardedRows(*spread(X, X[:, 0])), []
+    frame, weights = Coordinates(np.zeros(2), np.ones(2)), np.array(weights)
+    move_to_boxes(rows, frame, np.ones(2))
+    call = rows.call_some
+
+    def call_and_note(function, tasks):
+        if function.__name__ == "_find_in_shard":
+            asked.extend(len(task[2]) for task in tasks.values())
+        return call(function, tasks)
+
+    monkeypatch.setattr(rows, "call_some", call_and_note)
+    near = find_near(rows, frame, weights, places, 20)
+    found = rows.fetch(near.ravel()).X.reshape(100, 20, 2)
+    distance = np.linalg.norm((X - places[:, None]) * weights, axis=2)
+    told = np.linalg.norm((found - places[:, None]) * weights, axis=2)
+    assert_allclose(told, np.sort(distance)[:, :20], rtol=1e-12)
+    assert len(np.unique(near[0])) == 20
+    assert sum(asked) < (130 if weights[0] == weights[1] else 201)
+
+
 @pytest.mark.parametrize("d", [2, 14], ids=["tree", "all distances"])
 def test_near_rows_are_those_of_all(rng, d):
     X, places = rng.standard_normal((300, d)), rng.standard_normal((30, d))
@@ -323,6 +350,7 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     """Groups, some rows that judge kernels, and the neighbours of a tile of places."""
     for module, name, value in [
         ("gp._sample", "_JUDGED_ROWS", 100),
+        ("_core.regions", "_SAMPLE_ROWS", 100),
         ("base._gaps", "_LEARNED_FROM", 100),
         ("gp._spread", "_TILE_ROWS", 8),
     ]:
@@ -347,6 +375,18 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
 def test_workers_that_die_change_nothing(client):
     X, y = make_data(N)
     check_deaths_change_nothing(client, clone(FIXED).fit(*spread(X, y)), PLACES, say)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["_cut_blocks", "join_blocks", "_find_moved"])
+def test_a_worker_that_dies_while_rows_move_changes_nothing(monkeypatch, tmp_path, function):
+    X, y = make_data(N)
+    local = clone(FIXED).fit(X, y)
+    count_deaths = let_workers_die(monkeypatch, tmp_path, f"skvbgp._core.shards.{function}")
+    model = clone(FIXED).fit(*spread(X, y))
+    assert_allclose(model.feature_importances_, local.feature_importances_, rtol=1e-8)
+    assert count_deaths() == 1
+    assert_allclose(say(model), say(local), rtol=1e-8)
 
 
 def test_kernels_with_white_noise():
