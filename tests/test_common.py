@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_checks, estimator_html_repr
@@ -66,6 +67,17 @@ def _quickly_fitted(cls):
     X, y = make_data(20)
     estimator = clone(FIRST[CLASSES.index(cls)])
     return estimator.set_params(max_iter=1).fit(X, y > 10.0 if is_classifier(estimator) else y)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls.__name__ != "HybridGPLVM"])
+def test_sparse_rows_are_those_of_the_dense_ones(cls):
+    X, y = make_data(20)
+    X[::2] = 0.0
+    y = y > np.median(y) if is_classifier(cls()) else y
+    dense, sparse = quickly_fitted(cls).fit(X, y), quickly_fitted(cls).fit(csr_array(X), y)
+    assert_array_equal(sparse.predict(csr_array(X)), dense.predict(X))
+    if hasattr(cls, "predict_proba"):
+        assert_array_equal(sparse.predict_proba(csr_array(X)), dense.predict_proba(X))
 
 
 def public_estimators():

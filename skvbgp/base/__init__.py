@@ -50,7 +50,6 @@ from skvbgp.base._outputs import (
     OutputsLearner,
     OutputsState,
 )
-from skvbgp.base._rows import ReadsInputs
 from skvbgp.base._scaled_draws import ScaledDraws
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
@@ -117,7 +116,6 @@ __all__ = [
     "Places",
     "Posterior",
     "PredictsClasses",
-    "ReadsInputs",
     "RegressionLearner",
     "Relevance",
     "ScaledDraws",

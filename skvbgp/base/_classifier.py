@@ -12,17 +12,17 @@ from scipy.special import log_ndtr, logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skvbgp._core.collections import is_collection, make_example, refuse_collection
+from skvbgp._core.collections import is_collection, refuse_collection
 from skvbgp._core.copies import follow_rows, join_origins
 from skvbgp._core.labels import LabelledRows, choose_classes
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._estimator import VariationalEstimator, fit_method
+from skvbgp.base._inputs import ReadsInputs
 from skvbgp.base._lazy import Names, lazily
-from skvbgp.base._rows import ReadsInputs
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._validation import as_weights, find_missing, reading
 from skvbgp.base._weights import Counted, count_rows, join_weights
@@ -302,7 +302,7 @@ class VariationalClassifier(PredictsClasses, ClassifierMixin, ReadsInputs, Varia
         """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""
         is_spread = is_collection(X) or is_collection(y)
         if is_spread:
-            validate_data(self, make_example(X, 0.0), reset=reset)
+            self._read_example(X, reset=reset)
         else:
             X = self._read(X, reset=reset)
             X, y = check_X_y(X, y, estimator=self, **self._check_options)

@@ -105,10 +105,7 @@ class DescribesFunction:
 
     _function: Callable[[], KnownFunction]
     _check_inputs: Callable[[Any], Array]
-
-    def _pick(self, slopes: Array) -> Array:
-        """Derivatives (..., d) in the columns of X from those in the columns of the model."""
-        return slopes
+    _pick: Callable[[Array], Array]
 
     def predict_gradient(self, X: Any) -> tuple[Array, Array]:
         """Predict the gradient of the latent function.

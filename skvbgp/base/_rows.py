@@ -9,26 +9,14 @@ import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import validate_data
 
-from skvbgp._core.collections import is_collection, make_example, refuse_collection
+from skvbgp._core.collections import is_collection, refuse_collection
 from skvbgp._core.linalg import Array
 from skvbgp._core.shards import ShardedColumns, ShardedRows
+from skvbgp.base._inputs import ReadsInputs
 from skvbgp.base._outputs import Observations
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._validation import as_weights, refuse_dates, what_is_finite
+from skvbgp.base._validation import as_weights, refuse_dates
 from skvbgp.base._weights import Targets, as_noise, count_targets, unless_zero
-
-
-class ReadsInputs:
-    """The part of an estimator that makes numbers of X, which a subclass may override."""
-
-    @property
-    def _check_options(self) -> dict[str, Any]:
-        """What scikit-learn makes of X."""
-        return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
-
-    def _read(self, X: Any, *, reset: bool) -> Array:
-        """X as an array of numbers."""
-        return np.asarray(validate_data(self, X, reset=reset, **self._check_options))
 
 
 class ReadsRows(ReadsInputs):
@@ -128,7 +116,7 @@ class ReadsRows(ReadsInputs):
 
     def _spread(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         """Rows of Dask collections on their workers, or here if they are few."""
-        validate_data(self, make_example(X, 0.0), reset=reset)
+        self._read_example(X, reset=reset)
         rows, known = ShardedRows(X, y), None if reset else self._keeps_on_workers
         if not known:  # few rows join others that are there, too
             if rows.n <= self._most_fetched:
@@ -146,10 +134,6 @@ class ReadsRows(ReadsInputs):
     def _most_fetched(self) -> int:
         """Up to so many rows of a Dask collection are fetched."""
         return SUBSAMPLE
-
-    def _encodes(self, X: Any, *, reset: bool) -> bool:
-        """Whether ``_read`` makes other columns of X."""
-        return False
 
     def _bind_outputs(self, t: int, said: str, *, reset: bool) -> None:
         """Note the number of outputs, which streams and warm starts do not change."""

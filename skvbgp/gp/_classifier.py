@@ -19,13 +19,12 @@ from skvbgp.base import (
     as_row_values,
     keep,
 )
-from skvbgp.gp._categories import EncodesInputs
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
 
-class VBGPClassifier(EncodesInputs, ForgetfulClassifier):
+class VBGPClassifier(ForgetfulClassifier):
     """Gaussian process classification that learns its kernel: the one to start with.
 
     One Gaussian process for each class, all of which share the kernel, is regressed on the

@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import DescribesFunction
-from skvbgp.gp._categories import Categories
 
 #: Kernels of less belief are not named.
 _LEAST_SHARE = 0.005
@@ -20,7 +19,6 @@ class LearnedFunction(DescribesFunction):
     """The function, rows left out, and a description, from the state of a fit."""
 
     _state: Any
-    _categories: Categories | None
     n_outputs_: int
     kernels_: Any
     kernel_posterior_: Any
@@ -28,9 +26,6 @@ class LearnedFunction(DescribesFunction):
 
     def _function(self) -> Any:
         return self._state
-
-    def _pick(self, slopes: Array) -> Array:
-        return slopes if self._categories is None else self._categories.pick(slopes)
 
     def loo_predict(self) -> tuple[Array, Array]:
         """Predict each training row from the others.

@@ -22,7 +22,6 @@ from skvbgp.base import (
     as_weights,
     keep,
 )
-from skvbgp.gp._categories import EncodesInputs
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._function import LearnedFunction
@@ -37,7 +36,7 @@ from skvbgp.gp._spread import SpreadRows
 _OWN, _JOINT = (None, "own"), ("learned", "own")
 
 
-class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
+class VBGPRegressor(LearnedFunction, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -263,8 +262,6 @@ class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
     ) -> tuple[Any, Any]:
         """`Rows` and their targets, or what has been observed of each of several outputs."""
         self._check_places(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
-        if not self._encodes(X, reset=reset):
-            self._categories = None
         X, y = self._read_rows(X, y, reset=reset)
         self._bind_form(reset=reset)
         if isinstance(X, ShardedColumns):
@@ -310,7 +307,6 @@ class VBGPRegressor(LearnedFunction, EncodesInputs, VariationalRegressor):
 
     def _check_collections(self) -> None:
         for name, is_used in [
-            ("categorical_features", self.categorical_features is not None),
             ("output_covariance", self.output_covariance is not None),
             ("output_hyperparameters", self.output_hyperparameters != "own"),
             ("forgetting", self.forgetting != 1.0),

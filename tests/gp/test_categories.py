@@ -8,9 +8,8 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skvbgp import VBGPRegressor
-from skvbgp.base import _lazy
-from skvbgp.gp import _categories
-from skvbgp.gp._categories import Categories, find_columns
+from skvbgp.base import _categories, _lazy
+from skvbgp.base._categories import Categories, find_columns
 from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient

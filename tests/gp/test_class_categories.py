@@ -12,8 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skvbgp import VBGPClassifier
-from skvbgp.base import _lazy
-from skvbgp.gp import _categories
+from skvbgp.base import _categories, _lazy
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import free_length_scales, start_class_process
 from skvbgp.gp._probit_process import ProbitProcess

@@ -9,13 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp.base import ReadsInputs, find_missing
+from skvbgp.base._validation import find_missing
 
 #: Most categories of an input.
 _MOST_CATEGORIES = 255
@@ -95,43 +93,6 @@ class Categories:
         result = np.full((*values.shape[:-1], self.n_features), np.nan)
         result[..., self.others] = values[..., : len(self.others)]
         return result
-
-
-class EncodesInputs(ReadsInputs):
-    """The part of an estimator that makes numbers of categories, and a sparse X dense."""
-
-    categorical_features: Any  # a constructor parameter
-    _categories: Categories | None  # of the last fit
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.input_tags.sparse = True
-        tags.input_tags.categorical = self.categorical_features is not None
-        return tags
-
-    def _encodes(self, X: Any, *, reset: bool) -> bool:
-        features = self.categorical_features if reset else self._categories
-        return features is not None or issparse(X)
-
-    def _read(self, X: Any, *, reset: bool) -> Array:
-        if not self._encodes(X, reset=reset):
-            if reset:
-                self._categories = None
-            return super()._read(X, reset=reset)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        if issparse(X):
-            X = make_dense(X)
-        if reset:
-            self._categories = Categories.of(X, self.categorical_features)
-        if self._categories is not None:
-            X = self._categories.encode(X)
-        X = check_array(X, estimator=self, input_name="X", **self._check_options)
-        return np.asarray(X)
-
-    @property
-    def _owners(self) -> tuple[int, ...]:
-        """By column of what is read: the input that it encodes; of numbers alone, none."""
-        return () if self._categories is None else tuple(self._categories.owners.tolist())
 
 
 def find_columns(X: Any, features: Any) -> tuple[int, ...]:

@@ -1,0 +1,76 @@
+"""X as all estimators take it: numbers, categories that become numbers, and sparse tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from skvbgp._core.collections import make_example
+from skvbgp._core.linalg import Array
+from skvbgp.base._categories import Categories, make_dense
+from skvbgp.base._validation import what_is_finite
+
+
+class ReadsInputs:
+    """The part of an estimator that makes numbers of X.
+
+    An estimator that takes categories has the constructor parameter ``categorical_features``.
+    """
+
+    _categories: Categories | None = None  # of the last fit
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = self._given_categories is not None
+        return tags
+
+    @property
+    def _given_categories(self) -> Any:
+        """What the user says which inputs are categories; None is none."""
+        return getattr(self, "categorical_features", None)
+
+    @property
+    def _check_options(self) -> dict[str, Any]:
+        """What scikit-learn makes of X."""
+        return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
+
+    def _encodes(self, X: Any, *, reset: bool) -> bool:
+        """Whether numbers have to be made of X; if not, a fit has no categories from now on."""
+        features = self._given_categories if reset else self._categories
+        if reset:
+            self._categories = None
+        return features is not None or issparse(X)
+
+    def _read(self, X: Any, *, reset: bool) -> Array:
+        """X as an array of numbers."""
+        if not self._encodes(X, reset=reset):
+            return np.asarray(validate_data(self, X, reset=reset, **self._check_options))
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if issparse(X):
+            X = make_dense(X)
+        if reset:
+            self._categories = Categories.of(X, self._given_categories)
+        if self._categories is not None:
+            X = self._categories.encode(X)
+        X = check_array(X, estimator=self, input_name="X", **self._check_options)
+        return np.asarray(X)
+
+    def _read_example(self, X: Any, *, reset: bool) -> None:
+        """Check a row like those of a Dask collection, whose inputs are numbers."""
+        if (self._given_categories if reset else self._categories) is not None:
+            raise TypeError("categorical_features needs rows in memory, not Dask collections.")
+        self._read(make_example(X, 0.0), reset=reset)
+
+    @property
+    def _owners(self) -> tuple[int, ...]:
+        """By column of what is read: the input that it encodes; of numbers alone, none."""
+        return () if self._categories is None else tuple(self._categories.owners.tolist())
+
+    def _pick(self, slopes: Array) -> Array:
+        """Derivatives (..., d) along inputs, NaN of categories, from those along what is read."""
+        return slopes if self._categories is None else self._categories.pick(slopes)
