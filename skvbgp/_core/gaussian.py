@@ -97,7 +97,11 @@ class WhitenedGaussian(PickledByFields):
 
 
 def kl_diagonal(
-    mean: Array, variance: Array, prior_mean: Array, prior_variance: Array
+    mean: Array,
+    variance: Array,
+    prior_mean: Array,
+    prior_variance: Array,
+    share: Array | float = 1.0,
 ) -> tuple[float, Array, Array]:
     """KL between factorised Gaussians, with its gradients.
 
@@ -107,6 +111,8 @@ def kl_diagonal(
         Moments of q.
     prior_mean, prior_variance : ndarray of shape (k,)
         Moments of the prior.
+    share : float or ndarray of shape (k,)
+        How often each entry counts.
 
     Returns
     -------
@@ -114,7 +120,7 @@ def kl_diagonal(
     d_mean, d_variance : ndarray of shape (k,)
     """
     terms, d_mean, d_variance = kl_terms(mean, variance, prior_mean, prior_variance)
-    return float(np.sum(terms)), d_mean, d_variance
+    return float(np.sum(share * terms)), share * d_mean, share * d_variance
 
 
 def kl_terms(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 
@@ -127,6 +128,11 @@ class Coordinates:
                 scale[j] = np.median(distance)
         check_unit(scale, "X")
         return Coordinates(self.offset, scale)
+
+    def keeping(self, columns: NDArray[np.bool_]) -> Coordinates:
+        """The same, in which some columns (d,) are as they are given."""
+        offset, scale = np.where(columns, 0.0, self.offset), np.where(columns, 1.0, self.scale)
+        return Coordinates(offset, scale)
 
     def scaled(self, X: Array) -> Array:
         with np.errstate(over="ignore"):

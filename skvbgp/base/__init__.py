@@ -10,6 +10,7 @@ from skvbgp.base._classifier import (
     declared_classes,
 )
 from skvbgp.base._estimator import (
+    CATEGORIES,
     DocumentedEstimator,
     Interval,
     StrOptions,
@@ -31,6 +32,7 @@ from skvbgp.base._function import (
     Draws,
     KnownFunction,
     Relevance,
+    swap_categories,
 )
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._lazy import lazily
@@ -87,6 +89,7 @@ from skvbgp.base._weights import (
 )
 
 __all__ = [
+    "CATEGORIES",
     "COLUMNS",
     "FORGETTING",
     "FORGETTING_OR_WINDOW",
@@ -158,5 +161,6 @@ __all__ = [
     "says_too_little",
     "share_by_age",
     "subsample",
+    "swap_categories",
     "weigh_classes",
 ]

@@ -31,6 +31,8 @@ from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
 from skvbgp.base._validation import reading
 
+#: The constraint of the parameter ``categorical_features``.
+CATEGORIES = {"categorical_features": ["array-like", StrOptions({"from_dtype"}), None]}
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
 fit_method = _fit_context(prefer_skip_nested_validation=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from numbers import Integral
@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._core.parallel import single_blas_thread
 
 #: Most rows that relevance is averaged over.
@@ -57,9 +58,20 @@ class Relevance(NamedTuple):
 
     @classmethod
     def of_slopes(
-        cls, X: Array, weight: Array, mean: Array, each: Array, belief: Array | None = None
+        cls,
+        X: Array,
+        weight: Array,
+        mean: Array,
+        each: Array,
+        belief: Array | None = None,
+        *,
+        owners: Owners = (),
+        predict: Callable[[Array], Array] | None = None,
     ) -> Relevance:
         """Mean squared slopes, times the variance of the column, as shares.
+
+        Of a category half the mean squared change when it becomes that of another row, which is the
+        same for a linear function.
 
         Parameters
         ----------
@@ -71,10 +83,21 @@ class Relevance(NamedTuple):
             Slopes of the predictive mean, and of the mean by each of S things believed in.
         belief : ndarray of shape (S,), or None
             Shares of these; None are equal ones.
+        owners : tuple of int
+            By column of X: the input that it encodes; of numbers alone, none.
+        predict : callable
+            The predictive mean and those of each, (1 + S, k), at rows X. Asked for if there are
+            owners.
         """
         squares = np.concatenate([mean[None], each]) ** 2
         share = weight / weight.sum()
         relevance = (share @ squares) * (share @ (X - share @ X) ** 2)  # (1 + S, d)
+        if owners:
+            assert predict is not None
+            relevance = relevance[:, find_first_columns(X.shape[1], owners)]
+            before = predict(X)
+            for j, swapped in swap_categories(X, owners):
+                relevance[:, j] = 0.5 * (predict(swapped) - before) ** 2 @ share
         total = relevance.sum(axis=1, keepdims=True)
         shares = np.divide(relevance, total, out=relevance, where=total > 0.0)
         deviation = shares[1:] - shares[0]
@@ -85,6 +108,16 @@ class Relevance(NamedTuple):
         """Shares that are averaged over several outputs."""
         means, stds = np.array(list(outputs)).swapaxes(0, 1)
         return cls(means.mean(axis=0), np.sqrt(np.sum(stds**2, axis=0)) / len(stds))
+
+
+def swap_categories(X: Array, owners: Owners) -> Iterator[tuple[int, Array]]:
+    """Each input that is a category, and rows X in which it is that of other rows."""
+    order = np.random.default_rng(0).permutation(len(X))
+    for j in np.flatnonzero(np.bincount(owners, minlength=1) > 1).tolist():
+        columns = np.array(owners) == j
+        swapped = X.copy()
+        swapped[:, columns] = X[np.ix_(order, np.flatnonzero(columns))]
+        yield j, swapped
 
 
 class KnownFunction(Protocol):

@@ -22,6 +22,8 @@ class ReadsInputs:
     """
 
     _categories: Categories | None = None  # of the last fit
+    #: Whether what is learned is about the columns that are read, so that a warm start keeps them.
+    _learns_of_columns = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -40,25 +42,38 @@ class ReadsInputs:
         return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
 
     def _encodes(self, X: Any, *, reset: bool) -> bool:
-        """Whether numbers have to be made of X; if not, a fit has no categories from now on."""
+        """Whether numbers have to be made of X."""
         features = self._given_categories if reset else self._categories
-        if reset:
-            self._categories = None
         return features is not None or issparse(X)
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers."""
         if not self._encodes(X, reset=reset):
+            self._categories = None
             return np.asarray(validate_data(self, X, reset=reset, **self._check_options))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if issparse(X):
             X = make_dense(X)
         if reset:
-            self._categories = Categories.of(X, self._given_categories)
+            self._categories = self._find_categories(X)
         if self._categories is not None:
             X = self._categories.encode(X)
         X = check_array(X, estimator=self, input_name="X", **self._check_options)
         return np.asarray(X)
+
+    def _find_categories(self, X: Any) -> Categories | None:
+        """The categories of a fit to X; those of the fit before if it goes on from that."""
+        new, known = Categories.of(X, self._given_categories), self._categories
+        goes_on = getattr(self, "warm_start", False) and hasattr(self, "_state")
+        if known is None or not (goes_on and self._learns_of_columns):
+            return new
+        if new is None or new.columns != known.columns:
+            raise ValueError("warm_start: other inputs are categories than in the fit before.")
+        return known
+
+    def _encode_places(self, Z: Any) -> Any:
+        """Places that a parameter of the user's has, or None, in the columns that are read."""
+        return Z if Z is None or self._categories is None else self._categories.encode(Z)
 
     def _read_example(self, X: Any, *, reset: bool) -> None:
         """Check a row like those of a Dask collection, whose inputs are numbers."""

@@ -98,6 +98,7 @@ class ReadsRows(ReadsInputs):
             )
             check_consistent_length(X, y)
         else:
+            self._categories = None
             one = columns[:, 0] if columns.shape[1:] == (1,) else y
             X, y = validate_data(self, X, one, reset=reset, y_numeric=True, **self._check_options)
             y = np.asarray(y, dtype=np.float64)

@@ -25,9 +25,9 @@ _ADVICE = {
     "does not contain any features": "One row has two dimensions as well: df.iloc[[0]], or X[:1].",
     "'<' not supported": "Labels are all strings or all numbers, and known of every row.",
     "string to float": (
-        "If X has strings, `categorical_features` of VBGPRegressor and VBGPClassifier says which "
-        "inputs they are (\"from_dtype\": those of a DataFrame after astype('category')); other "
-        "estimators need numbers. If y has strings, it is for a classifier."
+        'If X has strings, `categorical_features` says which inputs they are ("from_dtype": '
+        "those of a DataFrame after astype('category')); estimators without it need numbers. "
+        "If y has strings, it is for a classifier."
     ),
 } | dict.fromkeys(["DateTime64", "TimeDelta64", "'Time", "'date", "'time"], _MAKE_NUMBERS)
 

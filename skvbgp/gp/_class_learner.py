@@ -10,20 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import find_first_columns
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
-from skvbgp.gp._choice import (
-    bind_columns,
-    express_by_input,
-    find_first_columns,
-    frame_inputs,
-    is_auto,
-    name_kernels,
-    number_categories,
-    take_inputs,
-)
+from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_categories
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel, count_inputs
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
@@ -35,6 +27,7 @@ from skvbgp.gp._votes import (
     find_log_frequencies,
     merge_places,
 )
+from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs
 from skvbgp.kernels._uncertain import join_variances
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.

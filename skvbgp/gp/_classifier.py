@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
+    CATEGORIES,
     FORGETTING_OR_WINDOW,
     ForgetfulClassifier,
     Interval,
@@ -152,7 +153,7 @@ class VBGPClassifier(ForgetfulClassifier):
     _parameter_constraints: dict[str, list[Any] | str] = {
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        **CATEGORIES,
         "learn_hyperparameters": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -179,6 +180,8 @@ class VBGPClassifier(ForgetfulClassifier):
         n_jobs: int | None = None,
     ) -> None:
         keep(self, locals())
+
+    _learns_of_columns = False
 
     def predict_proba(self, X: Any) -> Array:
         """Predict the probability of each class.

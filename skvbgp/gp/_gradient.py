@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp._core.owners import find_first_columns
 from skvbgp._core.parallel import thread_map
-from skvbgp.base import Relevance
+from skvbgp.base import Relevance, swap_categories
 
 if TYPE_CHECKING:
     from skvbgp.gp._posterior import NeighbourPosterior
@@ -88,23 +88,19 @@ def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Relevan
 
     squares = np.insert(slopes.mean, 0, slopes.mix(1.0)[0], axis=1) ** 2
     relevance = average(squares) * variance
-    owners = np.array(posterior.mixture.processes[0].owners, dtype=np.intp)
-    if len(owners):
-        relevance = np.stack([np.bincount(owners, line) for line in relevance]).astype(np.float64)
-        for j in np.flatnonzero(np.bincount(owners) > 1):
-            relevance[:, j] = 0.5 * average(_swap(posterior, X, owners == j) ** 2)
+    owners = posterior.mixture.processes[0].owners
+    if owners:
+        relevance = relevance[:, find_first_columns(X.shape[1], owners)]
+        before = _predict_means(posterior, X)
+        for j, swapped in swap_categories(X, owners):
+            relevance[:, j] = 0.5 * average((_predict_means(posterior, swapped) - before) ** 2)
     total = relevance.sum(axis=1, keepdims=True)
     mean, *each = np.divide(relevance, total, out=relevance, where=total > 0.0)
     return Relevance(mean, np.sqrt(shares[1:] @ (np.array(each) - mean) ** 2))
 
 
-def _swap(posterior: NeighbourPosterior, X: Array, columns: NDArray[np.bool_]) -> Array:
-    """How much predictive means of rows change with some columns from other rows, (n, 1 + C)."""
-    swapped = X.copy()
-    order = np.random.default_rng(0).permutation(len(X))
-    swapped[:, columns] = X[np.ix_(order, np.flatnonzero(columns))]
-    after, before = (
-        np.column_stack([posterior.mixture.mix(parts, include_noise=False)[0], parts.mean])
-        for parts in map(posterior.measure, (swapped, X))
-    )
-    return posterior.target.unit * (after - before)
+def _predict_means(posterior: NeighbourPosterior, X: Array) -> Array:
+    """Predictive means of rows, and those by each process, (n, 1 + C)."""
+    parts = posterior.measure(X)
+    mean, _ = posterior.mixture.mix(parts, include_noise=False)
+    return posterior.target.unit * np.column_stack([mean, parts.mean])

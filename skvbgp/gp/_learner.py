@@ -12,17 +12,11 @@ import numpy as np
 from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import find_first_columns
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
-from skvbgp.gp._choice import (
-    bind_columns,
-    express_by_input,
-    find_first_columns,
-    frame_inputs,
-    is_auto,
-    name_kernels,
-)
+from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
@@ -36,6 +30,7 @@ from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
 from skvbgp.kernels import White
+from skvbgp.kernels._by_input import bind_columns, express_by_input
 from skvbgp.kernels._candidates import make_base_kernels
 from skvbgp.kernels._compose import leaves
 

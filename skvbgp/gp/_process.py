@@ -27,6 +27,7 @@ from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance, PullBack
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import name_by_input, own_hyperparameters
 
 #: Limits of the noise variance and of the degrees of freedom, for a target of unit variance. Where
 #: the scale is known, it cannot become smaller where there is no noise.
@@ -132,11 +133,7 @@ class Process:
     @cached_property
     def _names(self) -> list[str]:
         """Of the kernel's theta; hyperparameters that are shared have the same."""
-        names = self.kernel.hyperparameters
-        if not self.owners:
-            return names
-        pairs = [name.rstrip("]").partition("[") for name in names]
-        return [f"{stem}[{self.owners[int(i)]}]" if i else stem for stem, _, i in pairs]
+        return name_by_input(self.kernel, self.owners)
 
     @cached_property
     def _first(self) -> list[int]:
@@ -146,8 +143,7 @@ class Process:
     @cached_property
     def _shared(self) -> list[int]:
         """By entry of theta: the number of its hyperparameter."""
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(self._names))}
-        return [numbers[name] for name in self._names]
+        return list(own_hyperparameters(self.kernel, self.owners))
 
     @cached_property
     def _prior(self) -> tuple[Array, Array]:

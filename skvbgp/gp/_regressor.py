@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
+    CATEGORIES,
     FORGETTING_OR_WINDOW,
     Interval,
     Observations,
@@ -210,7 +211,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "n_inducing": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
-        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        **CATEGORIES,
         "output_covariance": [StrOptions({"learned"}), None],
         "output_hyperparameters": [StrOptions({"own", "shared"})],
         "learn_hyperparameters": ["boolean"],
@@ -243,7 +244,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     ) -> None:
         keep(self, locals())
 
-    _needs_variation = False
+    _needs_variation = _learns_of_columns = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -30,6 +30,7 @@ from skvbgp._core.linalg import (
     triu_congruence,
     triu_times,
 )
+from skvbgp._core.owners import divide_equally
 from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp.sgpr._data import Rows
@@ -123,7 +124,7 @@ class Model:
         nu, xi = parameters.nu, parameters.xi
         if draws is None:
             return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
-        whitening = prior.L_inv if whitened else None
+        whitening, draws = prior.L_inv if whitened else None, parameters.share_draws(draws)
         return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, copies, whitening)
 
     def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
@@ -133,6 +134,7 @@ class Model:
             np.append(parameters.xi, parameters.beta),
             self.hyperprior.mean,
             self.hyperprior.variance,
+            np.append(divide_equally(len(parameters.nu), parameters.owners), 1.0),
         )
 
 
@@ -347,7 +349,7 @@ class Evaluation:
             noise_theta=weight * noise.theta + d_prior,
             U=p.nu * dZ + weight * noise.U * self._model.coordinates.scale,
         )
-        return self._add_priors(weight * data.value, q), gradient
+        return self._add_priors(weight * data.value, q), p.share_gradient(gradient)
 
     def _tasks(self, q: WhitenedGaussian) -> list[Callable[[], DataGradients]]:
         """Functions whose results are the data terms and their gradients, in parts."""

@@ -20,6 +20,13 @@ _COMMON = """
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
         Starting inducing inputs, in the space of X. None chooses them by k-means.
 
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale. Missing values are a category; what `fit` has not
+        seen is as far from all others. A stream, and `warm_start`, keeps the categories of its
+        first fit. None is no input.
+
     length_scale : float or array-like of shape (n_features,), default=None
         Starting length scales, 1 / nu, in the units of X. None is half the spread of
         each input times the square root of their number.
@@ -172,7 +179,8 @@ _ATTRIBUTES = """
 
     inducing_inputs_ : ndarray of shape (n_inducing, n_features)
         Inducing inputs, in the space of X. With solver="exact" these are the rows or, if there
-        is a noise kernel, the centres of a quarter of them, which belong to the noise alone.
+        is a noise kernel, the centres of a quarter of them, which belong to the noise alone. With
+        categories, in columns for the numbers, then for each category, then for unknown ones.
 
     lower_bound_ : float
         Variational lower bound on log p(y), with every constant. Where expectations are over draws,

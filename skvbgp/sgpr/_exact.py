@@ -206,8 +206,9 @@ class Mixture(PickledByFields):
         _, kl_mean, kl_variance = self.model.kl_theta(p)
         d_mean = np.mean(d_theta, axis=0) - kl_mean
         spread = np.sqrt(np.append(p.xi, p.beta))
-        d_variance = np.mean(d_theta * self.draws, axis=0) / (2.0 * spread) - kl_variance
-        return Parameters(
+        draws = np.column_stack([p.share_draws(self.draws[:, :-1]), self.draws[:, -1]])
+        d_variance = np.mean(d_theta * draws, axis=0) / (2.0 * spread) - kl_variance
+        gradient = Parameters(
             nu=d_mean[:-1],
             xi=d_variance[:-1],
             alpha=float(d_mean[-1]),
@@ -216,6 +217,7 @@ class Mixture(PickledByFields):
             noise_theta=noise.theta + self.model.structure.log_prior(p.noise_theta)[1],
             U=np.zeros_like(p.U),
         )
+        return p.share_gradient(gradient)
 
     def _slope(self, process: _Process) -> tuple[Array, Array]:
         """Gradient of log N(y | 0, C) in (Lambda, sigma_f), (d + 1,), and in C, (n, n)."""
@@ -259,6 +261,11 @@ class Mixture(PickledByFields):
         means, covariances = zip(*(p.joint(X, noise_cross) for p in processes), strict=True)
         spread = np.array(means) - np.mean(means, axis=0)  # (S, n)
         return np.mean(means, axis=0), np.mean(covariances, axis=0) + spread.T @ spread / len(means)
+
+    def means(self, X: Array) -> Array:
+        """The mean of f at scaled rows X, and that given each draw, (1 + S, n)."""
+        each, _ = self.components(X)
+        return np.vstack([each.mean(axis=0), each])
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
         """Derivatives of the mean of f at scaled rows, (n, d), and given each draw, (S, n, d)."""

@@ -18,6 +18,7 @@ from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import says_too_little
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import share_hyperparameters
 from skvbgp.kernels._candidates import combine, follow, make_base_kernels
 from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data, Rows
@@ -131,7 +132,8 @@ def try_kernels(
 
 def _with_kernel(model: Model, parameters: Parameters, kernel: Kernel) -> tuple[Model, Parameters]:
     """Model and parameters with this kernel of noise."""
-    structure = Blocks(kernel, found=True)
+    owners = parameters.owners
+    structure = Blocks(share_hyperparameters(kernel, owners), owners=owners, found=True)
     return replace(model, structure=structure), replace(parameters, noise_theta=structure.theta)
 
 

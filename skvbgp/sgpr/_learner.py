@@ -86,6 +86,11 @@ class SparseLearner(Settings):
     def start(
         self, X: Array, y: Targets, rng: np.random.RandomState, before: State | None
     ) -> State:
+        if self.psi == "closed_form" and self._draws_pairs:
+            raise ValueError(
+                'psi="closed_form" has no expectations of pairs of rows with other categories, as '
+                "the noise of blocks asks for: with categorical_features it has to be another one."
+            )
         seed = int(rng.randint(np.iinfo(np.int32).max))
         sample = Sample.of(X, y.weight, rng)
         gaps = None
@@ -143,7 +148,7 @@ class SparseLearner(Settings):
         found = learned.model.structure.found and not state.is_warm
         if not (self._has_rival and found) or watch.stopped:
             return learned
-        rival = replace(self, structure=Blocks())._train(state, data, end_pass)
+        rival = replace(self, structure=Blocks(owners=self.owners))._train(state, data, end_pass)
         return choose_for_new_rows(learned, rival, data, self._rule_of_predictions(state))
 
     def _train(self, state: State, data: Data, end_pass: EndPass) -> State:

@@ -19,7 +19,9 @@ import numpy as np
 
 from skvbgp._core.copies import Copies, own_gradient
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
+from skvbgp._core.owners import Owners, average_shared, count_inputs, find_first_columns
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
+from skvbgp.kernels._by_input import bind_columns, own_hyperparameters, take_inputs
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
 
@@ -79,6 +81,8 @@ class Structure:
         Whether a search has found the process' kernel.
     gap_columns : tuple of int
         Inputs that have missing entries in training rows, whose slopes are parameters.
+    owners_of_theta : tuple of int
+        By entry of `theta`: the hyperparameter that it is; none if all are different ones.
     """
 
     correlated = False
@@ -87,6 +91,7 @@ class Structure:
     is_searched = False
     found = False
     gap_columns: tuple[int, ...] = ()
+    owners_of_theta: Owners = ()
 
     @property
     def theta(self) -> Array:
@@ -151,10 +156,13 @@ class Diagonal(Structure):
         k^eps as the user gives it, None for a squared exponential; after `start` a `Kernel`.
     scale : float
         Factor between the kernel's value and a covariance of the scaled target.
+    owners : tuple of int
+        By column of the rows: the input that it encodes.
     """
 
     kernel: Any = None
     scale: float = 1.0
+    owners: Owners = ()
 
     explained = True
 
@@ -166,13 +174,17 @@ class Diagonal(Structure):
     def bounds(self) -> Array:
         return np.asarray(self.kernel.bounds)
 
+    @property
+    def owners_of_theta(self) -> Owners:  # type: ignore[override]
+        return own_hyperparameters(self.kernel, self.owners) if self.owners else ()
+
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
         if self.kernel is None or is_auto(self.kernel):
-            length_scale = scale * np.sqrt(len(scale))
+            length_scale = scale * np.sqrt(count_inputs(len(scale), self.owners))
             bounds = np.outer(scale, [1e-3, 1e4])
             default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
             return replace(self, kernel=default)
-        kernel = as_kernel(self.kernel).bind(len(scale))
+        kernel = bind_columns(as_kernel(self.kernel), len(scale), self.owners)
         if np.all(kernel.diag(scale[None, :]) == 1.0):
             kernel = Constant(1.0) * kernel
         return replace(self, kernel=kernel, scale=factor)
@@ -184,11 +196,16 @@ class Diagonal(Structure):
         kernel = self.kernel.with_theta(theta)
         if self.scale != 1.0:
             kernel = Constant(self.scale, value_bounds="fixed") * kernel
-        return ResidualNoise(noise_variance, kernel, U, correlated=self.correlated)
+        return ResidualNoise(
+            noise_variance, kernel, U, self.owners_of_theta, correlated=self.correlated
+        )
 
     def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
         scale = Constant(self.scale * unit**2, value_bounds="fixed")
-        return {"noise_kernel_": scale * self.kernel.with_theta(theta)}
+        kernel = self.kernel.with_theta(theta)
+        if self.owners:
+            kernel = take_inputs(kernel, find_first_columns(len(self.owners), self.owners))
+        return {"noise_kernel_": scale * kernel}
 
 
 @dataclass(frozen=True)
@@ -209,7 +226,7 @@ class Blocks(Diagonal):
 
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
         if self.is_searched:  # the default, until a search has found another one
-            return Blocks().start(scale, noise_variance, factor)
+            return replace(self, kernel=None).start(scale, noise_variance, factor)
         return super().start(scale, noise_variance, factor)
 
 
@@ -290,14 +307,22 @@ class ResidualNoise(Noise):
         k^eps.
     U : ndarray of shape (m, d)
         Inducing inputs, in the space in which the kernel is defined.
+    owners_of_theta : tuple of int
+        By entry of the kernel's theta: the hyperparameter that it is; none if all are different.
     correlated : bool
         Whether the rows of one group form a block.
     """
 
     def __init__(
-        self, noise_variance: float, kernel: Kernel, U: Array, *, correlated: bool
+        self,
+        noise_variance: float,
+        kernel: Kernel,
+        U: Array,
+        owners_of_theta: Owners = (),
+        *,
+        correlated: bool,
     ) -> None:
-        self.noise_variance = noise_variance
+        self.noise_variance, self._owners_of_theta = noise_variance, owners_of_theta
         self._kernel, self._correlated = kernel, correlated
         self._prior = InducingPrior(kernel, U)
 
@@ -324,7 +349,8 @@ class ResidualNoise(Noise):
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         dKuu = np.asarray(gradients.Kuu)
         d_theta, dU, _ = self._kernel.vjp(self._prior.Z, None, self._prior.K, dKuu)
-        return gradients._replace(theta=gradients.theta + d_theta, U=gradients.U + dU)
+        theta = average_shared(gradients.theta + d_theta, self._owners_of_theta)
+        return gradients._replace(theta=theta, U=gradients.U + dU)
 
     def _add_noise(self, X: Array, A: Array) -> Array:
         """Variances of the noise of rows, given them whitened."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, average_shared
 
 #: Fields on the positive half-line are optimised as logarithms, within these limits.
 LOG_LIMITS = {
@@ -31,6 +32,7 @@ class Parameters:
     noise_variance: float  # sigma_n^2
     noise_theta: Array  # (p,) log hyperparameters of the noise kernel
     U: Array  # (m, d) inducing inputs; rotated, they are Z = nu * U
+    owners: Owners = ()  # of the columns, see `_core.owners`: those of an input share nu and xi
 
     @property
     def second_moment(self) -> float:
@@ -39,7 +41,16 @@ class Parameters:
 
     def draw_Lambda(self, e: Array) -> Array:
         """Inverse length scales (d,), given a standard normal draw (d,)."""
-        return np.asarray(self.nu + np.sqrt(self.xi) * e)
+        return np.asarray(self.nu + np.sqrt(self.xi) * self.share_draws(e))
+
+    def share_draws(self, e: Array) -> Array:
+        """Standard normal draws (..., d) that columns of one input have in common."""
+        return e[..., list(self.owners)] if self.owners else e
+
+    def share_gradient(self, gradient: "Parameters") -> "Parameters":
+        """The gradient in the fields along which columns of one input remain equal."""
+        nu, xi = (average_shared(g, self.owners) for g in (gradient.nu, gradient.xi))
+        return replace(gradient, nu=nu, xi=xi)
 
     def draw_sigma_f(self, e: Any) -> Any:
         """The signal's standard deviation, given a standard normal draw, or several."""
@@ -60,20 +71,20 @@ class Parameters:
     def pack_gradient(self, gradient: "Parameters") -> Array:
         """Gradient in the flat vector, from that in the fields."""
         parts = []
-        for field in fields(self):
-            g = np.ravel(getattr(gradient, field.name))
-            if field.name in LOG_LIMITS:
-                g = g * np.ravel(getattr(self, field.name))
+        for name in LEARNED:
+            g = np.ravel(getattr(gradient, name))
+            if name in LOG_LIMITS:
+                g = g * np.ravel(getattr(self, name))
             parts.append(g)
         return np.concatenate(parts)
 
     def split(self, x: Array) -> dict[str, Array]:
         """Views of a flat vector by field name."""
         parts, start = {}, 0
-        for field in fields(self):
-            shape = np.shape(getattr(self, field.name))
+        for name in LEARNED:
+            shape = np.shape(getattr(self, name))
             stop = start + int(np.prod(shape))
-            parts[field.name] = x[start:stop].reshape(shape)
+            parts[name] = x[start:stop].reshape(shape)
             start = stop
         return parts
 
@@ -86,6 +97,10 @@ class Parameters:
 
     def _unconstrained(self) -> dict[str, Array]:
         return {
-            f.name: np.log(getattr(self, f.name)) if f.name in LOG_LIMITS else getattr(self, f.name)
-            for f in fields(self)
+            name: np.log(getattr(self, name)) if name in LOG_LIMITS else getattr(self, name)
+            for name in LEARNED
         }
+
+
+#: The fields that are learned.
+LEARNED = tuple(field.name for field in fields(Parameters) if field.name != "owners")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import Relevance
@@ -37,12 +38,11 @@ class Places(NamedTuple):
         """The same places of rows that count less by a factor."""
         return Places(self.X, share * self.weight)
 
-    def share_out(self, coordinates: Coordinates, mean: Array, each: Array) -> Relevance:
-        """Shares of the inputs, from slopes of the mean (k, d) and given each draw (S, k, d).
-
-        Slopes are those in scaled coordinates.
-        """
-        return Relevance.of_slopes(coordinates.scaled(self.X), self.weight, mean, each)
+    def share_out(self, coordinates: Coordinates, latent: Any, owners: Owners) -> Relevance:
+        """Shares of the inputs in what a latent function varies by."""
+        X = coordinates.scaled(self.X)
+        slopes, values = latent.slopes(X), latent.means
+        return Relevance.of_slopes(X, self.weight, *slopes, owners=owners, predict=values)
 
 
 def _thin(weight: Array) -> tuple[Index, Array]:

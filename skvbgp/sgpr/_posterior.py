@@ -57,6 +57,9 @@ class Latent(Protocol):
     def slope_moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives."""
 
+    def means(self, X: Array) -> Array:
+        """The mean, and that given each draw of theta, (1 + S, n)."""
+
     def slopes(self, X: Array) -> tuple[Array, Array]:
         """Derivatives of the mean, (n, d), and given each draw of theta, (S, n, d)."""
 
@@ -128,8 +131,7 @@ class GlobalPosterior:
         """Shares (d,) of the inputs in the variation of predictions."""
         places = self._state.places
         assert places is not None
-        slopes = self._latent.slopes(self._coordinates.scaled(places.X))
-        return places.share_out(self._coordinates, *slopes)
+        return places.share_out(self._coordinates, self._latent, self._state.parameters.owners)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions n from the posterior of f."""
@@ -284,6 +286,12 @@ class SparseLatent:
         mean, variance = self.moments(X)
         correction = np.sqrt(variance / np.maximum(np.diagonal(covariance), 1e-300))
         return mean, covariance * np.outer(correction, correction)
+
+    def means(self, X: Array) -> Array:
+        p = self._parameters
+        rotated = (X * p.draw_Lambda(e) for e in self._points)
+        each = [p.alpha * (unit_se(x, self._prior.Z) @ self._v) for x in rotated]
+        return np.array([self.moments(X)[0], *each])
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters

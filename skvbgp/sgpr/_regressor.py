@@ -8,6 +8,7 @@ from typing import Any
 from sklearn.utils import Tags
 
 from skvbgp.base import (
+    CATEGORIES,
     FORGETTING,
     FORGETTING_OR_WINDOW,
     DescribesFunction,
@@ -27,6 +28,7 @@ from skvbgp.sgpr._spread import SpreadRows
 _COMMON: dict[str, Any] = {
     "n_inducing": [Interval(Integral, 1, None, closed="left")],
     "inducing_inputs": ["array-like", None],
+    **CATEGORIES,
     "length_scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
     "signal_std": [Interval(Real, 0, None, closed="neither"), None],
     "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
@@ -56,6 +58,11 @@ class _SparseRegressor(LeavesOut, VariationalRegressor):
     """A regressor whose data terms are sums over rows, or over blocks of them."""
 
     solver: str
+    inducing_inputs: Any
+
+    def _make_learner(self, **others: Any) -> SparseLearner:
+        places = self._encode_places(self.inducing_inputs)
+        return SparseLearner.of(self, owners=self._owners, inducing_inputs=places, **others)
 
     def _check_collections(self) -> None:
         if self.solver in ("exact", "collapsed"):
@@ -92,6 +99,7 @@ class VBDTCRegressor(FadingRegressor, _GlobalRegressor):
         n_inducing: int = 500,
         *,
         inducing_inputs: Any = None,
+        categorical_features: Any = None,
         length_scale: Any = None,
         signal_std: float | None = None,
         noise_variance: float | None = None,
@@ -114,7 +122,7 @@ class VBDTCRegressor(FadingRegressor, _GlobalRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return SparseLearner.of(self, structure=White())
+        return self._make_learner(structure=White())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -141,6 +149,7 @@ class VBFITCRegressor(FadingRegressor, _GlobalRegressor):
         *,
         noise_kernel: Any = None,
         inducing_inputs: Any = None,
+        categorical_features: Any = None,
         length_scale: Any = None,
         signal_std: float | None = None,
         noise_variance: float | None = None,
@@ -163,7 +172,7 @@ class VBFITCRegressor(FadingRegressor, _GlobalRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return SparseLearner.of(self, structure=Diagonal(self.noise_kernel))
+        return self._make_learner(structure=Diagonal(self.noise_kernel, owners=self._owners))
 
 
 @documented(
@@ -188,6 +197,7 @@ class VBPITCRegressor(ForgetfulRegressor, _GlobalRegressor):
         n_blocks: int | str = "auto",
         n_samples: int = 8,
         inducing_inputs: Any = None,
+        categorical_features: Any = None,
         length_scale: Any = None,
         signal_std: float | None = None,
         noise_variance: float | None = None,
@@ -210,7 +220,8 @@ class VBPITCRegressor(ForgetfulRegressor, _GlobalRegressor):
         keep(self, locals())
 
     def _learner(self) -> SparseLearner:
-        return SparseLearner.of(self, structure=Blocks(self.noise_kernel), forgetting=1.0)
+        structure = Blocks(self.noise_kernel, owners=self._owners)
+        return self._make_learner(structure=structure, forgetting=1.0)
 
 
 @documented(
@@ -244,6 +255,7 @@ class VBPICRegressor(ForgetfulRegressor, _SparseRegressor):
         n_blocks: int | str = "auto",
         n_samples: int = 8,
         inducing_inputs: Any = None,
+        categorical_features: Any = None,
         length_scale: Any = None,
         signal_std: float | None = None,
         noise_variance: float | None = None,
@@ -270,5 +282,5 @@ class VBPICRegressor(ForgetfulRegressor, _SparseRegressor):
         return isinstance(getattr(self._state, "blocks", None), SpreadRows)
 
     def _learner(self) -> SparseLearner:
-        structure = Blocks(self.noise_kernel)
-        return SparseLearner.of(self, structure=structure, local=True, forgetting=1.0)
+        structure = Blocks(self.noise_kernel, owners=self._owners)
+        return self._make_learner(structure=structure, local=True, forgetting=1.0)

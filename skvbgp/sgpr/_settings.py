@@ -10,6 +10,7 @@ import numpy as np
 
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import RegressionLearner, Targets, count_remembered, says_too_little
 from skvbgp.sgpr._data import Data
@@ -61,6 +62,8 @@ class Settings(RegressionLearner):
         What the noise is like.
     local : bool
         Whether predictions condition on the rows of the own block, which are kept.
+    owners : tuple of int
+        By column of X: the input that it encodes.
     """
 
     structure: Structure
@@ -85,6 +88,7 @@ class Settings(RegressionLearner):
     n_samples: int = 8
     local: bool = False
     forgetting: float = 1.0
+    owners: Owners = ()
 
     # -- which solver, and which expectations ------------------------------------------
 
@@ -142,10 +146,15 @@ class Settings(RegressionLearner):
         if self.psi != "auto" or not self.learn_hyperparameters:
             return self._rule_of_chunks(p, seed)
         m, d = p.U.shape
-        if data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
+        if not self._draws_pairs and data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
             return ClosedForm()
         n_draws = 2 if len(data) > _MANY_ROWS else N_DRAWS
         return CommonDraws(quasi_normal(n_draws, d, seed))
+
+    @property
+    def _draws_pairs(self) -> bool:
+        """Whether pairs of rows, whose categories may differ, have no closed form."""
+        return self.structure.correlated and bool(self.owners)
 
     def _rule_of_chunks(self, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
         """The same for rows that come in chunks of any size."""

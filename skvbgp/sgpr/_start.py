@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,13 @@ from sklearn.utils.validation import check_array
 from skvbgp._core.evidence import own_evidence
 from skvbgp._core.gaussian import WhitenedGaussian, scan_log_normal_density
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import (
+    average_shared,
+    count_inputs,
+    divide_equally,
+    find_shared,
+    spread_inputs,
+)
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
@@ -80,12 +87,13 @@ def start_cold(
 ) -> tuple[Model, Parameters]:
     """Model and parameters from the data, n rows, or as the user gives them."""
     m = settings.count_inducing(n)
-    coordinates, U = _choose_inputs(sample, m, settings.inducing_inputs, rng)
-    d = sample.X.shape[1]
-    nu = np.full(d, 2.0 / np.sqrt(d))
+    coordinates, U = _choose_inputs(sample, m, settings, rng)
+    owners = settings.owners
+    d = count_inputs(sample.X.shape[1], owners)
+    nu = np.full(len(coordinates.scale), 2.0 / np.sqrt(d))
     if settings.length_scale is not None:
         length_scale = as_vector(settings.length_scale, d, "length_scale", positive=True)
-        nu = coordinates.scale / length_scale
+        nu = coordinates.scale / spread_inputs(length_scale, owners)
     alpha, noise_variance, factor = 1.0, 0.1, 1.0
     if settings.signal_std is not None:
         alpha = settings.signal_std / target.unit
@@ -97,35 +105,37 @@ def start_cold(
     if settings.hyperparameter_variance is not None:
         xi = settings.hyperparameter_variance * coordinates.scale**2
         beta = settings.hyperparameter_variance / target.unit**2
-    hyperprior = HyperPrior(
+    prior = (
         as_vector(settings.prior_mean, d + 1, "prior_mean", positive=False),
         as_vector(settings.prior_variance, d + 1, "prior_variance", positive=True),
     )
+    hyperprior = HyperPrior(*(np.append(spread_inputs(p[:-1], owners), p[-1]) for p in prior))
     structure = settings.structure.start(coordinates.scale, noise_variance, factor)
-    parameters = Parameters(nu, xi, alpha, beta, noise_variance, structure.theta, U)
+    parameters = Parameters(nu, xi, alpha, beta, noise_variance, structure.theta, U, owners)
     _check_range(parameters)
     return Model(coordinates, hyperprior, structure), parameters
 
 
 def _choose_inputs(
-    sample: Sample, n_inducing: int, inducing_inputs: Any, rng: np.random.RandomState
+    sample: Sample, n_inducing: int, settings: Settings, rng: np.random.RandomState
 ) -> tuple[Coordinates, Array]:
     """Coordinates, and inducing inputs in them.
 
     The frame is that of the given inducing inputs, if there are any: it does not
-    depend on which rows come first in a stream.
+    depend on which rows come first in a stream. Categories are in it as they are encoded.
     """
-    if inducing_inputs is None:
-        coordinates = Coordinates.of(*sample)
+    shared = find_shared(sample.X.shape[1], settings.owners)
+    if settings.inducing_inputs is None:
+        coordinates = Coordinates.of(*sample).keeping(shared)
         check_unit(coordinates.scale, "X")
         scaled = sample.within(coordinates)
         return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
-    given = check_array(inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
+    given = check_array(settings.inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
     if given.shape[1] != sample.X.shape[1]:
         raise ValueError(
             f"inducing_inputs has {given.shape[1]} columns, but X has {sample.X.shape[1]}."
         )
-    coordinates = Coordinates.of(given)
+    coordinates = Coordinates.of(given).keeping(shared)
     check_unit(coordinates.scale, "inducing_inputs")
     return coordinates, coordinates.scaled(given)
 
@@ -202,12 +212,13 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
     rows = data.rows(_sample(data, np.random.RandomState(seed)))
     nu, d = parameters.nu, len(parameters.nu)
     mean, variance = model.hyperprior.mean[:d], model.hyperprior.variance[:d]
+    share = divide_equally(d, parameters.owners)
     signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
 
     def log_posterior(factor: float) -> float:
         X = factor * nu * rows.X
         log_evidence = float(scan_log_normal_density(unit_se(X, X), rows.y, signal, noise).max())
-        return log_evidence - 0.5 * float(np.sum((factor * nu - mean) ** 2 / variance))
+        return log_evidence - 0.5 * float(np.sum(share * (factor * nu - mean) ** 2 / variance))
 
     factor = max(_FACTORS, key=log_posterior)
     return replace(parameters, nu=factor * nu, xi=factor**2 * parameters.xi)
@@ -306,6 +317,8 @@ def settle_variances(model: Model, parameters: Parameters, slopes: Array) -> Par
     than a hundred times what it was.
     """
     p = parameters
+    own = divide_equally(len(p.xi), p.owners)  # of a parameter that columns share, the sum
+    slopes = np.append(average_shared(slopes[:-1], p.owners) / own, slopes[-1])
     before = np.append(p.xi, p.beta)
     precision = 1.0 / model.hyperprior.variance - 2.0 * slopes
     variance = 1.0 / np.maximum(precision, 1.0 / (_WIDEST * before))
@@ -394,8 +407,12 @@ def _noise_log_posterior(
     tasks = [(model, x, *group) for group in groups]
     values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
     z = (x - start) / _BLOCK_PRIOR_STD
-    value = sum(values) - 0.5 * share * float(z @ z)
-    return value, np.asarray(sum(gradients)) - share * z / _BLOCK_PRIOR_STD
+    owners = model.structure.owners_of_theta
+    own = np.append(divide_equally(len(x) - 1, owners), 1.0)
+    value = sum(values) - 0.5 * share * float(own @ z**2)
+    gradient = np.asarray(sum(gradients)) - share * own * z / _BLOCK_PRIOR_STD
+    gradient[:-1] = average_shared(gradient[:-1], owners)
+    return value, gradient
 
 
 def _block_evidence(

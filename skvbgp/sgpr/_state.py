@@ -10,6 +10,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import find_first_columns
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, Target
 from skvbgp._core.shards import ShardedColumns
@@ -96,9 +97,10 @@ class State(PickledByFields):
     def attributes(self) -> dict[str, Any]:
         """What an estimator publishes, by the names of its attributes."""
         p, coordinates, unit = self.parameters, self.model.coordinates, self.target.unit
+        first = find_first_columns(len(p.nu), p.owners)
         return {
-            "inverse_length_scale_mean_": p.nu / coordinates.scale,
-            "inverse_length_scale_var_": p.xi / coordinates.scale**2,
+            "inverse_length_scale_mean_": (p.nu / coordinates.scale)[first],
+            "inverse_length_scale_var_": (p.xi / coordinates.scale**2)[first],
             "signal_std_mean_": p.alpha * unit,
             "signal_std_var_": p.beta * unit**2,
             "noise_variance_": p.noise_variance * unit**2,
