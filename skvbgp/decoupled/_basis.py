@@ -13,8 +13,10 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import own_hyperparameters
 from skvbgp.kernels._distance import centre, factors, row_blocks, squared_distances
 
 
@@ -93,6 +95,9 @@ class BasisKernel(Protocol):
 
     def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
         """Gradients of the variances."""
+
+    def own_theta(self, owners: Owners) -> Owners:
+        """By entry of ``theta``: the hyperparameter that it is, where columns share theirs."""
 
     def original(self, coordinates: Coordinates, unit: float) -> Kernel:
         """The prior kernel on X and y as the user has them."""
@@ -259,6 +264,9 @@ class GeneralizedSE:
         still = None if X.log_c is None else np.zeros_like(X.log_c)
         return dtheta, Basis(np.zeros_like(X.Z), still)
 
+    def own_theta(self, owners: Owners) -> Owners:
+        return (0, *(1 + j for j in owners))
+
     def original(self, coordinates: Coordinates, unit: float) -> Kernel:
         from skvbgp.kernels import RBF, Constant
 
@@ -333,6 +341,9 @@ class PlainKernel:
     def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
         dtheta, dX = self.kernel.vjp_diag(self._inputs(X), ddiag)
         return dtheta, Basis(dX * self.coordinates.scale)
+
+    def own_theta(self, owners: Owners) -> Owners:
+        return own_hyperparameters(self.kernel, owners)
 
     def original(self, coordinates: Coordinates, unit: float) -> Kernel:
         return unit**2 * self.kernel

@@ -11,6 +11,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, divide_equally
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import pick
 from skvbgp.decoupled._basis import BasisKernel
@@ -37,13 +38,15 @@ class Model:
     parametrization: str
     generalized: bool  # whether the points of the bases have multipliers
     prior_variance: float  # of the kernel's log hyperparameters; inf for a flat prior
+    own_theta: Owners = ()  # by entry of theta: the hyperparameter that it is, see `_core.owners`
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Log density of the log hyperparameters up to a constant, and its gradient.
 
-        Training adds it to the bound.
+        Training adds it to the bound. A hyperparameter that is there several times counts once.
         """
-        gradient = (self.kernel.theta - theta) / self.prior_variance
+        share = divide_equally(len(theta), self.own_theta)
+        gradient = share * (self.kernel.theta - theta) / self.prior_variance
         return 0.5 * float(gradient @ (theta - self.kernel.theta)), gradient
 
     @property

@@ -40,6 +40,13 @@ class DecoupledGPClassifier(ForgetfulClassifier):
         suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
         the search for them begins at its own.
 
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale. Missing values are a category; what `fit` has not
+        seen is as far from all others. A stream, and `warm_start`, keeps the categories of its
+        first fit. None is no input.
+
     generalized_length_scales : bool or "per_input", default=True
         Whether each basis point has a learned multiplier of the length scales: one for all
         inputs, or one for each ("per_input"), at a higher cost. Only for the default kernel.
@@ -159,6 +166,7 @@ class DecoupledGPClassifier(ForgetfulClassifier):
         *,
         parametrization: str = "orthogonal",
         kernel: Any = None,
+        categorical_features: Any = None,
         generalized_length_scales: bool | str = True,
         basis_growth: int = 128,
         learn_hyperparameters: bool = True,
@@ -175,7 +183,7 @@ class DecoupledGPClassifier(ForgetfulClassifier):
         keep(self, locals())
 
     def _learner(self) -> ClassLearner:
-        return ClassLearner(DecoupledLearner.of(self), self.class_weight)
+        return ClassLearner(DecoupledLearner.of(self, owners=self._owners), self.class_weight)
 
     def _check_collections(self) -> None:
         pass

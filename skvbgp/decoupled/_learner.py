@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_order, shuffled_parts
+from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import (
     Coordinates,
@@ -36,6 +37,7 @@ from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
 from skvbgp.decoupled._state import SAMPLE_ROWS, Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
 from skvbgp.kernels import White, as_kernel
+from skvbgp.kernels._by_input import bind_columns, express_by_input
 from skvbgp.kernels._compose import leaves
 
 #: max_iter=None: visits of a row in an update; rows that are visited in all, counted once for each
@@ -67,6 +69,7 @@ class DecoupledLearner(RegressionLearner):
     replay: int
     likelihood: str = "probit"
     normalize_y: bool = False
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     def max_passes(self, y: Targets) -> int:
         if self.max_iter is not None:
@@ -110,6 +113,7 @@ class DecoupledLearner(RegressionLearner):
         some = order[: self.batch_size]
         first, weight = X[some], None if y.weight is None else y.weight[some]
         coordinates = Coordinates.of(first, weight).filled(first, _in_memory(X, sample.X))
+        coordinates = coordinates.keeping(find_shared(d, self.owners))
         model = self._choose_model(likelihood, coordinates, coordinates.scaled(first))
         some = order[:EVIDENCE_ROWS]
         theta, noise, settled = self._find_start(model, coordinates, target, X, y, some)
@@ -126,17 +130,20 @@ class DecoupledLearner(RegressionLearner):
             replay=self._keep(sample, rng),
             seed=seed,
             settled=settled,
+            owners=self.owners,
         )
 
     def _choose_model(self, likelihood: Any, coordinates: Coordinates, rows: Array) -> Model:
         if self.kernel is not None and isinstance(likelihood, AdditiveNoise):
             _refuse_noise(self.kernel)
+        kernel = self._choose_kernel(coordinates, rows)
         return Model(
-            self._choose_kernel(coordinates, rows),
+            kernel,
             likelihood,
             self.parametrization,
             bool(self.generalized_length_scales) and self.kernel is None,
             _PRIOR_VARIANCE if self.kernel is None else np.inf,
+            kernel.own_theta(self.owners) if self.owners else (),
         )
 
     def _find_start(
@@ -199,7 +206,7 @@ class DecoupledLearner(RegressionLearner):
         """The given kernel, or SE-ARD by the median trick."""
         d = rows.shape[1]
         if self.kernel is not None:
-            return PlainKernel(as_kernel(self.kernel).bind(d), coordinates)
+            return PlainKernel(bind_columns(as_kernel(self.kernel), d, self.owners), coordinates)
         k = len(rows) // 2
         distances = np.linalg.norm(rows[:k] - rows[k : 2 * k], axis=1)
         median = float(np.median(distances)) if k else 0.0
@@ -311,6 +318,7 @@ class DecoupledLearner(RegressionLearner):
         coordinates = state.coordinates
         if self.kernel is None and self.learn_hyperparameters:
             coordinates = coordinates.filled(X_before, _in_memory(X, state.replay.X))
+            coordinates = coordinates.keeping(find_shared(X.shape[1], self.owners))
         target = self._choose_target(state.model.likelihood, state.summary, state.replay)
         return replace(state.move_to(target), coordinates=coordinates)
 
@@ -335,8 +343,9 @@ class DecoupledLearner(RegressionLearner):
 
     def attributes(self, state: State) -> dict[str, Any]:
         p, model, unit = state.parameters, state.model, state.target.unit
+        kernel = model.kernel.with_theta(p.theta).original(state.coordinates, unit)
         attributes = {
-            "kernel_": model.kernel.with_theta(p.theta).original(state.coordinates, unit),
+            "kernel_": express_by_input(kernel, np.ones(p.alpha.shape[1]), self.owners),
             "mean_basis_": state.coordinates.original(p.alpha),
             "cov_basis_": state.coordinates.original(p.beta),
             "lower_bound_": state.lower_bounds[-1],

@@ -10,6 +10,7 @@ import numpy as np
 from skvbgp._core.blockwise import in_tiles
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.owners import Owners
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Distribution, Relevance
@@ -30,6 +31,7 @@ class Posterior:
     coordinates: Coordinates
     target: Target
     rows: tuple[Array, Array]  # that are kept, and how often they count
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     @cached_property
     def evaluation(self) -> Evaluation:
@@ -105,7 +107,12 @@ class Posterior:
             X = p.alpha if len(p.alpha) else p.beta
             counts = np.ones(len(X))
         mean, _ = in_tiles(partial(measure_slopes, self.process), X)
-        return Relevance.of_slopes(X, counts, mean, mean[None])
+
+        def predict(X: Array) -> Array:
+            return np.repeat(in_tiles(self.process.moments, X)[0].T, 2, axis=0)
+
+        slopes = mean, mean[None]
+        return Relevance.of_slopes(X, counts, *slopes, owners=self.owners, predict=predict)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions n from the posterior of f."""

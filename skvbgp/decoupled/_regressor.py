@@ -10,6 +10,7 @@ from sklearn.utils import Tags, check_random_state
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
+    CATEGORIES,
     FORGETTING_OR_WINDOW,
     START_ROWS,
     DescribesFunction,
@@ -28,6 +29,7 @@ CONSTRAINTS: dict[str, Any] = {
     "n_cov_basis": [Interval(Integral, 1, None, closed="left")],
     "parametrization": [StrOptions({"orthogonal", "hybrid", "decoupled"})],
     "kernel": "no_validation",  # as_kernel says what it takes
+    **CATEGORIES,
     "generalized_length_scales": ["boolean", StrOptions({"per_input"})],
     "basis_growth": [Interval(Integral, 1, None, closed="left")],
     "learn_hyperparameters": ["boolean"],
@@ -75,6 +77,13 @@ class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
         suit an exact Gaussian process of up to 512 rows best; for a kernel that is given,
         the search for them begins at its own. With noise that is learned, it has no
         :class:`~skvbgp.kernels.White`.
+
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale. Missing values are a category; what `fit` has not
+        seen is as far from all others. A stream, and `warm_start`, keeps the categories of its
+        first fit. None is no input.
 
     generalized_length_scales : bool or "per_input", default=True
         Whether each basis point has a learned multiplier of the length scales: one for all
@@ -212,6 +221,7 @@ class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
         *,
         parametrization: str = "orthogonal",
         kernel: Any = None,
+        categorical_features: Any = None,
         generalized_length_scales: bool | str = True,
         basis_growth: int = 128,
         likelihood: str = "gaussian",
@@ -234,7 +244,7 @@ class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
         return tags
 
     def _learner(self) -> DecoupledLearner:
-        return DecoupledLearner.of(self)
+        return DecoupledLearner.of(self, owners=self._owners)
 
     def _check_collections(self) -> None:
         if self.likelihood == "poisson":

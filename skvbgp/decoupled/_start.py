@@ -11,6 +11,7 @@ import numpy as np
 
 from skvbgp._core import evidence
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import average_shared
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Model
@@ -55,7 +56,7 @@ def find_hyperparameters(
     def log_density(x: Array) -> tuple[float, Array]:
         value, gradient = log_evidence(model, x, rows, *data)
         log_prior, slope = model.log_prior(x[:-1])
-        gradient[:-1] += slope
+        gradient[:-1] = average_shared(gradient[:-1] + slope, model.own_theta)
         return value + log_prior, gradient
 
     bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)

@@ -10,6 +10,7 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
+from skvbgp._core.owners import Owners
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
@@ -92,6 +93,8 @@ class State(PickledByFields):
         is known.
     settled : bool
         Whether the hyperparameters that training starts from are those that it would end with.
+    owners : tuple of int
+        By column of X: the input that it encodes.
     """
 
     model: Model
@@ -108,13 +111,14 @@ class State(PickledByFields):
     n_iter: int = 0
     n_telling: float = 0.0
     settled: bool = False
+    owners: Owners = ()
 
     @cached_property
     def posterior(self) -> Posterior:
         """What the state says about new rows; kept, but not pickled."""
         frames = self.coordinates, self.target
         rows = self.replay.X, self.replay.targets.counts
-        return Posterior(self.model, self.parameters, self.q, *frames, rows)
+        return Posterior(self.model, self.parameters, self.q, *frames, rows, self.owners)
 
     def move_to(self, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.

@@ -13,6 +13,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import average_shared
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock
 from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
@@ -113,7 +114,8 @@ class Ascent:
             q = first.natural_step(first.evaluate(X, y, weight, sample, *known)[2], 1.0)
             evaluation = Evaluation(model, p, q, self.past)
             _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
-        gradient.theta[:] += model.log_prior(p.theta)[1]
+        d_theta = gradient.theta + model.log_prior(p.theta)[1]
+        gradient.theta[:] = average_shared(d_theta, model.own_theta)
         rate = max(_NATURAL_RATES[0] * clock.annealing, _NATURAL_RATES[1])
         if model.likelihood.conjugate:  # averages the first batches, then one pass
             rate = max(rate, 1.0 / (state.adam.n_steps + 2.0), 1.0 / weight)
