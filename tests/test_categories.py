@@ -59,7 +59,7 @@ def test_pipelines_clones_and_pickles(estimator):
     typed = clone(estimator).set_params(categorical_features="from_dtype")
     pipeline = make_pipeline(FunctionTransformer(), typed).fit(frame.astype({"c": "category"}), y)
     assert_allclose(say(pipeline, frame.astype({"c": "category"})), expected, rtol=1e-9)
-    assert_array_equal(say(pickle.loads(pickle.dumps(model)), X), expected)
+    assert_allclose(say(pickle.loads(pickle.dumps(model)), X), expected, rtol=1e-11)
     assert_allclose(say(clone(model).fit(X.tolist(), y), X.tolist()), expected, rtol=1e-9)
 
 
@@ -111,7 +111,6 @@ def test_every_estimator_is_here_whose_mathematics_allow_it():
     names = {cls.__name__ for cls in CLASSES} - {type(one).__name__ for one in TAKE_CATEGORIES}
     assert names == {
         "HybridGPLVM",
-        "EPDTCClassifier",
         "SVBSSGPRegressor",
         "VBKSRegressor",
     }

@@ -88,6 +88,13 @@ class Categories:
         new = 1.0 - np.add.reduceat(known, starts, axis=1)
         return np.ascontiguousarray(np.hstack([numbers, _UNIT * known, _UNIT * new]))
 
+    def encode_variances(self, variance: Any) -> Array:
+        """Variances (n, D) of encoded rows, from those (n, d) of the inputs."""
+        variance = np.asarray(variance)
+        if np.any(variance[:, list(self.columns)] != 0.0):
+            raise ValueError(f"X_var must be 0 for the categories, inputs {list(self.columns)}.")
+        return variance[:, self.owners]
+
     def pick(self, values: Array) -> Array:
         """Values (..., d) of the inputs that are numbers, NaN for the others, from (..., D)."""
         result = np.full((*values.shape[:-1], self.n_features), np.nan)

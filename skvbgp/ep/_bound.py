@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import average_shared
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._default_kernel import ScalePrior
 from skvbgp.ep._features import SparsePrior
@@ -23,6 +24,7 @@ from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites, features_gradient
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import own_hyperparameters
 from skvbgp.kernels._inducing import InducingPrior
 
 
@@ -207,6 +209,9 @@ class Objective:
         if problem.hyperprior is not None:
             log_density, d_theta = problem.hyperprior.log_density(p.kernel.theta)
             value, theta = value + log_density, theta + d_theta
+        owners = p.columns.owners
+        if owners:
+            theta = average_shared(theta, own_hyperparameters(p.kernel, owners))
         gradient = [theta]
         if self._learn_inducing:
             gradient.append(np.ravel(g.Z * p.columns.frame.scale))

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
+    CATEGORIES,
     COLUMNS,
     FORGETTING_OR_WINDOW,
     ForgetfulClassifier,
@@ -53,6 +54,13 @@ class EPDTCClassifier(ForgetfulClassifier):
         is such a kernel with one length scale for each column, starting at its spread times
         the square root of their number, and a weak prior that the length scales are alike
         relative to the spreads. A given kernel has no prior but its bounds.
+
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale. Missing values are a category; what `fit` has not
+        seen is as far from all others. A stream, and `warm_start`, keeps the categories of its
+        first fit. None is no input.
 
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
         Inducing inputs to start with, in the space of X. None chooses them by k-means.
@@ -132,7 +140,8 @@ class EPDTCClassifier(ForgetfulClassifier):
         Learned covariance function of f, over the columns of `observed_features_`.
 
     inducing_inputs_ : ndarray of shape (n_inducing, d)
-        Inducing inputs, in the space of the columns of `observed_features_`.
+        Inducing inputs, in the space of the columns of `observed_features_`. With categories, in
+        columns for the numbers, then for each category, then for unknown ones.
 
     observed_features_ : ndarray of shape (n_features,)
         Whether a column of X had an entry in the first training data. The others are ignored.
@@ -180,6 +189,7 @@ class EPDTCClassifier(ForgetfulClassifier):
     _parameter_constraints: dict[str, list[Any] | str] = {
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "kernel": "no_validation",  # as_kernel says what it can be
+        **CATEGORIES,
         "inducing_inputs": ["array-like", None],
         "approximation": [StrOptions({"dtc", "fitc"})],
         "refine": [StrOptions({"column", "entry"}), None],
@@ -204,6 +214,7 @@ class EPDTCClassifier(ForgetfulClassifier):
         n_inducing: int = 100,
         *,
         kernel: Any = None,
+        categorical_features: Any = None,
         inducing_inputs: Any = None,
         approximation: str = "dtc",
         refine: str | None = "column",
@@ -354,7 +365,7 @@ class EPDTCClassifier(ForgetfulClassifier):
     # -- hooks of the template -------------------------------------------------------------------
 
     def _learner(self) -> EPLearner:
-        inducing_inputs = self.inducing_inputs
+        inducing_inputs = self._encode_places(self.inducing_inputs)
         if inducing_inputs is not None:
             inducing_inputs = check_array(
                 inducing_inputs, dtype=np.float64, input_name="inducing_inputs"
@@ -370,6 +381,7 @@ class EPDTCClassifier(ForgetfulClassifier):
             inducing_inputs=inducing_inputs,
             schedule=Schedule(self.schedule, self.max_ep_iter, self.damping),
             learn_inducing=learn_inducing,
+            owners=self._owners,
         )
 
     def _count(self, inputs: Inputs, labels: Labels, sample_weight: Any) -> tuple[Inputs, Labels]:
@@ -387,11 +399,14 @@ class EPDTCClassifier(ForgetfulClassifier):
     def _inputs(self, X: Array, X_var: Any = None) -> Inputs:
         if X_var is None:
             return Inputs(X, np.zeros_like(X))
-        if np.shape(X_var) != X.shape:
+        shape = len(X), self.n_features_in_
+        if np.shape(X_var) != shape:
             raise ValueError(
-                f"X_var has shape {np.shape(X_var)}, but X has {X.shape}: give a variance for each "
+                f"X_var has shape {np.shape(X_var)}, but X has {shape}: give a variance for each "
                 "entry, 0 where it is exact."
             )
+        if self._categories is not None:
+            X_var = self._categories.encode_variances(X_var)
         X_var = np.where(np.isnan(X), 0.0, X_var)
         X_var = check_array(X_var, dtype=np.float64, order="C", input_name="X_var")
         if np.any(X_var < 0.0):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, divide_equally
 from skvbgp.kernels import RBF, Constant, Kernel
 
 #: Prior of the default kernel: median of the variance of f, and standard deviations of the
@@ -38,15 +39,19 @@ class ScalePrior:
     ----------
     start : ndarray of shape (1 + d,)
         Prior median.
+    owners : tuple of int
+        By length scale: its input. What columns of an input share counts once.
     """
 
     start: Array
+    owners: Owners = ()
 
     def log_density(self, theta: Array) -> tuple[float, Array]:
         """Logarithm of the density, up to its constant, and its gradient."""
         deviation = theta - self.start
-        level = deviation[1:].mean()
-        d = len(theta) - 1
+        share = divide_equally(len(theta) - 1, self.owners)
+        d = share.sum()
+        level = share @ deviation[1:] / d
         scaled = np.concatenate(
             [
                 [deviation[0] / _LOG_VARIANCE_STD, level / _LEVEL_STD],
@@ -55,5 +60,5 @@ class ScalePrior:
         )
         gradient = np.empty_like(theta)
         gradient[0] = -scaled[0] / _LOG_VARIANCE_STD
-        gradient[1:] = -scaled[1] / _LEVEL_STD / d - scaled[2:] / _DEVIATION_STD
-        return -0.5 * float(scaled @ scaled), gradient
+        gradient[1:] = -share * (scaled[1] / _LEVEL_STD / d + scaled[2:] / _DEVIATION_STD)
+        return -0.5 * float(scaled[:2] @ scaled[:2] + share @ scaled[2:] ** 2), gradient

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.column_gaussian import ColumnGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, count_inputs, find_shared
 from skvbgp._core.scaling import Coordinates, check_unit
 
 
@@ -69,11 +70,15 @@ class InputModel:
         Location and spread of the columns that are seen.
     gaussian : ColumnGaussian
         Of the columns in these coordinates.
+    owners : tuple of int
+        By column that is seen: which of the inputs seen it encodes, see `_core.owners`. What
+        encodes a category is in the coordinates as it is.
     """
 
     seen: NDArray[np.bool_]
     coordinates: Coordinates
     gaussian: ColumnGaussian
+    owners: Owners = ()
 
     @property
     def n_seen(self) -> int:
@@ -86,18 +91,25 @@ class InputModel:
 
         Half of the squared distance of two independent rows is the sum of the columns' variances.
         """
-        return replace(self.coordinates, scale=self.coordinates.scale * np.sqrt(self.n_seen))
+        n_inputs = count_inputs(self.n_seen, self.owners)
+        return replace(self.coordinates, scale=self.coordinates.scale * np.sqrt(n_inputs))
 
     @classmethod
-    def of(cls, X: Array, weight: Array | None = None) -> InputModel:
-        """Learn from rows (n, n_features) with missing entries, and maybe with weights (n,)."""
+    def of(cls, X: Array, weight: Array | None = None, owners: Owners = ()) -> InputModel:
+        """Learn from rows (n, n_features) with missing entries, and maybe with weights (n,).
+
+        The owners are those of all columns.
+        """
         seen = np.asarray(~np.isnan(X).all(axis=0))
         if not seen.any():
             raise ValueError("All entries of X are missing.")
+        if owners:
+            owners = tuple(np.unique(np.array(owners)[seen], return_inverse=True)[1].tolist())
         coordinates = Coordinates.of_seen(X[:, seen], weight)
+        coordinates = coordinates.keeping(find_shared(int(seen.sum()), owners))
         check_unit(coordinates.scale, "X")
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]), weight=weight)
-        return cls(seen, coordinates, gaussian)
+        return cls(seen, coordinates, gaussian, owners)
 
     def condition(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, missing entries as the joint Gaussian has them."""

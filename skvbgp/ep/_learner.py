@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import (
     Labels,
@@ -33,6 +34,7 @@ from skvbgp.ep._sites import Sites
 from skvbgp.ep._state import Start, State
 from skvbgp.ep._training import Reached, maximise
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import bind_columns, share_hyperparameters, take_inputs
 
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-9
@@ -60,6 +62,7 @@ class EPLearner(Learner):
     tol: float
     n_jobs: int | None
     class_weight: Any = None
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     def max_passes(self, y: Labels) -> int:
         return self.max_iter * (1 + self.n_restarts) if self.learn_hyperparameters else 1
@@ -80,14 +83,14 @@ class EPLearner(Learner):
             refinement = Refinement.start(self.refine, _find_missing(X, p.columns), p.refinement)
             return replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
         weight = self._weigh(y)
-        columns = InputModel.of(X.mean, weight)
+        columns = InputModel.of(X.mean, weight, self.owners)
         refinement = Refinement.start(self.refine, _find_missing(X, columns))
         hyperprior = None
         if self.kernel is None:
             kernel = default_kernel(columns.frame.scale)
-            hyperprior = ScalePrior(kernel.theta)
+            hyperprior = ScalePrior(kernel.theta, columns.owners)
         else:
-            kernel = self.kernel.bind(columns.n_seen)
+            kernel = bind_columns(self.kernel, columns.n_seen, columns.owners)
         Z = np.empty((0, columns.n_seen))
         if self.inducing_inputs is not None:
             _check_width(self.inducing_inputs.shape[1], n_features, "inducing_inputs")
@@ -157,8 +160,8 @@ class EPLearner(Learner):
         yield p
         for _ in range(self.n_restarts):
             theta = p.kernel.theta + rng.standard_normal(p.n_theta)
-            theta = np.clip(theta, *p.kernel.bounds.T)
-            yield replace(p, kernel=p.kernel.with_theta(theta))
+            kernel = p.kernel.with_theta(np.clip(theta, *p.kernel.bounds.T))
+            yield replace(p, kernel=share_hyperparameters(kernel, p.columns.owners))
 
     def _learns_inducing(self, start: Parameters, n: int) -> bool:
         """Unless every row is one."""
@@ -248,6 +251,9 @@ class EPLearner(Learner):
 
     def attributes(self, state: State) -> dict[str, Any]:
         p = state.start.parameters
+        seen, kernel, owners = p.columns.seen, p.kernel, p.columns.owners
+        if owners:
+            kernel = take_inputs(kernel, find_first_columns(len(owners), owners))
         tau = np.array([_spread(sites.tau, state.y) for sites in state.latent_sites])
         nu = np.array([_spread(sites.nu, state.y) for sites in state.latent_sites])
         mean = np.divide(nu, tau, out=np.zeros_like(nu), where=tau > 0.0)
@@ -256,9 +262,9 @@ class EPLearner(Learner):
             tau, mean, evidence = tau[0], mean[0], float(evidence[0])
         return {
             "classes_": state.classes,
-            "kernel_": p.kernel,
+            "kernel_": kernel,
             "inducing_inputs_": p.Z,
-            "observed_features_": p.columns.seen,
+            "observed_features_": seen[find_first_columns(len(seen), self.owners)],
             "log_marginal_likelihood_value_": evidence,
             "site_precision_": tau,
             "site_mean_": mean,

@@ -43,6 +43,8 @@ def own_hyperparameters(kernel: Kernel, owners: Owners) -> Owners:
 
 def share_hyperparameters(kernel: Kernel, owners: Owners) -> Kernel:
     """The kernel whose columns of an input have the hyperparameters of the first one of them."""
+    if not owners:
+        return kernel
     numbers = own_hyperparameters(kernel, owners)
     first = find_first_columns(len(numbers), numbers)
     return kernel.with_theta(spread_inputs(kernel.theta[first], numbers))
