@@ -370,4 +370,3 @@ def test_an_error_about_strings_names_the_parameter(rng):
     with pytest.raises(ValueError, match="string to float") as error:
         make_model(categorical_features=None).fit(X, y)
     assert "categorical_features" in error.value.__notes__[0]
-    assert "VBGPClassifier" in error.value.__notes__[0]
