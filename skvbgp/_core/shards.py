@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from functools import reduce
-from itertools import count, cycle, islice
+from itertools import compress, count, cycle, islice
 from operator import getitem
 from typing import Any, NamedTuple
 
@@ -76,8 +76,8 @@ class ShardedRows:
         """Futures of the blocks of the collections."""
         return list(self._client.compute(split_rows(X, y, load_block)))
 
-    def _settle(self, blocks: list[Any]) -> NDArray[np.bool_]:
-        """Have these blocks, each where it is; whether they have rows."""
+    def _settle(self, blocks: list[Any], owners: Sequence[str] = ()) -> NDArray[np.bool_]:
+        """Have these blocks, each where it is or on a given worker; whether they have rows."""
         self._fetched = _NOTHING
         self._firsts: dict[int, int] = {}  # by shard that has moved: its collection's first row
         summaries = self._gather([self._client.submit(summarise, block) for block in blocks])
@@ -95,7 +95,7 @@ class ShardedRows:
         self.at_one_place = all(
             summary.at_one_place and np.array_equal(summary.first, first) for summary in summaries
         )
-        self._place(blocks, sizes)
+        self._place(blocks, sizes, list(compress(owners, has_rows)))
         low, high = np.stack([summary.box for summary in summaries], axis=1)
         self.boxes = np.array(
             [
@@ -105,10 +105,11 @@ class ShardedRows:
         )
         return has_rows
 
-    def _place(self, blocks: list[Any], sizes: NDArray[np.int64]) -> None:
-        """Make a shard of the blocks that each worker has."""
-        holders = self._client.who_has(blocks)
-        owners = [min(holders.get(block.key) or ("",)) for block in blocks]
+    def _place(self, blocks: list[Any], sizes: NDArray[np.int64], owners: list[str]) -> None:
+        """Make a shard of the blocks that each worker has, or is to have."""
+        if not owners:
+            holders = self._client.who_has(blocks)
+            owners = [min(holders.get(block.key) or ("",)) for block in blocks]
         workers = sorted(set(owners))
         self._shard_of = np.searchsorted(workers, owners)  # by block
         self._offsets = np.empty(len(blocks), dtype=np.int64)  # of a block's rows in its shard
@@ -240,7 +241,7 @@ class ShardedRows:
         by_shard = [iter(blocks) for blocks in self._blocks]
         blocks = [next(by_shard[k]) for k in self._shard_of]
         cuts = [self._client.submit(cut, *shared, block) for block in blocks]
-        has_rows = self._settle(self._send(cuts, self._choose_workers(n_parts)))
+        has_rows = self._settle(self._send(join_blocks, cuts, self._choose_workers(n_parts)))
         shards = np.full(n_parts, -1, dtype=np.intp)
         shards[has_rows] = self._shard_of
         return shards
@@ -249,12 +250,12 @@ class ShardedRows:
         """One for each part; some get two if others have died meanwhile."""
         return list(islice(cycle(sorted(self._client.nthreads()) or [""]), n_parts))
 
-    def _send(self, cuts: list[Any], workers: Sequence[str]) -> list[Any]:
+    def _send(self, join: Callable[..., Any], cuts: list[Any], workers: Sequence[str]) -> list[Any]:
         """Have each worker join its part of all that was cut."""
         submit = self._client.submit
         return [
             submit(
-                join_blocks,
+                join,
                 [submit(getitem, parts, k) for parts in cuts],
                 workers=[worker],
                 allow_other_workers=True,
@@ -267,21 +268,23 @@ class ShardedRows:
 
         It takes little memory beside that of the rows. The function gets a `NumberedBlock`.
         """
-        self._settle(self._cut_pieces(cut, shared, n_parts))
+        workers = self._choose_workers(n_parts)
+        pieces = self._cut_pieces(cut, shared, workers)
+        self._settle(pieces, workers * (len(pieces) // n_parts))  # Dask may have moved some
         self._firsts = dict.fromkeys(range(self.n_shards), 0)
 
     def _cut_pieces(
-        self, cut: Callable[..., Any], shared: tuple[Any, ...], n_parts: int
+        self, cut: Callable[..., Any], shared: tuple[Any, ...], workers: list[str]
     ) -> list[Any]:
         """Futures of the parts of as many blocks of a worker at a time; no one keeps the blocks."""
         by_shard, self._blocks, self._shards = self._blocks, [], []
-        workers, pieces = self._choose_workers(n_parts), []
+        pieces = []
         for k, blocks in enumerate(by_shard):
             firsts = self._starts[self._shard_of == k]
-            for i in range(0, len(blocks), n_parts):
-                some = slice(i, i + n_parts)
+            for i in range(0, len(blocks), len(workers)):
+                some = slice(i, i + len(workers))
                 parts = self._client.submit(_cut_blocks, cut, shared, blocks[some], firsts[some])
-                pieces += self._send([parts], workers)
+                pieces += self._send(_receive, [parts], workers)
         return pieces
 
     @property
@@ -460,6 +463,12 @@ def _copy(index: Index, shard: Shard) -> Block:
 
 def _find_moved(numbers: Index, shard: Shard) -> tuple[Index, Index]:
     return shard.find(numbers)
+
+
+def _receive(parts: list[NumberedBlock]) -> NumberedBlock:
+    """Take the only part as it is: Dask gives such quick tasks to no other worker."""
+    (part,) = parts
+    return part
 
 
 def _cut_blocks(

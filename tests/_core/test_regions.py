@@ -79,6 +79,19 @@ def test_each_worker_gets_a_box_and_rows_are_found_by_their_numbers(client, rng,
     assert_array_equal(rows.renumbered(index), now)
 
 
+def test_a_box_is_one_workers_wherever_dask_has_made_it(client, rng, monkeypatch):
+    send = ShardedRows._send
+    monkeypatch.setattr(
+        ShardedRows,
+        "_send",
+        lambda rows, join, cuts, workers: send(rows, join, cuts, workers[:1] * len(workers)),
+    )
+    rows, coordinates = place(rng.uniform(-1.0, 1.0, (N, 2)) * [1.0, 0.1])
+    move_to_boxes(rows, coordinates, np.array([1.0, 0.1]))
+    assert rows.n_shards == 2
+    assert rows.boxes[:, 0, 0].max() > rows.boxes[:, 1, 0].min()
+
+
 def test_equal_rows_are_divided_as_well(client):
     rows, coordinates = place(np.ones((N, 2)))
     move_to_boxes(rows, coordinates, np.ones(2))

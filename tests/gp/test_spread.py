@@ -378,7 +378,7 @@ def test_workers_that_die_change_nothing(client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", ["_cut_blocks", "join_blocks", "_find_moved"])
+@pytest.mark.parametrize("function", ["_cut_blocks", "_receive", "_find_moved"])
 def test_a_worker_that_dies_while_rows_move_changes_nothing(monkeypatch, tmp_path, function):
     X, y = make_data(N)
     local = clone(FIXED).fit(X, y)
