@@ -70,12 +70,14 @@ class VariationalEstimator(DocumentedEstimator):
     _prepare: Callable[..., tuple[Any, Any]]
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
-    #: Whether `_prepare` gives `partial_fit` all rows that training begins again with.
-    _learns_anew: Any = False
 
     def _full_learner(self) -> Any:
         """The learner of all that there is to learn."""
         return self._learner()
+
+    def _learns_anew(self, inputs: Any, targets: Any) -> bool:
+        """Whether these, of `partial_fit`, are all rows, with which training begins again."""
+        return False
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         self._look_for_collections(X, y, *metadata.values())
@@ -93,7 +95,7 @@ class VariationalEstimator(DocumentedEstimator):
         with restored_on_error(self), single_blas_thread:
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=first, **metadata)
-            if first or self._learns_anew:
+            if first or self._learns_anew(inputs, targets):
                 return self._train_anew(X, y, inputs, targets, self._find_before())
             learner, state = self._full_learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)

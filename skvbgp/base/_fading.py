@@ -50,25 +50,25 @@ class _KeepsStream:
     """The part of an estimator with the parameter ``forgetting`` that keeps the rows that count.
 
     After each call the model is a fit to these, with the weights that are left of them: of older
-    rows nothing remains, unless `warm_start` lets training go on from what it has learned.
+    rows nothing remains, unless `warm_start` lets training go on from what it has learned. Where
+    ``_learns_anew`` says that it is not worth a fit, the learner's ``update`` gets them all.
     """
 
     forgetting: float
     n_samples_seen_: int
     _stream: StreamRows
 
-    @property
-    def _learns_anew(self) -> bool:
+    def _learns_anew(self, inputs: Any, targets: Any) -> bool:
         return self.forgetting != 1.0
 
     def _keeps(self, *data: Any) -> bool:
         """Whether rows are to be kept; then they have to be in memory."""
-        if self._learns_anew:
-            for values in data:
-                refuse_collection(values, "forgetting")
-        else:
+        if self.forgetting == 1.0:
             self.__dict__.pop("_stream", None)
-        return self._learns_anew
+            return False
+        for values in data:
+            refuse_collection(values, "forgetting")
+        return True
 
     def _remember(
         self, columns: tuple[NDArray[Any], ...], sample_weight: Any, *, reset: bool, streams: bool

@@ -19,6 +19,7 @@ from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_catego
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel, count_inputs
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
+from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import (
     Labelled,
@@ -32,6 +33,8 @@ from skvbgp.kernels._uncertain import join_variances
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
 _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
+#: Where rows are forgotten: hyperparameters are learned again when so many of them are new.
+_NEW_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class ClassState(PickledByFields):
         X in the user's units, and the votes (n, K), without the weights of the classes.
     found : Found
         Processes and the belief in them.
-    n_trained : int
-        Places that the hyperparameters were learned from.
+    n_trained, n_rows_trained : int
+        Places that the hyperparameters were learned from, and how many rows had then been seen.
     """
 
     classes: NDArray[Any]
@@ -63,6 +66,7 @@ class ClassState(PickledByFields):
     gaps: Gaps
     n_rows: int
     n_trained: int
+    n_rows_trained: int
     n_iter: int
     n_jobs: int | None
 
@@ -111,6 +115,7 @@ class ClassGPLearner(Learner):
     max_iter: int | None
     tol: float
     class_weight: Any
+    forgetting: float
     n_jobs: int | None
     owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
     n_known: int = 0  # kernels of the fit before, if a warm start may go on from them
@@ -179,6 +184,7 @@ class ClassGPLearner(Learner):
                 gaps=state.gaps,
                 n_rows=y.n_rows,
                 n_trained=len(rows),
+                n_rows_trained=y.n_rows,
                 n_iter=max(1, watch.n_passes),
                 n_jobs=self.n_jobs,
             )
@@ -214,26 +220,45 @@ class ClassGPLearner(Learner):
         """Hyperparameters are learned again whenever the number of places has doubled.
 
         And with the first row of a class or the first gap in a column, or if the known rows say
-        too little.
+        too little. Where rows are forgotten, see `is_due`.
         """
+        if self.forgetting != 1.0:
+            return None
         first_gap = state.gaps.precede(X)
         if not self.learn_hyperparameters and not (first_gap or state.gaps.columns.any()):
             return None
-        known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
-        new = np.flatnonzero(y.counts.any(axis=0))
-        before, after = (number_categories(rows, self.owners) for rows in (known, X))
-        outgrown = is_outgrown(before, seen, after, new, learns=True)
-        grown = outgrown or len(state.rows) + len(y) >= 2 * state.n_trained
+        grown = self._is_outgrown(state, X, y) or len(state.rows) + len(y) >= 2 * state.n_trained
         if self.learn_hyperparameters and not (grown or first_gap):
             return None
         rows = state.rows.emptied(state.gaps).plus(X, y.counts)
         places, counts = merge_places(rows.X, rows.y)
         return places, Labelled(y.classes, counts, state.n_rows + y.n_rows)
 
+    def _is_outgrown(self, state: ClassState, X: Array, y: Labelled) -> bool:
+        """Whether rows are a reason to learn again, however few they are."""
+        known, seen = state.rows.head(LOOKED_AT), np.flatnonzero(_count_votes(state.rows))
+        new = np.flatnonzero(y.counts.any(axis=0))
+        before, after = (number_categories(rows, self.owners) for rows in (known, X))
+        return is_outgrown(before, seen, after, new, learns=True)
+
+    def is_due(self, state: ClassState, X: Array, y: Labelled) -> bool:
+        """Whether to learn again from all rows that count, of a stream that forgets.
+
+        A quarter of them is new, or of as many as are remembered.
+        """
+        memory = min(state.n_trained, Forgetting(self.forgetting).memory)
+        has_changed = y.n_rows - state.n_rows_trained >= _NEW_SHARE * memory
+        is_other = has_changed or state.gaps.precede(X) or self._is_outgrown(state, X, y)
+        return is_other or not self.learn_hyperparameters
+
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
+        """State with new rows, or where rows are forgotten, with these for its rows."""
         new = Rows().plus(X, y.counts).filled(state.gaps)
-        inputs = state.inputs.merged(RunningScale.of(new.X))
-        coordinates, gaps, rows = state.coordinates, state.gaps, state.rows.joined(new)
+        inputs, rows, n_rows = RunningScale.of(new.X), new, y.n_rows
+        if self.forgetting == 1.0:
+            inputs, rows = state.inputs.merged(inputs), state.rows.joined(new)
+            n_rows += state.n_rows
+        coordinates, gaps = state.coordinates, state.gaps
         if not self.learn_hyperparameters:  # as a fit to all rows, whatever the chunks
             coordinates = frame_inputs(inputs, self.owners, standardised=state.standardised)
             gaps = Gaps.of(rows.X)  # of later rows: these have none
@@ -246,7 +271,7 @@ class ClassGPLearner(Learner):
             rows=rows,
             class_weights=self._weigh(state.classes, rows),
             k=self._count_neighbours(len(rows)),
-            n_rows=state.n_rows + y.n_rows,
+            n_rows=n_rows,
         )
         end_pass(lambda: updated)
         return updated

@@ -74,7 +74,8 @@ class VBGPClassifier(ForgetfulClassifier):
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
         that count less than a hundredth are left out. A whole number from 2 on is how many of the
         newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
-        rows that count. In `fit` all rows count alike. 1 forgets nothing.
+        rows that count, once a quarter of them is new: until then, their hyperparameters stay. In
+        `fit` all rows count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
         Whether later fits start from the kernels of the one before, even if `kernel` has changed.
@@ -123,8 +124,9 @@ class VBGPClassifier(ForgetfulClassifier):
     A row of weight w counts as w equal rows.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled, and when a class has its first row. The categories of inputs are those
-    of the first call.
+    their number has doubled, with `forgetting` whenever a quarter of the rows that count (or of
+    those after which a row counts a twentieth) is new, and when a class has its first row. The
+    categories of inputs are those of the first call.
 
     See :doc:`/theory/gp_classes` for the model, and for what was measured.
 
@@ -234,6 +236,10 @@ class VBGPClassifier(ForgetfulClassifier):
 
     def _learner(self) -> ClassGPLearner:
         return ClassGPLearner.of(self, owners=self._owners, n_known=count_known(self))
+
+    def _learns_anew(self, inputs: Array, targets: Labelled) -> bool:
+        forgets = super()._learns_anew(inputs, targets)
+        return forgets and self._learner().is_due(self._state, inputs, targets)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

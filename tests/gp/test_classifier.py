@@ -117,6 +117,54 @@ def test_a_class_that_comes_later_is_learned():
     assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
 
 
+@pytest.mark.parametrize(
+    ("forgetting", "due", "n_neighbors"), [(40, 10, "auto"), (0.95, 15, 7)], ids=str
+)
+def test_hyperparameters_follow_when_a_quarter_of_what_counts_is_new(forgetting, due, n_neighbors):
+    """Of 40 rows, or of as many as are remembered, 58; rows are known and forgotten at once."""
+    X, y = make_classes(80)
+    model = small(n_neighbors=n_neighbors, forgetting=forgetting)
+    model.partial_fit(X[:60], y[:60], classes=[0, 1, 2])
+    kernels, at_once, last = model.kernels_, clone(model), 60 + due
+    at_once.partial_fit(X[:60], y[:60], classes=[0, 1, 2])
+    for i in range(60, last - 1):
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert model.kernels_ == kernels and model.n_samples_seen_ == last - 1
+    at_once.partial_fit(X[60 : last - 1], y[60 : last - 1])
+    assert_allclose(model.predict_proba(X), at_once.predict_proba(X), rtol=1e-9)
+    if forgetting == 40:
+        known = np.sort(model._state.rows.X, axis=0)
+        assert_array_equal(known, np.sort(X[last - 41 : last - 1], axis=0))
+    model.partial_fit(X[last - 1 : last], y[last - 1 : last])
+    age = np.arange(last - 1.0, -1.0, -1.0)
+    weight = (age < 40) * 1.0 if forgetting == 40 else forgetting**age
+    counts = weight >= 0.01
+    whole = small(n_neighbors=n_neighbors)
+    whole.fit(X[:last][counts], y[:last][counts], weight[counts])
+    assert model.kernels_ != kernels
+    assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-6, atol=1e-9)
+
+
+def test_what_else_has_a_stream_that_forgets_learn_again():
+    """A class that had no row in the window; hyperparameters that are not learned; a warm start."""
+    X, y = make_classes(80)
+    first = np.flatnonzero(y < 2)[:30]
+    model = small(forgetting=20).partial_fit(X[first], y[first], classes=[0, 1, 2])
+    place = np.flatnonzero(y == 2)[:1]
+    newest = [*first[-19:], *place]
+    expected = small().fit(X[newest], y[newest])
+    model.partial_fit(X[place], y[place])
+    assert_allclose(model.predict_proba(X), expected.predict_proba(X), rtol=1e-6)
+    fixed = small(forgetting=20, **FIXED).fit(X[:40], y[:40])
+    fixed.partial_fit(X[40:41], y[40:41])
+    whole = small(**FIXED).fit(X[21:41], y[21:41])
+    assert_allclose(fixed.predict_proba(X), whole.predict_proba(X), rtol=1e-6)
+    warm = small(forgetting=20, warm_start=True, max_iter=1).fit(X[:40], y[:40])
+    warm.partial_fit(X[40:50], y[40:50])
+    again = small(warm_start=True, max_iter=1).fit(X[:40], y[:40]).fit(X[30:50], y[30:50])
+    assert_allclose(warm.predict_proba(X), again.predict_proba(X), rtol=1e-6)
+
+
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 def test_weights_are_repetitions(rng, n_neighbors):
     X, y = make_classes(40)
