@@ -11,6 +11,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import draw_distinct
+from skvbgp._core.owners import Owners, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
@@ -84,6 +85,7 @@ class SpectrumLearner(RegressionLearner):
     tol: float
     normalize_y: bool
     n_jobs: int | None
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     # -- fit -----------------------------------------------------------------------------
 
@@ -96,7 +98,8 @@ class SpectrumLearner(RegressionLearner):
     ) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
         inputs = X.rows.inputs if isinstance(X, ShardedColumns) else RunningScale.of(X, y.weight)
-        coordinates, summary = Coordinates(inputs.mean, inputs.unit), y.scale
+        shared, summary = find_shared(len(inputs.mean), self.owners), y.scale
+        coordinates = Coordinates(inputs.mean, inputs.unit).keeping(shared)
         mean = float(summary.mean[0]) if self.normalize_y else 0.0
         scale, target = coordinates.scale, Target(mean, float(summary.unit[0]))
         check_unit(scale, "X")
@@ -105,9 +108,8 @@ class SpectrumLearner(RegressionLearner):
         if before is not None:
             R, hyper = go_on_from(before, self.n_frequencies, scale, target.unit)
         else:
-            hyper = choose_hyperparameters(
-                scale, target.unit, self.length_scale, self.signal_variance, self.noise_variance
-            )
+            given = self.length_scale, self.signal_variance, self.noise_variance
+            hyper = choose_hyperparameters(scale, target.unit, *given, self.owners)
             rng = np.random.RandomState(seed)
             if self._starts_from_evidence and len(y) > 1:  # one is its own mean: no function at all
                 sample = self._choose_sample(X, y, rng).scaled(coordinates, target)
@@ -331,11 +333,12 @@ class SpectrumLearner(RegressionLearner):
     def attributes(self, state: State) -> dict[str, Any]:
         q, hyper, unit = state.q, state.hyper, state.target.unit
         scale = state.coordinates.scale
+        first = find_first_columns(len(scale), hyper.owners)
         return {
             "frequencies_": q.structure.frequencies(q.mean) / scale,
             "q_mean_": q.mean * state.units,
             "input_mean_": state.coordinates.offset.copy(),
-            "length_scale_": hyper.length_scale * scale,
+            "length_scale_": (hyper.length_scale * scale)[first],
             "signal_variance_": hyper.signal_variance * unit**2,
             "noise_variance_": hyper.noise_variance * unit**2,
             "local_noise_variance_": hyper.local_noise_variance * unit**2,

@@ -160,7 +160,13 @@ class SpectrumPosterior:
         known = rows.take(np.arange(rows.n)[Relevance.choose_rows(rows.n)])
         (each,) = self.by_group(_slopes_by_draw, known.X)
         each = np.swapaxes(each, 0, 1)  # (S, n, d)
-        return Relevance.of_slopes(known.X, known.counts, each.mean(axis=0), each)
+
+        def predict(X: Array) -> Array:
+            means = self.by_group(_components, X)[0].T
+            return np.vstack([means.mean(axis=0), means])
+
+        slopes, owners = (each.mean(axis=0), each), self._state.hyper.owners
+        return Relevance.of_slopes(known.X, known.counts, *slopes, owners=owners, predict=predict)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions n from the posterior."""

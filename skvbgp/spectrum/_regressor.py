@@ -7,6 +7,7 @@ from typing import Any
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
+    CATEGORIES,
     FORGETTING_OR_WINDOW,
     DescribesFunction,
     ForgetfulRegressor,
@@ -65,6 +66,13 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
 
     n_samples : int, default=20
         Draws of frequencies and weights in prediction. May be changed after `fit`.
+
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale, and have frequencies of their own. Missing values
+        are a category; what `fit` has not seen is as far from all others. A stream, and
+        `warm_start`, keeps the categories of its first fit. None is no input.
 
     length_scale : float or array-like of shape (n_features,), default=None
         Starting length scales, in the units of X. None is the spread of each input times
@@ -211,6 +219,7 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
         "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
         **FORGETTING_OR_WINDOW,
+        **CATEGORIES,
         "warm_start": ["boolean"],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -227,6 +236,7 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
         n_blocks: int | str = "auto",
         n_neighbors: int | None = 40,
         n_samples: int = 20,
+        categorical_features: Any = None,
         length_scale: Any = None,
         signal_variance: float | None = None,
         noise_variance: float | None = None,
@@ -244,7 +254,7 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
         keep(self, locals())
 
     def _learner(self) -> SpectrumLearner:
-        return SpectrumLearner.of(self, q_form=self.posterior)
+        return SpectrumLearner.of(self, q_form=self.posterior, owners=self._owners)
 
     def _function(self) -> Any:
         return self._posterior()

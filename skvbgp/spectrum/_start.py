@@ -8,6 +8,13 @@ import numpy as np
 
 from skvbgp._core.evidence import log_evidence, scan_noises
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import (
+    Owners,
+    average_shared,
+    count_inputs,
+    divide_equally,
+    spread_inputs,
+)
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector
 from skvbgp.kernels import RBF, Constant, Matern
@@ -44,12 +51,14 @@ def choose_hyperparameters(
     length_scale: Any,
     signal_variance: float | None,
     noise_variance: float | None,
+    owners: Owners = (),
 ) -> Hyperparameters:
     """Hyperparameters as the user gives them, or (None) from the units of X and y."""
-    d = len(scale)
-    lengths = np.full(d, np.sqrt(d))
+    d = count_inputs(len(scale), owners)
+    lengths = np.full(len(scale), np.sqrt(d))
     if length_scale is not None:
-        lengths = as_vector(length_scale, d, "length_scale", positive=True) / scale
+        given = as_vector(length_scale, d, "length_scale", positive=True)
+        lengths = spread_inputs(given, owners) / scale
     # one division after the other: the square of the unit may be too large a number
     signal = 1.0 if signal_variance is None else signal_variance / unit / unit
     noise = 0.1 if noise_variance is None else noise_variance / unit / unit
@@ -60,7 +69,7 @@ def choose_hyperparameters(
             "for these data: it is too far from their spread, or the noise is too small for "
             "the signal. Rescale X or y, or leave it to the data."
         )
-    return Hyperparameters(lengths, signal, noise, noise)
+    return Hyperparameters(lengths, signal, noise, noise, owners)
 
 
 def start_from_evidence(
@@ -72,17 +81,20 @@ def start_from_evidence(
     with an exponential, they are those of the squared exponential; where it is not, frequencies
     are heavy-tailed, and hyperparameters those of ``before``.
     """
-    smooth, x = find_hyperparameters(RBF(before.length_scale), rows)
-    rough, _ = find_hyperparameters(Matern(before.length_scale, nu=0.5), rows)
+    owners = before.owners
+    smooth, x = find_hyperparameters(RBF(before.length_scale), rows, owners)
+    rough, _ = find_hyperparameters(Matern(before.length_scale, nu=0.5), rows, owners)
     if rough > smooth:
         return draw_frequencies(m, before.length_scale, rng), before
     signal, noise = float(np.exp(x[0])), float(np.exp(x[-1]))
     length_scale = np.exp(x[1:-1])
     R = rng.standard_normal((m, len(length_scale))) / (2.0 * np.pi * length_scale)
-    return R, Hyperparameters(length_scale, signal, noise, noise)
+    return R, Hyperparameters(length_scale, signal, noise, noise, owners)
 
 
-def find_hyperparameters(kernel: RBF | Matern, rows: Rows) -> tuple[float, Array]:
+def find_hyperparameters(
+    kernel: RBF | Matern, rows: Rows, owners: Owners = ()
+) -> tuple[float, Array]:
     """Largest log density of an exact process, and where it is, see `log_density`."""
 
     def start_from(factor: float) -> tuple[float, Array]:
@@ -93,7 +105,7 @@ def find_hyperparameters(kernel: RBF | Matern, rows: Rows) -> tuple[float, Array
 
     _, x = max((start_from(factor) for factor in _FACTORS), key=lambda scan: scan[0])
     found = lbfgs_ascent(
-        lambda x: log_density(x, kernel, rows),
+        lambda x: log_density(x, kernel, rows, owners),
         x,
         max_iter=_MAX_ITER,
         tol=_TOL,
@@ -102,17 +114,21 @@ def find_hyperparameters(kernel: RBF | Matern, rows: Rows) -> tuple[float, Array
     return found.value, found.x
 
 
-def log_density(x: Array, start: RBF | Matern, rows: Rows) -> tuple[float, Array]:
+def log_density(
+    x: Array, start: RBF | Matern, rows: Rows, owners: Owners = ()
+) -> tuple[float, Array]:
     """log p(y, x) and its gradient in x, the logarithms of signal, length scales and noise.
 
-    The length scales of the kernel, at their start, are the middle of their prior.
+    The length scales of the kernel, at their start, are the middle of their prior, in which one
+    that columns share counts once.
     """
+    share = divide_equally(len(x) - 2, owners)
     kernel, away = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), x[1:-1] - start.theta
     K = kernel(rows.X)
     value, dK, d_log_noise = log_evidence(K, rows.y, x[-1], rows.weight, rows.variance)
     gradient = np.append(kernel.vjp(rows.X, None, K, dK)[0], d_log_noise)
-    gradient[1:-1] -= away / _PRIOR_VARIANCE
-    return value - 0.5 * float(away @ away) / _PRIOR_VARIANCE, gradient
+    gradient[1:-1] = average_shared(gradient[1:-1] - share * away / _PRIOR_VARIANCE, owners)
+    return value - 0.5 * float(share @ away**2) / _PRIOR_VARIANCE, gradient
 
 
 def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array, Hyperparameters]:
@@ -130,4 +146,5 @@ def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array,
         hyper.signal_variance * ratio,
         hyper.noise_variance * ratio,
         hyper.local_noise_variance * ratio,
+        hyper.owners,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
@@ -25,12 +26,15 @@ class Hyperparameters:
         sigma_s^2 and sigma_n^2 of the paper's model.
     local_noise_variance : float
         Noise of the local conditional.
+    owners : tuple of int
+        By column of X: the input that it encodes; those of an input share its length scale.
     """
 
     length_scale: Array
     signal_variance: float
     noise_variance: float
     local_noise_variance: float
+    owners: Owners = ()
 
     def prior(self, structure: Structure) -> Prior:
         return Prior.of(structure, self.length_scale, self.signal_variance)

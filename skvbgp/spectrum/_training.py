@@ -11,6 +11,7 @@ import numpy as np
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, average_shared
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report_as
 from skvbgp._optim.schedule import Annealing, cosine_annealing
@@ -131,7 +132,7 @@ def fit_blocks(
         gradient = np.concatenate(
             [
                 (dR * w).ravel(),
-                np.sum(dR * R, axis=0),
+                average_shared(np.sum(dR * R, axis=0), hyper.owners),
                 [sum(part.log_signal_variance for part in parts)],
                 [sum(part.log_noise_variance for part in parts)],
             ]
@@ -193,7 +194,7 @@ def fit_bound(
     """
     n, rng = passes.rows.total, passes.rng
     if learns and q is None:
-        hyper = replace(hyper, length_scale=_length_scale(R**2))
+        hyper = replace(hyper, length_scale=_length_scale(R**2, hyper.owners))
     first = 2.0 if q is None else np.inf  # the first step of all forgets half of its start
 
     def step(state: _Reached, batch: Batch, clock: Clock) -> tuple[_Reached, float]:
@@ -277,15 +278,15 @@ def _move_hyperparameters(
         signal_variance = structure.m * float(np.mean(moment[structure.weights]))
     return replace(
         hyper,
-        length_scale=_length_scale(structure.frequencies(moment)),
+        length_scale=_length_scale(structure.frequencies(moment), hyper.owners),
         signal_variance=float(np.clip(signal_variance, *_VARIANCE_LIMITS)),
         noise_variance=float(np.clip(noise, *_VARIANCE_LIMITS)),
     )
 
 
-def _length_scale(squared_frequencies: Array) -> Array:
+def _length_scale(squared_frequencies: Array, owners: Owners) -> Array:
     """The maximiser of E_q[log p(theta)]: (2 pi l)^-2 is the average of r^2."""
-    average = np.mean(squared_frequencies, axis=0)
+    average = average_shared(np.mean(squared_frequencies, axis=0), owners)
     shortest, longest = _LENGTH_SCALE_LIMITS
     return np.clip(0.5 / np.pi / np.sqrt(np.maximum(average, 1e-300)), shortest, longest)
 
