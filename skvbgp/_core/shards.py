@@ -294,6 +294,8 @@ class ShardedRows:
 
     def renumbered(self, index: Index) -> Index:
         """The numbers that rows of the collections have since they moved."""
+        if not self.has_moved:
+            return index
         order = np.argsort(index, kind="stable")
         moved = np.array(index, dtype=np.intp)
         tasks = {k: (index[order] - first,) for k, first in self._firsts.items()}
