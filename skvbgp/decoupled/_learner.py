@@ -37,7 +37,7 @@ from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
 from skvbgp.decoupled._state import SAMPLE_ROWS, Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
 from skvbgp.kernels import White, as_kernel
-from skvbgp.kernels._by_input import bind_columns, express_by_input
+from skvbgp.kernels._by_input import bind_columns, join_columns
 from skvbgp.kernels._compose import leaves
 
 #: max_iter=None: visits of a row in an update; rows that are visited in all, counted once for each
@@ -345,7 +345,7 @@ class DecoupledLearner(RegressionLearner):
         p, model, unit = state.parameters, state.model, state.target.unit
         kernel = model.kernel.with_theta(p.theta).original(state.coordinates, unit)
         attributes = {
-            "kernel_": express_by_input(kernel, np.ones(p.alpha.shape[1]), self.owners),
+            "kernel_": join_columns(kernel, self.owners),
             "mean_basis_": state.coordinates.original(p.alpha),
             "cov_basis_": state.coordinates.original(p.beta),
             "lower_bound_": state.lower_bounds[-1],

@@ -34,7 +34,7 @@ from skvbgp.ep._sites import Sites
 from skvbgp.ep._state import Start, State
 from skvbgp.ep._training import Reached, maximise
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._by_input import bind_columns, share_hyperparameters, take_inputs
+from skvbgp.kernels._by_input import bind_columns, join_columns, share_hyperparameters
 
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-9
@@ -251,9 +251,7 @@ class EPLearner(Learner):
 
     def attributes(self, state: State) -> dict[str, Any]:
         p = state.start.parameters
-        seen, kernel, owners = p.columns.seen, p.kernel, p.columns.owners
-        if owners:
-            kernel = take_inputs(kernel, find_first_columns(len(owners), owners))
+        seen = p.columns.seen
         tau = np.array([_spread(sites.tau, state.y) for sites in state.latent_sites])
         nu = np.array([_spread(sites.nu, state.y) for sites in state.latent_sites])
         mean = np.divide(nu, tau, out=np.zeros_like(nu), where=tau > 0.0)
@@ -262,7 +260,7 @@ class EPLearner(Learner):
             tau, mean, evidence = tau[0], mean[0], float(evidence[0])
         return {
             "classes_": state.classes,
-            "kernel_": kernel,
+            "kernel_": join_columns(p.kernel, p.columns.owners),
             "inducing_inputs_": p.Z,
             "observed_features_": seen[find_first_columns(len(seen), self.owners)],
             "log_marginal_likelihood_value_": evidence,

@@ -21,8 +21,12 @@ def bind_columns(kernel: Kernel, d: int, owners: Owners) -> Kernel:
 
 def express_by_input(kernel: Any, scale: Array, owners: Owners) -> Any:
     """A kernel of columns in units of ``scale`` (d,) as one of the inputs, in theirs."""
-    kernel = express_in_units(kernel, scale)
-    return take_inputs(kernel, find_first_columns(len(scale), owners)) if owners else kernel
+    return join_columns(express_in_units(kernel, scale), owners)
+
+
+def join_columns(kernel: Any, owners: Owners) -> Any:
+    """A kernel of columns as one of the inputs that these encode."""
+    return take_inputs(kernel, find_first_columns(len(owners), owners)) if owners else kernel
 
 
 def name_by_input(kernel: Kernel, owners: Owners) -> list[str]:

@@ -19,9 +19,9 @@ import numpy as np
 
 from skvbgp._core.copies import Copies, own_gradient
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
-from skvbgp._core.owners import Owners, average_shared, count_inputs, find_first_columns
+from skvbgp._core.owners import Owners, average_shared, count_inputs
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
-from skvbgp.kernels._by_input import bind_columns, own_hyperparameters, take_inputs
+from skvbgp.kernels._by_input import bind_columns, join_columns, own_hyperparameters
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
 
@@ -202,9 +202,7 @@ class Diagonal(Structure):
 
     def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
         scale = Constant(self.scale * unit**2, value_bounds="fixed")
-        kernel = self.kernel.with_theta(theta)
-        if self.owners:
-            kernel = take_inputs(kernel, find_first_columns(len(self.owners), self.owners))
+        kernel = join_columns(self.kernel.with_theta(theta), self.owners)
         return {"noise_kernel_": scale * kernel}
 
 
