@@ -1,5 +1,7 @@
 """Inputs that are categories: an overlap kernel with one uncertain length scale each."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,8 +11,11 @@ from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp.base import Targets
 from skvbgp.base._categories import Categories
 from skvbgp.kernels import RBF
+from skvbgp.sgpr._bound import HyperPrior
+from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
+from skvbgp.sgpr._start import settle_variances
 from skvbgp.sgpr._training import collapse_bound
 from tests.derivatives import numerical_gradient
 from tests.gp.test_categories import distance, make_data
@@ -147,3 +152,14 @@ def test_pairs_of_rows_have_no_closed_form(rng):
     model = make_model(VBPITCRegressor, n_inducing=4, solver="collapsed", max_iter=1).fit(X, y)
     assert isinstance(model._state.draw_rule, CommonDraws)
     assert_array_equal(model.predict(X).shape, 40)
+
+
+def test_the_variance_of_what_columns_share_is_settled_by_the_sum_of_their_slopes():
+    p = Parameters(
+        np.ones(3), np.full(3, 0.2), 1.0, 0.3, 0.1, np.empty(0), np.zeros((1, 3)), (0, 1, 1)
+    )
+    tau = np.array([2.0, 3.0, 3.0, 4.0])
+    model = SimpleNamespace(hyperprior=HyperPrior(np.zeros(4), tau))
+    after = settle_variances(model, p, np.array([-1.0, -2.0, -5.0, -3.0]))
+    assert_allclose(1.0 / after.xi, [1.0 / 2.0 + 2.0, 1.0 / 3.0 + 14.0, 1.0 / 3.0 + 14.0])
+    assert after.beta == pytest.approx(1.0 / (1.0 / 4.0 + 6.0))
