@@ -83,6 +83,13 @@ class Conditional:
         """Factor of all variances."""
         return self.process.spread(*self.summary[:2])
 
+    def compare_scales(self, n: int) -> float:
+        """Mean squared innovation of all rows as a multiple of that of the first n."""
+        weight = np.ones(len(self.y)) if self.known is None else self.known.weight
+        squares = self._whitened**2 + np.finfo(float).tiny  # of targets that are all the same
+        scales = np.cumsum(squares) / np.cumsum(weight)
+        return float(scales[-1] / scales[n - 1])
+
     def moments(self, X: Array) -> Moments:
         """Moments at rows X (n*, d)."""
         k, prior = self.process.covariance(self.X, X), self.process.covariance.diag(X)

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import find_first_columns
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
-from skvbgp._optim.ascent import EndPass, Watch, report_as
+from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs, keep_units
@@ -40,6 +40,10 @@ _COUNTS = (64, 128, 256, 400)
 #: that the function has changed.
 _COMPARED_ROWS, _CHANCE = 50, 1e-4
 
+
+#: How often a stream's scale is looked at until the rows have doubled, and the factor by which it
+#: may change until hyperparameters are learned again.
+_CHECKS, _LARGEST_CHANGE = 16, 1.5
 
 #: How far a warp may be behind in the density of rows that are left out, if ranks are for it.
 _LARGEST_LAG = 0.1
@@ -345,22 +349,40 @@ class GPLearner(RegressionLearner):
         """Whether n_new rows X are a reason to learn hyperparameters again.
 
         They are if all rows count twice as much now, or are too many for all to be neighbours, as
-        fewer are learned from in another way. Where rows are forgotten, they are if as many are new
-        as had been seen before or, if that is less, as are remembered. After a change of the
-        function, as many have to be new since then: rows of two functions look like noise.
+        fewer are learned from in another way, or have another scale (`_has_outgrown`). Where rows
+        are forgotten, they are if as many are new as had been seen before or, if that is less, as
+        are remembered. After a change of the function, as many have to be new since then: rows of
+        two functions look like noise.
         """
         n_known, n = len(state.rows), len(state.rows) + n_new
         if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):
             return True
         if not self.forgetting.is_used:
-            has_doubled = state.rows.count + X.count >= 2.0 * state.count_trained
-            return has_doubled or n_known <= self.few < n
+            growth = (state.rows.count + np.array([0.0, X.count])) / state.count_trained
+            if growth[1] >= 2.0 or n_known <= self.few < n:
+                return True
+            before, after = np.floor(_CHECKS * growth)
+            return bool(after > before) and self._has_outgrown(state, X)
         n_due = min(state.n_seen_trained, self.forgetting.memory)
         n_seen = state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
             return False
         changed = self._find_change(state, X)
         return changed is None or n_seen - changed >= n_due
+
+    def _has_outgrown(self, state: State, X: Rows) -> bool:
+        """Whether all rows, with X, have another scale than those that were learned from.
+
+        Where all rows are neighbours they have one scale: others elsewhere would change intervals
+        at places where nothing has been seen since.
+        """
+        if X.bring_gaps(state.frames.gaps):
+            return True
+        posterior = replace(self.update(state, X, X.y, go_on), twin=None).posterior
+        if not posterior.is_exact:
+            return False
+        n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))
+        return abs(np.log(posterior.compare_scales(n_trained))) > np.log(_LARGEST_CHANGE)
 
     def _find_change(self, state: State, X: Rows) -> int | None:
         """How many rows had been seen before one, since training, that contradicted predictions.

@@ -156,6 +156,11 @@ class NeighbourPosterior(NearRows):
             for given in self.condition(nearest[::-1])
         )
 
+    def compare_scales(self, n: int) -> float:
+        """Scale of all rows as a multiple of that of the first n, where all are neighbours."""
+        ratios = np.array([given.compare_scales(n) for given in self.conditionals])
+        return float(self.mixture.weigh_place(self.conditionals) @ ratios)
+
     @cached_property
     def noise(self) -> RowNoise | None:
         """What is known of the noise of the scaled targets."""

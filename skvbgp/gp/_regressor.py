@@ -188,8 +188,9 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     cannot have. Weights and forgetting need kernels without a :class:`~skvbgp.kernels.White` part.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled. So is the global part, which stays as it is in between. The categories
-    of inputs are those of the first call.
+    their number has doubled, or before if all of them are neighbours and the scale has changed. So
+    is the global part, which stays as it is in between. The categories of inputs are those of the
+    first call.
 
     With more rows than neighbours, ``return_cov`` gives the variances that ``return_std`` gives,
     and correlations given the rows that are near to any of the rows asked for.

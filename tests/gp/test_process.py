@@ -53,6 +53,21 @@ def test_evidence_is_that_of_the_dense_density(process, rows):
         assert_allclose(value, oracle.log_student(y, C, process.dof), rtol=1e-9)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scales_are_mean_squares_of_whitened_targets(rows, weighted):
+    X, y = rows
+    process, known = PROCESSES[0], RowNoise.plain(12)
+    weight = np.arange(1.0, 13.0) if weighted else np.ones(12)
+    known = replace(known, weight=weight) if weighted else None
+    C = loaded(process, X) + process.noise * np.diag(1.0 / weight)
+
+    def scale(n):
+        return y[:n] @ np.linalg.solve(C[:n, :n], y[:n]) / weight[:n].sum()
+
+    given = process.factorise(X, y, known)
+    assert_allclose(given.compare_scales(5), scale(12) / scale(5), rtol=1e-6)
+
+
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)
 def test_gradient_of_the_evidence(process, rows):
     numeric = numerical_gradient(

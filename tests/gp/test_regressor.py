@@ -93,6 +93,18 @@ def test_new_rows_are_known_at_once_and_hyperparameters_follow():
     assert_array_equal(model.predict(X), small(KERNEL, n_neighbors=20).fit(X, y).predict(X))
 
 
+def test_rows_of_another_scale_do_not_widen_intervals_elsewhere(rng):
+    """A sine with noise of .1; then other places, where both are twenty times as large."""
+    X = np.concatenate([rng.uniform(0.0, 1.0, (420, 1)), rng.uniform(2.0, 3.0, (140, 1))])
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(560)
+    y[420:] *= 20.0
+    model = VBGPRegressor([("a", 1.0 * RBF(0.5))], random_state=0).fit(X[:420], y[:420])
+    before = np.mean(model.predict(X[:420], return_std=True)[1])
+    for chunk in np.split(np.arange(420, 560), 4):
+        model.partial_fit(X[chunk], y[chunk])
+        assert_allclose(np.mean(model.predict(X[:420], return_std=True)[1]), before, rtol=0.2)
+
+
 def test_a_call_that_fails_leaves_the_estimator_as_it_was():
     X, y = make_data(40)
     model = small(KERNEL, n_neighbors=10).fit(X, y)
