@@ -25,8 +25,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import JITTER, Array, cholesky, tril_inverse
-from skvbgp.gp._bordered import factorise_bordered
+from skvbgp._core.linalg import JITTER, Array, cholesky, factorise_bordered, tril_inverse
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._votes import Votes

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
-from skvbgp.gp._bordered import Bordered, factorise_bordered
+from skvbgp._core.linalg import Array, Bordered, factorise_bordered
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import measure_stack

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from skvbgp._core.blockwise import by_tile
 from skvbgp._core.draws import choose_by_level, draw_levels
@@ -162,7 +163,10 @@ class FunctionDraws:
             for process, known, prior in zip(mixture.processes, self._known, priors, strict=True):
                 line, bordered = predict_line(process, y, K[process.covariance], noise)
                 lines.append(line)
-                carried = bordered.weigh_rows() @ known[index]
+                weights = solve_triangular(  # C^-1 k, of values at the rows
+                    bordered.factor, bordered.place, trans="T", lower=True, check_finite=False
+                )
+                carried = weights @ known[index]
                 deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - carried))
             means, _, _, evidence = np.array(lines).T
             belief = mixture.weigh(evidence[None])[0]

@@ -1,16 +1,13 @@
 """One process: its evidence, its gradient and what it says given rows."""
 
-import threading
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError
+from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError, factorise_bordered
 from skvbgp.gp import _process
-from skvbgp.gp._bordered import factorise_bordered
 from skvbgp.gp._conditional import bound_variance, predict_from_matrices
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
@@ -216,27 +213,6 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     monkeypatch.setattr(_process.np.linalg, "cholesky", real)
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
         factorise_bordered(-np.eye(3), np.zeros((1, 2)), np.full(2, 0.1))
-
-
-@pytest.mark.thorough
-def test_other_threads_run_during_a_factorisation():
-    K, shares = np.eye(1_501), []
-
-    def watch(done):
-        times = [time.perf_counter()]
-        while not done.wait(1e-4):
-            times.append(time.perf_counter())
-        times.append(time.perf_counter())
-        shares.append(np.diff(times).max() / (times[-1] - times[0]))
-
-    for _ in range(5):  # of which one has the machine for itself
-        done = threading.Event()
-        watcher = threading.Thread(target=watch, args=(done,))
-        watcher.start()
-        factorise_bordered(K, np.zeros((1, 1_500)), np.ones(1_500))
-        done.set()
-        watcher.join()
-    assert min(shares) < 0.35
 
 
 # -- weights and known noise ---------------------------------------------------------------------
