@@ -1,19 +1,12 @@
 """What the estimators share; the only package that imports private parts of scikit-learn."""
 
-from skvbgp.base._classifier import (
-    COLUMNS,
-    Labels,
-    PredictsClasses,
-    VariationalClassifier,
-    class_codes,
-    class_probabilities,
-    declared_classes,
-)
+from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
 from skvbgp.base._estimator import (
     CATEGORIES,
     DocumentedEstimator,
     Interval,
     StrOptions,
+    VariationalClassifier,
     VariationalEstimator,
     VariationalRegressor,
     fit_method,
@@ -35,6 +28,7 @@ from skvbgp.base._function import (
     swap_categories,
 )
 from skvbgp.base._gaps import Gaps, find_gaps
+from skvbgp.base._labels import Labels, declared_classes
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import (
     Distribution,

@@ -1,4 +1,4 @@
-"""Predictive distributions beyond two moments: quantiles, intervals and densities."""
+"""What the regressors say of new rows: moments, draws, quantiles, intervals and densities."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from skvbgp._core.collections import refuse_collection
+from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._lazy import lazily
@@ -21,12 +24,102 @@ _TILE_ROWS = 2**14
 
 
 class PredictsDistributions:
-    """The part of `VariationalRegressor` that says more of a row than its mean and variance."""
+    """The part of `VariationalRegressor` that says what y may be at new rows."""
 
-    _check_inputs: Callable[[Any], Array]
+    _read: Callable[..., Array]
     _read_rows: Callable[..., tuple[Any, Any]]
     _read_noise: Callable[..., Array | None]
-    _posterior: Callable[[], Any]
+    _full_learner: Callable[[], Any]
+    _validate_params: Callable[[], None]
+    _state: Any
+
+    @lazily(lambda estimator, options: ["mean", "std"])
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        include_noise: bool = True,
+        y_var: Any = None,
+    ) -> Any:
+        """Predict the distribution of new observations.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Inputs to predict at, NaN where an entry is missing, if `fit` takes that as well. A
+            row's prediction does not depend on the other rows. Those of a Dask array or DataFrame
+            are lazy arrays or series.
+        return_std : bool, default=False
+            Whether to return the standard deviation, too.
+        return_cov : bool, default=False
+            Whether to return the joint covariance, too.
+        include_noise : bool, default=True
+            Whether to predict observations y or the latent function f.
+        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Known variance of each row's noise besides the learned one, on the squared scale of y.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictive mean on the scale of y.
+        std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Standard deviation on the scale of y. Only returned if `return_std` is True.
+        cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
+            Covariance on the squared scale of y. Only returned if `return_cov` is True.
+
+        Raises
+        ------
+        TypeError
+            If `y_var` is given for a Dask collection.
+        ValueError
+            If `y_var` is negative, or given where `include_noise` is False.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std and return_cov can be requested.")
+        X = self._check_inputs(X)
+        known = self._read_noise(y_var, len(X), include_noise=include_noise)
+        posterior = self._posterior()
+        with single_blas_thread:
+            if return_cov:
+                mean, cov = posterior.joint(X, include_noise)
+                if known is not None:
+                    every = np.arange(len(X))
+                    cov[every, every] += known
+                return mean, cov
+            mean, variance = posterior.moments(X, include_noise)
+        if known is not None:
+            variance = variance + known
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
+    ) -> Array:
+        """Draw from the joint predictive distribution.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+            Inputs to draw at.
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState instance or None, default=0
+            Determines the draws.
+        include_noise : bool, default=True
+            Whether to draw observations y or the latent function f.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples_X, n_samples)
+            On the scale of y.
+        """
+        mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
+        rng = check_random_state(random_state)
+        if mean.ndim == 1:
+            return draw_normal(mean, cov, n_samples, rng)
+        draws = [draw_normal(m, C.T, n_samples, rng) for m, C in zip(mean.T, cov.T, strict=True)]
+        return np.stack(draws, axis=1)
 
     @lazily(lambda estimator, options: [str(p) for p in np.ravel(options["quantiles"])])
     def predict_quantiles(
@@ -172,3 +265,16 @@ class PredictsDistributions:
         tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
         with single_blas_thread:
             return np.concatenate([evaluate_tile(rows) for rows in tiles])
+
+    def _check_inputs(self, X: Any) -> Array:
+        """X as the posterior takes it."""
+        check_is_fitted(self)
+        refuse_collection(X, "This method")
+        with reading(X):
+            return self._read(X, reset=False)
+
+    def _posterior(self) -> Any:
+        """The posterior of all that was learned, by parameters that may have changed since."""
+        self._validate_params()
+        with single_blas_thread:  # several would wait for each other
+            return self._full_learner().posterior(self._state)

@@ -1,4 +1,4 @@
-"""From fit to a learner's state, of all estimators; and fit and predict of the regressors."""
+"""From fit and partial_fit to a learner's state: the templates of all estimators."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval as Interval
 from sklearn.utils._param_validation import RealNotInt as RealNotInt
 from sklearn.utils._param_validation import StrOptions as StrOptions
 from sklearn.utils.validation import _num_samples as _num_samples
-from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._callbacks import TEARDOWN_ATTRIBUTES, FitProgress
 from skvbgp._core.collections import is_collection, refuse_collection
-from skvbgp._core.draws import draw_normal
 from skvbgp._core.journal import Journal, use_journal
-from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base._checkpoints import keep_journal, refuse_checkpoint
+from skvbgp.base._classes import ScoresClasses
 from skvbgp.base._distributions import PredictsDistributions
-from skvbgp.base._lazy import lazily
+from skvbgp.base._labels import ReadsLabels
 from skvbgp.base._learner import Learner
 from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
@@ -252,110 +249,9 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
         """
         return self._partial_fit(X, y, sample_weight=sample_weight, y_var=y_var, streams=True)
 
-    @lazily(lambda estimator, options: ["mean", "std"])
-    def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        return_cov: bool = False,
-        *,
-        include_noise: bool = True,
-        y_var: Any = None,
-    ) -> Any:
-        """Predict the distribution of new observations.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection of shape (n_samples, n_features)
-            Inputs to predict at, NaN where an entry is missing, if `fit` takes that as well. A
-            row's prediction does not depend on the other rows. Those of a Dask array or DataFrame
-            are lazy arrays or series.
-        return_std : bool, default=False
-            Whether to return the standard deviation, too.
-        return_cov : bool, default=False
-            Whether to return the joint covariance, too.
-        include_noise : bool, default=True
-            Whether to predict observations y or the latent function f.
-        y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Known variance of each row's noise besides the learned one, on the squared scale of y.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Predictive mean on the scale of y.
-        std : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviation on the scale of y. Only returned if `return_std` is True.
-        cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
-            Covariance on the squared scale of y. Only returned if `return_cov` is True.
-
-        Raises
-        ------
-        TypeError
-            If `y_var` is given for a Dask collection.
-        ValueError
-            If `y_var` is negative, or given where `include_noise` is False.
-        """
-        if return_std and return_cov:
-            raise RuntimeError("At most one of return_std and return_cov can be requested.")
-        X = self._check_inputs(X)
-        known = self._read_noise(y_var, len(X), include_noise=include_noise)
-        posterior = self._posterior()
-        with single_blas_thread:
-            if return_cov:
-                mean, cov = posterior.joint(X, include_noise)
-                if known is not None:
-                    every = np.arange(len(X))
-                    cov[every, every] += known
-                return mean, cov
-            mean, variance = posterior.moments(X, include_noise)
-        if known is not None:
-            variance = variance + known
-        return (mean, np.sqrt(variance)) if return_std else mean
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         refuse_collection(X, "score")
         return super().score(X, y, sample_weight)
-
-    def _check_inputs(self, X: Any) -> Array:
-        """X as the posterior takes it."""
-        check_is_fitted(self)
-        refuse_collection(X, "This method")
-        with reading(X):
-            return self._read(X, reset=False)
-
-    def _posterior(self) -> Any:
-        """The posterior of all that was learned, by parameters that may have changed since."""
-        self._validate_params()
-        with single_blas_thread:  # several would wait for each other
-            return self._full_learner().posterior(self._state)
-
-    def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
-    ) -> Array:
-        """Draw from the joint predictive distribution.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples_X, n_features)
-            Inputs to draw at.
-        n_samples : int, default=1
-            Number of draws.
-        random_state : int, RandomState instance or None, default=0
-            Determines the draws.
-        include_noise : bool, default=True
-            Whether to draw observations y or the latent function f.
-
-        Returns
-        -------
-        samples : ndarray of shape (n_samples_X, n_samples)
-            On the scale of y.
-        """
-        mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
-        rng = check_random_state(random_state)
-        if mean.ndim == 1:
-            return draw_normal(mean, cov, n_samples, rng)
-        draws = [draw_normal(m, C.T, n_samples, rng) for m, C in zip(mean.T, cov.T, strict=True)]
-        return np.stack(draws, axis=1)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -365,6 +261,79 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
     def _full_learner(self) -> Any:
         single = self._learner()
         return single if self.n_outputs_ == 1 else OutputsLearner(single)
+
+
+class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, VariationalEstimator):
+    """Template of the classifiers.
+
+    ``_learner()`` is a learner of `Labels`, whose states have `classes`. Its ``posterior(state)``
+    has ``decisions(inputs)``: scores (n, 1) of two classes or (n, k), whose normal distribution
+    function is the probability of the second class, or of each versus the rest. How X and y are
+    read is in `ReadsLabels`.
+    """
+
+    @fit_method
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            Training inputs. An estimator that takes Dask arrays and DataFrames, as the user
+            guide's table says, never gathers their rows.
+        y : array-like or Dask collection of shape (n_samples,)
+            Class labels, of at least two classes.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts: a weight of 2 is the row twice, 0 leaves it out, though its
+            label is still one of the classes. None is 1.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        TypeError
+            If weights are given with a Dask collection.
+        ValueError
+            If a weight is negative or not finite, or if all are zero.
+        """
+        return self._fit(X, y, sample_weight=sample_weight)
+
+    @fit_method
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Add new rows to the data the model knows.
+
+        The first call is :meth:`fit`; each later one adds rows that have not been seen
+        before. A call that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : array-like or Dask collection of shape (n_samples, n_features)
+            New inputs; a single row is enough.
+        y : array-like or Dask collection of shape (n_samples,)
+            Class labels, maybe of a single class.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever occur. Needed in the first call.
+        sample_weight : float or array-like of shape (n_samples,), default=None
+            How often each row counts, as in :meth:`fit`.
+
+        Returns
+        -------
+        self : object
+            The updated estimator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As in :meth:`fit`.
+        """
+        return self._partial_fit(X, y, classes=classes, sample_weight=sample_weight)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        refuse_collection(X, "score")
+        return super().score(X, y, sample_weight)
 
 
 @contextmanager

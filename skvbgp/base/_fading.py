@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
-from skvbgp.base._classifier import Labels, VariationalClassifier
-from skvbgp.base._estimator import Interval, RealNotInt, VariationalRegressor, _num_samples
+from skvbgp.base._estimator import (
+    Interval,
+    RealNotInt,
+    VariationalClassifier,
+    VariationalRegressor,
+    _num_samples,
+)
+from skvbgp.base._labels import Labels
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
 from skvbgp.base._weights import FORGOTTEN, share_by_age
 

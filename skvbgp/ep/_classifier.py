@@ -18,7 +18,6 @@ from skvbgp.base import (
     Interval,
     Labels,
     StrOptions,
-    class_probabilities,
     count_rows,
     fit_method,
     keep,
@@ -337,10 +336,7 @@ class EPDTCClassifier(ForgetfulClassifier):
             In the order of `classes_`. Those of more than two classes are made of the scores of
             each one versus the rest, see `exclusion_`.
         """
-        decisions = self._decisions(X, X_var=X_var)
-        if decisions.shape[1] == 1:
-            return class_probabilities(decisions)
-        return np.exp(log_probabilities(decisions, self._state.exclusion))
+        return self._probabilities(self._decisions(X, X_var=X_var))
 
     @lazily(COLUMNS["decision_function"], rows=("X_var",))
     def decision_function(self, X: Any, X_var: Any = None) -> Array:
@@ -383,6 +379,11 @@ class EPDTCClassifier(ForgetfulClassifier):
             learn_inducing=learn_inducing,
             owners=self._owners,
         )
+
+    def _probabilities(self, decisions: Array) -> Array:
+        if decisions.shape[1] == 1:
+            return super()._probabilities(decisions)
+        return np.exp(log_probabilities(decisions, self._state.exclusion))
 
     def _count(self, inputs: Inputs, labels: Labels, sample_weight: Any) -> tuple[Inputs, Labels]:
         counted = count_rows(inputs.table, labels.codes, sample_weight)

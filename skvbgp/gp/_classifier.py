@@ -185,22 +185,6 @@ class VBGPClassifier(ForgetfulClassifier):
 
     _learns_of_columns = False
 
-    def predict_proba(self, X: Any) -> Array:
-        """Predict the probability of each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs to predict at, NaN where an entry is missing. A row's prediction does not depend
-            on the other rows.
-
-        Returns
-        -------
-        probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
-        """
-        return np.exp(self._decisions(X))
-
     def decision_function(self, X: Any) -> Array:
         """Compute the scores of the classes.
 
@@ -258,6 +242,9 @@ class VBGPClassifier(ForgetfulClassifier):
 
     def _labels(self, decisions: Array) -> NDArray[Any]:
         return self._state.classes[np.argmax(decisions, axis=1)]
+
+    def _probabilities(self, decisions: Array) -> Array:
+        return np.exp(decisions)
 
     @staticmethod
     def _scores(decisions: Array) -> Array:

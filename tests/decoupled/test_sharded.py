@@ -157,7 +157,7 @@ def test_what_labels_cannot_be_is_refused(many_labels):
 
 @pytest.fixture
 def many_labels(monkeypatch):
-    monkeypatch.setattr("skvbgp.base._classifier.SUBSAMPLE", 100)
+    monkeypatch.setattr("skvbgp.base._labels.SUBSAMPLE", 100)
 
 
 # -- workers that die ------------------------------------------------------------------------------
