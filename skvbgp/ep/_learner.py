@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns
-from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.ascent import EndPass, report_as
+from skvbgp._optim.convergence import has_settled, warn_of_fall
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.base import (
     Labels,
     Learner,
@@ -23,7 +26,7 @@ from skvbgp.base import (
     merge_equal,
     weigh_classes,
 )
-from skvbgp.ep._bound import Parameters, Problem, make_vague, solve
+from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._link import learn_exclusion
@@ -32,14 +35,31 @@ from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Sites
 from skvbgp.ep._state import Start, State
-from skvbgp.ep._training import Reached, maximise
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, share_hyperparameters
 
+#: Iterations until the weights of the trace correction are brought up to date.
+_ROUND = 20
+#: Convergence of EP within the search, whose line searches need no more: its range, and its ratio
+#: to ``tol``.
+_EP_TOL_RANGE = (1e-4, 1e-2)
+_EP_TOL_RATIO = 1e3
+#: The search ends with a round that changes its value by less than this many times ``tol``.
+_ROUND_TOL = 10.0
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-9
 #: Distance, in units of the inputs' spread, below which two inducing inputs are one.
 _SAME_PLACE = 1e-9
+
+
+class Reached(NamedTuple):
+    """Where a search stands, or has ended."""
+
+    parameters: Parameters
+    sites: tuple[Sites, ...]
+    value: float  # log evidence plus log prior, less the KL of the missing entries
+    n_iter: int
+    stopped: bool  # by a callback
 
 
 @dataclass(frozen=True)
@@ -270,6 +290,58 @@ class EPLearner(Learner):
             "n_iter_": state.n_iter,
             "n_samples_seen_": len(state.y) + state.y.n_copies,
         }
+
+
+def maximise(
+    problem: Problem,
+    start: Parameters,
+    *,
+    max_iter: int,
+    tol: float,
+    learn_inducing: bool,
+    end_pass: EndPass,
+) -> Reached:
+    """Maximise the log evidence from a start; what `end_pass` gets makes a `Reached`.
+
+    The first round leaves the inducing inputs where they are: it is cheap, and their optimum
+    depends on the length scales it finds.
+    """
+    ep_tol = float(np.clip(_EP_TOL_RATIO * tol, *_EP_TOL_RANGE))
+    solution = solve(problem, start, make_vague(problem), ep_tol)
+    n_iter, value, joint = 0, -np.inf, False
+    while True:
+        objective = Objective(
+            problem,
+            solution.parameters,
+            solution.correction_weights,
+            solution.sites,
+            learn_inducing=learn_inducing and joint,
+            tol=ep_tol,
+        )
+        result = lbfgs_ascent(
+            objective,
+            objective.x,
+            max_iter=min(_ROUND, max_iter - n_iter),
+            tol=tol,
+            bounds=objective.bounds,
+            memory=objective,
+            end_pass=report_as(partial(_reach, objective, n_iter), end_pass),
+        )
+        n_iter += len(result.values)
+        solution = solve(problem, objective.parameters(result.x), objective.sites, ep_tol)
+        before, value = value, result.value
+        settled = joint and has_settled(value, before, _ROUND_TOL * tol)
+        joint = True
+        if result.stopped or n_iter >= max_iter or settled:
+            warn_of_fall(value, before, _ROUND_TOL * tol)
+            return Reached(solution.parameters, solution.sites, value, n_iter, result.stopped)
+
+
+def _reach(objective: Objective, n_before: int, result: LbfgsResult) -> Reached:
+    """Where a search stands after an iteration of a round."""
+    n_iter = n_before + len(result.values)
+    p = objective.parameters(result.x)
+    return Reached(p, objective.sites, result.value, n_iter, result.stopped)
 
 
 def _spread(values: Array, y: Labels) -> Array:

@@ -9,12 +9,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.ep import _training
+from skvbgp.ep import _learner
 from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
 from skvbgp.ep._default_kernel import ScalePrior, default_kernel
 from skvbgp.ep._inputs import InputModel, Inputs
+from skvbgp.ep._learner import maximise
 from skvbgp.ep._refinement import Refinement
-from skvbgp.ep._training import maximise
 from skvbgp.kernels import RBF, Constant
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.ep.problems import APPROXIMATIONS, JITTER, PARALLEL, small_labels
@@ -254,7 +254,7 @@ def test_a_fall_is_no_convergence(monkeypatch):
         rounds.append(result)
         return replace(result, value=result.value - 10.0) if len(rounds) == 2 else result
 
-    monkeypatch.setattr(_training, "lbfgs_ascent", lower_in_the_second_round)
+    monkeypatch.setattr(_learner, "lbfgs_ascent", lower_in_the_second_round)
     options = {"tol": 1e-5, "learn_inducing": True, "end_pass": go_on}
     maximise(problem, p, max_iter=200, **options)
     assert len(rounds) > 2

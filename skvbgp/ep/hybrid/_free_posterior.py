@@ -127,7 +127,7 @@ class RowBound:
     def _moments(self, latents: Inputs) -> ColumnMoments:
         posterior, first = self._posterior, slice(self._n_columns)
         return ColumnMoments(
-            posterior.parameters.features(latents),
+            posterior.features(latents),
             np.exp(posterior.parameters.log_amplitude[first]),
             posterior.mean[first],
             posterior.covariance[first],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +13,49 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp.base import Labels, Learner, is_outgrown, merge_equal
+from skvbgp._optim.convergence import has_settled, warn_of_fall
+from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
+from skvbgp.base import (
+    Labels,
+    Learner,
+    choose_inducing_inputs,
+    choose_rows,
+    is_outgrown,
+    merge_equal,
+    pick,
+)
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._free_posterior import FreePosterior
-from skvbgp.ep.hybrid._objective import ColumnSites, HybridData, solve
+from skvbgp.ep.hybrid._objective import (
+    ColumnSites,
+    HybridData,
+    HybridObjective,
+    HybridParameters,
+    solve,
+)
 from skvbgp.ep.hybrid._posterior import HybridPosterior
 from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.ep.hybrid._row_latents import RowLatents
 from skvbgp.ep.hybrid._state import HybridStart, HybridState
-from skvbgp.ep.hybrid._training import Reached, choose_start, maximise
+from skvbgp.kernels import RBF
 
+#: Iterations until the sites are brought up to date.
+_ROUND = 20
+#: Convergence of EP between the rounds.
+_EP_TOL = 1e-4
+#: Precision of the noise of scaled columns at the start.
+_START_PRECISION = 2.0
 #: Convergence of the sites that a fit ends with.
 _FINAL_EP_TOL = 1e-7
+
+
+class Reached(NamedTuple):
+    """Where a search stands, or has ended."""
+
+    parameters: HybridParameters
+    sites: ColumnSites
+    values: tuple[float, ...]  # objective after each iteration
 
 
 @dataclass(frozen=True)
@@ -121,6 +152,53 @@ class HybridLearner(Learner):
         }
 
 
+def choose_start(
+    data: HybridData, n_components: int, n_inducing: int, rng: np.random.RandomState
+) -> HybridParameters:
+    """Latents by PCA of the completed rows, inducing inputs by k-means."""
+    recognition = Recognition.principal(data.rows, n_components, rng, data.counts)
+    mean = recognition.latents(data.rows).mean
+    some = choose_rows(len(mean), rng)
+    return HybridParameters(
+        RBF(np.ones(n_components)),
+        choose_inducing_inputs(mean[some], n_inducing, rng, pick(data.counts, some)),
+        recognition,
+        np.full(data.n_continuous, np.log(_START_PRECISION)),
+        np.zeros(len(data.weight)),
+    )
+
+
+def maximise(
+    data: HybridData, start: HybridParameters, *, max_iter: int, tol: float, end_pass: EndPass
+) -> Reached:
+    """Rounds of L-BFGS at fixed sites, which are refreshed in between.
+
+    What `end_pass` gets makes a `Reached`.
+    """
+    reached, value = Reached(start, ColumnSites.vague(data.t), ()), -np.inf
+    while True:
+        p, n_iter = reached.parameters, len(reached.values)
+        objective = HybridObjective(data, p, solve(data, p, reached.sites, _EP_TOL).sites)
+        result = lbfgs_ascent(
+            objective,
+            objective.x,
+            max_iter=min(_ROUND, max_iter - n_iter),
+            tol=0.1 * tol,
+            bounds=objective.bounds,
+            end_pass=report_as(partial(_reach, objective, reached.values), end_pass),
+        )
+        reached = _reach(objective, reached.values, result)
+        before, value = value, result.value
+        settled = has_settled(value, before, _ROUND * tol)
+        if result.stopped or len(reached.values) >= max_iter or settled:
+            warn_of_fall(value, before, _ROUND * tol)
+            return reached
+
+
+def _reach(objective: HybridObjective, before: tuple[float, ...], result: LbfgsResult) -> Reached:
+    return Reached(objective.parameters(result.x), objective.sites, before + result.values)
+
+
 def _conclude(
     columns: ColumnModel, data: HybridData, reached: Reached, X: Array, y: Labels
 ) -> HybridState:
@@ -137,7 +215,7 @@ def _conclude(
     deviation = mean - np.average(mean, axis=0, weights=data.counts)
     spread = np.average(deviation**2, axis=0, weights=data.counts)
     relevance = spread / np.square(p.kernel.length_scale)
-    bound = solution.bound
+    bound, inducing = solution.bound, solution.features.inducing
     kind = FreePosterior if isinstance(p.recognition, RowLatents) else HybridPosterior
-    posterior = kind(columns, p, data.likelihood, bound.mean, bound.covariance)
+    posterior = kind(columns, p, data.likelihood, inducing, bound.mean, bound.covariance)
     return HybridState(posterior, X.copy(), y, reached.values, solution.lower_bound, relevance)

@@ -10,9 +10,10 @@ from scipy.special import ndtr
 from skvbgp._core.linalg import Array
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
-from skvbgp.ep.hybrid._bound import ColumnMoments
+from skvbgp.ep.hybrid._bound import ColumnMoments, LatentFeatures
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
+from skvbgp.kernels._inducing import InducingPrior
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class HybridPosterior:
     parameters : HybridParameters
     likelihood : Likelihood
         Of binary columns and labels.
+    inducing : InducingPrior
+        Of the parameters.
     mean : ndarray of shape (p, m)
     covariance : ndarray of shape (p, m, m)
     """
@@ -32,6 +35,7 @@ class HybridPosterior:
     columns: ColumnModel
     parameters: HybridParameters
     likelihood: Likelihood
+    inducing: InducingPrior
     mean: Array
     covariance: Array
 
@@ -43,11 +47,13 @@ class HybridPosterior:
         """The parameters where the training data have more rows, given as `data`."""
         return self.parameters
 
+    def features(self, latents: Inputs) -> LatentFeatures:
+        return LatentFeatures(self.inducing, latents)
+
     def moments(self, latents: Inputs) -> tuple[Array, Array]:
         """Mean and variance (n, p) of f_j at some latents, averaged over their uncertainty."""
-        p = self.parameters
-        amplitude = np.exp(p.log_amplitude)
-        moments = ColumnMoments(p.features(latents), amplitude, self.mean, self.covariance)
+        features, amplitude = self.features(latents), np.exp(self.parameters.log_amplitude)
+        moments = ColumnMoments(features, amplitude, self.mean, self.covariance)
         return moments.mean, moments.variance
 
     def entries(self, latents: Inputs) -> tuple[Array, Array]:

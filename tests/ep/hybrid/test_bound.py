@@ -11,8 +11,9 @@ from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep import Psi2
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep.hybrid import _training
+from skvbgp.ep.hybrid import _learner
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
+from skvbgp.ep.hybrid._learner import maximise
 from skvbgp.ep.hybrid._objective import (
     ColumnSites,
     HybridObjective,
@@ -20,7 +21,6 @@ from skvbgp.ep.hybrid._objective import (
     solve,
 )
 from skvbgp.ep.hybrid._posterior import HybridPosterior
-from skvbgp.ep.hybrid._training import maximise
 from skvbgp.kernels import RBF
 from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import assert_slopes, numerical_gradient
@@ -169,8 +169,8 @@ def test_stacks_of_psi2_are_those_of_single_matrices(rng):
 def test_predictions_are_the_dense_ones(rng):
     columns, data, p, _ = small_problem()
     solution = solve(data, p, ColumnSites.vague(data.t), 1e-7)
-    bound = solution.bound
-    model = HybridPosterior(columns, p, data.likelihood, bound.mean, bound.covariance)
+    bound, inducing = solution.bound, solution.features.inducing
+    model = HybridPosterior(columns, p, data.likelihood, inducing, bound.mean, bound.covariance)
     new = Inputs(rng.standard_normal((4, 2)), rng.uniform(0.0, 0.5, (4, 2)))
     mean, variance = model.moments(new)
     tau = np.hstack([data.seen * np.exp(p.log_precision), solution.sites.tau])
@@ -233,7 +233,7 @@ def test_a_fall_is_no_convergence(monkeypatch):
         rounds.append(result)
         return replace(result, value=result.value - 10.0) if len(rounds) == 2 else result
 
-    monkeypatch.setattr(_training, "lbfgs_ascent", lower_in_the_second_round)
+    monkeypatch.setattr(_learner, "lbfgs_ascent", lower_in_the_second_round)
     maximise(data, p, max_iter=200, tol=1e-5, end_pass=go_on)
     assert len(rounds) > 2
     rounds.clear()

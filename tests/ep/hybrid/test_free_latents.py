@@ -22,8 +22,9 @@ TILTED = {"logistic": ep.tilted_logistic, "probit": ep.tilted_probit}
 def solved(likelihood="logistic"):
     """A posterior with training latents, and the data it knows."""
     columns, data, p, X = small_problem(free=True, likelihood=likelihood)
-    bound = solve(data, p, ColumnSites.vague(data.t), 1e-7).bound
-    model = FreePosterior(columns, p, data.likelihood, bound.mean, bound.covariance)
+    solution = solve(data, p, ColumnSites.vague(data.t), 1e-7)
+    bound, inducing = solution.bound, solution.features.inducing
+    model = FreePosterior(columns, p, data.likelihood, inducing, bound.mean, bound.covariance)
     return model, data, X
 
 
