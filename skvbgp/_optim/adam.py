@@ -6,6 +6,11 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 
+#: Memory of the first and of the second moment.
+_MEMORY = (0.9, 0.99)
+#: Guards the division where the gradient has always been zero.
+_EPSILON = 1e-8
+
 
 @dataclass(frozen=True)
 class AdamState:
@@ -21,13 +26,7 @@ class AdamState:
 
 
 def adam_ascent(
-    x: Array,
-    gradient: Array,
-    state: AdamState,
-    step_size: float | Array,
-    *,
-    decay: tuple[float, float] = (0.9, 0.99),
-    epsilon: float = 1e-8,
+    x: Array, gradient: Array, state: AdamState, step_size: float | Array
 ) -> tuple[Array, AdamState]:
     """One step uphill [1]_.
 
@@ -37,10 +36,6 @@ def adam_ascent(
     state : AdamState
     step_size : float or ndarray of shape (p,)
         About the largest change of an entry in this step.
-    decay : tuple of two floats
-        Memory of the first and of the second moment.
-    epsilon : float
-        Guards the division where the gradient has always been zero.
 
     Returns
     -------
@@ -53,8 +48,8 @@ def adam_ascent(
        ICLR 2015, arXiv:1412.6980, Algorithm 1.
     """
     n = state.n_steps + 1
-    first = decay[0] * state.first + (1.0 - decay[0]) * gradient
-    second = decay[1] * state.second + (1.0 - decay[1]) * gradient**2
-    m_hat = first / (1.0 - decay[0] ** n)
-    v_hat = second / (1.0 - decay[1] ** n)
-    return x + step_size * m_hat / (np.sqrt(v_hat) + epsilon), AdamState(first, second, n)
+    first = _MEMORY[0] * state.first + (1.0 - _MEMORY[0]) * gradient
+    second = _MEMORY[1] * state.second + (1.0 - _MEMORY[1]) * gradient**2
+    m_hat = first / (1.0 - _MEMORY[0] ** n)
+    v_hat = second / (1.0 - _MEMORY[1] ** n)
+    return x + step_size * m_hat / (np.sqrt(v_hat) + _EPSILON), AdamState(first, second, n)

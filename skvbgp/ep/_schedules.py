@@ -61,7 +61,6 @@ class Schedule:
         The measure is the largest entry of `Sites.move_to`, which knows no scale of f. Where
         the sites oscillate, the damping increases; where they then creep, it decreases again.
         """
-        advance = self._sequential if self.name == "sequential" else self._parallel
         largest = step = 1.0 - self.damping
         last = np.zeros(2 * len(t))
         counts = None if weight is None else np.maximum(weight, 1.0)
@@ -79,29 +78,15 @@ class Schedule:
                 step *= _BACK_OFF
             elif repeated > most:
                 step = min(step / _BACK_OFF, largest)
-            sites, last = advance(t, prior, posterior, matched, step, power), move
+            last = move
+            if self.name == "parallel":  # all sites at once, from the same posterior
+                sites = sites.towards(matched, step)
+            else:
+                sites = self._visit_each(t, prior, posterior, step, power)
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
-    def _parallel(
-        self,
-        t: Array,
-        prior: Prior,
-        posterior: Posterior,
-        matched: Sites,
-        step: float,
-        power: Array | None,
-    ) -> Sites:
-        """All sites at once, from the same posterior."""
-        return posterior.sites.towards(matched, step)
-
-    def _sequential(
-        self,
-        t: Array,
-        prior: Prior,
-        posterior: Posterior,
-        matched: Sites,
-        step: float,
-        power: Array | None,
+    def _visit_each(
+        self, t: Array, prior: Prior, posterior: Posterior, step: float, power: Array | None
     ) -> Sites:
         """One site after the other, each from the posterior with those before it.
 
