@@ -152,7 +152,7 @@ class DescribesFunction:
         -------
         mean : ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
             Of the derivatives, in units of y per unit of the input: the gradient of the mean that
-            `predict` returns.
+            `predict` returns with ``include_noise=False``.
         std : ndarray of the same shape
             Standard deviation of each. Infinite where a kernel is believed in whose functions have
             no gradient, such as Matern-1/2. Both are NaN for a category.
@@ -207,7 +207,7 @@ class DescribesFunction:
         Means and variances are those of `predict` with ``include_noise=False``, and those of
         gradients are those of `predict_gradient`. Where predictions are made from a row's nearest
         neighbours, functions jump a little where these change, as predictions do, and where they
-        are made from its block, by a deviation or two where blocks meet.
+        are made from its block, by up to a deviation or two where blocks meet.
 
         Examples
         --------

@@ -202,16 +202,14 @@ _ATTRIBUTES = """
     n_outputs_ : int
         Number of outputs. Of several ones, every attribute that describes a model is an array, of
         numbers, or a list with one entry for each, and `n_iter_` is the sum.
-"""
 
-_IMPORTANCES = """
     feature_importances_ : ndarray of shape (n_features,)
-        Mean squared derivative of the predictive mean, over at most 1,000 training rows, times the
-        variance of the input; with a sum of one, or all zero where predictions are constant. Of
+        Mean squared derivative of the mean of the function, over at most 1,000 training rows, times
+        the variance of the input; with a sum of one, or all zero where predictions are constant. Of
         several outputs, the average. It is computed when it is asked for.
 
     feature_importances_std_ : ndarray of shape (n_features,)
-        Standard deviation of these shares between eight draws of the hyperparameters.
+        Standard deviation of these shares between draws of the hyperparameters.
 """
 
 _NOISE_ATTRIBUTE = """
@@ -269,7 +267,6 @@ def documented(
             "\n    Parameters\n    ----------",
             parameters,
             _ATTRIBUTES.format(extra="" if default_noise_kernel is None else _NOISE_ATTRIBUTE),
-            "" if automatic else _IMPORTANCES,
             _REFERENCES,
             _EXAMPLE.format(name=cls.__name__),
         ]

@@ -122,10 +122,9 @@ class SparseLearner(Settings):
 
     def _admit(self, state: State, X: Array, weight: Array | None) -> State:
         """The state with new rows among its places, and with slopes of the inputs they lack."""
-        if not self.local:
-            new = Places.of(X, weight)
-            new = new._replace(X=state.fill(new.X)[0])
-            state = replace(state, places=new if state.places is None else state.places.joined(new))
+        new = Places.of(X, weight)
+        new = new._replace(X=state.fill(new.X)[0])
+        state = replace(state, places=new if state.places is None else state.places.joined(new))
         if state.gaps is None or isinstance(X, ShardedColumns):
             return state
         columns = tuple(np.flatnonzero(find_gaps(X)).tolist())

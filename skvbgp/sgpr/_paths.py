@@ -37,7 +37,7 @@ class PriorPaths:
 
     @classmethod
     def draw(cls, d: int, s: int, rng: np.random.RandomState) -> PriorPaths:
-        features = draw_features(RBF(1.0), d, FREQUENCIES, rng)
+        features = draw_unit_features(d, rng)
         return cls(features, rng.standard_normal((2 * FREQUENCIES, s)))
 
     def __call__(self, x: Array) -> Array:
@@ -86,6 +86,11 @@ class FunctionDraws(ScaledDraws):
 
     def _gather(self, parts: list[Array]) -> Array:
         return join_members([members for members, _ in self.sets], parts)
+
+
+def draw_unit_features(d: int, rng: np.random.RandomState) -> Features:
+    """Features of `unit_se`."""
+    return draw_features(RBF(1.0), d, FREQUENCIES, rng)
 
 
 def share_points(n: int, k: int, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:

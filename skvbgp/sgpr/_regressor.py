@@ -54,7 +54,7 @@ _BLOCKS: dict[str, Any] = {
 }
 
 
-class _SparseRegressor(LeavesOut, VariationalRegressor):
+class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
     """A regressor whose data terms are sums over rows, or over blocks of them."""
 
     solver: str
@@ -64,19 +64,15 @@ class _SparseRegressor(LeavesOut, VariationalRegressor):
         places = self._encode_places(self.inducing_inputs)
         return SparseLearner.of(self, owners=self._owners, inducing_inputs=places, **others)
 
+    def _function(self) -> Any:
+        return self._posterior()
+
     def _check_collections(self) -> None:
         if self.solver in ("exact", "collapsed"):
             raise TypeError(
                 f"solver={self.solver!r} needs rows in memory; 'stochastic' and 'auto' take Dask "
                 "collections."
             )
-
-
-class _GlobalRegressor(DescribesFunction, _SparseRegressor):
-    """A regressor whose function is known through the inducing inputs alone, or from all rows."""
-
-    def _function(self) -> Any:
-        return self._posterior()
 
 
 @documented(
@@ -91,7 +87,7 @@ class _GlobalRegressor(DescribesFunction, _SparseRegressor):
     """,
     forgets=True,
 )
-class VBDTCRegressor(FadingRegressor, _GlobalRegressor):
+class VBDTCRegressor(FadingRegressor, _SparseRegressor):
     _parameter_constraints = _COMMON | FORGETTING
 
     def __init__(
@@ -140,7 +136,7 @@ class VBDTCRegressor(FadingRegressor, _GlobalRegressor):
     default_noise_kernel="a squared exponential with one length scale per input",
     forgets=True,
 )
-class VBFITCRegressor(FadingRegressor, _GlobalRegressor):
+class VBFITCRegressor(FadingRegressor, _SparseRegressor):
     _parameter_constraints = _COMMON | FORGETTING | _NOISE_KERNEL
 
     def __init__(
@@ -186,7 +182,7 @@ class VBFITCRegressor(FadingRegressor, _GlobalRegressor):
     blocks=True,
     windows=True,
 )
-class VBPITCRegressor(ForgetfulRegressor, _GlobalRegressor):
+class VBPITCRegressor(ForgetfulRegressor, _SparseRegressor):
     _parameter_constraints = _COMMON | FORGETTING_OR_WINDOW | _NOISE_KERNEL | _BLOCKS
 
     def __init__(
@@ -236,6 +232,7 @@ class VBPITCRegressor(ForgetfulRegressor, _GlobalRegressor):
     correlated with that of its block, so its conditional mean is part of the prediction.
     With ``include_noise=False`` it is that of the latent function alone, whose standard
     deviation may be larger: rows of the block tell the sum of the two better than either.
+    `sample_function`, `predict_gradient` and `feature_importances_` are of that function, too.
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,

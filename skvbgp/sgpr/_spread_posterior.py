@@ -15,7 +15,8 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Shard
 from skvbgp._core.sharded_blocks import copy_blocks
 from skvbgp.base import Targets
-from skvbgp.sgpr._block_posterior import BlockConditional, BlockPosterior
+from skvbgp.sgpr._block_conditional import BlockConditional
+from skvbgp.sgpr._block_posterior import BlockPosterior
 from skvbgp.sgpr._blocks import KeptBlocks
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._sharded import scale_block
@@ -34,22 +35,20 @@ class SpreadBlockPosterior(BlockPosterior):
         known = (state.model, state.parameters, state.memory, state.reference, state.target)
         self._key = joblib.hash((*known, state.seed, n_samples))
 
-    def _by_block(
-        self, function: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
-    ) -> tuple[Array, Array]:
-        X = self._coordinates.scaled(X)
+    def by_block(
+        self, function: Callable[..., tuple[Array, ...]], X: Array, *shared: Any
+    ) -> tuple[Array, ...]:
         shards = self._spread.find(self._blocks.lookup(X))
-        shared = (self._coordinates, self._target, self._key, self._conditional)
+        frames = (self._coordinates, self._target, self._key, self._conditional)
         starts = self._spread.starts
 
         def own(s: int) -> tuple[Any, ...]:
-            return *shared, function, include_noise, X[shards[s].places], shards[s].local, starts[s]
+            return *frames, function, shared, X[shards[s].places], shards[s].local, starts[s]
 
         tasks = self._spread.tasks(shards, own)
         parts = self._spread.rows.call_some(_predict, tasks)
         order = np.argsort(np.concatenate([own.places for own in shards.values()]))
-        mean, variance = (np.concatenate(part)[order] for part in zip(*parts, strict=True))
-        return self._target.unscaled(mean, variance)
+        return tuple(np.concatenate(part)[order] for part in zip(*parts, strict=True))
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         raise TypeError("loo_predict needs a model of rows in memory, not of a Dask collection.")
@@ -69,13 +68,13 @@ def _predict(
     target: Target,
     key: str,
     conditional: BlockConditional,
-    function: Callable[..., tuple[Array, Array]],
-    include_noise: bool,
+    function: Callable[..., tuple[Array, ...]],
+    shared: tuple[Any, ...],
     X: Array,
     local: Index,
     start: int,
     shard: Shard,
-) -> tuple[Array, Array]:
+) -> tuple[Array, ...]:
     """What a function makes of rows X, and of the blocks of this shard that they belong to."""
     kept = shard.keep("conditional", key, lambda: conditional)  # it has factors of blocks
 
@@ -83,6 +82,4 @@ def _predict(
         (block,) = copy_blocks(frame, n_blocks, [k], shard)
         return start + k, scale_block(coordinates, target, block)
 
-    shared = kept, include_noise
-    mean, variance = moments_by_block(function, X, local, data_of, shared=shared)
-    return mean, variance
+    return moments_by_block(function, X, local, data_of, shared=(kept, *shared))

@@ -504,6 +504,24 @@ def predict_pic(Xs, Xb, yb, Z, m, S, lam, sigma_f, C_bb, C_sb, C_ss_diag, jitter
     return mean_f, var_f, mean_y, var_y
 
 
+def correct_pic(Xs, Xb, yb, Z, s, lam, sigma_f, C_bb, g0, noise, jitter=0.0):
+    """A draw of f at Xs given s and y_B, from one a priori: g0, of unit variance, at (Xs, Xb, Z).
+
+    ``noise`` (b,) is drawn as well. What is known, y_B and s, replaces what was drawn at once.
+    """
+    n, b = len(Xs), len(Xb)
+    X, prior = np.vstack([Xs, Xb]), np.array(g0, dtype=float)
+    prior[: n + b] *= sigma_f
+    known = np.zeros((b + len(Z), b + len(Z)))
+    known[:b, :b] = k_xx(Xb, Xb, lam, sigma_f) + C_bb
+    known[:b, b:] = k_xz(Xb, Z, lam, sigma_f)
+    known[b:, :b] = known[:b, b:].T
+    known[b:, b:] = sigma_zz(Z, jitter)
+    cross = np.hstack([k_xx(X, Xb, lam, sigma_f), k_xz(X, Z, lam, sigma_f)])[:n]
+    difference = np.concatenate([yb - prior[n : n + b] - noise, s - prior[n + b :]])
+    return prior[:n] + cross @ np.linalg.solve(known, difference)
+
+
 def predict_pic_samples(
     Xs,
     Xb,

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp import VBPICRegressor
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
-from skvbgp.sgpr._block_posterior import BlockConditional, BlockFactors, FactorCache
+from skvbgp.sgpr._block_conditional import BlockCache, BlockConditional, BlockFactors
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._quadrature import ClosedForm
@@ -246,7 +246,7 @@ def entry(n):
 
 
 def test_cache_forgets_the_least_recently_used():
-    cache = FactorCache(max_bytes=30 * 8)
+    cache = BlockCache(max_bytes=30 * 8)
     for block in range(3):
         cache.put(block, entry(10))
     assert cache.get(0) is not None  # now 1 is the oldest
@@ -256,7 +256,7 @@ def test_cache_forgets_the_least_recently_used():
 
 
 def test_cache_keeps_the_last_entry_however_large():
-    cache = FactorCache(max_bytes=8)
+    cache = BlockCache(max_bytes=8)
     for block in range(2):
         cache.put(block, entry(10))
     assert cache.get(0) is None
@@ -264,7 +264,7 @@ def test_cache_keeps_the_last_entry_however_large():
 
 
 def test_cache_is_pickled_without_factors():
-    cache = FactorCache(max_bytes=20 * 8)
+    cache = BlockCache(max_bytes=20 * 8)
     cache.put(0, entry(10_000))
     data = pickle.dumps(cache)
     assert len(data) < 1_000

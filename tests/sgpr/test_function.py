@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_selection import RFE, SelectFromModel
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp import VBDTCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp.sgpr import _places
 from skvbgp.sgpr._bound import Prior
@@ -20,16 +20,15 @@ from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.functions import check_draws
 from tests.oracles import sgpr as oracles
-from tests.sgpr.cases import SOLVERS, make_data, small
+from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
 from tests.sgpr.problems import KINDS, random_q, small_problem
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
-GLOBAL = [VBDTCRegressor, VBFITCRegressor, VBPITCRegressor]
 #: How f is known: from all rows, or through inducing inputs by a rule for the expectations.
 POSTERIORS = [("exact", "auto"), ("collapsed", "closed_form"), ("stochastic", "sampled")]
 
-every = pytest.mark.parametrize("cls", GLOBAL)
+every = pytest.mark.parametrize("cls", REGRESSORS)
 posteriors = pytest.mark.parametrize(("solver", "psi"), POSTERIORS)
 
 
@@ -240,15 +239,6 @@ def test_functions_take_and_refuse_what_predict_does(n_outputs):
         with pytest.raises(ValueError, match="n must be"):
             model.sample_function(bad)
     assert not hasattr(functions.reader, "_state") and hasattr(model, "_state")
-
-
-def test_predictions_from_blocks_have_no_function():
-    X, y = make_data()
-    model = small(VBPICRegressor).fit(X, y)
-    for name in ("sample_function", "predict_gradient", "feature_importances_"):
-        with pytest.raises(AttributeError, match=f"VBPICRegressor.*{name}"):
-            getattr(model, name)
-    assert model._state.places is None
 
 
 # -- relevance -----------------------------------------------------------------------------------

@@ -70,6 +70,19 @@ def test_a_fit_is_that_of_memory(model):
     assert spread.n_samples_seen_ == N + LATER
 
 
+def test_functions_are_those_of_memory():
+    """Their values and slopes come from the worker that has the block of a place."""
+    X, y = make_data(N)
+    spread, local = quick().fit(*as_arrays(X, y)), quick().fit(X, y)
+    functions, expected = (model.sample_function(3) for model in (spread, local))
+    assert_allclose(functions(PLACES), expected(PLACES), rtol=1e-6)
+    found = functions.gradient(PLACES[:4]), *spread.predict_gradient(PLACES[:4])
+    others = expected.gradient(PLACES[:4]), *local.predict_gradient(PLACES[:4])
+    for part, other in zip(found, others, strict=True):
+        assert_allclose(part, other, rtol=1e-6, atol=1e-8)
+    assert_allclose(spread.feature_importances_, local.feature_importances_, rtol=1e-6)
+
+
 def test_a_search_for_the_noise_is_that_of_memory():
     """It is a few iterations of L-BFGS, which carry the last bits of the frames on."""
     X, y = make_data(N)
@@ -192,6 +205,7 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     monkeypatch.setattr("skvbgp.base._start.SUBSAMPLE", 60)
     monkeypatch.setattr("skvbgp.base._start.START_ROWS", 60)
     monkeypatch.setattr("skvbgp.sgpr._start._SAMPLE_ROWS", 60)
+    monkeypatch.setattr("skvbgp.sgpr._places._PLACES", 60)
     monkeypatch.setattr("skvbgp._core.regions._SAMPLE_ROWS", 60)
     monkeypatch.setattr("skvbgp._core.sharded_blocks._FETCHED_ROWS", 120)
     calls, collect = [], ShardedRows._collect

@@ -1,0 +1,303 @@
+r"""Test conditional of PIC: new rows are correlated with the data of their own block.
+
+For one draw of theta and one block B with noise covariance C_BB, in whitened coordinates
+A = k(Lambda X, Z) L^-T and R = k~ - A A' (unit variance), given u
+
+    cov(y_B) = sigma_f^2 R_BB + C_BB,    cov(y*, y_B) = sigma_f^2 R_*B + C_*B,
+
+so that with H = cov(y*, y_B) cov(y_B)^-1 (Appendix F.2 of [Yu2019]_, with the noise of the
+new observation correlated with that of its block)
+
+    y* | u, y_B ~ N( H y_B + sigma_f (A_* - H A_B) u,  sigma_f^2 R_** + C_** - H cov(y_B, y*) ).
+
+The latent function f alone leaves out C_*B and C_**. Linear functions of it, such as derivatives,
+have theirs in the place of k(Lambda x*, .). A draw of it is corrected twice,
+
+    f(x) = sigma_f [ g0 + A v ] + sigma_f^2 R_xB cov(y_B)^-1 ( y_B - sigma_f [ g0 + A v ]_B - e ),
+
+with g0 from the prior, v = u - L^-1 g0(Z) and noise e ~ N(0, C_BB) of the rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, tril_times
+from skvbgp._core.mixture import average_moments
+from skvbgp.sgpr._data import Rows
+from skvbgp.sgpr._left_out import Remembered
+from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.sgpr._noise import ResidualNoise
+from skvbgp.sgpr._paths import Paths, PriorPaths
+from skvbgp.sgpr._slopes import se_slopes
+
+#: Memory for what recently used blocks have: factors, or functions.
+_CACHE_BYTES = 2**29
+
+
+class BlockFactors(NamedTuple):
+    """What the conditional of one block needs, for every draw of theta."""
+
+    rotated: list[Array]  # S of (n, d)
+    A: list[Array]  # S of (n, m)
+    inverse: list[Array]  # S of (n, n): cov(y_B)^-1
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(array.nbytes for arrays in self for array in arrays)
+
+
+class Sized(Protocol):
+    """What a cache keeps of a block."""
+
+    @property
+    def n_bytes(self) -> int: ...
+
+
+E = TypeVar("E", bound=Sized)
+
+
+class BlockCache(Generic[E]):
+    """What the most recently used blocks have, up to a number of bytes."""
+
+    def __init__(self, max_bytes: int = _CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[int, E] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, block: int) -> E | None:
+        with self._lock:
+            if block not in self._entries:
+                return None
+            self._entries.move_to_end(block)
+            return self._entries[block]
+
+    def put(self, block: int, entry: E) -> None:
+        with self._lock:
+            self._entries[block] = entry
+            total = sum(each.n_bytes for each in self._entries.values())
+            while total > self._max_bytes and len(self._entries) > 1:
+                total -= self._entries.popitem(last=False)[1].n_bytes
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"_max_bytes": self._max_bytes}  # the rest is made again, not pickled
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        self.__init__(state["_max_bytes"])  # type: ignore[misc]
+
+
+class BlockConditional:
+    """Predictive moments of rows of one block, and functions, given each draw of theta.
+
+    Parameters
+    ----------
+    known : Remembered
+    draws : ndarray of shape (S, d + 1)
+        Standard normal points; the last column belongs to sigma_f.
+    """
+
+    def __init__(self, known: Remembered, draws: Array) -> None:
+        self._model, p, self._prior, noise, self.q, _ = known
+        assert isinstance(noise, ResidualNoise)
+        self._noise = noise
+        self._cache: BlockCache[BlockFactors] = BlockCache()
+        self.Lambda = [p.draw_Lambda(e[:-1]) for e in draws]  # S of (d,)
+        self._sigma_f = [p.draw_sigma_f(e[-1]) for e in draws]
+
+    def factors(self, block: Rows) -> BlockFactors:
+        """Factors of a block of scaled data."""
+        C = self.noise_covariance(block)
+        rotated = [block.X * lam for lam in self.Lambda]
+        A = [self._prior.whiten_rows(x) for x in rotated]
+        inverse = []
+        for x, a, sigma_f in zip(rotated, A, self._sigma_f, strict=True):
+            residual = unit_se(x, x) - a @ a.T
+            L = cholesky(sigma_f**2 * residual + C, "covariance of a block")
+            inverse.append(inverse_from_cholesky(L))
+        return BlockFactors(rotated, A, inverse)
+
+    def noise_covariance(self, block: Rows) -> Array:
+        """C_BB of scaled data, as far as they count, (n, n)."""
+        return self._model.noise_of(self._noise, block).covariance
+
+    def recall_factors(self, k: int, block: Rows) -> BlockFactors:
+        """The factors of block k, made only if they are not known from a call before."""
+        factors = self._cache.get(k)
+        if factors is None:
+            factors = self.factors(block)
+            self._cache.put(k, factors)
+        return factors
+
+    def moments(
+        self, X: Array, block: Rows, factors: BlockFactors, *, include_noise: bool, full: bool
+    ) -> tuple[Array, Array, list[Array]]:
+        """Moments of scaled rows X of the block, given each draw of theta.
+
+        Returns
+        -------
+        mean : ndarray of shape (S, n)
+        variance : ndarray of shape (S, n), or (n, n) if ``full``
+            The (co)variance; only its average over draws if ``full``.
+        coefficients : list of S ndarrays of shape (n, m)
+            b of each draw: what correlates the rows with those of other blocks.
+        """
+        original = self._model.coordinates.original
+        X_original = original(X)
+        noise_cross: Array | float = 0.0
+        noise_own: Array | float = 0.0
+        if include_noise:
+            noise_cross = self._noise.cross_covariance(X_original, original(block.X))
+            own_of = self._noise.covariance if full else self._noise.marginal_variance
+            noise_own = own_of(X_original)
+        means, variances, coefficients = [], [], []
+        total = 0.0
+        for lam, sigma_f, x_block, A_block, inverse in zip(
+            self.Lambda, self._sigma_f, *factors, strict=True
+        ):
+            x, second = X * lam, sigma_f**2
+            K_Z, K_block = unit_se(x, self._prior.Z), unit_se(x, x_block)
+            A, cross, H, b = self._weigh(K_Z, K_block, sigma_f, A_block, inverse, noise_cross)
+            means.append(H @ block.y + b @ self.q.mean)
+            coefficients.append(b)
+            root = b @ self.q.precision_factor_inv.T  # b' S b = |root|^2
+            if full:
+                own = second * (unit_se(x, x) - A @ A.T)
+                total = total + (own + noise_own - H @ cross.T + root @ root.T)
+            else:
+                own = second * (1.0 - np.sum(A**2, axis=1))
+                given = own + noise_own - np.sum(H * cross, axis=1)
+                variances.append(given + np.sum(root**2, axis=1))
+        spread = np.asarray(total) / len(means) if full else np.array(variances)
+        return np.array(means), spread, coefficients
+
+    def slope_moments(self, X: Array, block: Rows, factors: BlockFactors) -> tuple[Array, Array]:
+        """Moments of the derivatives of f at scaled rows X of the block, each (n, S, d)."""
+        parts = []
+        for lam, sigma_f, x_block, A_block, inverse in zip(
+            self.Lambda, self._sigma_f, *factors, strict=True
+        ):
+            K_Z, K_block = (
+                np.concatenate(list(se_slopes(X * lam, places)))  # (d n, ...)
+                for places in (self._prior.Z, x_block)
+            )
+            A, cross, H, b = self._weigh(K_Z, K_block, sigma_f, A_block, inverse)
+            root = b @ self.q.precision_factor_inv.T
+            given = sigma_f**2 * (1.0 - np.sum(A**2, axis=1)) - np.sum(H * cross, axis=1)
+            variance = np.maximum(given + np.sum(root**2, axis=1), 0.0)
+            mean = H @ block.y + b @ self.q.mean
+            d = len(lam)
+            parts.append((mean.reshape(d, -1).T * lam, variance.reshape(d, -1).T * lam**2))
+        means, variances = zip(*parts, strict=True)
+        return np.stack(means, axis=1), np.stack(variances, axis=1)
+
+    def _weigh(
+        self,
+        K_Z: Array,
+        K_block: Array,
+        sigma_f: float,
+        A_block: Array,
+        inverse: Array,
+        noise_cross: Array | float = 0.0,
+    ) -> tuple[Array, Array, Array, Array]:
+        """A, cov(y*, y_B), H and b of what has these covariances with g at Z and the block."""
+        A = tril_times(self._prior.L_inv, K_Z.T).T  # (n, m)
+        cross = sigma_f**2 * (K_block - A @ A_block.T) + noise_cross  # (n, n_B)
+        H = cross @ inverse
+        return A, cross, H, sigma_f * (A - H @ A_block)
+
+    def correct(
+        self, i: int, prior: PriorPaths, u: Array, noise: Array, block: Rows, factors: BlockFactors
+    ) -> Paths:
+        """Functions s from the posterior, at rows of a block, by draw i of theta.
+
+        ``prior`` has s functions g0, and u (m, s) and the rows' noise (n, s) are draws as well.
+        """
+        sigma_f = self._sigma_f[i]
+        v = u - self._prior.L_inv @ prior(self._prior.Z)
+        rest = block.y[:, None] - sigma_f * prior(factors.rotated[i]) - noise
+        corrections = self._find_corrections(i, v, rest, factors)
+        return Paths(self.Lambda[i], sigma_f, prior, *corrections)
+
+    def mean_slopes(self, X: Array, block: Rows, factors: BlockFactors) -> Array:
+        """Derivatives of the mean of f at scaled rows X of the block, (n, S, d)."""
+        parts = []
+        for i, (lam, sigma_f) in enumerate(zip(self.Lambda, self._sigma_f, strict=True)):
+            places, corrections = self._find_corrections(i, self.q.mean, block.y, factors)
+            slopes = [dK @ corrections for dK in se_slopes(X * lam, places)]
+            parts.append(sigma_f * lam * np.column_stack(slopes))
+        return np.stack(parts, axis=1)
+
+    def _find_corrections(
+        self, i: int, v: Array, rest: Array, factors: BlockFactors
+    ) -> tuple[Array, Array]:
+        """Rotated places, and what k(., places) / sigma_f has to be multiplied by.
+
+        That is by what u differs by, (m,) or (m, s), and what rows do, (n,) or (n, s), by which it
+        does not.
+        """
+        sigma_f, L_inv = self._sigma_f[i], self._prior.L_inv
+        x, A, inverse = (part[i] for part in factors)
+        w = inverse @ (rest - sigma_f * (A @ v))
+        at_Z = L_inv.T @ (v - sigma_f * (A.T @ w))
+        return np.concatenate([self._prior.Z, x]), np.concatenate([at_Z, sigma_f * w])
+
+    def leave_out(self, block: Rows, factors: BlockFactors) -> tuple[Array, Array, Array]:
+        """Observations at a block's rows, each given the others of it and each draw of theta.
+
+        Returns
+        -------
+        offset : ndarray of shape (n, S)
+            Of their means, which are offset + b' u.
+        variance : ndarray of shape (n, S)
+            Given u.
+        coefficients : ndarray of shape (n, S, m)
+            b.
+        """
+        own = self._noise.marginal_variance(self._model.coordinates.original(block.X))
+        more = own - np.diagonal(self.noise_covariance(block))  # than the copies of a row have
+        offsets, variances, coefficients = [], [], []
+        for sigma_f, A, inverse in zip(self._sigma_f, factors.A, factors.inverse, strict=True):
+            variance = 1.0 / np.diagonal(inverse)
+            H = variance[:, None] * inverse
+            offsets.append(block.y - H @ block.y)
+            variances.append(variance + more)
+            coefficients.append(sigma_f * (H @ A))
+        return (
+            np.stack(offsets, axis=1),
+            np.stack(variances, axis=1),
+            np.stack(coefficients, axis=1),
+        )
+
+
+def marginal_moments(
+    conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
+) -> tuple[Array, Array]:
+    """Mean and variance of scaled rows X of block k, each (n,)."""
+    return average_moments(*components(conditional, include_noise, X, k, block), axis=1)
+
+
+def components(
+    conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
+) -> tuple[Array, Array]:
+    """The same given each draw of theta, (n, S)."""
+    factors = conditional.recall_factors(k, block)
+    means, variances, _ = conditional.moments(
+        X, block, factors, include_noise=include_noise, full=False
+    )
+    return means.T, np.maximum(variances, 0.0).T
+
+
+def slope_components(
+    conditional: BlockConditional, X: Array, k: int, block: Rows
+) -> tuple[Array, Array]:
+    """Moments of the derivatives of f given each draw of theta, (n, S, d)."""
+    return conditional.slope_moments(X, block, conditional.recall_factors(k, block))
+
+
+def mean_slopes(conditional: BlockConditional, X: Array, k: int, block: Rows) -> tuple[Array]:
+    """Derivatives of the mean of f alone, (n, S, d)."""
+    return (conditional.mean_slopes(X, block, conditional.recall_factors(k, block)),)

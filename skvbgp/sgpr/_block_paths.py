@@ -1,0 +1,130 @@
+"""Draws of PIC's function, which has a residual of its own in every block.
+
+A function is drawn block by block as it is asked for. What it has in common everywhere, theta and
+u, is drawn first; the rest of a block comes from a generator of its own, so that it is the same
+whenever the block is visited, and independent of other blocks, as it is in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+
+from skvbgp._core.draws import join_members
+from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import single_blas_thread
+from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.kernels._features import FREQUENCIES, Features
+from skvbgp.sgpr._block_conditional import BlockCache, BlockConditional
+from skvbgp.sgpr._data import Rows
+from skvbgp.sgpr._paths import Paths, PriorPaths, draw_unit_features, share_points
+
+if TYPE_CHECKING:
+    from skvbgp.sgpr._block_posterior import BlockPosterior
+
+
+class PathSet(NamedTuple):
+    """Functions s that have a draw of theta and random frequencies in common."""
+
+    members: Index  # which of all functions they are, (s,)
+    point: int  # the draw of theta
+    u: Array  # (m, s)
+    features: Features
+
+
+class PathsOfBlock(NamedTuple):
+    """What the functions of all sets are in one block."""
+
+    paths: list[Paths]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(p.prior.weights.nbytes + p.Z.nbytes + p.corrections.nbytes for p in self.paths)
+
+
+@dataclass(frozen=True)
+class BlockFunctions:
+    """Functions S of scaled rows."""
+
+    sets: list[PathSet]
+    seed: int  # of what blocks have of their own
+    recent: BlockCache[PathsOfBlock] = field(default_factory=BlockCache)
+
+    def recall(self, conditional: BlockConditional, k: int, block: Rows) -> list[Paths]:
+        """Those of block k, by set."""
+        known = self.recent.get(k)
+        if known is None:
+            known = PathsOfBlock(self._condition(conditional, k, block))
+            self.recent.put(k, known)
+        return known.paths
+
+    def _condition(self, conditional: BlockConditional, k: int, block: Rows) -> list[Paths]:
+        rng, factors = np.random.default_rng((self.seed, k)), conditional.recall_factors(k, block)
+        root = cholesky(conditional.noise_covariance(block), "noise covariance of a block")
+        paths = []
+        for members, i, u, features in self.sets:
+            weights = rng.standard_normal((2 * FREQUENCIES, len(members)))
+            noise = root @ rng.standard_normal((len(root), len(members)))
+            prior = PriorPaths(features, weights)
+            paths.append(conditional.correct(i, prior, u, noise, block, factors))
+        return paths
+
+
+@dataclass(frozen=True)
+class BlockDraws:
+    """Functions S from the posterior of one output, on the scale of y."""
+
+    posterior: BlockPosterior
+    coordinates: Coordinates
+    target: Target
+    functions: BlockFunctions
+
+    @classmethod
+    def of(
+        cls,
+        posterior: BlockPosterior,
+        conditional: BlockConditional,
+        coordinates: Coordinates,
+        target: Target,
+        n: int,
+        rng: np.random.RandomState,
+    ) -> Self:
+        """Functions n, which share draws of theta evenly."""
+        Lambda, sets = conditional.Lambda, []
+        for i, members in share_points(n, len(Lambda), rng):
+            u = conditional.q.draw(len(members), rng)
+            sets.append(PathSet(members, i, u, draw_unit_features(len(Lambda[i]), rng)))
+        functions = BlockFunctions(sets, int(rng.randint(2**31)))
+        return cls(posterior, coordinates, target, functions)
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, S)."""
+        return self.target.original(self._evaluate(Paths.__call__, X))
+
+    def gradient(self, X: Array) -> Array:
+        """Derivatives (n, d, S) in the block of each row, in units of y over those of inputs."""
+        slopes = self._evaluate(Paths.gradient, X)
+        return slopes * (self.target.unit / self.coordinates.scale[:, None])
+
+    def _evaluate(self, method: Callable[[Paths, Array], Array], X: Array) -> Array:
+        scaled, shared = self.coordinates.scaled(X), (self.functions, method)
+        with single_blas_thread:
+            (values,) = self.posterior.by_block(_evaluate, scaled, *shared)
+        return values
+
+
+def _evaluate(
+    conditional: BlockConditional,
+    functions: BlockFunctions,
+    method: Callable[[Paths, Array], Array],
+    X: Array,
+    k: int,
+    block: Rows,
+) -> tuple[Array]:
+    """What all functions, or their derivatives, are at scaled rows X of block k."""
+    parts = [method(paths, X) for paths in functions.recall(conditional, k, block)]
+    return (join_members([one.members for one in functions.sets], parts),)
