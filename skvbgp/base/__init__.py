@@ -59,6 +59,7 @@ from skvbgp.base._start import (
 )
 from skvbgp.base._validation import (
     LARGEST_WEIGHT,
+    as_count,
     as_row_values,
     as_vector,
     as_weights,
@@ -121,6 +122,7 @@ __all__ = [
     "VariationalClassifier",
     "VariationalEstimator",
     "VariationalRegressor",
+    "as_count",
     "as_noise",
     "as_row_values",
     "as_vector",

@@ -15,7 +15,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
-from skvbgp.base._validation import as_probabilities, reading
+from skvbgp.base._validation import as_count, as_probabilities, reading
 
 #: What is made of the distributions of some rows.
 Evaluate = Callable[[Distribution, slice], Array]
@@ -114,6 +114,7 @@ class PredictsDistributions:
         samples : ndarray of shape (n_samples_X, n_samples)
             On the scale of y.
         """
+        n_samples = as_count(n_samples, "n_samples", least=0)
         mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
         rng = check_random_state(random_state)
         if mean.ndim == 1:

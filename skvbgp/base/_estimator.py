@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval as Interval
+from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import RealNotInt as RealNotInt
 from sklearn.utils._param_validation import StrOptions as StrOptions
 from sklearn.utils.validation import _num_samples as _num_samples
@@ -32,6 +33,13 @@ from skvbgp.base._validation import reading
 CATEGORIES = {"categorical_features": ["array-like", StrOptions({"from_dtype"}), None]}
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
 fit_method = _fit_context(prefer_skip_nested_validation=True)
+
+
+class Interval(_Interval):
+    """Numbers of an interval, to which Python counts True and False: they are none here."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, bool | np.bool_) and super().is_satisfied_by(val)
 
 
 def keep(estimator: Any, arguments: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base._validation import as_count
 
 #: Most rows that relevance is averaged over.
 _RELEVANCE_ROWS = 1_000
@@ -221,10 +221,8 @@ class DescribesFunction:
         (100, 5)
         """
         check_is_fitted(self)
-        if not isinstance(n, Integral) or n < 1:
-            raise ValueError(f"n must be a positive whole number; got {n!r}.")
-        rng = check_random_state(random_state)
-        functions = self._function().draw_functions(int(n), rng)
+        n, rng = as_count(n, "n", least=1), check_random_state(random_state)
+        functions = self._function().draw_functions(n, rng)
         reader = copy(self)
         vars(reader).pop("_state")
         return ReadDraws(functions, reader)

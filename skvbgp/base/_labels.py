@@ -43,6 +43,8 @@ class Labels:
     @classmethod
     def of_some(cls, y: Any, missing: Any, classes: NDArray[Any] | None = None) -> Labels:
         """The same of targets some of which are ``missing``: a value or, if it is NaN, any such."""
+        if np.ndim(missing) > 0:
+            raise ValueError(f"missing_label must be one value; got {missing!r}.")
         y = column_or_1d(y)
         values = np.asarray(y, dtype=object)  # strings and numbers may be compared
         if find_missing(np.array([missing], dtype=object)).item():
@@ -166,7 +168,9 @@ def declared_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
         if known is None:
             raise ValueError("classes must be given in the first call of partial_fit.")
         return known
-    classes = np.unique(column_or_1d(classes))
+    if np.ndim(classes) != 1:
+        raise ValueError(f"classes must be a list of labels; got {classes!r}.")
+    classes = np.unique(classes)
     if known is not None and not np.array_equal(classes, known):
         raise ValueError(f"classes are {known.tolist()} since the first call of partial_fit.")
     return classes

@@ -100,6 +100,8 @@ class ReadsRows(ReadsInputs):
         else:
             self._categories = None
             one = columns[:, 0] if columns.shape[1:] == (1,) else y
+            if columns.dtype.kind == "O" and y is not None:
+                one = np.asarray(one, dtype=np.float64)  # None becomes NaN, which is refused
             X, y = validate_data(self, X, one, reset=reset, y_numeric=True, **self._check_options)
             y = np.asarray(y, dtype=np.float64)
         self._check_targets(y[~np.isnan(y)] if t > 1 else y)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,13 @@ def as_weights(value: Any, n: int, name: str = "sample_weight") -> Array:
     if positive.max() > LARGEST_WEIGHT or positive.min() < 1.0 / LARGEST_WEIGHT:
         raise ValueError(f"{name} must be between 1 / {LARGEST_WEIGHT:g} and its inverse.")
     return weight
+
+
+def as_count(value: Any, name: str, *, least: int) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}.")
+    return int(value)
 
 
 def as_probabilities(values: Any, name: str) -> Array:

@@ -19,6 +19,7 @@ from skvbgp.base import (
     Observations,
     StrOptions,
     VariationalRegressor,
+    as_count,
     as_noise,
     as_weights,
     keep,
@@ -329,6 +330,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     ) -> Array:
         if not isinstance(getattr(self, "_state", None), JointState):
             return super().sample_y(X, n_samples, random_state, include_noise=include_noise)
+        n_samples = as_count(n_samples, "n_samples", least=0)
         X, rng = self._check_inputs(X), check_random_state(random_state)
         with single_blas_thread:
             mean, cov = self._state.posterior.joint_outputs(X, include_noise)

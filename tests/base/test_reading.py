@@ -1,4 +1,4 @@
-"""Errors about X and y that say what to do, of all estimators."""
+"""Errors about X, y and parameters that say what to do, of all estimators."""
 
 import datetime as dt
 
@@ -8,7 +8,14 @@ import pytest
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import get_tags
 
-from skvbgp import DecoupledGPRegressor, EPDTCClassifier, VBDTCRegressor, VBGPRegressor
+from skvbgp import (
+    DecoupledGPRegressor,
+    EPDTCClassifier,
+    HybridGPLVM,
+    VBDTCRegressor,
+    VBGPRegressor,
+)
+from skvbgp.base import Interval
 from skvbgp.kernel_selection import series_kernels
 from tests.test_common import CLASSES, quickly_fitted
 
@@ -141,3 +148,46 @@ def test_labels_that_are_not_known_are_no_labels(cls):
     with pytest.raises(TypeError, match="'<' not supported") as error:
         cls().fit(np.arange(20.0)[:, None], labels)
     assert "Labels are" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_regressor(cls())])
+def test_none_is_no_number(cls):
+    y = np.array([None, *range(19)], dtype=object)
+    for given in (y, y[:, None], list(y)):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            cls().fit(np.arange(20.0)[:, None], given)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_true_is_no_number(cls):
+    constraints = cls._parameter_constraints.items()
+    numbers = [name for name, kinds in constraints if any(isinstance(k, Interval) for k in kinds)]
+    assert len(numbers) > 3
+    for name in numbers:
+        with pytest.raises(ValueError, match=f"The '{name}' parameter .* Got True"):
+            cls(**{name: True}).fit(np.arange(20.0)[:, None], make_target(cls))
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, True, "many", None])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_draws_are_counted_by_whole_numbers(outputs, bad):
+    X = np.arange(6.0)[:, None]
+    y = np.sin(X) if outputs == 1 else np.hstack([np.sin(X), np.cos(X)])
+    options = {} if outputs == 1 else {"output_covariance": "learned"}
+    model = VBGPRegressor(learn_hyperparameters=False, **options).fit(X, y)
+    with pytest.raises(ValueError, match="n_samples must be a whole number, 0 or more"):
+        model.sample_y(X, bad)
+    with pytest.raises(ValueError, match="n must be a whole number, 1 or more"):
+        model.sample_function(bad)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_classifier(cls())])
+def test_classes_are_a_list(cls):
+    for bad in ("ab", [["a", "b"]]):
+        with pytest.raises(ValueError, match="classes must be a list of labels"):
+            cls().partial_fit(np.arange(4.0)[:, None], list("abab"), classes=bad)
+
+
+def test_a_label_that_is_missing_is_one_value():
+    with pytest.raises(ValueError, match="missing_label must be one value"):
+        HybridGPLVM(missing_label=[-1]).fit(np.eye(4), [0, 1, 0, -1])
