@@ -17,6 +17,11 @@ _TREE_FEATURES = 12
 _TILE_ROWS = 256
 
 
+def pays_tree(d: int) -> bool:
+    """Whether a tree serves places of so many features better than all distances do."""
+    return d <= _TREE_FEATURES
+
+
 class Places:
     """Rows in the coordinates of one distance, ready to be searched.
 
@@ -29,8 +34,7 @@ class Places:
 
     def __init__(self, X: Array, leaf_rows: int = 16) -> None:
         self._X = X
-        has_tree = X.shape[1] <= _TREE_FEATURES
-        self._tree: Any = cKDTree(X, leafsize=leaf_rows) if has_tree else None
+        self._tree: Any = cKDTree(X, leafsize=leaf_rows) if pays_tree(X.shape[1]) else None
         self._brute: Any = None
         if self._tree is None:
             from sklearn.neighbors import NearestNeighbors  # a tenth of a second to import

@@ -7,20 +7,24 @@ share of them at first.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
-from skvbgp._core.shard import Shard
+from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import ShardedRows
-from skvbgp.base._neighbours import Places
+from skvbgp.base._neighbours import Places, pays_tree
 
 #: Places that are searched at a time.
 _TILE_ROWS = 512
 #: Rows of a leaf of a worker's tree: with half of them it takes half as much memory again.
 _LEAF_ROWS = 32
+#: A worker looks for so many places without a tree.
+_LISTED_PLACES = 64
 #: A shard is asked for more than its share of the nearest rows, by so many standard deviations of
 #: the number of them that it would have if the rows were divided at random.
 _MARGIN = 3.0
@@ -122,19 +126,49 @@ def _locate(coordinates: Coordinates, weights: Array, X: Array) -> Array:
     return coordinates.scaled(X) * weights
 
 
+class _ShardPlaces:
+    """Where the rows of a shard are in one distance: a list, and once it pays a tree.
+
+    A tree takes the time of many searches without one, and as much memory again as the rows: the
+    few places of a fit do without.
+    """
+
+    def __init__(self, coordinates: Coordinates, weights: Array, blocks: list[Block]) -> None:
+        self._frame, self._blocks = (coordinates, weights), blocks
+        self.size = sum(len(block.y) for block in blocks)
+        self._n_listed = 0  # places that were looked for without a tree
+
+    def nearest(self, x: Array, k: int) -> tuple[Array, Index]:
+        """Distances and indices (n, k) of the k nearest rows of places x."""
+        self._n_listed += len(x)
+        if self._n_listed > _LISTED_PLACES or not pays_tree(x.shape[1]):
+            return self._tree.nearest(x, k)
+        distance, index, first = np.empty((len(x), 0)), np.empty((len(x), 0), dtype=np.intp), 0
+        for block in self._blocks:
+            n = len(block.y)  # one leaf: distances are rounded as in a tree of all rows
+            told, local = Places(_locate(*self._frame, block.X), n).nearest(x, min(k, n))
+            distance, index = np.hstack([distance, told]), np.hstack([index, first + local])
+            nearest = np.lexsort((index, distance), axis=1)[:, :k]
+            distance = np.take_along_axis(distance, nearest, axis=1)
+            index = np.take_along_axis(index, nearest, axis=1)
+            first += n
+        return distance, index
+
+    @cached_property
+    def _tree(self) -> Places:
+        located, n = np.empty((self.size, len(self._frame[1]))), 0
+        for block in self._blocks:  # one at a time: all rows at once are half of the memory
+            located[n : n + len(block.y)] = _locate(*self._frame, block.X)
+            n += len(block.y)
+        return Places(located, _LEAF_ROWS)
+
+
 def _find_in_shard(
     coordinates: Coordinates, weights: Array, x: Array, k: int, shard: Shard
 ) -> tuple[Array, Index]:
     """Distances and places in the shard (n, k), or less of them, of its rows nearest to x."""
-    size = sum(len(block.y) for block in shard.blocks)
-
-    def index_places() -> Places:
-        located, n = np.empty((size, x.shape[1])), 0
-        for block in shard.blocks:  # one at a time: all rows at once are half of the memory
-            located[n : n + len(block.y)] = _locate(coordinates, weights, block.X)
-            n += len(block.y)
-        return Places(located, _LEAF_ROWS)
-
     key = tuple(part.tobytes() for part in (*coordinates.parts, weights))
-    places: Places = shard.keep("places", key, index_places)
-    return places.nearest(x, min(k, size))
+    places: _ShardPlaces = shard.keep(
+        "places", key, lambda: _ShardPlaces(coordinates, weights, shard.blocks)
+    )
+    return places.nearest(x, min(k, places.size))
