@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from skvbgp._core.parallel import spread_each
 from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base import (
-    RegressionLearner,
     Targets,
     choose_inducing_inputs,
     choose_rows,
@@ -24,14 +22,14 @@ from skvbgp.base import (
 )
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._bound import parameters
-from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
-from skvbgp.kernel_selection._rounds import Round, plan_rounds
-from skvbgp.kernel_selection._sample import draw_sample
+from skvbgp.kernel_selection._rounds import REACH, find_first, in_reach
+from skvbgp.kernel_selection._sample import SCREENING_ROWS, draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._series import N_SERIES_KERNELS, has_series, list_series_kernels
+from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernels
+from skvbgp.kernel_selection._settings import COLLAPSED_ITERATIONS, DENSE_ROWS, KernelSettings
 from skvbgp.kernel_selection._state import LocalFit, State
-from skvbgp.kernel_selection._targets import TRANSFORMS, PlainTarget, count_targets, make_targets
+from skvbgp.kernel_selection._targets import PlainTarget, count_targets, make_targets
 from skvbgp.kernel_selection._training import (
     KernelFits,
     StochasticSettings,
@@ -39,63 +37,26 @@ from skvbgp.kernel_selection._training import (
     judge,
     screen,
     train_collapsed,
-    train_gaussian,
     train_series,
     train_stochastic,
 )
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._sklearn import name_kernel
 
-#: n_inducing=None is every row up to so many rows, and else fewer.
-_DENSE_ROWS = 1_000
+#: n_inducing=None is every row up to `DENSE_ROWS`, and else fewer.
 _SPARSE_INDUCING = 500
 #: batch_size=None takes all rows at once, exactly, up to so many, and else mini-batches.
 COLLAPSED_ROWS = 2_000
-_BATCH_ROWS = 1_024
-#: max_iter=None: L-BFGS iterations on all rows; rows that mini-batches visit.
-_COLLAPSED_ITERATIONS = 60
-_SERIES_ITERATIONS = 100
 #: L-BFGS iterations by which kernels of a series are screened.
 _SERIES_CLIMB = 20
-_VISITED_ROWS = 300_000
 #: Rows, the last ones, that kernels of a series are screened by.
 _SERIES_ROWS = 400
-#: Fewest rows of a series of which logarithms are tried: fewer do not say how y grows.
-_LOG_ROWS = 8
-#: Nats below the best at which the kernel of a series is not trained further.
-_HOPELESS = 20.0
 
 
 @dataclass(frozen=True)
-class VBKSLearner(RegressionLearner):
-    """Settings of the selection of a kernel, by the names of the constructor parameters."""
-
-    kernels: Any
-    transforms: Any
-    depth: int
-    n_inducing: int | None
-    hyperparameter_posterior: str
-    n_trained: int | None
-    top_k: int
-    n_samples: int
-    n_restarts: int
-    max_iter: int | None
-    batch_size: int | None
-    learning_rate: float
-    tol: float
-    normalize_y: bool
-    n_jobs: int | None
+class VBKSLearner(KernelSettings):
+    """The selection of a kernel by its settings."""
 
     # -- what the settings mean for n rows ---------------------------------------------
-
-    def name_kernels(self) -> list[tuple[str, Kernel]]:
-        """The list of kernels, each with a name, unless they are those of a series."""
-        if isinstance(self.kernels, str):
-            return kernel_grammar(self.depth)
-        pairs = [name_kernel(entry) for entry in self.kernels]
-        if not pairs:
-            raise ValueError("kernels must not be empty.")
-        return pairs
 
     def max_passes(self, y: Targets) -> int:
         """Largest number of tasks, each of which is for one kernel."""
@@ -117,19 +78,9 @@ class VBKSLearner(RegressionLearner):
         """Whether all rows are taken at once."""
         return self.batch_size is None and n <= COLLAPSED_ROWS
 
-    @property
-    def _is_gaussian(self) -> bool:
-        return self.hyperparameter_posterior == "gaussian"
-
     def _knows_bounds(self, n: int) -> bool:
         """Whether the search for the hyperparameters ends with the bound itself."""
         return self._is_collapsed(n) and not self._is_gaussian
-
-    def _n_trained(self, n_kernels: int) -> int:
-        """The best go on after the screening; all, if they have to get a q(theta)."""
-        if self._is_gaussian or self.n_trained is None:
-            return n_kernels
-        return min(n_kernels, max(self.n_trained, self.top_k))
 
     # -- fit ---------------------------------------------------------------------------
 
@@ -148,31 +99,6 @@ class VBKSLearner(RegressionLearner):
         repeated = tuple(target for target in targets for _ in pairs)
         return self._frame(X, y, names, kernels, repeated, seed, is_series)
 
-    @property
-    def _is_auto(self) -> bool:
-        """Whether the data choose the list of kernels."""
-        return isinstance(self.kernels, str) and self.kernels == "auto"
-
-    def _takes_series(self, X: Array) -> bool:
-        """Whether the kernels are those of a series."""
-        few = len(X) <= _DENSE_ROWS and self.n_inducing is None and self.batch_size is None
-        return self._is_auto and few and not self._is_gaussian and has_series(X)
-
-    def _name_transforms(self, is_series: bool, y: Targets) -> list[str]:
-        """Transforms of y that the candidates have."""
-        if isinstance(self.transforms, str):
-            has_logs = is_series and len(y) >= _LOG_ROWS and y.variance is None
-            return list(TRANSFORMS) if has_logs else ["identity"]
-        names = list(dict.fromkeys(self.transforms))
-        if not names or not set(names) <= set(TRANSFORMS):
-            raise ValueError(f"transforms must be of {', '.join(TRANSFORMS)}; got {names!r}.")
-        if y.variance is not None and names != ["identity"]:
-            raise ValueError(
-                f"y_var is a variance of y, and of no logarithm: it takes transforms='auto' or "
-                f"['identity']; got {names!r}."
-            )
-        return names
-
     def _frame(
         self,
         X: Array,
@@ -189,7 +115,7 @@ class VBKSLearner(RegressionLearner):
         summary = RunningScale.of(X, y.weight)
         check_unit(summary.unit, "X")
         frames = tuple(Frame(summary.mean, summary.unit, target) for target in targets)
-        m = self.n_inducing or (n if n <= _DENSE_ROWS or is_series else _SPARSE_INDUCING)
+        m = self.n_inducing or (n if n <= DENSE_ROWS or is_series else _SPARSE_INDUCING)
         Z = None
         if not self._knows_bounds(n) or n > m:
             sample = choose_rows(n, rng)
@@ -212,7 +138,7 @@ class VBKSLearner(RegressionLearner):
 
     def train(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         state = self.search(state, X, y, end_pass)
-        _warn_of_failures(state)
+        state.warn_of_failures()
         return state
 
     def search(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
@@ -235,13 +161,13 @@ class VBKSLearner(RegressionLearner):
         order = np.argsort(-bounds, kind="stable")
         chosen = order[: self._n_trained(len(order))].tolist()
         if state.is_series:
-            chosen = [i for i in chosen if bounds[i] > bounds[order[0]] - _HOPELESS]
+            chosen = in_reach(bounds, chosen)
         if sample is not None and not every_row:
             for frame, members in state.by_frame(chosen):
                 # to the top, which takes Adam thousands of steps
                 rows = frame.scale(sample.X, sample.y)
-                climb = (*rows, sample.Z_climb, state.scales, _COLLAPSED_ITERATIONS, self.tol)
-                search.improve(train_collapsed, climb, members)
+                shared = (*rows, sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol)
+                search.improve(train_collapsed, (*shared, -np.inf), members)
         self._train(search, state, X, y, chosen)
         return self._conclude(replace(state, n_screened=len(X)), X, y, search)
 
@@ -276,15 +202,26 @@ class VBKSLearner(RegressionLearner):
         )
 
     def _train(
-        self, search: KernelFits, state: State, X: Array, y: Targets, chosen: list[int]
+        self,
+        search: KernelFits,
+        state: State,
+        X: Array,
+        y: Targets,
+        chosen: list[int],
+        share_new: float = 1.0,
     ) -> None:
-        """Train the chosen kernels on all rows, at once or in rounds."""
+        """Train the chosen kernels on all rows, at once or in rounds.
+
+        They have been trained before on all but a share of the rows, which is new.
+        """
         if self._is_collapsed(len(X)):
-            for frame, members in state.by_frame(chosen):
-                search.improve(*self._choose_training(state, frame, X, y), members)
+            self._train_collapsed(search, state, X, y, chosen, share_new)
             return
         search.leave_all_but(chosen)
-        for each in self._plan_rounds(len(chosen), len(X)):
+        rounds = self._plan_rounds(len(chosen), len(X), share_new)
+        if rounds[0].n_kernels < len(chosen):
+            self._evaluate(search, state, X, y)
+        for each in rounds:
             bounds = state.log_jacobians + search.bounds
             chosen = sorted(chosen, key=lambda i: -bounds[i])[: each.n_kernels]
             settings = StochasticSettings(
@@ -295,46 +232,39 @@ class VBKSLearner(RegressionLearner):
                 search.improve(train_stochastic, (*shared, state.seed), members)
             self._evaluate(search, state, X, y)
 
-    @property
-    def _batch_rows(self) -> int:
-        return self.batch_size or _BATCH_ROWS
-
-    def _plan_rounds(self, n_kernels: int, n: int) -> list[Round]:
-        """Rounds of mini-batches."""
-        n_passes = self.max_iter or max(2, round(_VISITED_ROWS / n))
-        n_steps = n_passes * -(-n // self._batch_rows)
-        at_once = self._is_gaussian or self.n_trained is None
-        return list(plan_rounds(n_kernels, n_steps, at_once=at_once))
-
-    def _choose_training(
-        self, state: State, frame: Frame, X: Array, y: Targets
-    ) -> tuple[Callable[..., LocalFit], tuple[Any, ...]]:
-        """The training on all rows at once, and the arguments that all kernels share."""
-        if state.is_series:
-            max_iter = self.max_iter or _SERIES_ITERATIONS
-            return train_series, (*frame.scale(X, y), state.scales, max_iter, self.tol)
-        max_iter = self.max_iter or _COLLAPSED_ITERATIONS
-        shared = (*frame.scale(X, y), state.Z, state.scales, max_iter, self.tol)
-        if self._is_gaussian:
-            return train_gaussian, (*shared, state.seed)
-        return train_collapsed, shared
+    def _train_collapsed(
+        self,
+        search: KernelFits,
+        state: State,
+        X: Array,
+        y: Targets,
+        chosen: list[int],
+        share_new: float,
+    ) -> None:
+        """Train on all rows at once: first the best, then others as long as they may come near."""
+        first = chosen
+        if not (self._trains_all or state.is_series):
+            first = find_first(state.log_jacobians + search.bounds, chosen)
+        target = -np.inf  # on y's own scale
+        for some in (first, [i for i in chosen if i not in first]):
+            for frame, members in state.by_frame(some):
+                goal = share_new, target - state.log_jacobians[members[0]]
+                search.improve(*self._choose_training(state, frame, X, y, *goal), members)
+            target = np.max(state.log_jacobians + search.bounds) - REACH
 
     # -- partial_fit -------------------------------------------------------------------
 
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
-        """All kernels on all rows while these are few, else the kept ones at fixed theta.
-
-        Whenever the rows have doubled, the hyperparameters are searched for again: for the
-        kernels of the state, which may have been pruned, or for those that suit the rows.
-        """
+        """The kernels on all rows while these are few, else the kept ones at fixed theta."""
         if y.remains < 1.0:
             state = state.faded(y.remains)
         if state.rows is None:
             state = self._update_kept(state, X, y)
             end_pass(lambda: state)
             return state
+        n_new = len(X)
         X, y = merge_targets(*join_rows(state.rows, (X, y)))
-        return self._train_on(state, X, y, end_pass)
+        return self._train_on(state, X, y, min(1.0, n_new / len(X)), end_pass)
 
     def let_fade(self, state: State, share: float) -> State:
         if share == 1.0:
@@ -342,28 +272,53 @@ class VBKSLearner(RegressionLearner):
         state = state.faded(share)
         if state.rows is None:
             return self._judge_kept(state.keep(self.top_k))
-        return self._train_on(state, *state.rows, go_on)
+        return self._train_on(state, *state.rows, 0.0, go_on)
 
-    def _train_on(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
-        """All kernels on all rows, from where they are, or if the rows have doubled, the start."""
-        has_doubled = len(X) >= 2 * state.n_screened
-        if has_doubled and self._is_auto:
+    def _train_on(
+        self, state: State, X: Array, y: Targets, share_new: float, end_pass: EndPass
+    ) -> State:
+        """Kernels that matter on all rows, from where they are, or a search from the start.
+
+        The latter whenever the rows have doubled, as long as no search has seen as many as it takes
+        of many. It is for the kernels of the state, which may have been pruned, or for those that
+        suit the rows.
+        """
+        knows_few = state.n_screened < SCREENING_ROWS or state.is_series or self._trains_all
+        begins = knows_few and len(X) >= 2 * state.n_screened
+        if begins and self._is_auto:
             return self.train(self._list_candidates(X, y, state.seed), X, y, end_pass)
         targets = tuple(
             frame.target.renewed(y.y, y.weight, normalize=self.normalize_y)
             for frame in state.frames
         )
         fresh = self._frame(X, y, state.names, state.kernels, targets, state.seed, state.is_series)
-        if has_doubled:
+        if begins:
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
         search = self._begin(fresh, X, y, state.fits, end_pass)
-        chosen = list(range(len(state.fits)))
-        if not self._is_collapsed(len(X)):
-            best = np.argsort(-state.local_bounds, kind="stable")
-            chosen = best[: self._n_trained(len(best))].tolist()
-        self._train(search, fresh, X, y, chosen)
+        expected = state.bound_per_row * float(y.counts.sum())
+        chosen = self._choose_again(search, fresh, X, y, expected)
+        self._train(search, fresh, X, y, chosen, 1.0 if knows_few else share_new)
         return self._conclude(fresh, X, y, search)
+
+    def _choose_again(
+        self, search: KernelFits, state: State, X: Array, y: Targets, expected: float
+    ) -> list[int]:
+        """The kernels that more rows train: the best, or only those near the first of them.
+
+        The latter as long as that has nearly the bound which rows so far make expect.
+        """
+        if self._trains_all:
+            return list(range(len(state.fits)))
+        if self._is_collapsed(len(X)):
+            for frame, members in state.by_frame(range(len(state.fits))):
+                search.improve(judge, (*frame.scale(X, y), state.Z), members)
+        bounds = state.log_jacobians + search.bounds
+        best = np.argsort(-bounds, kind="stable")
+        chosen = best[: self._n_trained(len(best))].tolist()
+        if self._is_collapsed(len(X)) and bounds[chosen[0]] > expected - REACH:
+            chosen = in_reach(bounds, chosen)
+        return chosen
 
     def _update_kept(self, state: State, X: Array, y: Targets) -> State:
         """The kept kernels and the belief after more rows, at the same hyperparameters."""
@@ -404,7 +359,7 @@ class VBKSLearner(RegressionLearner):
         best = self._begin(state, X, y, state.fits)
         self._evaluate(best, state, X, y, kept)
         Z = state.inducing_inputs(X)
-        models = tuple(_make_model(state, i, best.fits[i], Z) for i in kept)
+        models = tuple(state.make_model(i, best.fits[i], Z) for i in kept)
         light = tuple(fit._replace(statistics=None) for fit in best.fits)
         return self._believe(replace(state, fits=light, kept=kept, models=models))
 
@@ -459,28 +414,3 @@ class VBKSLearner(RegressionLearner):
     def posterior(self, state: State) -> KernelAverage:
         assert state.weights is not None
         return KernelAverage(state.models, state.weights, state.rows)
-
-
-def _make_model(state: State, i: int, fit: LocalFit, Z: Array) -> KernelModel:
-    kernel, noise = parameters(state.kernels[i], fit.x)
-    frame = state.frames[i]
-    assert fit.statistics is not None
-    return KernelModel(
-        state.names[i],
-        kernel,
-        noise * frame.target.unit**2,
-        Z + frame.origin,
-        fit.points(state.seed),
-        fit.statistics,
-        frame,
-    )
-
-
-def _warn_of_failures(state: State) -> None:
-    for name, fit in zip(state.names, state.fits, strict=True):
-        if fit.failure:
-            warnings.warn(
-                f"Kernel {name!r} could not be fitted and gets no belief. {fit.failure}",
-                RuntimeWarning,
-                stacklevel=2,
-            )

@@ -75,8 +75,9 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
         Number of kernels whose hyperparameters are trained further after the search for
         starting values, those of the highest bounds; at least `top_k`. Mini-batches train them in
         rounds: after an eighth of the steps the ten best on all rows go on, and after three
-        eighths four. None trains all kernels, and all to the end, as it is always done with a
-        Gaussian posterior.
+        eighths four. All rows at once train the four best first, and others as long as they may
+        come within 20 nats of these. None trains all kernels, and all to the end, at each call of
+        `partial_fit`, too, as it is always done with a Gaussian posterior.
 
     top_k : int, default=10
         Number of kernels that predictions average over.
@@ -192,10 +193,12 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
 
     Notes
     -----
-    `partial_fit` keeps the rows while they are at most 2,000 and trains all kernels further
-    on all of them, from the start again whenever their number has doubled (with
-    ``kernels="auto"`` from a new list, pruned or not). When there are more, the kernels are
-    trained by mini-batches once; from then on,
+    `partial_fit` keeps the rows while they are at most 2,000. Of all kernels it finds the bound on
+    all of them, and trains those further that are within 20 nats of the best, of the `n_trained`
+    best, or all of these where new rows say less than earlier ones. Until a search has had 1,000
+    rows, it begins from the start whenever their number has doubled (with ``kernels="auto"`` from
+    a new list, pruned or not). The call that brings more than 2,000 rows trains the four best by
+    mini-batches, or in rounds if it more than doubles the rows; from then on,
     new ones are added to what the averaged kernels know, exactly and in any order, at the
     hyperparameters and inducing inputs of the fit; the other kernels are dropped.
 

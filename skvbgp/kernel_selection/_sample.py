@@ -11,7 +11,7 @@ from skvbgp.base import Targets, choose_inducing_inputs
 from skvbgp.kernel_selection._state import State
 
 #: Rows that starting values are searched with, and inducing inputs of the two steps of it.
-_SCREENING_ROWS = 1_000
+SCREENING_ROWS = 1_000
 _COARSE_INDUCING = 48
 _SCREENING_INDUCING = 128
 #: Up to so many rows the screening takes them all as inducing inputs.
@@ -31,8 +31,8 @@ class Sample(NamedTuple):
 def draw_sample(state: State, X: Array, y: Targets, *, every_row: bool) -> Sample:
     """All rows, or some of many."""
     rng = np.random.RandomState(state.seed)
-    if not every_row and len(X) > _SCREENING_ROWS:
-        index = np.sort(rng.choice(len(X), _SCREENING_ROWS, replace=False))
+    if not every_row and len(X) > SCREENING_ROWS:
+        index = np.sort(rng.choice(len(X), SCREENING_ROWS, replace=False))
         X, y = X[index], y[index]
     centred = state.frame.centre(X)
     m = len(X) if state.Z is None else len(state.Z)

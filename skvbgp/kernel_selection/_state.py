@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
-from skvbgp.kernel_selection._bound import Statistics
+from skvbgp.kernel_selection._bound import Statistics, parameters
 from skvbgp.kernel_selection._posterior import KernelModel
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernels import Kernel
@@ -76,6 +77,12 @@ class State:
         return np.array([fit.lower_bound for fit in self.fits]) + self.log_jacobians
 
     @property
+    def bound_per_row(self) -> float:
+        """What the rows that are kept say on average, by the best kernel."""
+        assert self.rows is not None
+        return float(np.max(self.local_bounds)) / float(self.rows[1].counts.sum())
+
+    @property
     def frame(self) -> Frame:
         """One of the frames, which agree on the inputs."""
         return self.frames[0]
@@ -103,7 +110,32 @@ class State:
             rows=self.rows and (self.rows[0], self.rows[1].faded(share)),
             models=tuple(model._fade(share) for model in self.models),
             log_jacobians=share * self.log_jacobians,
+            fits=tuple(fit._replace(lower_bound=share * fit.lower_bound) for fit in self.fits),
         )
+
+    def make_model(self, i: int, fit: LocalFit, Z: Array) -> KernelModel:
+        """The model of kernel i, whose fit has statistics of all rows."""
+        kernel, noise = parameters(self.kernels[i], fit.x)
+        frame = self.frames[i]
+        assert fit.statistics is not None
+        return KernelModel(
+            self.names[i],
+            kernel,
+            noise * frame.target.unit**2,
+            Z + frame.origin,
+            fit.points(self.seed),
+            fit.statistics,
+            frame,
+        )
+
+    def warn_of_failures(self) -> None:
+        for name, fit in zip(self.names, self.fits, strict=True):
+            if fit.failure:
+                warnings.warn(
+                    f"Kernel {name!r} could not be fitted and gets no belief. {fit.failure}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
 
     def _only(self, chosen: Sequence[int]) -> State:
         return replace(

@@ -25,6 +25,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, EndPass, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp._optim.race import give_up_below
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 from skvbgp.kernel_selection._bound import (
@@ -217,7 +218,7 @@ def screen(
     if not fits:
         raise NotPositiveDefiniteError("No starting value gives a positive definite covariance.")
     x = max(fits, key=lambda fit: fit.value).x
-    return LocalFit(x, Rows(X, y, Z).objective(kernel)(x)[0])
+    return LocalFit(x, _value(kernel, x, pairs, y, Z))
 
 
 @fail_alone
@@ -261,7 +262,7 @@ def train_series(
 @fail_alone
 def judge(X: Array, y: Targets, Z: Array | None, kernel: Kernel, fit: LocalFit) -> LocalFit:
     """The bound of X, y and Z at fit.x."""
-    return fit._replace(lower_bound=Rows(X, y, Z).objective(kernel)(fit.x)[0])
+    return fit._replace(lower_bound=_value(kernel, fit.x, Pairs(X), y, Z))
 
 
 def _value(kernel: Kernel, x: Array, pairs: Pairs, y: Targets, Z: Array | None) -> float:
@@ -285,13 +286,21 @@ def train_collapsed(
     scales: DataScales,
     max_iter: int,
     tol: float,
+    target: float,
     kernel: Kernel,
     fit: LocalFit,
 ) -> LocalFit:
-    """Climb from fit.x on all rows, by the bound at the optimal q(u)."""
-    objective = Rows(X, y, Z).objective(kernel)
+    """Climb from fit.x on all rows, by the bound at the optimal q(u).
+
+    A climb that is not going to reach the target ends.
+    """
     result = lbfgs_ascent(
-        objective, fit.x, max_iter=max_iter, tol=tol, bounds=limits(kernel, scales)
+        Rows(X, y, Z).objective(kernel),
+        fit.x,
+        max_iter=max_iter,
+        tol=tol,
+        bounds=limits(kernel, scales),
+        end_pass=give_up_below(target, max_iter),
     )
     return LocalFit(result.x, result.value, result.n_iter)
 
