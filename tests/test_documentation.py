@@ -46,6 +46,15 @@ def test_architecture_names_every_module(package):
     assert modules - {"__init__"} <= named
 
 
+def test_notation_names_code_that_there_is():
+    page = (DOC / "notation.rst").read_text("utf-8")
+    named = re.findall(r"[A-Za-z_]\w+", " ".join(re.findall(r"``([^`]+)``", page)))
+    installed = Path(skvbgp.__file__).parent
+    code = " ".join(path.read_text("utf-8") for path in installed.rglob("*.py"))
+    assert len(named) > 100
+    assert set(named) <= set(re.findall(r"\w+", code))
+
+
 def test_every_package_is_known():
     """All but `base`, whose names are for the families."""
     installed = Path(skvbgp.__file__).parent  # the checkout's, or that of a distribution
