@@ -123,7 +123,7 @@ class PredictionIntervalDisplay:
         display : PredictionIntervalDisplay
         """
         x = None
-        if np.shape(X)[1] == 1:
+        if np.ndim(X) == 2 and np.shape(X)[1] == 1:
             x = np.ravel(X.toarray() if issparse(X) else X)
         return cls.from_predictions(
             y,

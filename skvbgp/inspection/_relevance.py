@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import ndtri
 from sklearn.pipeline import Pipeline
 
@@ -108,7 +109,11 @@ class RelevanceDisplay:
             mean, std = model.inverse_length_scale_mean_, np.sqrt(model.inverse_length_scale_var_)
             label = "Inverse length scale"
             if X is not None:
-                spread = np.std(np.asarray(X if before is None else before.transform(X)), axis=0)
+                X = X if before is None else before.transform(X)
+                X = X.toarray() if issparse(X) else np.asarray(X)
+                if X.shape[1:] != mean.shape:
+                    raise ValueError(f"X has shape {X.shape}, but there are {len(mean)} inputs.")
+                spread = np.std(X, axis=0)
                 mean, std = mean * spread, std * spread
                 label += " × spread of the input"
         if feature_names is None:

@@ -151,13 +151,19 @@ class ScaledLeaf(Leaf):
         vectors: dict[str, Any] = {k: np.broadcast_to(v, n_features) for k, v in values.items()}
         return replace(self, **vectors)
 
-    def _width(self, X: Array) -> int:
-        """Return the number of features of inputs, which have to be a matrix."""
-        if np.ndim(X) != 2:
-            raise ValueError(
-                f"{type(self).__name__}: inputs must have shape (n_samples, n_features); "
-                f"got {np.shape(X)}."
-            )
+    def _width(self, X: Array, Z: Array | None) -> int:
+        """Return the number of features of both inputs, which have to be matrices."""
+        for inputs in (X,) if Z is None else (X, Z):
+            if np.ndim(inputs) != 2:
+                raise ValueError(
+                    f"{type(self).__name__}: inputs must have shape (n_samples, n_features); "
+                    f"got {np.shape(inputs)}."
+                )
+            if inputs.shape[1] != X.shape[1]:
+                raise ValueError(
+                    f"{type(self).__name__}: the inputs have {X.shape[1]} and {inputs.shape[1]} "
+                    "features."
+                )
         return X.shape[1]
 
     def _scale(self, name: str, n_features: int) -> Array:
@@ -172,7 +178,7 @@ class ScaledLeaf(Leaf):
 
     def _scaled(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs in units of the length scales."""
-        length_scale = self._scale("length_scale", self._width(X))
+        length_scale = self._scale("length_scale", self._width(X, Z))
         A = X / length_scale
         return A, A if Z is None else Z / length_scale
 

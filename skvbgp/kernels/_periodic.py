@@ -103,7 +103,7 @@ class Periodic(ScaledLeaf):
 
     def _angles(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and as angles."""
-        rate = self._rate(self._width(X))
+        rate = self._rate(self._width(X, Z))
         A, B = centre(X, Z)
         return A * rate, B * rate
 

@@ -84,7 +84,7 @@ class Stationary(ScaledLeaf):
 
     def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and in units of the length scales."""
-        length_scale = self._scale("length_scale", self._width(X))
+        length_scale = self._scale("length_scale", self._width(X, Z))
         A, B = centre(X, Z)
         scaled = A / length_scale  # (n, d)
         return scaled, scaled if Z is None else B / length_scale

@@ -256,6 +256,20 @@ def test_names_of_the_inputs(model, data):
         RelevanceDisplay.from_estimator(model, feature_names=["a", "b"])
 
 
+def test_rows_that_say_how_much_inputs_spread(model, data):
+    dense, sparse = (
+        RelevanceDisplay.from_estimator(model, X) for X in (data[0], csr_array(data[0]))
+    )
+    assert_allclose(bars(sparse)[0], bars(dense)[0])
+    with pytest.raises(ValueError, match=r"X has shape \(\d+, 1\), but there are 3 inputs"):
+        RelevanceDisplay.from_estimator(model, data[0][:, :1])
+
+
+def test_inputs_of_a_display_are_a_matrix(model, data):
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        PredictionIntervalDisplay.from_estimator(model, data[0][:, 0], data[1])
+
+
 def test_level_of_relevance():
     display = RelevanceDisplay([1.0], [0.1], ["a"]).plot(level=0.5, color="C2")
     assert_allclose(bars(display)[1], 0.1 * stats.norm.ppf(0.75))

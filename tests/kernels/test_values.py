@@ -137,6 +137,10 @@ def test_random_compositions_are_positive_semidefinite(seed):
 @pytest.mark.parametrize(
     "kernel", [RBF(), Matern(nu=1.5), Linear(), Periodic(), Wiener()], ids=repr
 )
-def test_inputs_are_a_matrix(kernel):
+def test_inputs_are_matrices_of_the_same_features(kernel):
     with pytest.raises(ValueError, match=r"shape \(n_samples, n_features\); got \(3,\)"):
         kernel(np.arange(3.0))
+    with pytest.raises(ValueError, match=r"shape \(n_samples, n_features\); got \(4,\)"):
+        kernel(np.ones((3, 1)), np.ones(4))
+    with pytest.raises(ValueError, match="the inputs have 2 and 1 features"):
+        kernel(np.ones((3, 2)), np.ones((4, 1)))
