@@ -151,9 +151,9 @@ def test_components_of_a_block_are_its_draws():
     model = clone(SGPR[-2]).set_params(max_iter=2).fit(X, y)
     posterior = model._learner().posterior(model._state)
     given, conditional = posterior.distribution(X, True), posterior._conditional
-    draws = conditional._Lambda, conditional._sigma_f
+    draws = conditional.Lambda, conditional._sigma_f
     for k in range(posterior.n_samples):
-        conditional._Lambda, conditional._sigma_f = ([part[k]] for part in draws)
+        conditional.Lambda, conditional._sigma_f = ([part[k]] for part in draws)
         conditional._cache = type(conditional._cache)(10**6)
         mean, variance = posterior.moments(X, True)
         assert_allclose(given.mean[:, k], mean)
