@@ -111,5 +111,4 @@ def test_every_estimator_is_here_whose_mathematics_allow_it():
     names = {cls.__name__ for cls in CLASSES} - {type(one).__name__ for one in TAKE_CATEGORIES}
     assert names == {
         "HybridGPLVM",
-        "VBKSRegressor",
     }

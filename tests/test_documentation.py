@@ -133,6 +133,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.decoupled.DecoupledGPClassifier",
         "skvbgp.ep.EPDTCClassifier",
         "skvbgp.spectrum.SVBSSGPRegressor",
+        "skvbgp.kernel_selection.VBKSRegressor",
     }
     assert find_capable(lines, "sparse X") == set(heads) - {"skvbgp.ep.HybridGPLVM"}
     assert find_capable(lines, "streams that forget") == set(heads)

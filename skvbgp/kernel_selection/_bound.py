@@ -31,6 +31,7 @@ from skvbgp._core.linalg import (
 )
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._scales import Frame
+from skvbgp.kernel_selection._shared import AnyKernel, gather
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Pairs
@@ -45,13 +46,14 @@ _CHUNK_ROWS = 4096
 class Prior(InducingPrior):
     """The prior of the inducing outputs, and a noise variance."""
 
-    def __init__(self, kernel: Kernel, x: Array, Z: Array) -> None:
+    def __init__(self, kernel: AnyKernel, x: Array, Z: Array) -> None:
+        self.given = kernel
         kernel, self.noise = parameters(kernel, x)
         super().__init__(kernel, Z)
 
 
-def parameters(kernel: Kernel, x: Array) -> tuple[Kernel, float]:
-    """Kernel and noise variance of the vector x = (theta, log s2)."""
+def parameters(kernel: AnyKernel, x: Array) -> tuple[Kernel, float]:
+    """Kernel of the columns, and noise variance, of the vector x = (theta, log s2)."""
     if not np.all(np.abs(x) < _LARGEST_LOG):
         raise NotPositiveDefiniteError("A hyperparameter has left the range of double precision.")
     return kernel.with_theta(x[:-1]), float(np.exp(x[-1]))
@@ -167,7 +169,8 @@ class Evaluation:
         theta, _, _ = kernel.vjp(X, Z, self._K, dK)
         theta_zz, _ = prior.vjp(LtdL)
         theta_diagonal, _ = kernel.vjp_diag(X, d_diagonal)
-        return np.append(theta + theta_zz + theta_diagonal, self._differentiate_noise(q))
+        theta = gather(prior.given, theta + theta_zz + theta_diagonal)
+        return np.append(theta, self._differentiate_noise(q))
 
     def _differentiate_noise(self, q: WhitenedGaussian) -> float:
         """Gradient in log s2, which moves the shares of rows with known noise, too."""
@@ -181,7 +184,7 @@ class Evaluation:
 
 
 def total_statistics(
-    X: Array, y: Targets, frame: Frame, Z: Array, kernel: Kernel, points: Array
+    X: Array, y: Targets, frame: Frame, Z: Array, kernel: AnyKernel, points: Array
 ) -> Statistics:
     """Statistics of many rows, an expectation over the draws of theta."""
     priors = [Prior(kernel, x, Z) for x in points]
@@ -197,7 +200,7 @@ def total_statistics(
 
 
 def collapsed_bound(
-    kernel: Kernel, points: Array, Z: Array, X: Array, y: Targets
+    kernel: AnyKernel, points: Array, Z: Array, X: Array, y: Targets
 ) -> tuple[float, Array]:
     """The bound at the optimal q(u) without KL(q(theta)), and its gradient (S, p + 1).
 
@@ -210,21 +213,21 @@ def collapsed_bound(
     return statistics.bound(q), gradient
 
 
-def log_evidence(kernel: Kernel, x: Array, pairs: Pairs, y: Targets) -> tuple[float, Array]:
+def log_evidence(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
 
     Each row of X is there as often as it counts, and noise whose variance is known adds to its
     own. A search hands on the same pairs of rows each time.
     """
-    kernel, noise = parameters(kernel, x)
+    kernel, noise = parameters(given, x)
     K, pull_back = pairs.evaluate(kernel)
     value, dK, d_noise = own_evidence(K, y.y, _add_known(noise, y), y.weight, exact=True)
-    return value, np.append(pull_back(dK), noise * float(d_noise.sum()))
+    return value, np.append(gather(given, pull_back(dK)), noise * float(d_noise.sum()))
 
 
-def log_evidence_alone(kernel: Kernel, x: Array, pairs: Pairs, y: Targets) -> float:
+def log_evidence_alone(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> float:
     """The same without its gradient."""
-    kernel, noise = parameters(kernel, x)
+    kernel, noise = parameters(given, x)
     K, _ = pairs.evaluate(kernel)
     return own_log_evidence(K, y.y, _add_known(noise, y), y.weight, exact=True)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._core.owners import find_shared
 from skvbgp._core.parallel import spread_each
 from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
@@ -21,13 +22,13 @@ from skvbgp.base import (
     pick,
 )
 from skvbgp.kernel_selection._belief import kernel_belief
-from skvbgp.kernel_selection._bound import parameters
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._rounds import REACH, find_first, in_reach
 from skvbgp.kernel_selection._sample import SCREENING_ROWS, draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernels
 from skvbgp.kernel_selection._settings import COLLAPSED_ITERATIONS, DENSE_ROWS, KernelSettings
+from skvbgp.kernel_selection._shared import AnyKernel, bind, of_inputs
 from skvbgp.kernel_selection._state import LocalFit, State
 from skvbgp.kernel_selection._targets import PlainTarget, count_targets, make_targets
 from skvbgp.kernel_selection._training import (
@@ -40,7 +41,6 @@ from skvbgp.kernel_selection._training import (
     train_series,
     train_stochastic,
 )
-from skvbgp.kernels import Kernel
 
 #: n_inducing=None is every row up to `DENSE_ROWS`, and else fewer.
 _SPARSE_INDUCING = 500
@@ -104,7 +104,7 @@ class VBKSLearner(KernelSettings):
         X: Array,
         y: Targets,
         names: tuple[str, ...],
-        kernels: tuple[Kernel, ...],
+        kernels: tuple[AnyKernel, ...],
         targets: tuple[PlainTarget, ...],
         seed: int,
         is_series: bool,
@@ -114,18 +114,20 @@ class VBKSLearner(KernelSettings):
         rng = np.random.RandomState(seed)
         summary = RunningScale.of(X, y.weight)
         check_unit(summary.unit, "X")
-        frames = tuple(Frame(summary.mean, summary.unit, target) for target in targets)
+        shared = find_shared(d, self.owners)  # columns that are as they are
+        origin, unit = np.where(shared, 0.0, summary.mean), np.where(shared, 1.0, summary.unit)
+        frames = tuple(Frame(origin, unit, target) for target in targets)
         m = self.n_inducing or (n if n <= DENSE_ROWS or is_series else _SPARSE_INDUCING)
         Z = None
         if not self._knows_bounds(n) or n > m:
             sample = choose_rows(n, rng)
-            near = (np.asarray(X[sample]) - summary.mean) / summary.unit
-            Z = choose_inducing_inputs(near, m, rng, pick(y.weight, sample)) * summary.unit
+            near = (np.asarray(X[sample]) - origin) / unit
+            Z = choose_inducing_inputs(near, m, rng, pick(y.weight, sample)) * unit
         index = np.sort(rng.choice(n, min(n, COLLAPSED_ROWS), replace=False))
-        scales = DataScales.of(*frames[0].scale(X[index], y[index]))
+        scales = DataScales.of(*frames[0].scale(X[index], y[index]), self.owners)
         return State(
             names=names,
-            kernels=tuple(kernel.bind(d) for kernel in kernels),
+            kernels=tuple(bind(kernel, d, self.owners) for kernel in kernels),
             frames=frames,
             log_jacobians=np.array([target.log_jacobian(y.y, y.weight) for target in targets]),
             Z=Z,
@@ -133,6 +135,7 @@ class VBKSLearner(KernelSettings):
             seed=seed,
             n=y.n_rows,
             rows=(np.array(X), replace(y, y=np.array(y.y))) if n <= COLLAPSED_ROWS else None,
+            owners=self.owners,
             is_series=is_series,
         )
 
@@ -393,7 +396,7 @@ class VBKSLearner(KernelSettings):
     def attributes(self, state: State) -> dict[str, Any]:
         assert state.belief is not None
         kernels = [
-            (name, kernel if fit.failure else parameters(kernel, fit.x)[0])
+            (name, of_inputs(kernel, None if fit.failure else fit.x[:-1]))
             for name, kernel, fit in zip(state.names, state.kernels, state.fits, strict=True)
         ]
         return {
@@ -413,4 +416,4 @@ class VBKSLearner(KernelSettings):
 
     def posterior(self, state: State) -> KernelAverage:
         assert state.weights is not None
-        return KernelAverage(state.models, state.weights, state.rows)
+        return KernelAverage(state.models, state.weights, state.rows, state.owners)

@@ -15,6 +15,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
+from skvbgp._core.owners import Owners
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Relevance, Targets, find_known, invert_rest
@@ -23,6 +24,7 @@ from skvbgp.kernel_selection._paths import FunctionDraws, Paths, measure_slopes
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._targets import TransformedMixture
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import join_columns
 from skvbgp.kernels._features import share_functions
 
 
@@ -44,16 +46,22 @@ class KernelModel(PickledByFields):
     shift : float
         c, for a logarithm.
     inducing_inputs : ndarray of shape (n_inducing, n_features)
-        In the space of X.
+        In the space of X. With `categorical_features`, they and the X of `predict` have the columns
+        that these are encoded in.
     """
 
     name: str
-    kernel: Kernel
+    _kernel: Kernel  # of the columns
     noise_variance: float
     inducing_inputs: Array
     _points: Array  # (S, p + 1) draws of (theta, log s2), or the one point
     _statistics: Statistics
     _frame: Frame
+    _owners: Owners = ()
+
+    @property
+    def kernel(self) -> Kernel:
+        return join_columns(self._kernel, self._owners)
 
     @property
     def transform(self) -> str:
@@ -74,7 +82,7 @@ class KernelModel(PickledByFields):
     @cached_property
     def _priors(self) -> list[Prior]:
         Z = self.inducing_inputs - self._frame.origin
-        return [Prior(self.kernel, x, Z) for x in self._points]
+        return [Prior(self._kernel, x, Z) for x in self._points]
 
     def predict(
         self, X: Array, return_std: bool = False, *, include_noise: bool = True
@@ -111,6 +119,11 @@ class KernelModel(PickledByFields):
         return self._in_tiles(
             lambda parts: mix_moments([target.moments(*part) for part in parts]), X, include_noise
         )
+
+    def _means(self, X: Array) -> Array:
+        """Means (S, n) of every row's y, one for each draw."""
+        target, X = self._frame.target, self._frame.centre(X)
+        return np.stack([target.moments(*self._of_draw(p, X, False))[0] for p in self._priors])
 
     def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances (n, S) of every row's y or log y, one column for each draw."""
@@ -215,7 +228,7 @@ class KernelModel(PickledByFields):
 def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
     """The model after more rows."""
     Z = model.inducing_inputs - model._frame.origin
-    rows = total_statistics(X, y, model._frame, Z, model.kernel, model._points)
+    rows = total_statistics(X, y, model._frame, Z, model._kernel, model._points)
     return replace(model, _statistics=model._statistics.add(rows))
 
 
@@ -225,6 +238,7 @@ class KernelAverage(NamedTuple):
     models: tuple[KernelModel, ...]
     weights: Array
     rows: tuple[Array, Targets] | None  # that the models have been made of, while they are few
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance of every row, on the scale of y."""
@@ -282,7 +296,16 @@ class KernelAverage(NamedTuple):
         belief, each, _ = self._slopes(X[some])
         each = np.swapaxes(each, 0, 1)  # (K, k, d)
         mean = np.einsum("k,knd->nd", belief, each)
-        return Relevance.of_slopes(X[some], weight[some], mean, each, belief)
+        slopes = mean, each, belief
+        return Relevance.of_slopes(
+            X[some], weight[some], *slopes, owners=self.owners, predict=self._predict_each
+        )
+
+    def _predict_each(self, X: Array) -> Array:
+        """Means of y (1 + K, n): all that is believed in, and each of it."""
+        believed = self._component_weights > 0.0
+        each = np.vstack([m._means(X) for m in self.models])[believed]
+        return np.vstack([self._component_weights[believed] @ each, each])
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions n from the posterior: of a kernel as often as it is believed in."""

@@ -11,8 +11,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import find_first_columns
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import (
+    CATEGORIES,
     FORGETTING,
     DescribesFunction,
     FadingRegressor,
@@ -58,6 +60,13 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
         range of y above -c. "auto" is both for the kernels of a series of at least eight rows,
         and else "identity", as always where `y_var` is given: a variance of y is none of its
         logarithm.
+
+    categorical_features : "from_dtype" or array-like, default=None
+        Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
+        of categorical type of a DataFrame. Any two categories of an input are equally far from
+        each other, by one over its length scale; in a linear kernel each has an effect of its own.
+        Missing values are a category; what `fit` has not seen is as far from all others. A stream
+        keeps the categories of its first fit. None is no input.
 
     depth : int, default=3
         Largest number of base kernels in one kernel of the grammar.
@@ -127,7 +136,8 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     ----------
     kernels_ : list of (str, Kernel)
         Names and kernels with their learned hyperparameters: those of the search for starting
-        values if a kernel was not trained further.
+        values if a kernel was not trained further. Periods have no meaning of categories, and are
+        held at the root of 2.
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
         Belief about the kernels, eq. (13). A kernel whose L_i is -inf has none.
@@ -229,6 +239,7 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     _parameter_constraints: dict[str, Any] = {
         "kernels": [StrOptions({"auto", "grammar"}), "array-like"],
         "transforms": [StrOptions({"auto"}), "array-like"],
+        **CATEGORIES,
         "depth": [Interval(Integral, 1, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
         "hyperparameter_posterior": [StrOptions({"point", "gaussian"})],
@@ -251,6 +262,7 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
         kernels: Any = "auto",
         *,
         transforms: Any = "auto",
+        categorical_features: Any = None,
         depth: int = 3,
         n_inducing: int | None = None,
         hyperparameter_posterior: str = "point",
@@ -270,7 +282,7 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
         keep(self, locals())
 
     def _learner(self) -> VBKSLearner:
-        return VBKSLearner.of(self)
+        return VBKSLearner.of(self, owners=self._owners)
 
     def _full_learner(self) -> VBKSLearner | KernelOutputsLearner:
         single = self._learner()
@@ -334,7 +346,9 @@ def _summarise(state: State) -> str:
     model, belief = state.models[0], state.belief.posterior[state.kept[0]]
     whose = "" if model.transform == "identity" else " of log(y + c)"
     lines = [f"{model.name}{whose}, with belief {belief:.2f}, is the sum of"]
-    lines += [f"- {phrase}" for phrase in describe(model.kernel, state.scales.extent)]
+    extent = state.scales.extent
+    extent = extent[find_first_columns(len(extent), state.owners)]
+    lines += [f"- {phrase}" for phrase in describe(model.kernel, extent)]
     noise = np.sqrt(model.noise_variance)
     return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])
 

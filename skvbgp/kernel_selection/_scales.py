@@ -8,10 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.scaling import RunningScale, check_near, scale_variance
 from skvbgp.base import Targets, pick
 from skvbgp.kernel_selection._targets import PlainTarget
 
+#: Extent, spacing and spread of the columns of a category, whose categories are at a distance of
+#: one: correlations of two are between .004 and .95 where a search for length scales begins.
+_CATEGORY = (1.5, 0.15, np.sqrt(0.5))
 #: Peaks of the spectrum that periods start from, in each input.
 N_PEAKS = 3
 
@@ -58,15 +62,19 @@ class DataScales:
     noise: float
 
     @classmethod
-    def of(cls, X: Array, y: Targets) -> DataScales:
-        """Scales of a sample of the rows; y has unit variance."""
+    def of(cls, X: Array, y: Targets, owners: Owners = ()) -> DataScales:
+        """Scales of a sample of the rows; y has unit variance.
+
+        Columns that encode a category have those of any category.
+        """
         unit = RunningScale.of(X).unit  # (d,)
         weight = weigh_known(y)
         columns = [measure_column(x, y.y, weight) for x in ((X - X[0]) / unit).T]
         extent, spacing, spread, periods, noise = map(np.array, zip(*columns, strict=True))
-        return cls(
-            extent * unit, spacing * unit, spread * unit, periods * unit[:, None], float(min(noise))
-        )
+        extent, spacing, spread = extent * unit, spacing * unit, spread * unit
+        shared = find_shared(len(unit), owners)
+        extent[shared], spacing[shared], spread[shared] = _CATEGORY
+        return cls(extent, spacing, spread, periods * unit[:, None], float(min(noise)))
 
 
 def weigh_known(y: Targets, unit: float = 1.0) -> Array | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners
 from skvbgp.base import RegressionLearner, Targets
 from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._rounds import Round, plan_rounds
@@ -50,6 +51,7 @@ class KernelSettings(RegressionLearner):
     tol: float
     normalize_y: bool
     n_jobs: int | None
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     def name_kernels(self) -> list[tuple[str, Kernel]]:
         """The list of kernels, each with a name, unless they are those of a series."""

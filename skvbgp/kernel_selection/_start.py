@@ -12,7 +12,8 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.kernel_selection._scales import N_PEAKS, DataScales
-from skvbgp.kernels import Constant, Kernel, Linear, Periodic
+from skvbgp.kernel_selection._shared import AnyKernel, of_columns, pick_own
+from skvbgp.kernels import Constant, Linear, Periodic
 from skvbgp.kernels._compose import leaves
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS
 
@@ -61,9 +62,12 @@ def _ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
     }
 
 
-def _list_free(kernel: Kernel, scales: DataScales) -> Iterator[_Free]:
-    """Leaf, name, value (one entry or d) and logarithmic range of every free hyperparameter."""
-    for leaf in leaves(kernel):
+def _list_free(kernel: AnyKernel, scales: DataScales) -> Iterator[_Free]:
+    """Leaf, name, value (one entry or d) and logarithmic range of every free hyperparameter.
+
+    Of kernels that columns share, those of the columns.
+    """
+    for leaf in leaves(of_columns(kernel)):
         ranges = _ranges(leaf, scales)
         for name, value in leaf._free():
             # one value shared by inputs of different scales takes the geometric mean of theirs
@@ -72,9 +76,9 @@ def _list_free(kernel: Kernel, scales: DataScales) -> Iterator[_Free]:
             yield leaf, name, value, _Range(*(np.broadcast_to(s, value.shape) for s in shared))
 
 
-def limits(kernel: Kernel, scales: DataScales) -> Array:
+def limits(kernel: AnyKernel, scales: DataScales) -> Array:
     """Bounds on x, (p + 1, 2): the user's, or from the data where those are the default."""
-    pairs = []
+    pairs = [np.empty((0, 2))]
     for leaf, name, value, span in _list_free(kernel, scales):
         bounds = getattr(leaf, f"{name}_bounds")
         if bounds == DEFAULT_BOUNDS:
@@ -82,19 +86,25 @@ def limits(kernel: Kernel, scales: DataScales) -> Array:
         else:
             with np.errstate(divide="ignore"):  # 0 is no lower bound
                 pairs.append(np.log(np.broadcast_to(bounds, (value.size, 2))))
-    return np.concatenate([*pairs, np.log([[_NOISE.lowest, _NOISE.highest]])])
+    own = pick_own(kernel, np.concatenate(pairs))
+    return np.concatenate([own, np.log([[_NOISE.lowest, _NOISE.highest]])])
 
 
 def draw_starts(
-    kernel: Kernel, scales: DataScales, n: int, rng: np.random.RandomState
+    kernel: AnyKernel, scales: DataScales, n: int, rng: np.random.RandomState
 ) -> list[Array]:
     """Random x (n of them): periods from the spectrum, others from several decades."""
     free, bounds = list(_list_free(kernel, scales)), limits(kernel, scales).T
-    return [np.clip(_draw(free, scales, rng), *bounds) for _ in range(n)]
+    starts = []
+    for _ in range(n):
+        theta = pick_own(kernel, _draw(free, scales, rng))
+        noise = np.log(max(scales.noise, _NOISE.lowest)) + rng.uniform(-3.5, 0.5)
+        starts.append(np.clip(np.append(theta, noise), *bounds))
+    return starts
 
 
 def _draw(free: list[_Free], scales: DataScales, rng: np.random.RandomState) -> Array:
-    parts = []
+    parts = [np.empty(0)]
     for _, name, value, span in free:
         share = rng.uniform()  # one for all inputs
         logs = (1.0 - share) * span.low + share * span.high
@@ -103,13 +113,13 @@ def _draw(free: list[_Free], scales: DataScales, rng: np.random.RandomState) -> 
             if peak < N_PEAKS:
                 logs = np.log(scales.periods[:, peak])[: value.size]
         parts.append(logs)
-    noise = np.log(max(scales.noise, _NOISE.lowest)) + rng.uniform(-3.5, 0.5)
-    return np.concatenate([*parts, [noise]])
+    return np.concatenate(parts)
 
 
-def hyperprior(kernel: Kernel, scales: DataScales) -> tuple[Array, Array]:
+def hyperprior(kernel: AnyKernel, scales: DataScales) -> tuple[Array, Array]:
     """Mean and variance of the Gaussian prior of x: the range of the search is two deviations."""
     spans = [(span.low, span.high) for *_, span in _list_free(kernel, scales)]
-    spans.append((np.log([_NOISE.low]), np.log([_NOISE.high])))
-    low, high = (np.concatenate(side) for side in zip(*spans, strict=True))
+    sides = zip((np.empty(0), np.empty(0)), *spans, strict=True)
+    low, high = (pick_own(kernel, np.concatenate(side)) for side in sides)
+    low, high = np.append(low, np.log(_NOISE.low)), np.append(high, np.log(_NOISE.high))
     return 0.5 * (low + high), np.maximum(0.5 * (high - low), 0.1) ** 2

@@ -11,12 +11,13 @@ import numpy as np
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import Owners
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
 from skvbgp.kernel_selection._bound import Statistics, parameters
 from skvbgp.kernel_selection._posterior import KernelModel
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernels import Kernel
+from skvbgp.kernel_selection._shared import AnyKernel, spread_points
 
 #: Draws of theta from q(theta).
 N_THETA_DRAWS = 16
@@ -55,7 +56,7 @@ class State:
     """What training knows and produces."""
 
     names: tuple[str, ...]
-    kernels: tuple[Kernel, ...]  # bound to the inputs, at their first values
+    kernels: tuple[AnyKernel, ...]  # bound to the inputs, at their first values
     frames: tuple[Frame, ...]  # of each kernel: they differ by their targets
     log_jacobians: Array  # (K,) of y's transforms, over all rows
     Z: Array | None  # (m, d) centred; None is X
@@ -63,6 +64,7 @@ class State:
     seed: int
     n: int  # rows, with all copies
     rows: tuple[Array, Targets] | None  # while they are few
+    owners: Owners = ()  # by column of X: the input that it encodes
     is_series: bool = False  # the first values of the kernels are where their search starts
     n_screened: int = 0  # rows at the last search for starting values
     fits: tuple[LocalFit, ...] = ()
@@ -123,9 +125,10 @@ class State:
             kernel,
             noise * frame.target.unit**2,
             Z + frame.origin,
-            fit.points(self.seed),
+            spread_points(self.kernels[i], fit.points(self.seed)),
             fit.statistics,
             frame,
+            self.owners,
         )
 
     def warn_of_failures(self) -> None:

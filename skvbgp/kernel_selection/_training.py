@@ -38,9 +38,9 @@ from skvbgp.kernel_selection._bound import (
     total_statistics,
 )
 from skvbgp.kernel_selection._scales import DataScales, Frame
+from skvbgp.kernel_selection._shared import AnyKernel
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
 from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit
-from skvbgp.kernels import Kernel
 from skvbgp.kernels._pairs import Pairs
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
@@ -73,7 +73,7 @@ class KernelFits:
 
     def __init__(
         self,
-        kernels: Sequence[Kernel],
+        kernels: Sequence[AnyKernel],
         fits: Sequence[LocalFit],
         n_jobs: int | None,
         end_pass: EndPass,
@@ -173,7 +173,7 @@ class Rows(NamedTuple):
     y: Targets  # scaled
     Z: Array | None  # (m, d)
 
-    def objective(self, kernel: Kernel) -> Callable[[Array], tuple[float, Array]]:
+    def objective(self, kernel: AnyKernel) -> Callable[[Array], tuple[float, Array]]:
         """The bound of a point estimate x, with its gradient."""
         X, y, Z = self
         if Z is None:
@@ -198,7 +198,7 @@ def screen(
     n_restarts: int,
     tol: float,
     seed: int,
-    kernel: Kernel,
+    kernel: AnyKernel,
     _: LocalFit,
 ) -> LocalFit:
     """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
@@ -228,7 +228,7 @@ def train_series(
     scales: DataScales,
     max_iter: int,
     tol: float,
-    kernel: Kernel,
+    kernel: AnyKernel,
     fit: LocalFit,
 ) -> LocalFit:
     """Climb by the evidence and a prior, from the kernel's own values or fit.x; L_i is without it.
@@ -260,12 +260,12 @@ def train_series(
 
 
 @fail_alone
-def judge(X: Array, y: Targets, Z: Array | None, kernel: Kernel, fit: LocalFit) -> LocalFit:
+def judge(X: Array, y: Targets, Z: Array | None, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
     """The bound of X, y and Z at fit.x."""
     return fit._replace(lower_bound=_value(kernel, fit.x, Pairs(X), y, Z))
 
 
-def _value(kernel: Kernel, x: Array, pairs: Pairs, y: Targets, Z: Array | None) -> float:
+def _value(kernel: AnyKernel, x: Array, pairs: Pairs, y: Targets, Z: Array | None) -> float:
     """The bound without its gradient, which costs as much again; -inf where it fails."""
     try:
         if Z is None:
@@ -287,7 +287,7 @@ def train_collapsed(
     max_iter: int,
     tol: float,
     target: float,
-    kernel: Kernel,
+    kernel: AnyKernel,
     fit: LocalFit,
 ) -> LocalFit:
     """Climb from fit.x on all rows, by the bound at the optimal q(u).
@@ -314,7 +314,7 @@ def train_gaussian(
     max_iter: int,
     tol: float,
     seed: int,
-    kernel: Kernel,
+    kernel: AnyKernel,
     fit: LocalFit,
 ) -> LocalFit:
     """q(theta) = N(m, C C') from a first mean fit.x, on all rows, over fixed draws."""
@@ -360,7 +360,7 @@ def train_stochastic(
     settings: StochasticSettings,
     is_gaussian: bool,
     seed: int,
-    kernel: Kernel,
+    kernel: AnyKernel,
     fit: LocalFit,
 ) -> LocalFit:
     """Mini-batches: natural gradients on q(u), Adam on the hyperparameters or q(theta).
@@ -408,7 +408,7 @@ def train_stochastic(
 
 @fail_alone
 def evaluate(
-    X: Array, y: Targets, frame: Frame, Z: Array, seed: int, kernel: Kernel, fit: LocalFit
+    X: Array, y: Targets, frame: Frame, Z: Array, seed: int, kernel: AnyKernel, fit: LocalFit
 ) -> LocalFit:
     """The bound on all rows, chunk by chunk, at the q(u) that is optimal there.
 
