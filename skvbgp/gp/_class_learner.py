@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import find_first_columns
+from skvbgp._core.owners import count_inputs, find_first_columns
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_categories
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
-from skvbgp.gp._class_process import ClassModel, count_inputs
+from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights

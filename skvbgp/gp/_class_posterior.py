@@ -13,7 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps
-from skvbgp.gp._class_process import ClassModel, PredictsClasses
+from skvbgp.gp._class_process import ClassModel, KnownPlaces
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._votes import Votes
@@ -57,7 +57,7 @@ class ClassPosterior(NearRows):
         return Votes.of(join_variances(self.rows.X, std), self.rows.y * self.class_weights)
 
     @cached_property
-    def _conditionals(self) -> tuple[PredictsClasses, ...]:
+    def _conditionals(self) -> tuple[KnownPlaces, ...]:
         """What all rows say to each process."""
         votes = scale_votes(self.votes, self.coordinates)
         return tuple(process.factorise(votes) for process in self.processes)

@@ -26,6 +26,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from skvbgp._core.linalg import JITTER, Array, cholesky, factorise_bordered, tril_inverse
+from skvbgp._core.owners import count_inputs
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._votes import Votes
@@ -38,7 +39,7 @@ _APART = 0.3
 LABEL_NOISE = (float(np.log(0.5)), 2.0)
 
 
-class PredictsClasses(Protocol):
+class KnownPlaces(Protocol):
     """What places say of others."""
 
     def moments(self, X: Array) -> tuple[Array, Array]:
@@ -119,7 +120,7 @@ class ClassModel(ABC):
         """Hyperparameters that are chosen by what is left out."""
 
     @abstractmethod
-    def factorise(self, votes: Votes) -> PredictsClasses:
+    def factorise(self, votes: Votes) -> KnownPlaces:
         """What places say."""
 
     @abstractmethod
@@ -265,11 +266,6 @@ class ClassConditional:
         q = self.precision
         mean = self.targets - self.weights / q[:, None]
         return mean, np.maximum(1.0 / q - self.noise, 0.0)
-
-
-def count_inputs(d: int, owners: tuple[int, ...]) -> int:
-    """Number of inputs that d columns encode."""
-    return len(set(owners)) or d
 
 
 def predict_places(

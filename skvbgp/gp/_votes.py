@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp.base import LARGEST_WEIGHT
 
-#: Smallest and largest weight of a row, those of its class included.
-_WEIGHTS = (1e-9, 1e9)
 #: Share of the rows at places of several that have to be beside a row of another class.
 _LEAST_MIXED = 0.5
 #: Relative rounding of votes.
@@ -230,7 +229,7 @@ def count_votes(codes: NDArray[np.intp], K: int, weights: Array) -> Array:
 def check_weights(counts: Array) -> None:
     """Refuse votes (n, K) that are too different from one for double precision."""
     sizes = counts.sum(axis=1)
-    low, high = _WEIGHTS
+    low, high = 1.0 / LARGEST_WEIGHT, LARGEST_WEIGHT
     if np.any(sizes < low) or np.any(sizes > high):
         raise ValueError(
             f"Weights of rows, times those of their classes, must be 0 or from {low:g} to {high:g}."
