@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,16 @@ class Targets:
         return replace(self, weight=np.maximum(share * self.counts, 1.0 / LARGEST_WEIGHT))
 
 
-def pick(values: Array | None, rows: Any) -> Array | None:
+class ByRow(Protocol):
+    """What there is for every row."""
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
+
+
+V = TypeVar("V", bound=ByRow)
+
+
+def pick(values: V | None, rows: Any) -> V | None:
     """The values of some rows, if rows have any."""
     return None if values is None else values[rows]
 

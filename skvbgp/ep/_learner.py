@@ -24,6 +24,7 @@ from skvbgp.base import (
     choose_rows,
     is_outgrown,
     merge_equal,
+    pick,
     weigh_classes,
 )
 from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
@@ -133,9 +134,7 @@ class EPLearner(Learner):
         U = frame.scaled(p.Z)
         rows = frame.scaled(p.columns.condition(X).mean)
         some = choose_rows(len(rows), rng)
-        new = choose_inducing_inputs(
-            rows[some], room, rng, None if weight is None else weight[some]
-        )
+        new = choose_inducing_inputs(rows[some], room, rng, pick(weight, some))
         new = new[[not np.any(np.all(np.abs(u - U) < _SAME_PLACE, axis=1)) for u in new]]
         Z = np.concatenate([p.Z, frame.original(new)])
         return replace(start, parameters=replace(p, Z=Z))
@@ -254,7 +253,7 @@ class EPLearner(Learner):
     def update(self, state: State, X: Inputs, y: Labels, end_pass: EndPass) -> State:
         n_new, everything = len(y), state.y.joined(y)
         weight = self._weigh(everything)
-        start = self._grow(state.start, X, None if weight is None else weight[-n_new:])
+        start = self._grow(state.start, X, pick(weight, slice(-n_new, None)))
         p = start.parameters
         start = replace(start, parameters=replace(p, refinement=p.refinement.extended(n_new)))
         sites = tuple(known.joined(Sites.vague(n_new)) for known in state.sites)

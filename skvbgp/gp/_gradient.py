@@ -10,7 +10,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.owners import find_first_columns
 from skvbgp._core.parallel import thread_map
-from skvbgp.base import Relevance, swap_categories
+from skvbgp.base import Relevance, pick, swap_categories
 
 if TYPE_CHECKING:
     from skvbgp.gp._posterior import NeighbourPosterior
@@ -44,7 +44,7 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
     near = None if posterior.is_exact else posterior.find(X)
 
     def measure(rows: slice) -> Slopes:
-        return _measure_tile(posterior, X[rows], None if near is None else near[rows])
+        return _measure_tile(posterior, X[rows], pick(near, rows))
 
     tiles = [(slice(i, i + _TASK_ROWS),) for i in range(0, len(X), _TASK_ROWS)]
     belief, mean, variance = map(np.concatenate, zip(*thread_map(measure, tiles), strict=True))

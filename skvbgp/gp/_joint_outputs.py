@@ -16,7 +16,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp.base import OutputsDistribution, RegressionLearner, Relevance
+from skvbgp.base import OutputsDistribution, RegressionLearner, Relevance, pick
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._neighbours import Chunk, Rows
 from skvbgp.gp._paths import FunctionDraws
@@ -44,7 +44,7 @@ class Units:
             mine = outputs[:, j] > 0.0
             if not mine.any():
                 raise ValueError(f"Output {j} of y has no observed value.")
-            weight = None if rows.weight is None else rows.weight[mine]
+            weight = pick(rows.weight, mine)
             summary = RunningScale.of(rows.y[mine, None], weight)
             mean[j], unit[j] = summary.mean[0], summary.unit[0]
         check_unit(unit, "y")

@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, Places
+from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, Places, pick
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._row_noise import RowNoise, merge_rows
 from skvbgp.kernels._compose import leaves
@@ -257,7 +257,7 @@ class Rows(PickledByFields):
 
 def _take_chunk(chunk: Chunk, index: Any) -> Chunk:
     X, y, noise = chunk
-    return X[index], y[index], None if noise is None else noise[index]
+    return X[index], y[index], pick(noise, index)
 
 
 def _join_chunks(chunks: Sequence[Chunk]) -> Chunk:

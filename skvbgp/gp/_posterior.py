@@ -15,7 +15,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Gaps
+from skvbgp.base import Gaps, pick
 from skvbgp.gp._conditional import (
     Conditional,
     Moments,
@@ -118,7 +118,7 @@ class KnownRows:
             matrices = measure_matrices(processes, self.coordinates.scaled(both))
             for index, K in zip(near[rows], matrices, strict=True):
                 y = self.target.scaled(self.y[index])
-                yield index, K, y, None if self.noise is None else self.noise[index]
+                yield index, K, y, pick(self.noise, index)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class NeighbourPosterior(NearRows):
         """What some rows say to each process."""
         X = self.coordinates.scaled(self.rows.X[index])
         y, noise = self.target.scaled(self.rows.y[index]), self.noise
-        known = None if noise is None else noise[index]
+        known = pick(noise, index)
         return tuple(process.factorise(X, y, known) for process in self.mixture.processes)
 
     def condition_near(self, nearest: Index) -> tuple[Conditional, ...]:
@@ -377,7 +377,7 @@ def _predict_known(
         rows = np.append(index, own[i])
         both = rows[:, None] * len(y) + rows  # of the matrix as one line, which is read faster
         parts = {kernel: K.reshape(-1).take(both) for kernel, K in matrices.items()}
-        near_noise = None if noise is None else noise[index]
+        near_noise = pick(noise, index)
         result[i] = predict_from_matrices(processes, parts, y[index], near_noise)
     return result
 

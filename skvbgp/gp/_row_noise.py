@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from skvbgp._core.copies import extra_log_dets, find_equal, make_keys, own_gradient
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import scale_variance
+from skvbgp.base import pick
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class RowNoise:
         return len(self.weight)
 
     def __getitem__(self, index: Any) -> RowNoise:
-        inputs = None if self.inputs is None else self.inputs[index]
-        outputs = None if self.outputs is None else self.outputs[index]
+        inputs = pick(self.inputs, index)
+        outputs = pick(self.outputs, index)
         return RowNoise(self.weight[index], self.variance[index], inputs, outputs)
 
     def scaled(self, unit: float | Array) -> RowNoise:

@@ -18,6 +18,7 @@ from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import pick
 from skvbgp.gp._neighbours import Rows, draw_groups
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import RowNoise, have_same_noise
@@ -96,8 +97,7 @@ class Sample:
 
     def _take(self, index: Index) -> Group:
         """Some of the rows."""
-        noise = None if self.noise is None else self.noise[index]
-        return self.X[index], self.y[index], noise
+        return self.X[index], self.y[index], pick(self.noise, index)
 
     def draw_rows(self, n: int) -> Group:
         """At most so many random rows."""

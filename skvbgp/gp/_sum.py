@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._optim.ascent import EndPass, Watch, report_as
-from skvbgp.base import Gaps
+from skvbgp.base import Gaps, pick
 from skvbgp.gp._belief import fit_mixture, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
@@ -128,7 +127,7 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
         noise += rows.noise[index].scaled(unit).variance
     columns = part.target.scaled(mean), variance / unit**2, noise, np.zeros(len(y))
     parts = LocalMoments(*(column[:, None] for column in columns))
-    weight = _take_weight(rows, index)
+    weight = pick(rows.weight, index)
     mixture = fit_mixture((part.process,), parts, y, weight)
     return rank_mixture(mixture, parts, y, weight) - float(np.log(unit))
 
@@ -138,9 +137,5 @@ def _rank_state(state: State, rows: Rows, index: Index) -> float:
     posterior = replace(state).posterior  # of a copy: the tree of all rows is not kept
     parts, target = posterior.leave_out(index), state.frames.target
     y, mixture = target.scaled(rows.y[index]), state.mixture
-    rank = rank_mixture(mixture, parts, y, _take_weight(rows, index))
+    rank = rank_mixture(mixture, parts, y, pick(rows.weight, index))
     return rank - float(np.log(target.unit))
-
-
-def _take_weight(rows: Rows, index: Index) -> Array | None:
-    return None if rows.weight is None else rows.weight[index]

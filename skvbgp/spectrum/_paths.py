@@ -22,6 +22,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import pick
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._local import Local
 from skvbgp.spectrum._state import Hyperparameters
@@ -84,7 +85,7 @@ class FunctionDraws:
 
     def _pick_noise(self, local: Local) -> tuple[Any, ...]:
         """That of the rows that a group is conditioned on."""
-        return (None if self.noise is None else self.noise[local.places],)
+        return (pick(self.noise, local.places),)
 
 
 def _evaluate(

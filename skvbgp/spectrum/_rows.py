@@ -194,7 +194,7 @@ class BlockedRows(PickledByFields, Blocks):
             X_sorted[place], y_sorted[place] = block.X, block.y
             if variance is not None:
                 variance[place] = block.variance
-        weight = None if rows.weight is None else rows.weight[np.concatenate(index)]
+        weight = pick(rows.weight, np.concatenate(index))
         return cls(
             partition=partition,
             first=Rows(X_sorted, y_sorted, weight, variance),
