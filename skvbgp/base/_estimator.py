@@ -47,17 +47,7 @@ def keep(estimator: Any, arguments: dict[str, Any]) -> None:
     vars(estimator).update({k: v for k, v in arguments.items() if k != "self"})
 
 
-class DocumentedEstimator(CallbackSupportMixin, BaseEstimator):
-    """Callback support, and a link from the HTML representation to the documentation."""
-
-    _doc_link_module = "skvbgp"
-    _doc_link_template = (
-        "https://skvbgp.readthedocs.io/en/stable/api/generated/"
-        "{estimator_module}.{estimator_name}.html"
-    )
-
-
-class VariationalEstimator(DocumentedEstimator):
+class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
     """Template of training over an immutable state, for all estimators.
 
     A subclass implements
@@ -70,6 +60,12 @@ class VariationalEstimator(DocumentedEstimator):
     The state is kept in ``_state`` and replaced, never modified: what fails on its way
     to a new state leaves the estimator as it was.
     """
+
+    _doc_link_module = "skvbgp"  # of the HTML representation
+    _doc_link_template = (
+        "https://skvbgp.readthedocs.io/en/stable/api/generated/"
+        "{estimator_module}.{estimator_name}.html"
+    )
 
     _learner: Callable[[], Any]
     _prepare: Callable[..., tuple[Any, Any]]

@@ -18,11 +18,6 @@ START_ROWS = 32
 _TILE_ROWS = 2**16
 
 
-def subsample(X: Array | ShardedColumns, rng: np.random.RandomState) -> Array:
-    """At most SUBSAMPLE random rows, as an array in memory."""
-    return np.asarray(X[choose_rows(len(X), rng)])
-
-
 def choose_rows(n: int, rng: np.random.RandomState) -> slice | Index:
     """Indices of at most SUBSAMPLE random rows of n, a slice if that is all of them."""
     return slice(None) if n <= SUBSAMPLE else draw_distinct(n, SUBSAMPLE, rng)
