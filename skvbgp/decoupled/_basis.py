@@ -42,6 +42,14 @@ class Basis:
     def __getitem__(self, index: Any) -> Basis:
         return Basis(self.Z[index], None if self.log_c is None else self.log_c[index])
 
+    def joined(self, rows: Basis) -> Basis:
+        """These points and some of the function itself."""
+        Z = np.concatenate([self.Z, rows.Z])
+        if self.log_c is None:
+            return Basis(Z)
+        ones = np.zeros((len(rows), *self.log_c.shape[1:]))
+        return Basis(Z, np.concatenate([self.log_c, ones]))
+
     def __add__(self, other: Basis) -> Basis:
         """Sum of two gradients."""
         Z = self.Z + other.Z

@@ -137,7 +137,7 @@ class Evaluation:
             )
             for tile in _tiles(len(X), _TILE_ROWS)
         ]
-        if m:
+        if len(sample):
             share = m / len(sample)
             tasks += [
                 (process.residual_term, (zeros, sample[tile], *self._covariance.residual, share))

@@ -18,15 +18,36 @@ They differ in what stays fixed while the bases and the hyperparameters move.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, cholesky_vjp, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import (
+    Array,
+    cholesky,
+    cholesky_vjp,
+    inverse_from_cholesky,
+    jittered_cholesky,
+    tril_inverse,
+)
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import PastProcess
 from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+
+
+def keep_points(
+    K: Array, q: tuple[WhitenedGaussian, ...], kept: NDArray[np.intp]
+) -> tuple[WhitenedGaussian, ...]:
+    """q(u) of some points of a basis of covariance K, as it is: their marginals."""
+    L, name = jittered_cholesky(K, "covariance of the basis"), "covariance of kept points"
+    T = tril_inverse(jittered_cholesky(K[kept[:, None], kept], name)) @ L[kept]
+    after = []
+    for one in q:
+        precision = inverse_from_cholesky(cholesky(T @ one.covariance @ T.T, name))
+        after.append(WhitenedGaussian(precision, precision @ (T @ one.mean)))
+    return tuple(after)
 
 
 class CoupledCovariance:

@@ -15,12 +15,30 @@ To a past N(a-bar, B-bar) in the same bases, with d = a - a-bar and H-bar as H, 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, log_determinant
+from skvbgp._core.linalg import (
+    Array,
+    cholesky,
+    inverse_from_cholesky,
+    jittered_cholesky,
+    log_determinant,
+)
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import PastProcess
 from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+
+
+def keep_points(K: Array, L: Array, kept: NDArray[np.intp]) -> Array:
+    """Factors L (k, m, m) of a basis of covariance K with some of its points alone.
+
+    L' f(beta) is what has been seen with standard normal noise. Now f(beta) is there what the kept
+    points predict of it.
+    """
+    factor = jittered_cholesky(K[kept[:, None], kept], "covariance of kept points")
+    roots = inverse_from_cholesky(factor) @ K[kept] @ L
+    return np.stack([np.linalg.qr(root.T)[1].T for root in roots])
 
 
 class DirectCovariance:

@@ -27,10 +27,11 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend, report_as
 from skvbgp.base import START_ROWS, RegressionLearner, Targets, merge_targets, says_too_little
-from skvbgp.decoupled._basis import BasisKernel, GeneralizedSE, PlainKernel
+from skvbgp.decoupled._basis import Basis, BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import AdditiveNoise, Gaussian, Poisson, Probit, StudentT
+from skvbgp.decoupled._new_rows import Sample, refit_noise
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
 from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
@@ -47,6 +48,8 @@ _VISITED_ROWS = 1_080_000
 _MAX_PASSES = 200
 #: Fewest steps of the first update after an exact fit: Adam's first ones are long.
 _FIRST_STEPS = 30
+#: Old rows, and new ones, that tell an update which points and what noise there are to be.
+_SAMPLE_ROWS = 1024
 #: Variance of the prior of the default kernel's log hyperparameters, around the median trick's.
 _PRIOR_VARIANCE = 0.5
 
@@ -100,7 +103,7 @@ class DecoupledLearner(RegressionLearner):
                     f"{before.parameters.alpha.shape[1]}."
                 )
             return replace(
-                before.move_to(target),
+                before.move_to(target, knows_noise=self.learn_hyperparameters),
                 adam=AdamState.zeros(len(before.adam.first)),
                 summary=summary,
                 n_rows=y.n_rows,
@@ -256,35 +259,45 @@ class DecoupledLearner(RegressionLearner):
         ascent, before = self._ascent(rng, self.learning_rate), 0.0
         keeps_rows = replay.capacity > 0
         X_known, y_known, n_rows, total = X, y, len(y), scale.n
+        order = draw_order(len(X), rng)
         if keeps_rows:
             X_known, y_known, n_rows, total = replay.X, replay.targets, replay.n_seen, summary.n
             start = self._reframe(start, state.replay.X, X)
+            sample = self._draw_sample(start, state.replay, X, y, rng)
+        points = start.coordinates.scaled(X[order[: self.basis_growth]])
         if state.settled:
-            start = self._unsettle(start)
-        room = min(ascent.count_missing_points(start), self.basis_growth)
-        new_points = start.coordinates.scaled(X[draw_order(len(X), rng)[:room]])
-        if not keeps_rows:
+            start = replace(start, adam=AdamState.zeros(len(start.adam.first)), settled=False)
+        if keeps_rows and self.learn_hyperparameters:
+            ascent = replace(ascent, sample=sample)
+            if state.settled:  # the noise of a process that had every row in its bases
+                start = refit_noise(start, sample)
+            start, points = ascent.make_room(start, points)
+        if keeps_rows:
+            first = order[: self.batch_size]
+            rows = _scale(start, X[first], y[first])
+            start = ascent.meet(start, Batch(*rows, len(y), scale.n, points))
+        else:
             before = state.lower_bounds[-1]
-            ascent, start = ascent.after(start, new_points, state.n_telling)
-            new_points = new_points[:0]
+            ascent, start = ascent.after(start, points, state.n_telling)
         size = min(self.batch_size, len(y_known))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
         least = _FIRST_STEPS if state.settled else 1
         n_steps = max(least, round(min(visits, _VISITED_ROWS) / size))
 
         def draw_batches() -> Iterator[Batch]:
-            points = new_points
             for _ in range(n_steps):
                 rows = rng.choice(len(y_known), size, replace=False)
                 batch = _scale(start, X_known[rows], y_known[rows])
-                yield Batch(*batch, n_rows, total, points)
-                points = points[:0]
+                yield Batch(*batch, n_rows, total, points[:0])
 
         def conclude(ascended: Ascended) -> State:
             (value,) = ascended.values
             bounds = *state.lower_bounds, before + value
             n_telling = state.n_telling + _count_telling(ascended.state, y, scale.n)
-            return replace(ascended.state, lower_bounds=bounds, n_telling=n_telling)
+            learned = ascended.state
+            if ascent.sample is not None:
+                learned = refit_noise(learned, ascent.sample)
+            return replace(learned, lower_bounds=bounds, n_telling=n_telling)
 
         ascended = ascend(
             ascent.step,
@@ -297,21 +310,21 @@ class DecoupledLearner(RegressionLearner):
         )
         return conclude(ascended)
 
-    def _unsettle(self, state: State) -> State:
-        """A settled state made ready for steps on everything.
-
-        Its bases had every row. With more rows they cannot explain all of f any more, and noise
-        that is too small would take long to grow: it becomes what q leaves of the rows, the new
-        ones included, which maximises the bound.
-        """
-        p, adam = state.parameters, AdamState.zeros(len(state.adam.first))
-        if self.learn_hyperparameters:
-            rows = slice(None, None, -(-len(state.replay) // EVIDENCE_ROWS))
-            X, y, *known = _scale(state, state.replay.X[rows], state.replay.targets[rows])
-            mean, variance = state.posterior.process.moments(X)
-            square = np.ravel((y - mean) ** 2 + variance)
-            p = replace(p, noise=state.model.likelihood.refit(p.noise, square, *known))
-        return replace(state, parameters=p, adam=adam, settled=False)
+    def _draw_sample(
+        self, state: State, replay: Replay, X: Array, y: Targets, rng: np.random.RandomState
+    ) -> Sample:
+        """Some of the old and of the new rows, for what is not left to steps."""
+        old = draw_order(len(replay), rng)[:_SAMPLE_ROWS]
+        new = draw_order(len(y), rng)[:_SAMPLE_ROWS]
+        each = replay.n_seen / len(old), len(y) / len(new)
+        targets = replay.targets[old].joined(y[new])
+        X, values, counts, known = _scale(state, np.concatenate([replay.X[old], X[new]]), targets)
+        process = state.posterior.process
+        later = X[len(old) :]
+        unknown = process.moments(later)[1].mean(axis=1) / process.kernel.diag(Basis(later))
+        familiar = np.append(np.ones(len(old)), 1.0 - np.minimum(unknown, 1.0))
+        stands_for = np.repeat(each, [len(old), len(new)])
+        return Sample(X, values, counts * stands_for, known, familiar)
 
     def _reframe(self, state: State, X_before: Array, X: Array) -> State:
         """The state in the unit of all y, and of columns of X that have been constant so far."""
@@ -320,7 +333,8 @@ class DecoupledLearner(RegressionLearner):
             coordinates = coordinates.filled(X_before, _in_memory(X, state.replay.X))
             coordinates = coordinates.keeping(find_shared(X.shape[1], self.owners))
         target = self._choose_target(state.model.likelihood, state.summary, state.replay)
-        return replace(state.move_to(target), coordinates=coordinates)
+        moved = state.move_to(target, knows_noise=self.learn_hyperparameters)
+        return replace(moved, coordinates=coordinates)
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         # the first rows set units and the median distance even if nothing is learned

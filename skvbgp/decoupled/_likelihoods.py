@@ -42,6 +42,8 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 #: off, in distances between the two.
 _TYPICAL = (0.15, 0.85)
 _REACH = 3.0
+#: Least ratio of two variances of the noise, one after the other.
+_LEAST_RATIO = 1e-12
 #: Precisions of the normal components that stand for Student's t: the nodes of a trapezoidal rule.
 _LOG_PRECISIONS = np.linspace(-12.0, 2.5, 72)
 #: A count above this one is far from its rate where it is twice as large.
@@ -85,6 +87,7 @@ class AdditiveNoise(ABC):
 
     resistant = False
     unit_noise = False
+    bounds: tuple[tuple[float, float], ...]
     offset = 0.0
     step_unit = 1.0
 
@@ -99,6 +102,15 @@ class AdditiveNoise(ABC):
 
     def latent_values(self, y: Array, weight: Array | None = None) -> Array:
         return y
+
+    def refit(self, theta: Array, slopes: Array, counts: Array) -> Array:
+        """theta after a step of EM, given the slopes in it of rows (n, q).
+
+        The expected square of a row's noise is the learned variance times one plus twice its slope;
+        Student's noise is normal of many variances, of which the slopes know which.
+        """
+        ratio = np.maximum(1.0 + 2.0 * np.average(slopes, axis=0, weights=counts), _LEAST_RATIO)
+        return np.clip(theta + np.log(ratio), *np.array(self.bounds).T)
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:
         return m, s + self.noise_variance(theta)
@@ -147,14 +159,6 @@ class Gaussian(AdditiveNoise):
     def learned_share(self, theta: Array, known: Array | None) -> Array | float:
         """What the learned variance is of all noise, given the known one."""
         return 1.0 if known is None else 1.0 / (1.0 + np.exp(-theta[0]) * known)
-
-    def refit(
-        self, theta: Array, square: Array, counts: Array, known: Array | None = None
-    ) -> Array:
-        """theta after a step of EM, given E[(y - f)^2] of rows; its maximiser if none is known."""
-        share, noise = self.learned_share(theta, known), np.exp(theta[0])
-        own = share**2 * square + noise * (1.0 - share)  # E[learned noise^2]
-        return np.log([np.average(own, weights=counts)])
 
     def noise_variance(self, theta: Array) -> float:
         return float(np.exp(theta[0]))

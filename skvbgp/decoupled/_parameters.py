@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp.decoupled._basis import Basis
@@ -94,6 +95,16 @@ class Parameters:
             np.concatenate([self.beta, beta]),
             _more_ones(self.beta_log_c, len(beta) if generalized else 0),
             L0,
+        )
+
+    def keep_points(self, kept: NDArray[np.intp]) -> Parameters:
+        """The same with some points of the covariance basis, and their part of L0."""
+        log_c, L0 = self.beta_log_c, self.L0
+        return replace(
+            self,
+            beta=self.beta[kept],
+            beta_log_c=log_c[kept] if len(log_c) else log_c,
+            L0=L0[:, kept[:, None], kept] if L0.shape[1] else L0,
         )
 
 

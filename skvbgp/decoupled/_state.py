@@ -120,13 +120,16 @@ class State(PickledByFields):
         rows = self.replay.X, self.replay.targets.counts
         return Posterior(self.model, self.parameters, self.q, *frames, rows, self.owners)
 
-    def move_to(self, target: Target) -> State:
+    def move_to(self, target: Target, *, knows_noise: bool) -> State:
         """The state after the mean and the unit of y have been refined.
 
-        Hyperparameters are relative to the unit and move with it; the function found so
-        far keeps its size, and its level up to the change of the mean.
+        Hyperparameters are relative to the unit and move with it, but for noise that has been
+        learned; the function found so far keeps its size, and its level up to the change of the
+        mean.
         """
         ratio = self.target.unit / target.unit
-        parameters = replace(self.parameters, a0=self.parameters.a0 * ratio)
+        p = self.parameters
+        noise = p.noise + 2.0 * np.log(ratio) if knows_noise else p.noise
+        parameters = replace(p, a0=p.a0 * ratio, noise=noise)
         q = self.q and tuple(WhitenedGaussian(one.precision, one.shift * ratio) for one in self.q)
         return replace(self, target=target, parameters=parameters, q=q)

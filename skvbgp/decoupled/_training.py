@@ -16,7 +16,10 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.owners import average_shared
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock
+from skvbgp.decoupled import _coupled, _direct
+from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
+from skvbgp.decoupled._new_rows import Sample, choose_points
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import Past
 from skvbgp.decoupled._state import State
@@ -58,6 +61,7 @@ class Ascent:
     learning_rate: float
     learn_hyperparameters: bool
     rng: np.random.RandomState
+    sample: Sample | None = None  # of a stream's rows, if the noise is not left to steps
     past: Past | None = None  # what is known from rows that the batches do not stand for
 
     def after(self, state: State, points: Array, n_rows: float) -> tuple[Ascent, State]:
@@ -74,6 +78,56 @@ class Ascent:
         n_rows : float
             Number of rows that have told the state of the noise, each as often as it counts.
         """
+        state, evaluation = self._join(state, points)
+        adam = AdamState.zeros(len(state.parameters.pack()))
+        return replace(self, past=evaluation.as_past(n_rows)), replace(state, adam=adam)
+
+    def make_room(self, state: State, points: Array) -> tuple[State, Array]:
+        """The state without points of the covariance basis that new ones are worth more than.
+
+        q(f) stays as it is at the other points. The new points are returned with those first that
+        the basis is to have.
+        """
+        assert self.sample is not None
+        p, rows = state.parameters, (self.sample.X, self.sample.counts)
+        kernel, basis = state.model.kernel.with_theta(p.theta), p.cov_basis
+        stays, joins = choose_points(kernel, basis, Basis(points), *rows, self.sizes[1])
+        points = np.concatenate([points[joins], points[~joins]])
+        if stays.all():
+            return state, points
+        kept, K = np.flatnonzero(stays), kernel(basis, basis)
+        parameters, q, adam = p.keep_points(kept), state.q, state.adam
+        if q is None:
+            diag = np.diagonal(K)[:, None]
+            L0 = diag[kept] * _direct.keep_points(K, np.tril(p.L0) / diag, kept)
+            parameters = replace(parameters, L0=L0)
+        else:
+            q = _coupled.keep_points(K, q, kept)
+        first, second = (
+            p.unpack(moment).keep_points(kept).pack() for moment in (adam.first, adam.second)
+        )
+        adam = AdamState(first, second, adam.n_steps)
+        return replace(state, parameters=parameters, q=q, adam=adam), points
+
+    def meet(self, state: State, batch: Batch) -> State:
+        """The state with new points, and q(u) after a natural step on new rows alone.
+
+        What it has said so far is their prior. Without it, the first steps would take what is
+        there of new places for noise.
+        """
+        state, evaluation = self._join(state, batch.new_points)
+        model, p, q = state.model, state.parameters, state.q
+        if q is None:
+            return state
+        likelihood = model.likelihood.stand_in or model.likelihood
+        past = evaluation.as_past(0.0)
+        rows = Evaluation(replace(model, likelihood=likelihood), p, q, past)
+        weight, known = batch.n_rows / len(batch.y), (batch.counts, batch.known)
+        _, _, cotangents = rows.evaluate(batch.X, batch.y, weight, np.arange(0), *known)
+        return replace(state, q=rows.natural_step(cotangents, 1.0))
+
+    def _join(self, state: State, points: Array) -> tuple[State, Evaluation]:
+        """The state with new points in both bases, and q(f) as it was before a direct L0 grew."""
         m = len(state.parameters.beta)
         state = self._grow(state, points, 0.0)
         model, p = state.model, state.parameters
@@ -87,8 +141,7 @@ class Ascent:
         if model.is_direct:  # at 0 its gradient is 0
             new = np.arange(len(p.beta)) >= m
             state = replace(state, parameters=replace(p, L0=p.L0 + _START_L0 * np.diag(new)))
-        adam = AdamState.zeros(len(p.pack()))
-        return replace(self, past=evaluation.as_past(n_rows)), replace(state, adam=adam)
+        return state, evaluation
 
     def count_missing_points(self, state: State) -> int:
         """Points that the larger of the two gaps has room for."""
@@ -162,10 +215,13 @@ class Ascent:
         unit = state.model.kernel.with_theta(state.parameters.theta).length_unit
         location = np.minimum(_LOCATION_STEP * unit, _MAX_LOCATION_STEP)
         kept = _FRAME if self.past is not None else ()
+        kept = kept if self.sample is None else ("noise", *kept)
         frozen = dict.fromkeys(kept if self.learn_hyperparameters else _HYPERPARAMETERS, 0.0)
+        theta = 1.0 if self.sample is None else self.sample.mean_familiarity
         # without natural steps, those of a0 have to bring the mean all of its way
         unit_a0 = 1.0 if state.model.is_direct else state.model.likelihood.step_unit
-        return {**_RELATIVE_STEPS, "a0": unit_a0, "alpha": location, "beta": location, **frozen}
+        free = {"theta": theta, "a0": unit_a0, "alpha": location, "beta": location}
+        return {**_RELATIVE_STEPS, **free, **frozen}
 
 
 def _clip(model: Model, p: Parameters) -> Parameters:

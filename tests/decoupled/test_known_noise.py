@@ -101,18 +101,22 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(parametrization):
 
 
 def test_noise_is_fitted_again_by_a_step_that_raises_its_likelihood(rng):
-    square, theta = rng.uniform(0.0, 3.0, N), np.array([-0.5])
-    assert_allclose(
-        Gaussian().refit(theta, square, COUNTS), np.log([np.average(square, weights=COUNTS)])
-    )
+    square, none = rng.uniform(0.0, 3.0, N), np.zeros(N)
+
+    def expected(theta, *known):
+        return Gaussian().expected(theta, none, none, square, *known)
 
     def value(theta):
-        none = np.zeros(N)
-        return COUNTS @ Gaussian().expected(theta, none, none, square, VARIANCES).value
+        return COUNTS @ expected(theta, VARIANCES).value
 
+    theta = np.array([-0.5])
+    assert_allclose(
+        Gaussian().refit(theta, expected(theta).dtheta, COUNTS),
+        np.log([np.average(square, weights=COUNTS)]),
+    )
     values = [value(theta)]
     for _ in range(300):
-        theta = Gaussian().refit(theta, square, COUNTS, VARIANCES)
+        theta = Gaussian().refit(theta, expected(theta, VARIANCES).dtheta, COUNTS)
         values.append(value(theta))
     assert np.all(np.diff(values) > -1e-12)
     assert values[1] > values[0] + 0.01

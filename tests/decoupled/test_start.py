@@ -113,16 +113,19 @@ def test_a_warm_start_after_an_exact_fit_learns():
 
 
 @pytest.mark.parametrize("n_new", [1, 50])
-def test_noise_after_an_exact_fit_is_what_is_left_of_all_rows(n_new):
-    X, y = make_few_rows(50)
+@pytest.mark.parametrize("n", [50, 250])
+def test_noise_of_an_update_is_what_is_left_of_rows_in_familiar_places(n, n_new):
+    """After an exact fit, and after one whose bases are full."""
+    X, y = make_few_rows(n)
     options = {"random_state": 0, "learning_rate": 1e-12, "normalize_y": False}
     model = DecoupledGPRegressor(**options).fit(X, y)
     X_new = np.full((n_new, 2), 0.9)
     y_new = np.full(n_new, 2.0)
     X_all, y_all = np.vstack([X, X_new]), np.append(y, y_new)
-    mean, std = model.predict(X_all, return_std=True, include_noise=False)
-    expected = np.mean((y_all - mean) ** 2 + std**2)
-    model.partial_fit(X_new, y_new)
+    _, std = model.predict(X_new, return_std=True, include_noise=False)
+    familiar = np.append(np.ones(n), 1.0 - std**2 / model.kernel_.diag(X_new))
+    mean, std = model.partial_fit(X_new, y_new).predict(X_all, return_std=True, include_noise=False)
+    expected = np.average((y_all - mean) ** 2 + std**2, weights=familiar)
     assert_allclose(model.noise_variance_, expected, rtol=1e-6)
 
 

@@ -66,3 +66,25 @@ def weighted_log_evidence(y, K, noise, weight):
     normal = -0.5 * (len(y) * np.log(2.0 * np.pi) + np.linalg.slogdet(C)[1])
     normal -= 0.5 * y @ np.linalg.solve(C, y)
     return normal - 0.5 * np.sum((weight - 1.0) * np.log(2.0 * np.pi * noise) + np.log(weight))
+
+
+def choose_points(K_rows, K, counts, size, jitter, worth):
+    """Points that are left when, one by one, the one goes without which the rows lose least.
+
+    ``K_rows`` (n, m) are covariances with the points, and a loss counts ``worth`` (m,) times.
+    """
+    K = K + jitter * np.mean(np.diag(K)) * np.eye(len(K))
+
+    def explained(points):
+        A = K_rows[:, points]
+        return counts @ np.sum(A * np.linalg.solve(K[np.ix_(points, points)], A.T).T, axis=1)
+
+    left = list(range(len(K)))
+    while len(left) > size:
+        rest = [[j for j in left if j != i] for i in left]
+        losses = [
+            worth[i] * (explained(left) - explained(others))
+            for i, others in zip(left, rest, strict=True)
+        ]
+        left.pop(int(np.argmin(losses)))
+    return left

@@ -1,0 +1,93 @@
+"""What the new rows of a stream that keeps rows change besides its steps: points, and the noise.
+
+See :doc:`/theory/decoupled`, "New places".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array, inverse_from_cholesky, jittered_cholesky
+from skvbgp.decoupled._basis import Basis, BasisKernel
+from skvbgp.decoupled._state import State
+
+#: Jitter of the points that are compared, of which some are nearly copies of others.
+_JITTER = 1e-6
+#: A new point has to be worth so many times what one that goes is worth.
+_LEAST_GAIN = 10.0
+
+
+class Sample(NamedTuple):
+    """Scaled rows, old and new, that stand for all rows of a stream."""
+
+    X: Array  # (n, d)
+    y: Array  # (n, k)
+    counts: Array  # (n,) how often each counts, for those that it stands for, too
+    known: Array | None  # (n,) known variances of the noise
+    familiar: Array  # (n,) share of the variance that was explained before the new rows came
+
+    @property
+    def mean_familiarity(self) -> float:
+        """Average over all rows that these stand for."""
+        return float(np.average(self.familiar, weights=self.counts))
+
+
+def choose_points(
+    kernel: BasisKernel, basis: Basis, new: Basis, rows: Array, counts: Array, size: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which points of a basis stay, and which new ones join it.
+
+    All of them explain most of the rows' prior variance. Again and again the one goes without which
+    the least of it is lost, until ``size`` are left.
+
+    Parameters
+    ----------
+    kernel : BasisKernel
+    basis, new : Basis
+        Points m, and points c that may join.
+    rows : ndarray of shape (n, d)
+    counts : ndarray of shape (n,)
+    size : int
+        Number of points that are left, at most.
+
+    Returns
+    -------
+    stays : ndarray of bool of shape (m,)
+    joins : ndarray of bool of shape (c,)
+    """
+    m, points = len(basis), basis.joined(new)
+    stays = np.ones(len(points), dtype=bool)
+    L = jittered_cholesky(kernel(points, points), "covariance of basis points", jitter=_JITTER)
+    P = inverse_from_cholesky(L)
+    W = kernel(Basis(rows), points) @ P  # of the rows' regression on the points
+    worth = np.where(np.arange(len(points)) < m, 1.0, 1.0 / _LEAST_GAIN)
+    for _ in range(len(points) - size):
+        losses = worth * (counts @ W**2) / np.diagonal(P)
+        i = int(np.argmin(np.where(stays, losses, np.inf)))
+        stays[i] = False
+        share = P[i] / P[i, i]  # the others take over what the point has explained
+        W -= W[:, i, None] * share
+        P -= P[i, :, None] * share
+        P[i, i] = 1.0
+    return stays[:m], stays[m:]
+
+
+def refit_noise(state: State, sample: Sample) -> State:
+    """The state with the noise after a step of EM, as rows in familiar places say.
+
+    What is not yet explained of a new place would look like noise.
+    """
+    p = state.parameters
+    if not len(p.noise):
+        return state
+    mean, variance = state.posterior.process.moments(sample.X)
+    told = () if sample.known is None else (sample.known,)
+    rows = sample.y[:, 0], mean[:, 0], variance[:, 0]
+    likelihood = state.model.likelihood
+    slopes = likelihood.expected(p.noise, *rows, *told).dtheta
+    noise = likelihood.refit(p.noise, slopes, sample.counts * sample.familiar)
+    return replace(state, parameters=replace(p, noise=noise))
