@@ -20,7 +20,7 @@ IMPUTERS = {
     "iterative": lambda: [IterativeImputer(random_state=0)],
     "NaN": lambda: [],
 }
-ESTIMATORS = ["VBGPRegressor", "VBDTCRegressor"]
+ESTIMATORS = ["VBGPRegressor", "VBDTCRegressor", "VBFITCRegressor"]
 
 
 def main():

@@ -141,6 +141,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.gp.VBGPRegressor",
         "skvbgp.gp.VBGPClassifier",
         "skvbgp.sgpr.VBDTCRegressor",
+        "skvbgp.sgpr.VBFITCRegressor",
         "skvbgp.ep.EPDTCClassifier",
         "skvbgp.ep.HybridGPLVM",
     }

@@ -1,18 +1,19 @@
-"""White noise, and more of it in rows whose inputs are not all known.
+"""Noise of independent rows, and more of it in those whose inputs are not all known.
 
-To first order the function differs there by its slope times what is not known, see
-:ref:`sgpr-gaps`.
+To first order the function differs there by its slope times what is not known, and what is a matter
+of the place is as it is far from all that is known, see :ref:`sgpr-gaps`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.sgpr._bound import Model
-from skvbgp.sgpr._noise import NoiseGradients, White, WhiteNoise
+from skvbgp.sgpr._noise import Mask, Noise, NoiseGradients, Pull, Structure
 from skvbgp.sgpr._parameters import Parameters
 
 #: Median of the prior of mean squared slopes, for a target of unit variance and inputs of unit
@@ -22,86 +23,128 @@ _LIMITS = np.log([1e-4, 1e3])
 
 
 @dataclass(frozen=True)
-class GapWhite(White):
-    """Independent noise of one variance, and of more in rows with missing entries.
+class Gapped(Structure):
+    """Independent noise, and more of it in rows with missing entries.
+
+    The parameters are those of the former, and the logarithms of the slopes.
 
     Attributes
     ----------
+    whole : Structure
+        The noise of rows without gaps.
     gap_columns : tuple of int
         Inputs that have gaps in training rows.
     scale : float
-        Factor between exp of a parameter and a covariance of the scaled target.
+        Factor between exp of a slope's parameter and a covariance of the scaled target.
     has_prior : bool
         Whether the logarithms of the slopes have a normal prior.
     """
 
+    whole: Structure
     gap_columns: tuple[int, ...] = ()
     scale: float = 1.0
     has_prior: bool = True
 
     @property
     def theta(self) -> Array:
-        return np.full(len(self.gap_columns), np.log(_SLOPE / self.scale))
+        slopes = np.full(len(self.gap_columns), np.log(_SLOPE / self.scale))
+        return np.append(self.whole.theta, slopes)
 
     @property
     def bounds(self) -> Array:
-        return np.tile(_LIMITS, (len(self.gap_columns), 1))
+        return np.concatenate([self.whole.bounds, np.tile(_LIMITS, (len(self.gap_columns), 1))])
 
-    def rescale(self, factor: float) -> GapWhite:
-        return replace(self, scale=self.scale * factor)
+    def rescale(self, factor: float) -> Gapped:
+        return replace(self, whole=self.whole.rescale(factor), scale=self.scale * factor)
 
-    def settled(self) -> GapWhite:
-        return replace(self, has_prior=False)
+    def settled(self) -> Gapped:
+        return replace(self, whole=self.whole.settled(), has_prior=False)
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
+        theta, slopes = self._split(theta)
+        value, gradient = self.whole.log_prior(theta)
         if not self.has_prior:
-            return super().log_prior(theta)
-        away = (theta + np.log(self.scale / _SLOPE)) / _SPREAD
-        constant = len(theta) * np.log(2.0 * np.pi * _SPREAD**2)
-        return -0.5 * float(constant + away @ away), -away / _SPREAD
+            return value, np.append(gradient, np.zeros(len(slopes)))
+        away = (slopes + np.log(self.scale / _SLOPE)) / _SPREAD
+        constant = len(slopes) * np.log(2.0 * np.pi * _SPREAD**2)
+        value -= 0.5 * float(constant + away @ away)
+        return value, np.append(gradient, -away / _SPREAD)
 
     def noise(self, noise_variance: float, theta: Array, U: Array) -> GapNoise:
-        return GapNoise(noise_variance, self.scale * np.exp(theta))
+        theta, slopes = self._split(theta)
+        return GapNoise(self.whole.noise(noise_variance, theta, U), self.scale * np.exp(slopes))
+
+    def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
+        return self.whole.attributes(self._split(theta)[0], unit)
+
+    def _split(self, theta: Array) -> tuple[Array, Array]:
+        """Parameters of the noise of whole rows, and of the slopes."""
+        n = len(theta) - len(self.gap_columns)
+        return theta[:n], theta[n:]
 
 
-class GapNoise(WhiteNoise):
+class GapNoise(Noise):
     """Noise of rows, some of which have ``gaps``, variances (n, g) of what is missing.
 
     Parameters
     ----------
-    noise_variance : float
-        sigma_n^2, of rows without gaps.
+    whole : Noise
+        Of rows without gaps.
     slopes : ndarray of shape (g,)
         Mean squared slopes of the function.
     """
 
-    def __init__(self, noise_variance: float, slopes: Array) -> None:
-        super().__init__(noise_variance)
-        self.slopes = slopes
+    def __init__(self, whole: Noise, slopes: Array) -> None:
+        self.noise_variance = whole.noise_variance
+        self._whole, self.slopes = whole, slopes
+
+    def covariance(self, X: Array) -> Array:
+        return self._whole.covariance(X)
+
+    def marginal_variance(self, X: Array) -> Array:
+        return self._whole.marginal_variance(X)
+
+    def far_variance(self, X: Array) -> Array:
+        return self._whole.far_variance(X)
 
     def gap_variance(self, gaps: Array) -> Array:
         """What the noise of rows has more, (n,)."""
         return np.asarray(gaps @ self.slopes)
 
+    def evaluate(self, X: Array, unknown: Mask | None = None) -> tuple[Array, Pull]:
+        C, pull = self._whole.evaluate(X, unknown)
+        return C, lambda dC: self._with_slopes(pull(dC), np.zeros(len(self.slopes)))
+
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        return super().vjp(X, dC)._replace(theta=np.zeros(len(self.slopes)))
+        return self.evaluate(X)[1](dC)
+
+    def complete(self, gradients: NoiseGradients) -> NoiseGradients:
+        n = len(gradients.theta) - len(self.slopes)
+        whole = self._whole.complete(gradients._replace(theta=gradients.theta[:n]))
+        return self._with_slopes(whole, gradients.theta[n:])
 
     def add_gap_gradient(self, gradients: NoiseGradients, dC: Array, gaps: Array) -> NoiseGradients:
         """The gradients, with that of ``sum(dC * gap_variance(gaps))``."""
-        return gradients._replace(theta=gradients.theta + self.slopes * (dC @ gaps))
+        theta = gradients.theta.copy()
+        theta[len(theta) - len(self.slopes) :] += self.slopes * (dC @ gaps)
+        return gradients._replace(theta=theta)
+
+    @staticmethod
+    def _with_slopes(gradients: NoiseGradients, slopes: Array) -> NoiseGradients:
+        return gradients._replace(theta=np.append(gradients.theta, slopes))
 
 
 def admit_gaps(
     model: Model, parameters: Parameters, columns: tuple[int, ...]
 ) -> tuple[Model, Parameters]:
-    """Model and parameters of white noise that have slopes of these inputs, too."""
+    """Model and parameters of independent noise that have slopes of these inputs, too."""
     structure = model.structure
     known = structure.gap_columns
     new = tuple(j for j in columns if j not in known)
     if not new:
         return model, parameters
-    if not isinstance(structure, GapWhite):
-        structure = GapWhite()
+    if not isinstance(structure, Gapped):
+        structure = Gapped(structure)
     structure = replace(structure, gap_columns=(*known, *new))
-    theta = np.append(parameters.noise_theta, structure.theta[len(known) :])
+    theta = np.append(parameters.noise_theta, structure.theta[-len(new) :])
     return replace(model, structure=structure), replace(parameters, noise_theta=theta)

@@ -94,7 +94,7 @@ class SparseLearner(Settings):
         seed = int(rng.randint(np.iinfo(np.int32).max))
         sample = Sample.of(X, y.weight, rng)
         gaps = None
-        if isinstance(self.structure, White):
+        if not self.structure.correlated:
             gaps = Gaps.of(sample.X)
             sample = sample._replace(X=gaps.fill(sample.X)[0])
         summary = y.scale

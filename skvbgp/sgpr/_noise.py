@@ -16,6 +16,7 @@ from operator import add
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.copies import Copies, own_gradient
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
@@ -40,6 +41,7 @@ class NoiseGradients(NamedTuple):
 
 #: Gradients of ``sum(dC * C)`` from dC.
 Pull = Callable[[Array], NoiseGradients]
+Mask = NDArray[np.bool_]
 
 
 class Noise(Protocol):
@@ -59,8 +61,15 @@ class Noise(Protocol):
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         """The sum over groups, with what the groups share."""
 
-    def evaluate(self, X: Array) -> tuple[Array, Pull]:
-        """`covariance` and `vjp` of the same rows, which may have something in common."""
+    def far_variance(self, X: Array) -> Array:
+        """Variance of the noise at places that X does not tell, (n,): it is what it is far away."""
+        return self.marginal_variance(X)
+
+    def evaluate(self, X: Array, unknown: Mask | None = None) -> tuple[Array, Pull]:
+        """`covariance` and `vjp` of the same rows, which may have something in common.
+
+        ``unknown`` (n,) says of which of them, that are independent, X does not tell the place.
+        """
         return self.covariance(X), partial(self.vjp, X)
 
 
@@ -246,9 +255,10 @@ class GroupNoise(NamedTuple):
     @classmethod
     def of(cls, noise: Any, X: Array, rows: Rows) -> GroupNoise:
         """X are the rows in the user's units."""
-        (C, pull), w = noise.evaluate(X), rows.weight
-        if rows.gaps is not None:
-            C, pull = C + noise.gap_variance(rows.gaps), _pull_with_gaps(noise, pull, rows.gaps)
+        w, gaps = rows.weight, rows.gaps
+        C, pull = noise.evaluate(X, None if gaps is None else gaps.any(axis=1))
+        if gaps is not None:
+            C, pull = C + noise.gap_variance(gaps), _pull_with_gaps(noise, pull, gaps)
         if w is None and rows.variance is None:
             return cls(C, Copies(), pull)
         own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
@@ -324,9 +334,14 @@ class ResidualNoise(Noise):
         self._kernel, self._correlated = kernel, correlated
         self._prior = InducingPrior(kernel, U)
 
-    def evaluate(self, X: Array) -> tuple[Array, Pull]:
+    def far_variance(self, X: Array) -> Array:
+        return np.asarray(self._kernel.diag(X) + self.noise_variance)
+
+    def evaluate(self, X: Array, unknown: Mask | None = None) -> tuple[Array, Pull]:
         Kxu = self._kernel(X, self._prior.Z)
         A = tril_times(self._prior.L_inv, Kxu.T).T  # whitened
+        if unknown is not None:
+            A[unknown] = 0.0  # inducing inputs explain nothing of them
         pull = partial(self._pull, X, Kxu, A)
         return self._leave(X, A) if self._correlated else self._add_noise(X, A), pull
 

@@ -101,6 +101,9 @@ class GlobalPosterior:
         X, gaps = self._state.fill(X)
         own = by_tile(self._noise.marginal_variance, X) if include_noise else np.zeros(len(X))
         if gaps is not None:
+            if include_noise:
+                lacks = gaps.any(axis=1)
+                own[lacks] = self._noise.far_variance(X[lacks])
             own = own + gaps @ self._find_slopes(gaps)
         return X, own
 

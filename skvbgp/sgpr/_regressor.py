@@ -75,6 +75,15 @@ class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
             )
 
 
+class _IndependentRegressor(FadingRegressor, _SparseRegressor):
+    """A regressor whose rows have independent noise: they may fade, and lack entries."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
 @documented(
     """Variational Bayesian sparse Gaussian process regression with white noise (VBDTC).
 
@@ -87,7 +96,7 @@ class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
     """,
     forgets=True,
 )
-class VBDTCRegressor(FadingRegressor, _SparseRegressor):
+class VBDTCRegressor(_IndependentRegressor):
     _parameter_constraints = _COMMON | FORGETTING
 
     def __init__(
@@ -120,11 +129,6 @@ class VBDTCRegressor(FadingRegressor, _SparseRegressor):
     def _learner(self) -> SparseLearner:
         return self._make_learner(structure=White())
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
 
 @documented(
     """Variational Bayesian sparse Gaussian process with input-dependent noise (VBFITC).
@@ -132,11 +136,14 @@ class VBDTCRegressor(FadingRegressor, _SparseRegressor):
     The noise of each row is independent; its variance is sigma_n^2 plus what a noise
     kernel cannot explain from the inducing inputs, so that it grows away from them
     [Yu2019]_.
+
+    X may have missing entries (NaN), in training and in prediction: rows that have them have the
+    noise of places far from the inducing inputs, and more, by slopes that are learned.
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     forgets=True,
 )
-class VBFITCRegressor(FadingRegressor, _SparseRegressor):
+class VBFITCRegressor(_IndependentRegressor):
     _parameter_constraints = _COMMON | FORGETTING | _NOISE_KERNEL
 
     def __init__(

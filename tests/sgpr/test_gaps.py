@@ -10,12 +10,12 @@ from sklearn.base import clone
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPITCRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import Gaps
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._gap_noise import GapWhite
+from skvbgp.sgpr._gap_noise import Gapped
 from tests.derivatives import numerical_gradient
 from tests.gaps import make_data
 from tests.oracles import sgpr as oracles
@@ -29,22 +29,36 @@ GAPS = np.zeros((11, 2))
 GAPS[[0, 2, 5]] = [[0.5, 0.0], [0.2, 1.0], [0.0, 0.3]]
 
 
-def gap_problem(weight=None):
-    problem = small_problem("dtc")
-    structure, theta = GapWhite((0, 1), scale=1.3), np.log(SLOPES / 1.3)
+kinds = pytest.mark.parametrize("kind", ["dtc", "fitc"])
+classes = pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
+
+
+def gap_problem(kind, weight=None):
+    problem = small_problem(kind)
+    p, structure = problem.parameters, Gapped(problem.model.structure, (0, 1), scale=1.3)
     return replace(
         problem,
         model=replace(problem.model, structure=structure),
-        parameters=replace(problem.parameters, noise_theta=theta),
+        parameters=replace(p, noise_theta=np.append(p.noise_theta, np.log(SLOPES / 1.3))),
         data=replace(problem.data, weight=weight, gaps=GAPS),
     )
 
 
+def noise_of(model):
+    state = model._state
+    return state.memory.noise if isinstance(state.memory, Mixture) else state.noise
+
+
 def slopes_of(model):
     """Those that the model has learned, on the squared scale of y."""
-    state = model._state
-    noise = state.memory.noise if isinstance(state.memory, Mixture) else state.noise
-    return noise.slopes * state.target.unit**2
+    return noise_of(model).slopes * model._state.target.unit**2
+
+
+def explained_by(model, filled, variance):
+    """What inducing inputs explain of the noise's process at rows with gaps, squared scale of y."""
+    noise = noise_of(model)
+    explained = noise.far_variance(filled) - noise.marginal_variance(filled)
+    return np.where(variance.any(axis=1), explained, 0.0) * model._state.target.unit**2
 
 
 def measure_nlpd(model, X, y):
@@ -54,10 +68,15 @@ def measure_nlpd(model, X, y):
 # -- the bound ---------------------------------------------------------------------------------
 
 
-def test_value():
-    problem, q = gap_problem(), random_q(4)
-    prior = problem.model.hyperprior
-    C = small_problem("dtc").C + np.diag([row @ SLOPES for row in GAPS])
+@kinds
+def test_value(kind):
+    """Of the place of a row with gaps, FITC's noise kernel explains nothing."""
+    problem, whole, q = gap_problem(kind), small_problem(kind), random_q(4)
+    prior, C = problem.model.hyperprior, np.diag(whole.C.diagonal())
+    if kind == "fitc":
+        far = whole.noise_kernel(whole.data.X, whole.data.X) + 0.2 * np.eye(len(C))
+        C = np.diag(np.where(GAPS.any(axis=1), far.diagonal(), C.diagonal()))
+    C += np.diag([row @ SLOPES for row in GAPS])
     arguments = problem.Z, *problem.moments_of_s(q), *problem.theta, C, prior.mean, prior.variance
     expected = oracles.bound(*problem.scaled, *arguments, JITTER)
     expected += norm(np.log(0.3), 1.0).logpdf(np.log(SLOPES)).sum()
@@ -66,13 +85,15 @@ def test_value():
 
 @pytest.mark.parametrize("expectation", ["closed", "common", "by row"])
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
-def test_gradient(expectation, weight):
-    check_gradient(gap_problem(weight), expectation)
+@kinds
+def test_gradient(expectation, weight, kind):
+    check_gradient(gap_problem(kind, weight), expectation)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
-def test_exact_gradient(weight):
-    problem = gap_problem(weight)
+@kinds
+def test_exact_gradient(weight, kind):
+    problem = gap_problem(kind, weight)
     rows = problem.data.rows(slice(None))
     draws, groups = quasi_normal(6, 3, seed=1), tuple(problem.groups)
     mixture = Mixture(problem.model, problem.parameters, rows, draws, groups)
@@ -86,21 +107,24 @@ def test_exact_gradient(weight):
 # -- the estimators ----------------------------------------------------------------------------
 
 
+@classes
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_rows_with_gaps_are_noisy_ones(solver, rng):
+def test_rows_with_gaps_are_noisy_ones(cls, solver, rng):
     """Training and predictions are those of the filled rows, each with its own noise."""
     X, y = make_data(60, rng)
-    model = small(VBDTCRegressor, solver, learn_hyperparameters=False, n_inducing=60).fit(X, y)
+    model = small(cls, solver, learn_hyperparameters=False, n_inducing=60).fit(X, y)
     gaps = Gaps.of(X)
     filled, variance = gaps.fill(X)
-    plain = small(VBDTCRegressor, solver, learn_hyperparameters=False, n_inducing=60)
-    plain.fit(filled, y, y_var=variance @ slopes_of(model))
+    own = variance @ slopes_of(model) + explained_by(model, filled, variance)
+    plain = small(cls, solver, learn_hyperparameters=False, n_inducing=60)
+    plain.fit(filled, y, y_var=own)
     prior = 3.0 * norm.logpdf(0.0)  # the slopes are where they start
     assert_allclose(model.lower_bound_, plain.lower_bound_ + prior, rtol=1e-8)
     T, t = make_data(9, rng, share=0.0)
     T[::2, 1] = np.nan
     new, new_variance = gaps.fill(T)
-    y_var = new_variance @ slopes_of(model)
+    f_var = new_variance @ slopes_of(model)
+    y_var = f_var + explained_by(model, new, new_variance)
     for options in ({"return_std": True}, {"return_cov": True}):
         said, expected = model.predict(T, **options), plain.predict(new, **options, y_var=y_var)
         assert_allclose(said[0], expected[0], rtol=1e-7, atol=1e-9)
@@ -108,16 +132,17 @@ def test_rows_with_gaps_are_noisy_ones(solver, rng):
     expected = plain.log_predictive_density(new, t, y_var=y_var)
     assert_allclose(model.log_predictive_density(T, t), expected, rtol=1e-7, atol=1e-9)
     f_std = model.predict(T, True, include_noise=False)[1]
-    assert np.all(f_std[::2] > np.sqrt(y_var[::2]))  # f is not known there
+    assert np.all(f_std[::2] > np.sqrt(f_var[::2]))  # f is not known there
     left_out = model.loo_predict(X, y)
-    expected = plain.loo_predict(filled, y, y_var=variance @ slopes_of(model))
+    expected = plain.loo_predict(filled, y, y_var=own)
     assert_allclose(left_out, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_slopes_are_learned(rng):
+@classes
+def test_slopes_are_learned(cls, rng):
     """The last input says nothing, so that it does no harm if it is missing."""
     X, y = make_data(150, rng)
-    model = small(VBDTCRegressor, "collapsed", n_inducing=40, max_iter=40).fit(X, y)
+    model = small(cls, "collapsed", n_inducing=40, max_iter=40).fit(X, y)
     slopes = slopes_of(model) / np.var(y)
     assert slopes[2] < 0.2 * slopes[:2].min()
     fresh = clone(model).fit(np.where(np.isnan(X), 0.0, X), y)
@@ -138,21 +163,36 @@ def test_slopes_of_inputs_without_gaps_are_measured(rng):
         assert np.mean(np.abs(t - mean) < 1.96 * wide) > 0.8
 
 
-def test_gaps_that_come_later_in_a_stream(rng):
+def test_noise_of_places_that_are_not_known_is_that_of_far_away(rng):
+    """What a row has of its own does not depend on what takes the place of a gap."""
+    X, y = make_data(60, rng)
+    model = small(VBFITCRegressor, "collapsed", n_inducing=60).fit(X, y)
+    T = np.column_stack([rng.uniform(-2.0, 2.0, 20), np.full(20, np.nan), rng.normal(size=20)])
+    f_std, y_std = (model.predict(T, True, include_noise=noise)[1] for noise in (False, True))
+    far = model.noise_kernel_.diag(np.zeros((20, 3))) + model.noise_variance_
+    assert_allclose(y_std**2 - f_std**2, far, rtol=1e-6)
+    place = np.zeros((1, 3))
+    noise = noise_of(model)
+    assert_allclose(noise.far_variance(place), noise.marginal_variance(place + 1e3))
+    assert noise.far_variance(place) > 1.1 * noise.marginal_variance(place)
+
+
+@classes
+def test_gaps_that_come_later_in_a_stream(cls, rng):
     """The input that had none gets a slope; the sums over the rows before do not change."""
     X, y = make_data(80, rng, share=0.0)
     later = X[50:].copy()
     later[::3, 1] = np.nan
     settings = {"learn_hyperparameters": False, "inducing_inputs": X[:50:2]}
-    model = small(VBDTCRegressor, **settings, noise_variance=0.1).fit(X[:50], y[:50])
+    model = small(cls, **settings, noise_variance=0.1).fit(X[:50], y[:50])
     model.partial_fit(later, y[50:])
     gaps = Gaps.of(X[:50])
     filled, variance = gaps.fill(later)
-    y_var = variance[:, [1]] @ slopes_of(model)
-    plain = small(VBDTCRegressor, **settings, noise_variance=0.1).fit(X[:50], y[:50])
+    y_var = variance[:, [1]] @ slopes_of(model) + explained_by(model, filled, variance)
+    plain = small(cls, **settings, noise_variance=0.1).fit(X[:50], y[:50])
     plain.partial_fit(filled, y[50:], y_var=y_var)
     assert_allclose(model.predict(X, True), plain.predict(X, True), rtol=1e-7)
-    learning = small(VBDTCRegressor, "collapsed").fit(X[:50], y[:50]).partial_fit(later, y[50:])
+    learning = small(cls, "collapsed").fit(X[:50], y[:50]).partial_fit(later, y[50:])
     assert np.isfinite(learning.predict(later, True)).all()
     warm = learning.set_params(warm_start=True).fit(later, y[50:])
     assert warm._state.model.structure.gap_columns == (1,)
@@ -166,22 +206,24 @@ def test_rows_that_are_all_missing_have_the_prior_of_the_columns(share, rng):
     assert np.isfinite(mean).all() and np.all(std > 0.3 * np.std(y))
 
 
-def test_few_rows_with_gaps(rng):
+@classes
+def test_few_rows_with_gaps(cls, rng):
     """Of columns, too, that have no entry at all, and one row after the other."""
     X, y = make_data(12, rng, share=0.3)
     X[:, 1] = np.nan
-    model = small(VBDTCRegressor, "collapsed", max_iter=2).fit(X, y)
+    model = small(cls, "collapsed", max_iter=2).fit(X, y)
     assert np.isfinite(model.predict(X, True)).all()
-    stream = small(VBDTCRegressor, "collapsed", max_iter=2)
+    stream = small(cls, "collapsed", max_iter=2)
     for i in range(12):
         stream.partial_fit(X[i : i + 1], y[i : i + 1])
     assert_allclose(stream.predict(X, True), model.predict(X, True), rtol=1e-6)
 
 
-def test_copies_of_rows_with_gaps_are_weights(rng):
+@classes
+def test_copies_of_rows_with_gaps_are_weights(cls, rng):
     X, y = make_data(40, rng)
     weight = np.repeat([1, 2], 20)
-    model = small(VBDTCRegressor, "collapsed", max_iter=5)
+    model = small(cls, "collapsed", max_iter=5)
     expected = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     model.fit(X, y, sample_weight=weight)
     assert_allclose(model.predict(X, True), expected.predict(X, True), rtol=1e-8)
@@ -206,18 +248,19 @@ def test_outputs_have_gaps(rng):
 
 
 @pytest.mark.thorough
-def test_predictions_are_better_than_behind_imputers(rng):
+@classes
+def test_predictions_are_better_than_behind_imputers(cls, rng):
     X, y = make_data(300, rng)
     T, t = make_data(200, rng)
-    model = small(VBDTCRegressor, "collapsed", max_iter=30, n_inducing=40)
+    model = small(cls, "collapsed", max_iter=30, n_inducing=40)
     ours = measure_nlpd(clone(model).fit(X, y), T, t)
     for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
         filled, new = imputer.fit_transform(X), imputer.transform(T)
         assert ours < measure_nlpd(clone(model).fit(filled, y), new, t) - 0.1
 
 
-@pytest.mark.parametrize("cls", [VBFITCRegressor, VBPITCRegressor])
-def test_noise_that_knows_places_has_no_gaps(cls, rng):
+@pytest.mark.parametrize("cls", [VBPICRegressor, VBPITCRegressor])
+def test_blocks_of_places_have_no_gaps(cls, rng):
     X, y = make_data(30, rng)
     with pytest.raises(ValueError, match="NaN"):
         cls().fit(X, y)
