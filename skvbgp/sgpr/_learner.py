@@ -461,7 +461,7 @@ class SparseLearner(Settings):
         rule = self._rule_of_predictions(state)
         draws = quasi_normal(N_DRAWS, p.U.shape[1], seed)
         latent = SparseLatent(p, state.prior, state.q, rule, draws)
-        return GlobalPosterior(state, latent, state.noise)
+        return GlobalPosterior(state, latent)
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
         return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)

@@ -31,7 +31,6 @@ from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
 from skvbgp.sgpr._psi import rotate
@@ -75,12 +74,11 @@ class GlobalPosterior:
     state : State
     latent : Latent
         `SparseLatent`, or the mixture of an exact fit (`ExactPosterior`).
-    noise : Noise
     """
 
-    def __init__(self, state: State, latent: Latent, noise: Noise) -> None:
+    def __init__(self, state: State, latent: Latent) -> None:
         self._state, self._coordinates, self._target = state, state.model.coordinates, state.target
-        self._latent, self._noise = latent, noise
+        self._latent = latent
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X, own = self._fill(X, include_noise)
@@ -99,11 +97,11 @@ class GlobalPosterior:
         That is of its noise, and of what f may differ by from that at the means of missing entries.
         """
         X, gaps = self._state.fill(X)
-        own = by_tile(self._noise.marginal_variance, X) if include_noise else np.zeros(len(X))
+        own = by_tile(self._state.noise.marginal_variance, X) if include_noise else np.zeros(len(X))
         if gaps is not None:
             if include_noise:
                 lacks = gaps.any(axis=1)
-                own[lacks] = self._noise.far_variance(X[lacks])
+                own[lacks] = self._state.noise.far_variance(X[lacks])
             own = own + gaps @ self._find_slopes(gaps)
         return X, own
 
@@ -113,7 +111,7 @@ class GlobalPosterior:
         places, slopes = self._state.places, np.zeros(gaps.shape[1])
         assert known is not None and places is not None
         if learned:
-            noise: Any = self._noise
+            noise: Any = self._state.noise
             slopes[learned] = noise.slopes
         for j in np.setdiff1d(np.flatnonzero(gaps.any(axis=0)), learned):
             slopes[j] = known.measure_slope(j, places.X, self._predict_mean)
@@ -173,7 +171,7 @@ class ExactPosterior(GlobalPosterior):
     """
 
     def __init__(self, state: State, mixture: Mixture) -> None:
-        super().__init__(state, mixture, mixture.noise)
+        super().__init__(state, mixture)
         self._mixture = mixture
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
