@@ -23,7 +23,7 @@ from skvbgp.base import (
 )
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
-from skvbgp.kernel_selection._rounds import REACH, find_first, in_reach
+from skvbgp.kernel_selection._rounds import REACH, expect_bound, find_first, in_reach
 from skvbgp.kernel_selection._sample import SCREENING_ROWS, draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernels
@@ -299,7 +299,9 @@ class VBKSLearner(KernelSettings):
             return self.train(fresh, X, y, end_pass)
         fresh = replace(fresh, fits=state.fits, n_screened=state.n_screened)
         search = self._begin(fresh, X, y, state.fits, end_pass)
-        expected = state.bound_per_row * float(y.counts.sum())
+        expected = expect_bound(state.bound_per_row, float(y.counts.sum()), share_new)
+        if (state.Z is None) != (fresh.Z is None):  # bounds are not of one kind
+            expected = -np.inf
         chosen = self._choose_again(search, fresh, X, y, expected)
         self._train(search, fresh, X, y, chosen, 1.0 if knows_few else share_new)
         return self._conclude(fresh, X, y, search)
@@ -309,7 +311,7 @@ class VBKSLearner(KernelSettings):
     ) -> list[int]:
         """The kernels that more rows train: the best, or only those near the first of them.
 
-        The latter as long as that has nearly the bound which rows so far make expect.
+        The latter as long as that has the bound which rows so far make expect.
         """
         if self._trains_all:
             return list(range(len(state.fits)))
@@ -319,7 +321,7 @@ class VBKSLearner(KernelSettings):
         bounds = state.log_jacobians + search.bounds
         best = np.argsort(-bounds, kind="stable")
         chosen = best[: self._n_trained(len(best))].tolist()
-        if self._is_collapsed(len(X)) and bounds[chosen[0]] > expected - REACH:
+        if self._is_collapsed(len(X)) and bounds[chosen[0]] > expected:
             chosen = in_reach(bounds, chosen)
         return chosen
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -44,6 +45,15 @@ def plan_rounds(
         n_done = max(round(share * n_steps), n_before + 1)
         yield Round(n_kernels, n_before, n_done - n_before)
         n_kernels, n_before = n_left, n_done
+
+
+def expect_bound(per_row: float, n: float, share_new: float) -> float:
+    """A bound that n rows, of which a share is new, will hardly stay below by chance.
+
+    Log densities of rows that come as expected have a variance of 1/2 each, and their sum is not
+    expected to be more than three standard deviations below.
+    """
+    return per_row * n - REACH - 3.0 * math.sqrt(0.5 * share_new * n)
 
 
 def find_first(bounds: Array, chosen: Sequence[int]) -> list[int]:

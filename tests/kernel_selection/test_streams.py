@@ -92,6 +92,29 @@ def test_the_best_are_trained_again_when_rows_say_less_than_was_expected(calls, 
 
 
 @pytest.mark.usefixtures("few_screened")
+def test_bounds_of_fewer_inducing_inputs_than_rows_are_no_surprise(calls, monkeypatch):
+    """Those of all rows are exact, and higher."""
+    monkeypatch.setattr(_learner, "DENSE_ROWS", 40)
+    monkeypatch.setattr(_learner, "_SPARSE_INDUCING", 3)
+    monkeypatch.setattr(_learner, "in_reach", lambda bounds, chosen: chosen[:1])
+    X, y = make_series(60)
+    model = small(**OPTIONS).fit(X[:40], y[:40])
+    calls.clear()
+    model.partial_fit(X[40:], y[40:])
+    assert model._state.Z is not None
+    assert len(trained(calls)) == 1
+
+
+def test_what_rows_make_expect():
+    """Three standard deviations of log densities of new rows, and the reach, below the average."""
+    values = np.random.default_rng(0).standard_normal((20_000, 50))
+    sums = -0.5 * np.sum(values**2 + np.log(2.0 * np.pi), axis=1)
+    mean = sums.mean()
+    expected = _rounds.expect_bound(mean / 50, 100.0, 0.5)
+    assert_allclose(expected, 2.0 * mean - _rounds.REACH - 3.0 * sums.std(), rtol=1e-2)
+
+
+@pytest.mark.usefixtures("few_screened")
 def test_rows_that_double_are_searched_again_until_a_search_has_seen_enough(calls):
     X, y = make_series(80)
     model = small(**OPTIONS).fit(X[:19], y[:19])
