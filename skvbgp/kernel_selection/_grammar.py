@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
+from skvbgp.base import as_count
 from skvbgp.kernels import (
     RBF,
     Constant,
@@ -88,8 +89,7 @@ def kernel_grammar(
     >>> list(kernels)
     ['LIN', 'M32', 'LIN + LIN', 'LIN + M32', 'M32 + M32', 'LIN * LIN', 'LIN * M32', 'M32 * M32']
     """
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, got {depth!r}.")
+    depth = as_count(depth, "depth", least=1)
     pairs = [_base_kernel(entry) for entry in base]
     names = [name for name, _ in pairs]
     if not names or len(set(names)) < len(names):

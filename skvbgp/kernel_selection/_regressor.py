@@ -24,6 +24,7 @@ from skvbgp.base import (
     OutputsState,
     StrOptions,
     Targets,
+    as_count,
     keep,
 )
 from skvbgp.kernel_selection._description import describe
@@ -294,6 +295,7 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
     ) -> Array:
+        n_samples = as_count(n_samples, "n_samples", least=0)
         X, rng = self._check_inputs(X), check_random_state(random_state)
         posterior = self._posterior()
         with single_blas_thread:
@@ -316,10 +318,8 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
             The estimator, whose fitted attributes are those of the kept kernels.
         """
         check_is_fitted(self)
-        if not isinstance(top_k, Integral) or top_k < 1:
-            raise ValueError(f"top_k must be a positive integer, got {top_k!r}.")
         learner: Any = self._full_learner()
-        self._state = learner.prune(self._state, int(top_k))
+        self._state = learner.prune(self._state, as_count(top_k, "top_k", least=1))
         for name, value in learner.attributes(self._state).items():
             setattr(self, name, value)
         return self

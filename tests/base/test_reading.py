@@ -14,9 +14,10 @@ from skvbgp import (
     HybridGPLVM,
     VBDTCRegressor,
     VBGPRegressor,
+    VBKSRegressor,
 )
 from skvbgp.base import Interval
-from skvbgp.kernel_selection import series_kernels
+from skvbgp.kernel_selection import kernel_grammar, series_kernels
 from tests.test_common import CLASSES, quickly_fitted
 
 MONTHS = np.datetime64("2020-01") + np.arange(20).astype("timedelta64[M]")
@@ -174,11 +175,17 @@ def test_draws_are_counted_by_whole_numbers(outputs, bad):
     X = np.arange(6.0)[:, None]
     y = np.sin(X) if outputs == 1 else np.hstack([np.sin(X), np.cos(X)])
     options = {} if outputs == 1 else {"output_covariance": "learned"}
-    model = VBGPRegressor(learn_hyperparameters=False, **options).fit(X, y)
-    with pytest.raises(ValueError, match="n_samples must be a whole number, 0 or more"):
-        model.sample_y(X, bad)
-    with pytest.raises(ValueError, match="n must be a whole number, 1 or more"):
-        model.sample_function(bad)
+    few = VBKSRegressor(kernel_grammar(1, ["SE"]), max_iter=1)
+    for model in (VBGPRegressor(learn_hyperparameters=False, **options), few):
+        model.fit(X, y)
+        with pytest.raises(ValueError, match="n_samples must be a whole number, 0 or more"):
+            model.sample_y(X, bad)
+        with pytest.raises(ValueError, match="n must be a whole number, 1 or more"):
+            model.sample_function(bad)
+    with pytest.raises(ValueError, match="depth must be a whole number, 1 or more"):
+        kernel_grammar(bad)
+    with pytest.raises(ValueError, match="top_k must be a whole number, 1 or more"):
+        few.prune(bad)
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_classifier(cls())])
