@@ -78,7 +78,7 @@ class Ascent:
         n_rows : float
             Number of rows that have told the state of the noise, each as often as it counts.
         """
-        state, evaluation = self._join(state, points)
+        state, evaluation = self.join(state, points)
         adam = AdamState.zeros(len(state.parameters.pack()))
         return replace(self, past=evaluation.as_past(n_rows)), replace(state, adam=adam)
 
@@ -115,7 +115,7 @@ class Ascent:
         What it has said so far is their prior. Without it, the first steps would take what is
         there of new places for noise.
         """
-        state, evaluation = self._join(state, batch.new_points)
+        state, evaluation = self.join(state, batch.new_points)
         model, p, q = state.model, state.parameters, state.q
         if q is None:
             return state
@@ -126,7 +126,7 @@ class Ascent:
         _, _, cotangents = rows.evaluate(batch.X, batch.y, weight, np.arange(0), *known)
         return replace(state, q=rows.natural_step(cotangents, 1.0))
 
-    def _join(self, state: State, points: Array) -> tuple[State, Evaluation]:
+    def join(self, state: State, points: Array) -> tuple[State, Evaluation]:
         """The state with new points in both bases, and q(f) as it was before a direct L0 grew."""
         m = len(state.parameters.beta)
         state = self._grow(state, points, 0.0)

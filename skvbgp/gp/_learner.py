@@ -376,8 +376,6 @@ class GPLearner(RegressionLearner):
         Where all rows are neighbours they have one scale: others elsewhere would change intervals
         at places where nothing has been seen since.
         """
-        if X.bring_gaps(state.frames.gaps):
-            return True
         posterior = replace(self.update(state, X, X.y, go_on), twin=None).posterior
         if not posterior.is_exact:
             return False

@@ -24,6 +24,8 @@ def test_a_list_finds_what_a_tree_does(rng, d, k):
         told, index = _find_in_shard(frame, weights, places, k, shard)
         assert_array_equal(index[:4], expected)
         assert_allclose(told[:4], np.take_along_axis(distance, expected, axis=1), rtol=1e-12)
+        (_, kept) = shard._kept["places"]
+        assert ("_tree" in vars(kept)) == (n_places > 4 or d > 12)
 
 
 def test_equally_near_rows_are_told_of_in_their_order():

@@ -12,7 +12,9 @@ from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._coupled import keep_points
 from skvbgp.decoupled._direct import keep_points as keep_direct
+from skvbgp.decoupled._learner import _scale
 from skvbgp.decoupled._likelihoods import StudentT
+from skvbgp.decoupled._training import Batch
 from tests.decoupled.cases import small
 from tests.decoupled.problems import M_BETA, D, make_problem
 from tests.oracles import decoupled as oracles
@@ -132,6 +134,45 @@ def test_old_rows_keep_their_standard_deviation(options, d, factor):
     assert np.std(mean - f) < 0.06
     error = model.predict(X_new) - factor * f_new
     assert np.std(error) < 0.07 * factor * np.std(f_new)
+
+
+@pytest.fixture
+def stream():
+    """A learner with full bases and its state, and an ascent, rows and a batch of another place."""
+    X, f = make_rows(400, 0.0, 1, 0)
+    model = DecoupledGPRegressor(300, 80, max_iter=20, random_state=0).partial_fit(X, f)
+    learner, state = model._learner(), model._state
+    X, y = make_rows(12, 2.0, 1, 1)
+    _, targets = model._prepare(X, y, reset=False, sample_weight=None, y_var=None)
+    rng = np.random.RandomState(0)
+    sample = learner._draw_sample(state, state.replay, X, targets, rng)
+    ascent = replace(learner._ascent(rng, 0.1), sample=sample)
+    return ascent, state, X, y, targets
+
+
+def test_new_rows_are_told_of_before_any_step(stream):
+    """As new points are at the rows, q(f) becomes what it is given them."""
+    ascent, state, X, y, targets = stream
+    state, points = ascent.make_room(state, state.coordinates.scaled(X))
+    mean, covariance = ascent.join(state, points)[0].posterior.joint(X, False)
+    noise = state.model.likelihood.noise_variance(state.parameters.noise) * state.target.unit**2
+    gain = np.linalg.solve(covariance + noise * np.eye(12), covariance).T
+    after = ascent.meet(state, Batch(*_scale(state, X, targets), 12, 12.0, points))
+    assert_allclose(after.posterior.joint(X, False)[0], mean + gain @ (y - mean), rtol=1e-3)
+
+
+def test_the_steps_of_points_that_stay_go_on(stream):
+    ascent, state, X, *_ = stream
+    after, _ = ascent.make_room(state, state.coordinates.scaled(X))
+    kept = (after.parameters.beta[:, None] == state.parameters.beta).all(axis=2).argmax(axis=1)
+    assert 60 < len(kept) < 80
+    for moment, other in (
+        (state.adam.first, after.adam.first),
+        (state.adam.second, after.adam.second),
+    ):
+        before = state.parameters.unpack(moment).beta
+        assert_array_equal(after.parameters.unpack(other).beta, before[kept])
+        assert np.ptp(before) > 0.0
 
 
 def test_noise_of_a_new_place_is_learned_once_it_is_known():

@@ -153,6 +153,19 @@ def test_stream_knows_gaps_as_a_fit_does(rng):
         assert stream.n_samples_seen_ == 90
 
 
+def test_a_few_rows_with_the_first_gap_are_learned_from(rng):
+    X, y = make_data(52, rng)
+    X[:48] = np.where(np.isnan(X[:48]), 0.5, X[:48])
+    X[50, 1] = np.nan
+    stream = (
+        make_model(learn_hyperparameters=True, max_iter=5)
+        .partial_fit(X[:48], y[:48])
+        .partial_fit(X[48:], y[48:])
+    )
+    whole = make_model(learn_hyperparameters=True, max_iter=5).fit(X, y)
+    assert_allclose(stream.predict(X), whole.predict(X), rtol=1e-8)
+
+
 @pytest.mark.parametrize("forgetting", [1, 40])
 def test_rows_to_predict_have_gaps_that_later_rows_of_a_stream_fill(rng, forgetting):
     """Where nothing is learned, a stream is a fit also if none of its own rows has a gap."""
