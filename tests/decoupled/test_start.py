@@ -117,7 +117,7 @@ def test_a_warm_start_after_an_exact_fit_learns():
 def test_noise_of_an_update_is_what_is_left_of_rows_in_familiar_places(n, n_new):
     """After an exact fit, and after one whose bases are full."""
     X, y = make_few_rows(n)
-    options = {"random_state": 0, "learning_rate": 1e-12, "normalize_y": False}
+    options = {"random_state": 0, "learning_rate": 1e-12, "normalize_y": False, "max_iter": 5}
     model = DecoupledGPRegressor(**options).fit(X, y)
     X_new = np.full((n_new, 2), 0.9)
     y_new = np.full(n_new, 2.0)
