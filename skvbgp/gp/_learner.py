@@ -362,7 +362,7 @@ class GPLearner(RegressionLearner):
             if growth[1] >= 2.0 or n_known <= self.few < n:
                 return True
             before, after = np.floor(_CHECKS * growth)
-            return bool(after > before) and self._has_outgrown(state, X)
+            return n <= state.k and bool(after > before) and self._has_outgrown(state, X)
         n_due = min(state.n_seen_trained, self.forgetting.memory)
         n_seen = state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
@@ -373,12 +373,10 @@ class GPLearner(RegressionLearner):
     def _has_outgrown(self, state: State, X: Rows) -> bool:
         """Whether all rows, with X, have another scale than those that were learned from.
 
-        Where all rows are neighbours they have one scale: others elsewhere would change intervals
-        at places where nothing has been seen since.
+        It is one scale, as all rows are neighbours: others elsewhere would change intervals at
+        places where nothing has been seen since.
         """
         posterior = replace(self.update(state, X, X.y, go_on), twin=None).posterior
-        if not posterior.is_exact:
-            return False
         n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))
         return abs(np.log(posterior.compare_scales(n_trained))) > np.log(_LARGEST_CHANGE)
 
