@@ -53,8 +53,8 @@ class Checkpoint:
     RuntimeError
         From ``fit``, if it does not repeat itself: the file was written on a machine that rounds in
         another way.
-    FileNotFoundError
-        From ``fit``, if the directory is not there.
+    FileNotFoundError, IsADirectoryError
+        From ``fit``, before any training, if the directory is not there, or ``path`` is one.
 
     Warnings
     --------
@@ -104,7 +104,10 @@ class Checkpoint:
 
     def _open(self, fit: dict[str, str]) -> Journal:
         """The journal of a fit, which goes on if there is a file of the same one."""
-        if not Path(self.path).absolute().parent.is_dir():
+        path = Path(self.path)
+        if path.is_dir():  # also "", the working directory
+            raise IsADirectoryError(f"Checkpoint needs a file; {self.path!r} is a directory.")
+        if not path.absolute().parent.is_dir():
             raise FileNotFoundError(f"There is no directory for the checkpoint {self.path}.")
         content = None
         if os.path.exists(self.path):

@@ -363,6 +363,9 @@ def test_what_cannot_be_done_is_an_error(path, tmp_path):
     model = VBDTCRegressor(**STOCHASTIC)
     with pytest.raises(FileNotFoundError, match="no directory"):
         clone(model).set_callbacks(Checkpoint(tmp_path / "none" / "fit")).fit(X, y)
+    for directory in ("", tmp_path):
+        with pytest.raises(IsADirectoryError, match="needs a file"):
+            clone(model).set_callbacks(Checkpoint(directory)).fit(X, y)
     with pytest.raises(ValueError, match="one Checkpoint"):
         clone(model).set_callbacks(Checkpoint(path), Checkpoint(path)).fit(X, y)
     with pytest.raises(TypeError, match="estimators of skvbgp"):
