@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp._core.gaussian import InducingPrior
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
@@ -27,7 +28,7 @@ from skvbgp.ep.expectations import (
     psi1,
     psi1_vjp,
 )
-from skvbgp.kernels._inducing import InducingPrior
+from skvbgp.kernels._squared_exponential import SquaredExponential
 
 #: Most rows that one thread works on at a time.
 TILE_ROWS = 1024
@@ -84,9 +85,14 @@ class RowFeatures:
         return self._inputs.rows(self._inputs.uncertain)
 
     @cached_property
+    def _se(self) -> SquaredExponential:
+        """The kernel as uncertain rows need it."""
+        return SquaredExponential.of(self._inducing.kernel, self._inducing.Z.shape[1])
+
+    @cached_property
     def _psi2(self) -> Psi2:
         """Psi2 of the uncertain rows."""
-        rows, se = self._blurred, self._inducing.se
+        rows, se = self._blurred, self._se
         arguments = (self._inducing.Z, se.variance, se.length_scale)
         return Psi2(rows.mean, rows.variance, *arguments, n_kept=self._n_kept)
 
@@ -96,7 +102,7 @@ class RowFeatures:
         mean, uncertain = self._inputs.mean, self._inputs.uncertain
         if not uncertain.any():
             return kernel(mean, Z)
-        rows, se = self._blurred, self._inducing.se
+        rows, se = self._blurred, self._se
         K_fu = np.empty((len(mean), len(Z)))
         K_fu[~uncertain] = kernel(mean[~uncertain], Z)
         K_fu[uncertain] = psi1(rows.mean, rows.variance, Z, se.variance, se.length_scale)
@@ -138,7 +144,7 @@ class RowFeatures:
         theta = theta + d_theta
         d_variance, d_K_inv = np.zeros_like(d_mean), None
         for part in self._expectation_gradients(d_K_fu, d_expected) if uncertain.any() else []:
-            theta += inducing.se.dtheta(part.log_variance, part.log_length_scale)
+            theta += self._se.dtheta(part.log_variance, part.log_length_scale)
             d_mean[uncertain] += part.mu
             d_variance[uncertain] += part.s
             d_Z += part.Z
@@ -151,7 +157,7 @@ class RowFeatures:
     ) -> list[ExpectationGradients]:
         """Gradients through Psi1 and Psi2 of the uncertain rows."""
         rows, uncertain = self._blurred, self._inputs.uncertain
-        Z, length_scale = self._inducing.Z, self._inducing.se.length_scale
+        Z, length_scale = self._inducing.Z, self._se.length_scale
         parts = [
             psi1_vjp(
                 rows.mean, rows.variance, Z, length_scale, self._K_fu[uncertain], d_K_fu[uncertain]

@@ -24,13 +24,13 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
+from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._training import Trained, draw_processes, train
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._candidates import make_leaves

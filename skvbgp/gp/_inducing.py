@@ -24,6 +24,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp._optim.maximum import train
 from skvbgp.base import Draws
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._neighbours import Rows
@@ -31,7 +32,6 @@ from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
-from skvbgp.gp._training import train
 from skvbgp.kernels import Kernel
 
 #: Most rows that hyperparameters are learned from, and that the process is conditioned on.

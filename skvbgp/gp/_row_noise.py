@@ -148,3 +148,7 @@ def _number(kept: NDArray[np.bool_], index: NDArray[np.intp]) -> NDArray[np.intp
     origin = np.full(len(kept), -1)
     origin[kept] = index
     return origin
+
+
+#: X (n, d) and y (n,), or (n, m) of m outputs, scaled, and what is known of the noise.
+Group = tuple[Array, Array, RowNoise | None]

@@ -21,8 +21,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick
 from skvbgp.gp._neighbours import Rows, draw_groups
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, TwinPosterior
-from skvbgp.gp._row_noise import RowNoise, have_same_noise
-from skvbgp.gp._training import Group
+from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
 
 #: Values that are left out, one at a time, and rows among which neighbours are looked for.
 _HELD_OUT, _JUDGED_ROWS = 1_000, 100_000

@@ -16,9 +16,9 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale
+from skvbgp._optim.maximum import train
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._training import Group, train
+from skvbgp.gp._row_noise import Group, RowNoise
 
 #: Most rows that a warp is learned from, and the kernel.
 WARP_ROWS, WARP_KERNEL = 400, "Matern-5/2"

@@ -26,6 +26,7 @@ from skvbgp.sgpr._block_paths import BlockDraws
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import ResidualNoise
 from skvbgp.sgpr._posterior import ExactPosterior
 from skvbgp.sgpr._sharded import gather_data
@@ -46,10 +47,12 @@ class BlockPosterior:
 
     def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
         self.n_samples = n_samples
-        self._blocks, self._known = blocks, state.remembered
-        self._coordinates, self._target = state.model.coordinates, state.target
-        self._places, self._owners = state.places, state.parameters.owners
-        draws = quasi_normal(n_samples, state.parameters.U.shape[1] + 1, state.seed)
+        model, p = state.model, state.parameters
+        self._blocks = blocks
+        self._known = Remembered(model, p, state.prior, model.noise(p), state.q, state.draw_rule)
+        self._coordinates, self._target = model.coordinates, state.target
+        self._places, self._owners = state.places, p.owners
+        draws = quasi_normal(n_samples, p.U.shape[1] + 1, state.seed)
         self._conditional = BlockConditional(self._known, draws)
 
     @classmethod

@@ -13,13 +13,12 @@ and the stochastic one share :meth:`Evaluation.gradient`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.gaussian import WhitenedGaussian, kl_diagonal
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import (
     Array,
     cholesky_vjp,
@@ -30,24 +29,14 @@ from skvbgp._core.linalg import (
     triu_congruence,
     triu_times,
 )
-from skvbgp._core.owners import divide_equally
 from skvbgp._core.parallel import concurrently, thread_map
-from skvbgp._core.scaling import Coordinates
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
-from skvbgp.sgpr._noise import GroupNoise, Noise, NoiseGradients, Pull, Structure
-from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
+from skvbgp.sgpr._noise import GroupNoise, Model, Noise, NoiseGradients, Pull
+from skvbgp.sgpr._parameters import Parameters
 
 #: ``(q, alpha, second) -> (L' dL, d_alpha, d_second)``
 PastTerm = Callable[[WhitenedGaussian, float, float], tuple[Array, float, float]]
-
-
-@dataclass(frozen=True)
-class HyperPrior:
-    """Factorised Gaussian prior of (lambda_1, ..., lambda_d, sigma_f), scaled."""
-
-    mean: Array  # (d + 1,)
-    variance: Array  # (d + 1,)
 
 
 class Prior:
@@ -82,60 +71,22 @@ class Prior:
         return np.asarray(W @ self.Z - W.sum(axis=1)[:, None] * self.Z)
 
 
-@dataclass(frozen=True)
-class Model:
-    """A member of the family: coordinates, hyperprior and structure of the noise."""
-
-    coordinates: Coordinates
-    hyperprior: HyperPrior
-    structure: Structure
-
-    def bounds(self, parameters: Parameters) -> Array:
-        """Limits (p, 2) of the flat vector: the noise's own, and those of numerics."""
-        limits = np.tile([-np.inf, np.inf], (len(parameters.pack()), 1))
-        for side in (0, 1):
-            parts = parameters.split(limits[:, side])  # views
-            for name, pair in LOG_LIMITS.items():
-                parts[name][...] = pair[side]
-            parts["noise_theta"][...] = self.structure.bounds[:, side]
-        return limits
-
-    def noise(self, parameters: Parameters) -> Noise:
-        """The noise at these parameters."""
-        U = self.coordinates.original(parameters.U)
-        return self.structure.noise(parameters.noise_variance, parameters.noise_theta, U)
-
-    def noise_of(self, noise: Noise, rows: Rows) -> GroupNoise:
-        """The noise of one group."""
-        return GroupNoise.of(noise, self.coordinates.original(rows.X), rows)
-
-    def group(
-        self,
-        parameters: Parameters,
-        prior: Prior,
-        noise: GroupNoise,
-        rows: Rows,
-        draws: Array | None,
-        *,
-        whitened: bool = False,
-    ) -> Group:
-        """The data terms of one group, in closed form or (with draws) sampled, maybe whitened."""
-        C, copies = noise.covariance, noise.copies
-        nu, xi = parameters.nu, parameters.xi
-        if draws is None:
-            return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
-        whitening, draws = prior.L_inv if whitened else None, parameters.share_draws(draws)
-        return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, copies, whitening)
-
-    def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
-        """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
-        return kl_diagonal(
-            np.append(parameters.nu, parameters.alpha),
-            np.append(parameters.xi, parameters.beta),
-            self.hyperprior.mean,
-            self.hyperprior.variance,
-            np.append(divide_equally(len(parameters.nu), parameters.owners), 1.0),
-        )
+def make_group(
+    parameters: Parameters,
+    prior: Prior,
+    noise: GroupNoise,
+    rows: Rows,
+    draws: Array | None,
+    *,
+    whitened: bool = False,
+) -> Group:
+    """The data terms of one group, in closed form or (with draws) sampled, maybe whitened."""
+    C, copies = noise.covariance, noise.copies
+    nu, xi = parameters.nu, parameters.xi
+    if draws is None:
+        return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
+    whitening, draws = prior.L_inv if whitened else None, parameters.share_draws(draws)
+    return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, copies, whitening)
 
 
 class DataGradients(NamedTuple):
@@ -192,7 +143,7 @@ class Groups:
 
         def make(rows: Rows, draws: Array | None) -> tuple[Group, Pull]:
             own = model.noise_of(noise, rows)
-            return model.group(parameters, prior, own, rows, draws, whitened=whitened), own.vjp
+            return make_group(parameters, prior, own, rows, draws, whitened=whitened), own.vjp
 
         self._pairs = thread_map(make, zip(batch, draws, strict=True))
         self._groups = [group for group, _ in self._pairs]

@@ -31,10 +31,9 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Targets
-from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import GroupNoise, Noise, NoiseGradients
+from skvbgp.sgpr._noise import GroupNoise, Model, Noise, NoiseGradients
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import Paths, PriorPaths, share_points
 from skvbgp.sgpr._slopes import se_slopes
@@ -148,9 +147,7 @@ class Mixture(PickledByFields):
     @cached_property
     def noise(self) -> Noise:
         """The noise at these parameters."""
-        p = self.parameters
-        U = self.model.coordinates.original(p.U)
-        return self.model.structure.noise(p.noise_variance, p.noise_theta, U)
+        return self.model.noise(self.parameters)
 
     @property
     def X(self) -> Array:

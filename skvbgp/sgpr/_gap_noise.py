@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._bound import Model
-from skvbgp.sgpr._noise import Mask, Noise, NoiseGradients, Pull, Structure
+from skvbgp.sgpr._noise import Mask, Model, Noise, NoiseGradients, Pull, Structure
 from skvbgp.sgpr._parameters import Parameters
 
 #: Median of the prior of mean squared slopes, for a target of unit variance and inputs of unit

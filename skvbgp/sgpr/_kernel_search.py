@@ -20,10 +20,9 @@ from skvbgp.base import says_too_little
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import share_hyperparameters
 from skvbgp.kernels._candidates import combine, follow, make_base_kernels
-from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._noise import Blocks, Structure
+from skvbgp.sgpr._noise import Blocks, Model, Structure
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 from skvbgp.sgpr._start import fit_noise_to_groups, with_pairs

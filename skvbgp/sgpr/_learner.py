@@ -25,7 +25,6 @@ from skvbgp.base import (
 )
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
-from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gap_noise import admit_gaps
@@ -37,7 +36,7 @@ from skvbgp.sgpr._nested import (
     with_noise_kernel,
     without_noise_kernel,
 )
-from skvbgp.sgpr._noise import Blocks, White
+from skvbgp.sgpr._noise import Blocks, Model, White
 from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places

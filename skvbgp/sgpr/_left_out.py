@@ -23,10 +23,10 @@ from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import invert_rest
-from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
-from skvbgp.sgpr._noise import Noise
+from skvbgp.sgpr._noise import Model, Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import DensePsi, rotate
 from skvbgp.sgpr._quadrature import CommonDraws, DrawRule

@@ -22,9 +22,9 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
-from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._bound import Prior, make_group
 from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._noise import Noise
+from skvbgp.sgpr._noise import Model, Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 
@@ -210,7 +210,7 @@ def sum_groups(
         rows = data.rows(slice(start, start + size))
         draws = draw_rule(rows, rng)
         own, whitened = model.noise_of(noise, rows), draws is not None
-        group = model.group(parameters, prior, own, rows, draws, whitened=whitened)
+        group = make_group(parameters, prior, own, rows, draws, whitened=whitened)
         targets = np.column_stack([rows.y, np.ones(size)])
         sums = group.psi, group.information(targets)
         total = total.plus(

@@ -4,7 +4,8 @@ C = (diagonal, or diagonal blocks, of) k^eps(X, X) - k^eps(X, U) k^eps(U, U)^-1 
 plus sigma_n^2 I. Which part of the residual is kept is the only difference between the
 models' likelihoods: nothing (DTC), its diagonal (FITC), its blocks (PITC, PIC).
 
-A `Structure` says what the noise is like, and makes the `Noise` of given parameters.
+A `Structure` says what the noise is like, and makes the `Noise` of given parameters. With
+the frames of the data and a prior it is a `Model`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.copies import Copies, own_gradient
+from skvbgp._core.gaussian import InducingPrior, kl_diagonal
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
-from skvbgp._core.owners import Owners, average_shared, count_inputs
+from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equally
+from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, own_hyperparameters
-from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
+from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
 
 class NoiseGradients(NamedTuple):
@@ -393,3 +396,49 @@ class ResidualNoise(Noise):
         d_cross, _, dU = self._kernel.vjp(X, self._prior.Z, Kxu, weighted)
         assert dU is not None
         return NoiseGradients(d_variance, d_theta + d_cross, dU, dKuu)
+
+
+@dataclass(frozen=True)
+class HyperPrior:
+    """Factorised Gaussian prior of (lambda_1, ..., lambda_d, sigma_f), scaled."""
+
+    mean: Array  # (d + 1,)
+    variance: Array  # (d + 1,)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A member of the family: coordinates, hyperprior and structure of the noise."""
+
+    coordinates: Coordinates
+    hyperprior: HyperPrior
+    structure: Structure
+
+    def bounds(self, parameters: Parameters) -> Array:
+        """Limits (p, 2) of the flat vector: the noise's own, and those of numerics."""
+        limits = np.tile([-np.inf, np.inf], (len(parameters.pack()), 1))
+        for side in (0, 1):
+            parts = parameters.split(limits[:, side])  # views
+            for name, pair in LOG_LIMITS.items():
+                parts[name][...] = pair[side]
+            parts["noise_theta"][...] = self.structure.bounds[:, side]
+        return limits
+
+    def noise(self, parameters: Parameters) -> Noise:
+        """The noise at these parameters."""
+        U = self.coordinates.original(parameters.U)
+        return self.structure.noise(parameters.noise_variance, parameters.noise_theta, U)
+
+    def noise_of(self, noise: Noise, rows: Rows) -> GroupNoise:
+        """The noise of one group."""
+        return GroupNoise.of(noise, self.coordinates.original(rows.X), rows)
+
+    def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
+        """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
+        return kl_diagonal(
+            np.append(parameters.nu, parameters.alpha),
+            np.append(parameters.xi, parameters.beta),
+            self.hyperprior.mean,
+            self.hyperprior.variance,
+            np.append(divide_equally(len(parameters.nu), parameters.owners), 1.0),
+        )

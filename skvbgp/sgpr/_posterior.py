@@ -149,16 +149,15 @@ class GlobalPosterior:
     def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """The same of f, in scaled units."""
         assert isinstance(self._latent, SparseLatent)
-        data = self._state.gather(X, targets)
-        blocks = None
-        if self._state.model.structure.correlated:
-            if not isinstance(self._state.blocks, Division):
+        state, blocks = self._state, None
+        if state.model.structure.correlated:
+            if not isinstance(state.blocks, Division):
                 raise ValueError(
                     "The noise of rows is correlated in blocks, which are known of a single fit to "
                     "rows in memory: fit the model to all rows at once."
                 )
-            blocks = self._state.blocks.group(self._coordinates.scaled(X))
-        return self._state.remembered.predict(self._latent.rule, data, blocks)
+            blocks = state.blocks.group(self._coordinates.scaled(X))
+        return state.remembered.predict(self._latent.rule, state.gather(X, targets), blocks)
 
 
 class ExactPosterior(GlobalPosterior):
@@ -217,7 +216,11 @@ class SparseLatent:
     ) -> None:
         self._parameters, self._prior, self._q, self.rule = parameters, prior, q, rule
         self._draws = draws
-        self._v = prior.L_inv.T @ q.mean  # (m,)
+
+    @cached_property
+    def _v(self) -> Array:
+        """L^-T E[u], (m,)."""
+        return np.asarray(self._prior.L_inv.T @ self._q.mean)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         p = self._parameters

@@ -22,9 +22,10 @@ from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import Begun, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
-from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Model, Prior
+from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Prior
 from skvbgp.sgpr._data import Data, Rows, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
+from skvbgp.sgpr._noise import Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 

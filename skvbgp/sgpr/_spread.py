@@ -19,9 +19,9 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Shard
 from skvbgp._core.sharded_blocks import ShardedBlocks, copy_blocks, divide
 from skvbgp._core.shards import Begun
-from skvbgp.sgpr._bound import Model
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._memory import Statistics
+from skvbgp.sgpr._noise import Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 from skvbgp.sgpr._sharded import ShardedBatch, ShardedData, add_sums, scale_block, sum_batch

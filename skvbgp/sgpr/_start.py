@@ -28,11 +28,11 @@ from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows
 from skvbgp.kernels._pairs import Pairs, evaluate_once
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
+from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._noise import Blocks
+from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 from skvbgp.sgpr._quadrature import sign_draws
 from skvbgp.sgpr._settings import Settings

@@ -17,12 +17,12 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Gaps, Targets, find_gaps
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks
-from skvbgp.sgpr._bound import Model, Prior
+from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._memory import Memory
-from skvbgp.sgpr._noise import Noise
+from skvbgp.sgpr._noise import Model, Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._quadrature import DrawRule

@@ -18,9 +18,10 @@ from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp._optim.schedule import no_annealing
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, WhitenedEvaluation
+from skvbgp.sgpr._bound import Evaluation, WhitenedEvaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
+from skvbgp.sgpr._noise import HyperPrior, Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, sign_draws
 from skvbgp.sgpr._sharded import ShardedBatch, ShardedEvaluation

@@ -5,12 +5,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.linalg import JITTER
+from skvbgp._optim.maximum import log_posterior, train
 from skvbgp.gp import _process, _sample
 from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._sample import Sample, Samples, join_samples
-from skvbgp.gp._training import log_posterior, train
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import numerical_gradient

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
 from skvbgp.gp import _neighbours, _search
 from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._neighbours import average_weights
@@ -13,7 +14,6 @@ from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._sample import Sample
 from skvbgp.gp._search import Search, Trial
-from skvbgp.gp._training import Trained, draw_processes, log_posterior, train
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import follow, make_base_kernels
 

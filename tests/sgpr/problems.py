@@ -12,10 +12,10 @@ from numpy.testing import assert_allclose
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF, Constant
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior
+from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import Memory, remember
-from skvbgp.sgpr._noise import Blocks, Diagonal, White
+from skvbgp.sgpr._noise import Blocks, Diagonal, HyperPrior, Model, White
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm
 from tests.derivatives import assert_slopes

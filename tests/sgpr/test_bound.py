@@ -12,9 +12,9 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._bound import Evaluation, HyperPrior, Model, Prior, WhitenedEvaluation
+from skvbgp.sgpr._bound import Evaluation, Prior, WhitenedEvaluation
 from skvbgp.sgpr._data import Coordinates, Data, Rows, Target
-from skvbgp.sgpr._noise import White
+from skvbgp.sgpr._noise import HyperPrior, Model, White
 from skvbgp.sgpr._parameters import LEARNED, Parameters
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import sgpr as oracles

@@ -11,7 +11,7 @@ from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp.base import Targets
 from skvbgp.base._categories import Categories
 from skvbgp.kernels import RBF
-from skvbgp.sgpr._bound import HyperPrior
+from skvbgp.sgpr._noise import HyperPrior
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws

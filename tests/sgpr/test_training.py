@@ -11,10 +11,10 @@ from skvbgp._core.draws import quasi_normal
 from skvbgp._core.partition import partition_rows
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _learner, _training
-from skvbgp.sgpr._bound import HyperPrior, Model, Prior
+from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
-from skvbgp.sgpr._noise import Blocks
+from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, sign_draws
 from skvbgp.sgpr._start import narrow, settle_variances

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skvbgp._core.gaussian import InducingPrior
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
-from skvbgp.kernels._inducing import InducingPrior
+from skvbgp.kernels._squared_exponential import SquaredExponential
 
 
 class LatentFeatures:
@@ -32,7 +33,9 @@ class LatentFeatures:
 
     def __init__(self, inducing: InducingPrior, latents: Inputs) -> None:
         self.inducing, self.latents = inducing, latents
-        arguments = (latents.mean, latents.variance, inducing.Z, 1.0, inducing.se.length_scale)
+        se = SquaredExponential.of(inducing.kernel, inducing.Z.shape[1])
+        self._length_scale = se.length_scale
+        arguments = (latents.mean, latents.variance, inducing.Z, 1.0, se.length_scale)
         self._psi1 = psi1(*arguments)  # (n, m)
         self._psi2 = Psi2(*arguments)
         self.A = self._psi1 @ inducing.L_inv.T  # (n, m)
@@ -56,7 +59,7 @@ class LatentFeatures:
     def vjp(self, d_A: Array, w: Array, H: Array) -> ExpectationGradients:
         """Gradients, for a fixed L, of sum(d_A * A) + sum_j w_ij tr(L^-1 Psi2_i L^-T H_j)."""
         q, inducing = self.latents, self.inducing
-        L_inv, length_scale = inducing.L_inv, inducing.se.length_scale
+        L_inv, length_scale = inducing.L_inv, self._length_scale
         first = psi1_vjp(q.mean, q.variance, inducing.Z, length_scale, self._psi1, d_A @ L_inv)
         second = self._psi2.vjp(w, L_inv.T @ H @ L_inv)
         pairs: Any = zip(first, second, strict=True)

@@ -1,4 +1,4 @@
-"""Training of one process on groups of rows, and how sure one can be of the result."""
+"""The maximum of the log evidence of groups plus a log prior, and how sure one can be of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.gp._row_noise import RowNoise
-
-#: X (n, d) and y (n,), or (n, m) of m outputs, scaled, and what is known of the noise.
-Group = tuple[Array, Array, RowNoise | None]
 
 
 class Trainable(Protocol):
