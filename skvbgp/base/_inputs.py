@@ -22,6 +22,7 @@ class ReadsInputs:
     """
 
     _categories: Categories | None = None  # of the last fit
+    inducing_inputs: Any  # a constructor parameter of some estimators
     #: Whether what is learned is about the columns that are read, so that a warm start keeps them.
     _learns_of_columns = True
 
@@ -71,9 +72,19 @@ class ReadsInputs:
             raise ValueError("warm_start: other inputs are categories than in the fit before.")
         return known
 
-    def _encode_places(self, Z: Any) -> Any:
-        """Places that a parameter of the user's has, or None, in the columns that are read."""
-        return Z if Z is None or self._categories is None else self._categories.encode(Z)
+    def _read_inducing_inputs(self) -> Array | None:
+        """The places that the parameter of this name has, if any, in the columns that are read."""
+        places = self.inducing_inputs
+        if places is None:
+            return None
+        if np.ndim(places) != 2 or 0 in np.shape(places):
+            raise ValueError(
+                "inducing_inputs must have the shape (n_inducing, n_features); got "
+                f"{np.shape(places)}."
+            )
+        if self._categories is not None:
+            places = self._categories.encode(places)
+        return np.asarray(check_array(places, dtype=np.float64, input_name="inducing_inputs"))
 
     def _read_example(self, X: Any, *, reset: bool) -> None:
         """Check a row like those of a Dask collection, whose inputs are numbers."""

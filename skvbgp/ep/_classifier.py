@@ -361,11 +361,6 @@ class EPDTCClassifier(ForgetfulClassifier):
     # -- hooks of the template -------------------------------------------------------------------
 
     def _learner(self) -> EPLearner:
-        inducing_inputs = self._encode_places(self.inducing_inputs)
-        if inducing_inputs is not None:
-            inducing_inputs = check_array(
-                inducing_inputs, dtype=np.float64, input_name="inducing_inputs"
-            )
         learn_inducing = self.learn_inducing_inputs
         if learn_inducing is None:
             learn_inducing = self.approximation == "dtc"
@@ -374,7 +369,7 @@ class EPDTCClassifier(ForgetfulClassifier):
         return EPLearner.of(
             self,
             kernel=None if self.kernel is None else as_kernel(self.kernel),
-            inducing_inputs=inducing_inputs,
+            inducing_inputs=self._read_inducing_inputs(),
             schedule=Schedule(self.schedule, self.max_ep_iter, self.damping),
             learn_inducing=learn_inducing,
             owners=self._owners,

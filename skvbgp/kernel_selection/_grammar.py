@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, product
 from typing import Any, NamedTuple
 
 from skvbgp.base import as_count
@@ -29,6 +29,8 @@ BASE_KERNELS: dict[str, Kernel] = {
     "M32": Matern(nu=1.5),
     "M52": Matern(nu=2.5),
 }
+#: Kernels that a list may have: some 2 GB.
+_MOST_KERNELS = 1_000_000
 
 
 class Expression(NamedTuple):
@@ -56,6 +58,25 @@ def expressions(n_base: int, depth: int) -> list[Expression]:
     return [expression for level in levels for expression in level]
 
 
+def count_expressions(n_base: int) -> Iterator[int]:
+    """Numbers of distinct expressions of one base kernel, of two, and so on, without a limit.
+
+    A sum is a multiset of base kernels and products, and as many sums as products are of a size.
+    So with t_n expressions of size n and c_n = t_n / 2 of these products, but for c_1 = t_1,
+    Euler's transform of c is t: n t_n = D_1 t_(n-1) + ... + D_n t_0, where t_0 = 1 and D_k is the
+    sum of d c_d over the divisors d of k.
+    """
+    t, c, D = [1], [0], [0]
+    while True:
+        n = len(t)
+        own = sum(d * c[d] for d in range(1, n) if n % d == 0)  # D_n without n c_n
+        rest = own + sum(D[k] * t[n - k] for k in range(1, n))
+        c.append(rest // n if n > 1 else n_base)
+        t.append(2 * c[n] if n > 1 else n_base)
+        D.append(own + n * c[n])
+        yield t[n]
+
+
 def kernel_grammar(
     depth: int = 3, base: Sequence[Any] = ("SE", "RQ", "LIN", "PER")
 ) -> list[tuple[str, Kernel]]:
@@ -80,6 +101,11 @@ def kernel_grammar(
         Names such as ``"PER * (SE + LIN)"`` and kernels, by growing number of base kernels.
         Every term of a sum has an amplitude of its own.
 
+    Raises
+    ------
+    ValueError
+        If there would be more than a million.
+
     Examples
     --------
     >>> from skvbgp.kernel_selection import kernel_grammar
@@ -94,6 +120,13 @@ def kernel_grammar(
     names = [name for name, _ in pairs]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"base must hold different base kernels, got {names!r}.")
+    counts = zip(range(1, depth + 1), accumulate(count_expressions(len(pairs))), strict=False)
+    for size, n_kernels in counts:
+        if n_kernels > _MOST_KERNELS:
+            raise ValueError(
+                f"depth must be less than {size} with {len(pairs)} base kernels, of which up to "
+                f"{size} make {n_kernels:,} kernels, more than {_MOST_KERNELS:,}; got {depth}."
+            )
     return [
         (_name(expression, names), _with_amplitude(*_kernel(expression, pairs)))
         for expression in expressions(len(pairs), depth)

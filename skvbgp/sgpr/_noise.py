@@ -196,7 +196,10 @@ class Diagonal(Structure):
             bounds = np.outer(scale, [1e-3, 1e4])
             default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
             return replace(self, kernel=default)
-        kernel = bind_columns(as_kernel(self.kernel), len(scale), self.owners)
+        try:
+            kernel = bind_columns(as_kernel(self.kernel), len(scale), self.owners)
+        except (TypeError, ValueError) as error:  # which do not know whose kernel it is
+            raise type(error)(f"noise_kernel: {error}") from None
         if np.all(kernel.diag(scale[None, :]) == 1.0):
             kernel = Constant(1.0) * kernel
         return replace(self, kernel=kernel, scale=factor)

@@ -58,10 +58,9 @@ class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
     """A regressor whose data terms are sums over rows, or over blocks of them."""
 
     solver: str
-    inducing_inputs: Any
 
     def _make_learner(self, **others: Any) -> SparseLearner:
-        places = self._encode_places(self.inducing_inputs)
+        places = self._read_inducing_inputs()
         return SparseLearner.of(self, owners=self._owners, inducing_inputs=places, **others)
 
     def _function(self) -> Any:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array
 
 from skvbgp._core.evidence import own_evidence
 from skvbgp._core.gaussian import WhitenedGaussian, scan_log_normal_density
@@ -130,7 +129,7 @@ def _choose_inputs(
         check_unit(coordinates.scale, "X")
         scaled = sample.within(coordinates)
         return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
-    given = check_array(settings.inducing_inputs, dtype=np.float64, input_name="inducing_inputs")
+    given = settings.inducing_inputs
     if given.shape[1] != sample.X.shape[1]:
         raise ValueError(
             f"inducing_inputs has {given.shape[1]} columns, but X has {sample.X.shape[1]}."

@@ -104,6 +104,7 @@ def test_inducing_inputs_that_coincide_or_are_far_away():
         ({"inducing_inputs": X[:4, :2]}, "inducing_inputs has 2 columns, but X has 3"),
         ({"inducing_inputs": MISSING[:9]}, "inducing_inputs contains NaN"),
         ({"inducing_inputs": "abc"}, "inducing_inputs"),
+        ({"inducing_inputs": []}, "inducing_inputs must have the shape"),
         ({"damping": 1.0}, "damping"),
         ({"schedule": "random"}, "schedule"),
         ({"multi_class": "one_vs_one"}, "multi_class"),

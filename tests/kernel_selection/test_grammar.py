@@ -1,3 +1,5 @@
+from itertools import accumulate, islice
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -5,6 +7,7 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp.kernel_selection import kernel_grammar
 from skvbgp.kernel_selection._description import describe
+from skvbgp.kernel_selection._grammar import count_expressions, expressions
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic
 from skvbgp.kernels._compose import list_terms
 
@@ -13,6 +16,19 @@ from skvbgp.kernels._compose import list_terms
 def test_number_of_kernels(depth, n):
     kernels = kernel_grammar(depth)
     assert len(kernels) == len({name for name, _ in kernels}) == n
+
+
+@pytest.mark.parametrize("n_base", [1, 2, 5])
+def test_kernels_are_counted_without_being_made(n_base):
+    totals = list(islice(accumulate(count_expressions(n_base)), 4))
+    assert totals == [len(expressions(n_base, depth)) for depth in (1, 2, 3, 4)]
+
+
+def test_more_kernels_than_can_be_held_are_refused():
+    with pytest.raises(ValueError, match=r"less than 8 with 4 base .* 5,292,052 kernels.* got 9"):
+        kernel_grammar(9)
+    with pytest.raises(ValueError, match="less than"):
+        kernel_grammar(10**9, base=("SE",))
 
 
 def test_depth_four_closes_the_grammar_under_both_operations():

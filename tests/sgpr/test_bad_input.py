@@ -91,6 +91,29 @@ def test_data_that_are_refused(cls, method, case):
 
 
 @every
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "must have the shape"),
+        ([[]], "must have the shape"),
+        ([1.0, 2.0], "must have the shape"),
+        (with_entry(X_GOOD, np.nan), "contains NaN"),
+        (X_GOOD[:, :1], "has 1 columns, but X has 2"),
+    ],
+)
+def test_inducing_inputs_that_are_refused(cls, given, message):
+    with pytest.raises(ValueError, match=f"inducing_inputs {message}"):
+        small(cls, inducing_inputs=given).fit(X_GOOD, Y_GOOD)
+
+
+@pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
+@pytest.mark.parametrize("given", ["spam", 3, [RBF()], RBF([1.0, 2.0, 3.0])], ids=repr)
+def test_an_error_about_the_noise_kernel_names_it(cls, given):
+    with pytest.raises((TypeError, ValueError), match="noise_kernel: "):
+        small(cls, noise_kernel=given).fit(X_GOOD, Y_GOOD)
+
+
+@every
 @pytest.mark.parametrize("method", ["predict", "sample_y", "partial_fit"])
 def test_other_width_than_in_fit(cls, method):
     model = small(cls, max_iter=1).fit(X_GOOD, Y_GOOD)
