@@ -3,6 +3,7 @@
 from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
 from skvbgp.base._estimator import (
     CATEGORIES,
+    LEARNING,
     Interval,
     StrOptions,
     VariationalClassifier,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -29,8 +30,6 @@ from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
 from skvbgp.base._validation import reading
 
-#: The constraint of the parameter ``categorical_features``.
-CATEGORIES = {"categorical_features": ["array-like", StrOptions({"from_dtype"}), None]}
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
 fit_method = _fit_context(prefer_skip_nested_validation=True)
 
@@ -40,6 +39,18 @@ class Interval(_Interval):
 
     def is_satisfied_by(self, val: Any) -> bool:
         return not isinstance(val, bool | np.bool_) and super().is_satisfied_by(val)
+
+
+#: The constraint of the parameter ``categorical_features``.
+CATEGORIES = {"categorical_features": ["array-like", StrOptions({"from_dtype"}), None]}
+#: Those of what most estimators learn by.
+LEARNING: dict[str, Any] = {
+    "learn_hyperparameters": ["boolean"],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "warm_start": ["boolean"],
+    "random_state": ["random_state"],
+}
 
 
 def keep(estimator: Any, arguments: dict[str, Any]) -> None:
@@ -184,6 +195,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
     know that it ``streams`` rows.
     """
 
+    _outputs_learner: Any = OutputsLearner  # of several outputs, given that of one
     # With scikit-learn's metadata routing, a pipeline hands these on to its last step.
     __metadata_request__predict = dict.fromkeys(
         ("return_std", "return_cov", "include_noise", "y_var"), True
@@ -264,7 +276,7 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
 
     def _full_learner(self) -> Any:
         single = self._learner()
-        return single if self.n_outputs_ == 1 else OutputsLearner(single)
+        return single if self.n_outputs_ == 1 else self._outputs_learner(single)
 
 
 class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, VariationalEstimator):

@@ -136,7 +136,7 @@ class KnownFunction(Protocol):
 class DescribesFunction:
     """Adds draws, gradients and relevance to a regressor, by what ``_function()`` knows."""
 
-    _function: Callable[[], KnownFunction]
+    _posterior: Callable[[], Any]
     _check_inputs: Callable[[Any], Array]
     _pick: Callable[[Array], Array]
 
@@ -226,6 +226,9 @@ class DescribesFunction:
         reader = copy(self)
         vars(reader).pop("_state")
         return ReadDraws(functions, reader)
+
+    def _function(self) -> KnownFunction:
+        return self._posterior()
 
     @property
     def feature_importances_(self) -> Array:

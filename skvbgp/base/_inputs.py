@@ -23,12 +23,14 @@ class ReadsInputs:
 
     _categories: Categories | None = None  # of the last fit
     inducing_inputs: Any  # a constructor parameter of some estimators
+    _takes_gaps: Any = False  # whether entries of X may be missing (NaN)
     #: Whether what is learned is about the columns that are read, so that a warm start keeps them.
     _learns_of_columns = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._takes_gaps
         tags.input_tags.categorical = self._given_categories is not None
         return tags
 

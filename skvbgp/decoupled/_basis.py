@@ -8,7 +8,7 @@ sharpening) of the function around z. Data rows are points of the function itsel
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,52 +65,6 @@ _LENGTH_FACTORS = 2.0 ** np.arange(-8, 3)
 _DISTANCES = 2.0 ** np.arange(-10, 3)
 
 
-class BasisKernel(Protocol):
-    """Covariances of features, with vector-Jacobian products as those of a `Kernel`."""
-
-    @property
-    def theta(self) -> Array:
-        """Logarithms of the free hyperparameters, (p,)."""
-
-    @property
-    def bounds(self) -> Array:
-        """Bounds of ``theta``, (p, 2)."""
-
-    def with_theta(self, theta: Array) -> Self:
-        """The kernel with other hyperparameters."""
-
-    @property
-    def candidates(self) -> list[Array]:
-        """Values of ``theta`` that training may start from."""
-
-    @property
-    def length_unit(self) -> Array:
-        """Scaled distances along each input over which the function changes, (d,)."""
-
-    def __call__(self, X: Basis, Z: Basis) -> Array:
-        """Covariances (n, m)."""
-
-    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
-        """Gradients in theta and in the two bases."""
-
-    def vjp_outer(
-        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
-    ) -> tuple[Array, Basis, Basis]:
-        """The same for dK = u v', u (n, k) and v (m, k), which has short cuts."""
-
-    def diag(self, X: Basis) -> Array:
-        """Variances (n,)."""
-
-    def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
-        """Gradients of the variances."""
-
-    def own_theta(self, owners: Owners) -> Owners:
-        """By entry of ``theta``: the hyperparameter that it is, where columns share theirs."""
-
-    def original(self, coordinates: Coordinates, unit: float) -> Kernel:
-        """The prior kernel on X and y as the user has them."""
-
-
 @dataclass(frozen=True)
 class GeneralizedSE:
     r"""The generalised SE-ARD kernel, eq. (19) of [Cheng2017]_, with one multiplier per point.
@@ -125,18 +79,22 @@ class GeneralizedSE:
 
     @property
     def theta(self) -> Array:
+        """Logarithms of the free hyperparameters, (p,)."""
         return np.append(self.log_variance, self.log_length_scale)
 
     @property
     def bounds(self) -> Array:
+        """Bounds of ``theta``, (p, 2)."""
         limits = [(-14.0, 14.0)] + [(-7.0, 12.0)] * len(self.log_length_scale)
         return np.array(limits)
 
     def with_theta(self, theta: Array) -> Self:
+        """The kernel with other hyperparameters."""
         return replace(self, log_variance=float(theta[0]), log_length_scale=theta[1:])
 
     @property
     def candidates(self) -> list[Array]:
+        """Values of ``theta`` that training may start from."""
         by_level = [
             np.append(self.log_variance, self.log_length_scale + level)
             for level in np.log(_LENGTH_FACTORS)
@@ -145,9 +103,11 @@ class GeneralizedSE:
 
     @property
     def length_unit(self) -> Array:
+        """Scaled distances along each input over which the function changes, (d,)."""
         return np.exp(self.log_length_scale)
 
     def __call__(self, X: Basis, Z: Basis) -> Array:
+        """Covariances (n, m)."""
         left, right = self._factors(X, Z)
         if X.log_c is None:  # the exponent is one matrix product
             e, log_scale = self._row_of_pairs(Z)
@@ -173,6 +133,7 @@ class GeneralizedSE:
         return K
 
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+        """Gradients in theta and in the two bases."""
         if X.log_c is not None:
             return self._vjp_of_points(X, Z, X.log_c, K, dK)
         W, (left, columns) = dK * K, self._features(X, Z)
@@ -210,6 +171,7 @@ class GeneralizedSE:
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
+        """The same for dK = u v', u (n, k) and v (m, k), which has short cuts."""
         if X.log_c is not None or u.shape[1] > 1:
             return self.vjp(X, Z, K, u @ v.T)
         left, columns = self._features(X, Z)
@@ -264,18 +226,22 @@ class GeneralizedSE:
         return 0.5 * len(self.log_length_scale) * total
 
     def diag(self, X: Basis) -> Array:
+        """Variances (n,)."""
         return np.full(len(X), np.exp(self.log_variance))
 
     def vjp_diag(self, X: Basis, ddiag: Array) -> tuple[Array, Basis]:
+        """Gradients of the variances."""
         dtheta = np.zeros(1 + len(self.log_length_scale))
         dtheta[0] = np.exp(self.log_variance) * ddiag.sum()
         still = None if X.log_c is None else np.zeros_like(X.log_c)
         return dtheta, Basis(np.zeros_like(X.Z), still)
 
     def own_theta(self, owners: Owners) -> Owners:
+        """By entry of ``theta``: the hyperparameter that it is, where columns share theirs."""
         return (0, *(1 + j for j in owners))
 
     def original(self, coordinates: Coordinates, unit: float) -> Kernel:
+        """The prior kernel on X and y as the user has them."""
         from skvbgp.kernels import RBF, Constant
 
         variance = np.exp(self.log_variance) * unit**2
@@ -297,7 +263,10 @@ class GeneralizedSE:
 
 @dataclass(frozen=True)
 class PlainKernel:
-    """Any kernel over the user's own inputs, with points of the function as its bases."""
+    """Any kernel over the user's own inputs, with points of the function as its bases.
+
+    It has what `GeneralizedSE` has.
+    """
 
     kernel: Kernel
     coordinates: Coordinates
@@ -310,7 +279,7 @@ class PlainKernel:
     def bounds(self) -> Array:
         return self.kernel.bounds
 
-    def with_theta(self, theta: Array) -> PlainKernel:
+    def with_theta(self, theta: Array) -> Self:
         return replace(self, kernel=self.kernel.with_theta(theta))
 
     @property
@@ -358,3 +327,6 @@ class PlainKernel:
 
     def _inputs(self, X: Basis) -> Array:
         return self.coordinates.original(X.Z)
+
+
+BasisKernel = GeneralizedSE | PlainKernel

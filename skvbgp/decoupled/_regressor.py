@@ -12,6 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING_OR_WINDOW,
+    LEARNING,
     START_ROWS,
     DescribesFunction,
     ForgetfulRegressor,
@@ -32,17 +33,13 @@ CONSTRAINTS: dict[str, Any] = {
     **CATEGORIES,
     "generalized_length_scales": ["boolean", StrOptions({"per_input"})],
     "basis_growth": [Interval(Integral, 1, None, closed="left")],
-    "learn_hyperparameters": ["boolean"],
-    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
-    "tol": [Interval(Real, 0, None, closed="left")],
     "replay": [
         Interval(Integral, 0, 1, closed="left"),
         Interval(Integral, START_ROWS, None, closed="left"),
     ],
-    "warm_start": ["boolean"],
-    "random_state": ["random_state"],
+    **LEARNING,
 }
 
 
@@ -249,9 +246,6 @@ class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
     def _check_collections(self) -> None:
         if self.likelihood == "poisson":
             raise TypeError('likelihood="poisson" needs rows in memory, not Dask collections.')
-
-    def _function(self) -> Any:
-        return self._posterior()
 
     def _check_known_noise(self) -> None:
         if self.likelihood != "gaussian":

@@ -234,10 +234,7 @@ class EPDTCClassifier(ForgetfulClassifier):
     ) -> None:
         keep(self, locals())
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    _takes_gaps = True
 
     @fit_method
     def fit(self, X: Any, y: Any, X_var: Any = None, sample_weight: Any = None) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING_OR_WINDOW,
+    LEARNING,
     ForgetfulClassifier,
     Interval,
     Labels,
@@ -156,13 +157,9 @@ class VBGPClassifier(ForgetfulClassifier):
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         **CATEGORIES,
-        "learn_hyperparameters": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
         **FORGETTING_OR_WINDOW,
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
+        **LEARNING,
         "n_jobs": [Integral, None],
     }
 
@@ -183,7 +180,7 @@ class VBGPClassifier(ForgetfulClassifier):
     ) -> None:
         keep(self, locals())
 
-    _learns_of_columns = False
+    _takes_gaps, _learns_of_columns = True, False
 
     def decision_function(self, X: Any) -> Array:
         """Compute the scores of the classes.
@@ -224,11 +221,6 @@ class VBGPClassifier(ForgetfulClassifier):
     def _learns_anew(self, inputs: Array, targets: Labelled) -> bool:
         forgets = super()._learns_anew(inputs, targets)
         return forgets and self._learner().is_due(self._state, inputs, targets)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     def _count(self, inputs: Array, labels: Labels, sample_weight: Any) -> tuple[Array, Labelled]:
         """Distinct rows that have a weight, and the votes of each."""

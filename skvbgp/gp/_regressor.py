@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING_OR_WINDOW,
+    LEARNING,
     Interval,
     Observations,
     StrOptions,
@@ -216,13 +217,9 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         **CATEGORIES,
         "output_covariance": [StrOptions({"learned"}), None],
         "output_hyperparameters": [StrOptions({"own", "shared"})],
-        "learn_hyperparameters": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
         **FORGETTING_OR_WINDOW,
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
+        **LEARNING,
         "n_jobs": [Integral, None],
     }
 
@@ -248,10 +245,9 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     _needs_variation = _learns_of_columns = False
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.n_inducing in ("auto", None, 0)
-        return tags
+    @property
+    def _takes_gaps(self) -> bool:
+        return self.n_inducing in ("auto", None, 0)
 
     def _prepare(
         self,

@@ -32,6 +32,22 @@ from skvbgp.kernel_selection._learner import VBKSLearner
 from skvbgp.kernel_selection._state import State
 
 
+@dataclass(frozen=True)
+class KernelOutputsLearner(OutputsLearner):
+    """The settings of every output."""
+
+    single: VBKSLearner
+
+    def begin(self, start: State, X: Array, y: Targets) -> State:
+        """After a single kernel, without warnings of those whose turn has not come."""
+        return self.single.search(start, X, y, lambda make: True)
+
+    def prune(self, state: OutputsState, top_k: int) -> OutputsState:
+        """The kept kernels of the highest bounds of each output alone."""
+        outputs = tuple(self.single.prune(output, top_k) for output in state.outputs)
+        return replace(state, outputs=outputs)
+
+
 class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
@@ -282,15 +298,10 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     ) -> None:
         keep(self, locals())
 
+    _outputs_learner = KernelOutputsLearner
+
     def _learner(self) -> VBKSLearner:
         return VBKSLearner.of(self, owners=self._owners)
-
-    def _full_learner(self) -> VBKSLearner | KernelOutputsLearner:
-        single = self._learner()
-        return single if self.n_outputs_ == 1 else KernelOutputsLearner(single)
-
-    def _function(self) -> Any:
-        return self._posterior()
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
@@ -351,19 +362,3 @@ def _summarise(state: State) -> str:
     lines += [f"- {phrase}" for phrase in describe(model.kernel, extent)]
     noise = np.sqrt(model.noise_variance)
     return "\n".join([*lines, f"- noise of standard deviation {noise:.3g}"])
-
-
-@dataclass(frozen=True)
-class KernelOutputsLearner(OutputsLearner):
-    """The settings of every output."""
-
-    single: VBKSLearner
-
-    def begin(self, start: State, X: Array, y: Targets) -> State:
-        """After a single kernel, without warnings of those whose turn has not come."""
-        return self.single.search(start, X, y, lambda make: True)
-
-    def prune(self, state: OutputsState, top_k: int) -> OutputsState:
-        """The kept kernels of the highest bounds of each output alone."""
-        outputs = tuple(self.single.prune(output, top_k) for output in state.outputs)
-        return replace(state, outputs=outputs)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -44,39 +44,17 @@ _LEAST_POINTS = 8
 _ROUNDING_SHARE = 0.01
 
 
-class Latent(Protocol):
-    """Distribution of the latent function f, in scaled units."""
-
-    def moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance at scaled rows X, each (n,)."""
-
-    def joint(self, X: Array) -> tuple[Array, Array]:
-        """Mean (n,) and covariance (n, n)."""
-
-    def slope_moments(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, d) of the derivatives."""
-
-    def means(self, X: Array) -> Array:
-        """The mean, and that given each draw of theta, (1 + S, n)."""
-
-    def slopes(self, X: Array) -> tuple[Array, Array]:
-        """Derivatives of the mean, (n, d), and given each draw of theta, (S, n, d)."""
-
-    def draw(self, n: int, rng: np.random.RandomState) -> Iterator[tuple[Index, Paths]]:
-        """Functions n in sets, and which of all they are."""
-
-
 class GlobalPosterior:
     """Predictions in the user's units, with noise that is independent from row to row.
 
     Parameters
     ----------
     state : State
-    latent : Latent
-        `SparseLatent`, or the mixture of an exact fit (`ExactPosterior`).
+    latent : SparseLatent or Mixture
+        The distribution of f in scaled units; the mixture is that of an exact fit.
     """
 
-    def __init__(self, state: State, latent: Latent) -> None:
+    def __init__(self, state: State, latent: SparseLatent | Mixture) -> None:
         self._state, self._coordinates, self._target = state, state.model.coordinates, state.target
         self._latent = latent
 
@@ -223,6 +201,7 @@ class SparseLatent:
         return np.asarray(self._prior.L_inv.T @ self._q.mean)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance of f at scaled rows X, each (n,)."""
         p = self._parameters
         if not self._has_closed_form:
             return self._average(X, self._points)
@@ -274,7 +253,10 @@ class SparseLatent:
         return np.asarray(self._prior.L_inv.T @ (vectors * np.sqrt(np.maximum(values, 0.0))))
 
     def joint(self, X: Array) -> tuple[Array, Array]:
-        """The correlations are averages over draws, the variances those of `moments`."""
+        """Mean (n,) and covariance (n, n).
+
+        The correlations are averages over draws, the variances those of `moments`.
+        """
         p = self._parameters
         means, covariance = [], np.zeros((len(X), len(X)))
         for e in self._draws:
@@ -292,12 +274,14 @@ class SparseLatent:
         return mean, covariance * np.outer(correction, correction)
 
     def means(self, X: Array) -> Array:
+        """The mean, and that given each draw of theta, (1 + S, n)."""
         p = self._parameters
         rotated = (X * p.draw_Lambda(e) for e in self._points)
         each = [p.alpha * (unit_se(x, self._prior.Z) @ self._v) for x in rotated]
         return np.array([self.moments(X)[0], *each])
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
+        """Derivatives of the mean, (n, d), and given each draw of theta, (S, n, d)."""
         p = self._parameters
         each = np.array(
             [
@@ -312,6 +296,7 @@ class SparseLatent:
         return p.alpha * (d.mu * p.nu + 2.0 * d.s * p.xi * X), each
 
     def slope_moments(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the derivatives."""
         p = self._parameters
         mean, each = self.slopes(X)
         prior = p.nu**2 + p.xi
@@ -336,7 +321,10 @@ class SparseLatent:
             yield Lambda, se_slopes(X * Lambda, self._prior.Z)
 
     def draw(self, n: int, rng: np.random.RandomState) -> Iterator[tuple[Index, Paths]]:
-        """Lambda is one of the draws that moments are averages over, or of as many as needed."""
+        """Functions n in sets, and which of all they are.
+
+        Lambda is one of the draws that moments are averages over, or of as many as needed.
+        """
         p, L_inv = self._parameters, self._prior.L_inv
         d = len(p.nu)
         if isinstance(self.rule, CommonDraws):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-from sklearn.utils import Tags
-
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING,
     FORGETTING_OR_WINDOW,
+    LEARNING,
     DescribesFunction,
     FadingRegressor,
     ForgetfulRegressor,
@@ -37,14 +36,10 @@ _COMMON: dict[str, Any] = {
     "prior_variance": [Interval(Real, 0, None, closed="neither"), "array-like"],
     "solver": [StrOptions({"auto", "exact", "collapsed", "stochastic"})],
     "psi": [StrOptions({"auto", "closed_form", "sampled"})],
-    "learn_hyperparameters": ["boolean"],
-    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
-    "tol": [Interval(Real, 0, None, closed="left")],
     "normalize_y": ["boolean"],
-    "warm_start": ["boolean"],
-    "random_state": ["random_state"],
+    **LEARNING,
     "n_jobs": [Integral, None],
 }
 _NOISE_KERNEL: dict[str, Any] = {"noise_kernel": "no_validation"}  # as_kernel says what it takes
@@ -63,9 +58,6 @@ class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
         places = self._read_inducing_inputs()
         return SparseLearner.of(self, owners=self._owners, inducing_inputs=places, **others)
 
-    def _function(self) -> Any:
-        return self._posterior()
-
     def _check_collections(self) -> None:
         if self.solver in ("exact", "collapsed"):
             raise TypeError(
@@ -77,10 +69,7 @@ class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
 class _IndependentRegressor(FadingRegressor, _SparseRegressor):
     """A regressor whose rows have independent noise: they may fade, and lack entries."""
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
+    _takes_gaps = True
 
 
 @documented(

@@ -9,6 +9,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING_OR_WINDOW,
+    LEARNING,
     DescribesFunction,
     ForgetfulRegressor,
     Interval,
@@ -212,16 +213,12 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
         "length_scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
         "signal_variance": [Interval(Real, 0, None, closed="neither"), None],
         "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "learn_hyperparameters": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "normalize_y": ["boolean"],
         **FORGETTING_OR_WINDOW,
         **CATEGORIES,
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
+        **LEARNING,
         "n_jobs": [Integral, None],
     }
 
@@ -255,9 +252,6 @@ class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
 
     def _learner(self) -> SpectrumLearner:
         return SpectrumLearner.of(self, q_form=self.posterior, owners=self._owners)
-
-    def _function(self) -> Any:
-        return self._posterior()
 
     def _check_collections(self) -> None:
         pass
