@@ -20,16 +20,10 @@ _TILE = 2**20
 
 @dataclass(frozen=True)
 class ColumnGaussian:
-    """x ~ N(mean, covariance), for columns of about zero mean and unit variance.
+    """x ~ N(mean, covariance), for columns of about zero mean and unit variance."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (d,)
-    covariance : ndarray of shape (d, d)
-    """
-
-    mean: Array
-    covariance: Array
+    mean: Array  # (d,)
+    covariance: Array  # (d, d)
 
     @classmethod
     def fit(

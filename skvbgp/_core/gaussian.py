@@ -64,16 +64,10 @@ class InducingPrior:
 
 @dataclass(frozen=True)
 class WhitenedGaussian(PickledByFields):
-    """q(u) = N(precision^-1 shift, precision^-1).
+    """q(u) = N(precision^-1 shift, precision^-1)."""
 
-    Parameters
-    ----------
-    precision : ndarray of shape (m, m)
-    shift : ndarray of shape (m,)
-    """
-
-    precision: Array
-    shift: Array
+    precision: Array  # (m, m)
+    shift: Array  # (m,)
 
     @classmethod
     def standard(cls, m: int) -> "WhitenedGaussian":
@@ -177,19 +171,10 @@ def kl_terms(
 
 @dataclass(frozen=True)
 class ZeroMeanNormal:
-    """N(y | 0, C) at one y, or the product of several at the columns of y.
+    """N(y | 0, C) at one y, or the product of several at the columns of y."""
 
-    Attributes
-    ----------
-    L_inv : ndarray of shape (n, n)
-        Inverse of the lower Cholesky factor of C.
-    weights : ndarray of shape (n,) or (n, k)
-        C^-1 y.
-    log_density : float
-    """
-
-    L_inv: Array
-    weights: Array
+    L_inv: Array  # (n, n) inverse of the lower Cholesky factor of C
+    weights: Array  # (n,) or (n, k) C^-1 y
     log_density: float
 
     @classmethod

@@ -19,19 +19,11 @@ _LARGEST_VARIANCE = 1e20
 
 @dataclass(frozen=True)
 class RunningScale:
-    """Number, mean and standard deviation of the rows seen so far.
+    """Number, mean and standard deviation of the rows seen so far."""
 
-    Attributes
-    ----------
-    n : float
-        Or the sum of their weights.
-    mean, std : ndarray of shape (k,)
-        By column; the standard deviation is that of the population.
-    """
-
-    n: float
-    mean: Array
-    std: Array
+    n: float  # or the sum of their weights
+    mean: Array  # (k,)
+    std: Array  # (k,) of the population
 
     @classmethod
     def of(cls, values: Array, weight: Array | None = None) -> RunningScale:

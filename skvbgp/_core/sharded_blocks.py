@@ -41,27 +41,13 @@ class Own(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardedBlocks:
-    """Rows on Dask's workers in blocks by location.
+    """Rows on Dask's workers in blocks by location."""
 
-    Attributes
-    ----------
-    rows : ShardedRows
-        In the user's units.
-    frame : Coordinates
-        Those in which blocks are compact.
-    block_rows : float
-        Rows of a block, about.
-    sizes : ndarray of shape (n_shards,)
-        Number of blocks of each shard.
-    regions : tuple of Regions
-        Of each call's rows.
-    """
-
-    rows: ShardedRows
-    frame: Coordinates
-    block_rows: float
-    sizes: NDArray[np.intp]
-    regions: tuple[Regions, ...]
+    rows: ShardedRows  # in the user's units
+    frame: Coordinates  # those in which blocks are compact
+    block_rows: float  # rows of a block, about
+    sizes: NDArray[np.intp]  # (n_shards,) number of blocks of each shard
+    regions: tuple[Regions, ...]  # of each call's rows
 
     @classmethod
     def of(cls, rows: ShardedRows, frame: Coordinates, block_rows: float) -> Self:

@@ -29,20 +29,11 @@ class Categories:
 
     An encoded row has the other inputs first, then for each category a number that is not zero if
     it is this one, then for each of the columns one for categories that are not known.
-
-    Attributes
-    ----------
-    columns : tuple of int
-        The inputs that are categories.
-    n_features : int
-        Number d of all inputs.
-    encoder : OneHotEncoder
-        Of these columns; missing values are a category as well.
     """
 
-    columns: tuple[int, ...]
-    n_features: int
-    encoder: Any
+    columns: tuple[int, ...]  # the inputs that are categories
+    n_features: int  # number d of all inputs
+    encoder: Any  # of these columns; missing values are a category as well
 
     @classmethod
     def of(cls, X: Any, features: Any) -> Self | None:

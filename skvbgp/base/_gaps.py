@@ -37,19 +37,11 @@ class Gaps:
     """A joint Gaussian of the columns, and which of these have had gaps.
 
     A column without any entry counts as constant.
-
-    Attributes
-    ----------
-    coordinates : Coordinates
-        Location and spread of the columns.
-    gaussian : ColumnGaussian
-        Of the columns in these coordinates.
-    columns : ndarray of shape (d,)
-        Whether an entry of the column is missing in the training rows.
     """
 
-    coordinates: Coordinates
-    gaussian: ColumnGaussian
+    coordinates: Coordinates  # location and spread of the columns
+    gaussian: ColumnGaussian  # of the columns in these coordinates
+    #: (d,): whether an entry of the column is missing in the training rows.
     columns: NDArray[np.bool_]
 
     @classmethod

@@ -19,29 +19,15 @@ from skvbgp.base._learner import Distribution, RegressionLearner, predict_distri
 
 @dataclass(frozen=True)
 class Observations:
-    """Rows of several outputs.
+    """Rows of several outputs."""
 
-    Attributes
-    ----------
-    rows : tuple
-        By output: inputs of the rows in which it was observed, None if there are none.
-    index : tuple of ndarray of int
-        By output: which of all rows these are.
-    n : int
-        Number of all rows.
-    before : object or None
-        The state of all outputs that these rows are new to.
-    remains : float
-        What rows known before count after these, as a share of what they did.
-    known : tuple
-        By output: its state there, None if its training begins, with all rows that there are.
-    """
-
+    #: By output: inputs of the rows in which it was observed, None if there are none.
     rows: tuple[Any, ...]
-    index: tuple[NDArray[np.intp], ...]
-    n: int
-    before: Any = None
-    remains: float = 1.0
+    index: tuple[NDArray[np.intp], ...]  # by output: which of all rows these are
+    n: int  # number of all rows
+    before: Any = None  # the state of all outputs that these rows are new to
+    remains: float = 1.0  # what rows known before count after these, as a share of what they did
+    #: By output: its state there, None if its training begins, with all rows that there are.
     known: tuple[Any, ...] = ()
 
     @classmethod

@@ -79,28 +79,16 @@ def merge_equal(X: Array, y: NDArray[Any], weight: Array | None = None) -> Count
 
 @dataclass(frozen=True)
 class Targets:
-    """y of some rows, in memory or on Dask's workers, how often each counts, and its known noise.
+    """y of some rows, here or on Dask's workers, how often each counts, and its known noise."""
 
-    Attributes
-    ----------
-    y : ndarray or ShardedColumns of shape (n,) or (n, k)
-        In the user's units, of each function.
-    weight : ndarray of shape (n,), or None
-        How often each row counts, positive; None is once.
-    n_copies : int
-        Rows of the user's besides these n, that are equal to one of them, or count next to nothing.
-    variance : ndarray of shape (n,), or None
-        Known variance of each row's noise besides the learned one, in the user's units squared;
-        None is 0.
-    remains : float
-        What rows known before count after these, as a share of what they did.
-    """
-
-    y: Any
-    weight: Array | None = None
+    y: Any  # (n,) or (n, k) in the user's units, of each function
+    weight: Array | None = None  # (n,) how often each row counts, positive; None is once
+    #: Rows of the user's besides these n, that are equal to one of them, or count next to nothing.
     n_copies: int = 0
+    #: (n,): known variance of each row's noise besides the learned one, in the user's units
+    #: squared; None is 0.
     variance: Array | None = None
-    remains: float = 1.0
+    remains: float = 1.0  # what rows known before count after these, as a share of what they did
 
     def __len__(self) -> int:
         return len(self.y)

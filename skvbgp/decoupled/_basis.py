@@ -22,18 +22,11 @@ from skvbgp.kernels._distance import centre, factors, row_blocks, squared_distan
 
 @dataclass(frozen=True)
 class Basis:
-    """Points, with logarithms of their length-scale multipliers.
+    """Points, with logarithms of their length-scale multipliers."""
 
-    Attributes
-    ----------
-    Z : ndarray of shape (m, d)
-        Locations, in scaled coordinates.
-    log_c : ndarray of shape (m,) or (m, d), or None
-        One for each point, or for each point and input. None stands for c = 1: points of the
-        function itself.
-    """
-
-    Z: Array
+    Z: Array  # (m, d) locations, in scaled coordinates
+    #: (m,) or (m, d): one for each point, or for each point and input. None stands for c = 1:
+    #: points of the function itself.
     log_c: Array | None = None
 
     def __len__(self) -> int:

@@ -21,39 +21,21 @@ from skvbgp._core.linalg import Array
 
 @dataclass(frozen=True)
 class PastProcess:
-    """The process that the KL divergence is to, at the hyperparameters and in the bases of q.
+    """The process that the KL divergence is to, at the hyperparameters and in the bases of q."""
 
-    Attributes
-    ----------
-    a : ndarray of shape (m_a, k)
-        Coefficients a-bar of its mean.
-    q : tuple of WhitenedGaussian
-        Its u of each function, in the orthogonal frame; none for a direct covariance.
-    L : ndarray of shape (k, m_b, m_b), or None
-        B-bar = L L' of a direct covariance.
-    """
-
-    a: Array
+    a: Array  # (m_a, k) coefficients a-bar of its mean
+    #: Its u of each function, in the orthogonal frame; none for a direct covariance.
     q: tuple[WhitenedGaussian, ...] = ()
-    L: Array | None = None
+    L: Array | None = None  # (k, m_b, m_b) b-bar = L L' of a direct covariance
 
 
 @dataclass(frozen=True)
 class Past:
-    """What is known before new rows: about f, and about the noise.
-
-    Attributes
-    ----------
-    process : PastProcess
-    noise : ndarray of shape (q,)
-        Log parameters of the likelihood.
-    noise_precision : ndarray of shape (q,)
-        Information about each of them.
-    """
+    """What is known before new rows: about f, and about the noise."""
 
     process: PastProcess
-    noise: Array
-    noise_precision: Array
+    noise: Array  # (q,) log parameters of the likelihood
+    noise_precision: Array  # (q,) information about each of them
 
     def log_density_of_noise(self, noise: Array) -> tuple[float, Array]:
         """That of log parameters of the likelihood up to a constant, and its gradient."""

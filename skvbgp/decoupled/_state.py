@@ -72,30 +72,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class State(PickledByFields):
-    """Parameters, q(u) and the frames of reference they are expressed in.
-
-    Attributes
-    ----------
-    summary : RunningScale
-        Mean and spread of all y seen, and how often they count.
-    n_rows : int
-        Rows of the user's that have been seen, but for those of weight 0.
-    replay : Replay
-        Rows for later updates. Without room for any, the state itself is all that they know.
-    seed : int
-        Root of every later random choice.
-    lower_bounds : tuple of float
-        One per pass of the last fit and one per update, on y's own scale.
-    n_iter : int
-        Passes of the last fit.
-    n_telling : float
-        What all rows seen count for the learned noise: less than once each, if part of their noise
-        is known.
-    settled : bool
-        Whether the hyperparameters that training starts from are those that it would end with.
-    owners : tuple of int
-        By column of X: the input that it encodes.
-    """
+    """Parameters, q(u) and the frames of reference they are expressed in."""
 
     model: Model
     parameters: Parameters
@@ -103,15 +80,20 @@ class State(PickledByFields):
     adam: AdamState
     coordinates: Coordinates
     target: Target
-    summary: RunningScale
-    n_rows: int
+    summary: RunningScale  # mean and spread of all y seen, and how often they count
+    n_rows: int  # rows of the user's that have been seen, but for those of weight 0
+    #: Rows for later updates. Without room for any, the state itself is all that they know.
     replay: Replay
-    seed: int
+    seed: int  # root of every later random choice
+    #: One per pass of the last fit and one per update, on y's own scale.
     lower_bounds: tuple[float, ...] = ()
-    n_iter: int = 0
+    n_iter: int = 0  # passes of the last fit
+    #: What all rows seen count for the learned noise: less than once each, if part of their noise
+    #: is known.
     n_telling: float = 0.0
+    #: Whether the hyperparameters that training starts from are those that it would end with.
     settled: bool = False
-    owners: Owners = ()
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     @cached_property
     def posterior(self) -> Posterior:

@@ -34,17 +34,10 @@ class ScalePrior:
 
     The level, the mean of the log length scales, is nearly free; that they deviate from
     one another has to be learned against this prior, see :ref:`ep-hyperprior`.
-
-    Attributes
-    ----------
-    start : ndarray of shape (1 + d,)
-        Prior median.
-    owners : tuple of int
-        By length scale: its input. What columns of an input share counts once.
     """
 
-    start: Array
-    owners: Owners = ()
+    start: Array  # (1 + d,) prior median
+    owners: Owners = ()  # by length scale: its input. What columns of an input share counts once.
 
     def log_density(self, theta: Array) -> tuple[float, Array]:
         """Logarithm of the density, up to its constant, and its gradient."""

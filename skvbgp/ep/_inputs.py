@@ -17,18 +17,10 @@ from skvbgp._core.scaling import Coordinates, check_unit
 
 @dataclass(frozen=True)
 class Inputs:
-    """q(x_i) = N(mean_i, diag(variance_i)).
+    """q(x_i) = N(mean_i, diag(variance_i))."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (n, d)
-        NaN where an entry is missing, until `InputModel.condition`.
-    variance : ndarray of shape (n, d)
-        0 where an entry is certain.
-    """
-
-    mean: Array
-    variance: Array
+    mean: Array  # (n, d) NaN where an entry is missing, until `InputModel.condition`
+    variance: Array  # (n, d) 0 where an entry is certain
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -61,23 +53,14 @@ class InputModel:
 
     A missing entry has the joint Gaussian's conditional mean and variance given the seen entries
     of its row; `Refinement` is what training makes of them.
-
-    Attributes
-    ----------
-    seen : ndarray of shape (n_features,)
-        Columns with at least one entry; the others are left out of the model.
-    coordinates : Coordinates
-        Location and spread of the columns that are seen.
-    gaussian : ColumnGaussian
-        Of the columns in these coordinates.
-    owners : tuple of int
-        By column that is seen: which of the inputs seen it encodes, see `_core.owners`. What
-        encodes a category is in the coordinates as it is.
     """
 
+    #: (n_features,): columns with at least one entry; the others are left out of the model.
     seen: NDArray[np.bool_]
-    coordinates: Coordinates
-    gaussian: ColumnGaussian
+    coordinates: Coordinates  # location and spread of the columns that are seen
+    gaussian: ColumnGaussian  # of the columns in these coordinates
+    #: By column that is seen: which of the inputs seen it encodes, see `_core.owners`. What encodes
+    #: a category is in the coordinates as it is.
     owners: Owners = ()
 
     @property

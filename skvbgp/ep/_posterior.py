@@ -20,19 +20,11 @@ _TASK_ROWS = 2**13
 
 @dataclass(frozen=True)
 class LatentPosterior:
-    """N(mean_j, covariance_j) of the whitened inducing outputs, carried to new rows.
+    """N(mean_j, covariance_j) of the whitened inducing outputs, carried to new rows."""
 
-    Attributes
-    ----------
-    inducing : InducingPrior
-        Of all k problems.
-    mean : ndarray of shape (k, m)
-    covariance : ndarray of shape (k, m, m)
-    """
-
-    inducing: InducingPrior
-    mean: Array
-    covariance: Array
+    inducing: InducingPrior  # of all k problems
+    mean: Array  # (k, m)
+    covariance: Array  # (k, m, m)
 
     def moments(self, inputs: Inputs) -> tuple[Array, Array]:
         """Mean and variance of f, each (n, k), averaged over uncertain inputs."""

@@ -21,18 +21,11 @@ _LOG_SPREAD_LIMIT = 5.0
 
 @dataclass(frozen=True)
 class Refinement:
-    """b and log c above, of columns (d,) or of the entries of the training rows (n, d).
+    """b and log c above, of columns (d,) or of the entries of the training rows (n, d)."""
 
-    Attributes
-    ----------
-    shift, log_spread : ndarray of shape (d,) or (n, d)
-    learned : ndarray of the same shape
-        Which of them are; the others stay.
-    """
-
-    shift: Array
-    log_spread: Array
-    learned: NDArray[np.bool_]
+    shift: Array  # (d,) or (n, d)
+    log_spread: Array  # (d,) or (n, d)
+    learned: NDArray[np.bool_]  # which of them are; the others stay
 
     @classmethod
     def start(

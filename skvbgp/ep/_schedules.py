@@ -34,23 +34,12 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Expectation propagation: of which likelihood, and how it comes to its fixed point.
-
-    Attributes
-    ----------
-    name : {"parallel", "sequential"}
-    max_iter : int
-        Largest number of passes over the sites.
-    damping : float
-        Share of a site's old parameters in its new ones.
-    likelihood : Likelihood
-        Whose moments the sites match.
-    """
+    """Expectation propagation: of which likelihood, and how it comes to its fixed point."""
 
     name: str
-    max_iter: int
-    damping: float
-    likelihood: Likelihood = Probit()
+    max_iter: int  # largest number of passes over the sites
+    damping: float  # share of a site's old parameters in its new ones
+    likelihood: Likelihood = Probit()  # whose moments the sites match
 
     def run(
         self, t: Array, prior: Prior, sites: Sites, tol: float, weight: Array | None = None

@@ -39,32 +39,19 @@ _NEW_SHARE = 0.25
 
 @dataclass(frozen=True)
 class ClassState(PickledByFields):
-    """Rows, kernels and the belief about them.
-
-    Attributes
-    ----------
-    inputs : RunningScale
-        Moments of the places, from which the coordinates come.
-    standardised : bool
-        Whether these are in units of the places' spread, or those of X.
-    rows : Rows
-        X in the user's units, and the votes (n, K), without the weights of the classes.
-    found : Found
-        Processes and the belief in them.
-    n_trained, n_rows_trained : int
-        Places that the hyperparameters were learned from, and how many rows had then been seen.
-    """
+    """Rows, kernels and the belief about them."""
 
     classes: NDArray[Any]
-    inputs: RunningScale
-    standardised: bool
+    inputs: RunningScale  # moments of the places, from which the coordinates come
+    standardised: bool  # whether these are in units of the places' spread, or those of X
     coordinates: Coordinates
-    rows: Rows
+    rows: Rows  # X in the user's units, and the votes (n, K), without the weights of the classes
     class_weights: Array  # (K,)
-    found: Found
+    found: Found  # processes and the belief in them
     k: int
     gaps: Gaps
     n_rows: int
+    #: Places that the hyperparameters were learned from, and how many rows had then been seen.
     n_trained: int
     n_rows_trained: int
     n_iter: int

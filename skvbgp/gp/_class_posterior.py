@@ -22,24 +22,14 @@ from skvbgp.kernels._uncertain import join_variances
 
 @dataclass(frozen=True)
 class ClassPosterior(NearRows):
-    """A mixture given the rows; every place is predicted from the k nearest of them.
-
-    Attributes
-    ----------
-    processes : tuple of ClassModel
-    belief : ndarray of shape (C,)
-        Shares of the processes.
-    rows : Rows
-        X in the user's units, and the votes (n, K). Without `gaps`, variances of entries are those
-        of all inputs.
-    class_weights : ndarray of shape (K,)
-        Factors of the votes.
-    """
+    """A mixture given the rows; every place is predicted from the k nearest of them."""
 
     processes: tuple[ClassModel, ...]
-    belief: Array
+    belief: Array  # (C,) shares of the processes
+    #: X in the user's units, and the votes (n, K). Without `gaps`, variances of entries are those
+    #: of all inputs.
     rows: Rows
-    class_weights: Array
+    class_weights: Array  # (K,) factors of the votes
     coordinates: Coordinates
     weights: Array
     k: int

@@ -55,18 +55,11 @@ class ClassLink(Protocol):
 
 @dataclass(frozen=True)
 class ClassModel(ABC):
-    """Hyperparameters of one model: a Gaussian process, whose scale is known, and what is more.
-
-    Attributes
-    ----------
-    d : int
-        Number of columns. Rows have as many entries, or also their variances.
-    shared_scale : float or None
-        The length scale that those of the inputs have a prior around. None is no such prior.
-    """
+    """Hyperparameters of one model: a Gaussian process, whose scale is known, and what is more."""
 
     process: Process
-    d: int
+    d: int  # number of columns. Rows have as many entries, or also their variances.
+    #: The length scale that those of the inputs have a prior around. None is no such prior.
     shared_scale: float | None = None
 
     @property
@@ -227,25 +220,15 @@ class ClassProcess(ClassModel):
 
 @dataclass(frozen=True)
 class ClassConditional:
-    """The process given places.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, d) or (n, 2 d)
-    noise : ndarray of shape (n,)
-        Variances of the targets' noise.
-    lost : ndarray of shape (n,)
-        Variances u that the functions have at each place because of its missing entries.
-    L_inv : ndarray of shape (n, n)
-        Inverse of the lower Cholesky factor of C.
-    """
+    """The process given places."""
 
     covariance: UncertainCovariance
-    X: Array
+    X: Array  # (n, d) or (n, 2 d)
     targets: Array  # (n, K)
-    noise: Array
+    noise: Array  # (n,) variances of the targets' noise
+    #: (n,): variances u that the functions have at each place because of its missing entries.
     lost: Array
-    L_inv: Array
+    L_inv: Array  # (n, n) inverse of the lower Cholesky factor of C
 
     @cached_property
     def weights(self) -> Array:

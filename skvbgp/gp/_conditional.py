@@ -30,23 +30,14 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Conditional:
-    """The process given the rows of one neighbourhood.
-
-    Attributes
-    ----------
-    L_inv : ndarray of shape (n, n)
-        Inverse of the lower Cholesky factor of C.
-    known : RowNoise or None
-        What is known of the rows' noise.
-    share : ndarray of shape (n,) or None
-        How much each row, given those before it, counts for scale and evidence. None is once.
-    """
+    """The process given the rows of one neighbourhood."""
 
     process: Process
     X: Array  # (n, d)
     y: Array  # (n,), or of several outputs (n, m), which are to be split
-    L_inv: Array
-    known: RowNoise | None = None
+    L_inv: Array  # (n, n) inverse of the lower Cholesky factor of C
+    known: RowNoise | None = None  # what is known of the rows' noise
+    #: (n,): how much each row, given those before it, counts for scale and evidence. None is once.
     share: Array | None = None
 
     def split_outputs(self) -> list[Conditional]:

@@ -40,18 +40,10 @@ PullBack = Callable[[Array], tuple[Array, Array | None, Array | None]]
 
 @dataclass(frozen=True)
 class Coregion:
-    """The covariance of t outputs, and their noise relative to a common one.
+    """The covariance of t outputs, and their noise relative to a common one."""
 
-    Attributes
-    ----------
-    entries : tuple of float
-        S on and above the diagonal, row by row, t (t + 1) / 2.
-    log_factors : tuple of float
-        log r, t.
-    """
-
-    entries: tuple[float, ...]
-    log_factors: tuple[float, ...]
+    entries: tuple[float, ...]  # S on and above the diagonal, row by row, t (t + 1) / 2
+    log_factors: tuple[float, ...]  # log r, t
 
     @classmethod
     def start(cls, t: int) -> Self:

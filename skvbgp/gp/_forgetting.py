@@ -14,15 +14,10 @@ from skvbgp.gp._neighbours import Rows
 
 @dataclass(frozen=True)
 class Forgetting:
-    """What the parameter says.
+    """What the parameter says."""
 
-    Attributes
-    ----------
-    value : float
-        Up to 1, what a row counts, as a share, when one more has come. Beyond, how many of the
-        newest rows are known.
-    """
-
+    #: Up to 1, what a row counts, as a share, when one more has come. Beyond, how many of the
+    #: newest rows are known.
     value: float = 1.0
 
     @property

@@ -44,25 +44,14 @@ _TILE_ROWS = 1024
 
 @dataclass(frozen=True)
 class GlobalPart(PickledByFields):
-    """A sparse process given rows.
-
-    Attributes
-    ----------
-    process : Process
-    Z : ndarray of shape (m, d)
-        Inducing inputs, scaled.
-    known : ndarray of int
-        Which rows it is conditioned on, in ascending order.
-    q : WhitenedGaussian
-        Of v.
-    """
+    """A sparse process given rows."""
 
     process: Process
     coordinates: Coordinates
     target: Target
-    Z: Array
-    known: Index
-    q: WhitenedGaussian
+    Z: Array  # (m, d) inducing inputs, scaled
+    known: Index  # which rows it is conditioned on, in ascending order
+    q: WhitenedGaussian  # of v
 
     @classmethod
     def learn(

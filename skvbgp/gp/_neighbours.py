@@ -55,24 +55,16 @@ class Rows(PickledByFields):
 
     A chunk has a search structure of its own, so that neither adding a row nor searching depends
     much on how many there are; chunks of similar size are merged.
-
-    Attributes
-    ----------
-    chunks : tuple of triples of ndarrays (n, d) and (n,), and `RowNoise` or None
-        X, y and what is known of the noise, in the user's units.
-    n_seen : int
-        Rows that these have been made of.
-    origin : ndarray of shape (n_followed,) or None
-        For each of the last n_followed of those, which row it has become, -1 for none; the ones
-        before them are forgotten. None is one after the other, from the first.
-    counts : ndarray of shape (n_followed,) or None
-        How much each of these counts, of which the rows' weights are the sums. None if there is no
-        `origin`.
     """
 
+    #: X, y and what is known of the noise, in the user's units.
     chunks: tuple[Chunk, ...] = field(default=())
-    n_seen: int = 0
+    n_seen: int = 0  # rows that these have been made of
+    #: (n_followed,): for each of the last n_followed of those, which row it has become, -1 for
+    #: none; the ones before them are forgotten. None is one after the other, from the first.
     origin: Index | None = None
+    #: (n_followed,): how much each of these counts, of which the rows' weights are the sums. None
+    #: if there is no `origin`.
     counts: Array | None = None
 
     @classmethod

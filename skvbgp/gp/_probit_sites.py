@@ -43,21 +43,14 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class Sites:
-    """Those of votes (n, 2), and the normal distribution of f that these make.
+    """Those of votes (n, 2), and the normal distribution of f that these make."""
 
-    Attributes
-    ----------
-    K, m, t : ndarrays of shape (n, n), (n,) and (n,)
-    tau, nu : ndarrays of shape (n, 2)
-        Of a single vote of each class.
-    """
-
-    K: Array
-    m: Array
-    t: Array
+    K: Array  # (n, n)
+    m: Array  # (n,)
+    t: Array  # (n,)
     counts: Array
-    tau: Array
-    nu: Array
+    tau: Array  # (n, 2) of a single vote of each class
+    nu: Array  # (n, 2) of a single vote of each class
 
     @classmethod
     def expand(cls, K: Array, m: Array, t: Array, counts: Array, f: Array) -> Self:

@@ -51,33 +51,20 @@ _START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
 
 @dataclass(frozen=True)
 class Process:
-    """Hyperparameters of one model.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    noise : float
-        Variance of the noise.
-    dof : float
-        Degrees of freedom of the scale.
-    slopes : tuple of float
-        Mean squared slopes of the function along the inputs that may be missing, by which rows
-        with uncertain entries have more noise.
-    owners : tuple of int
-        By input of the kernel: inputs of the same owner share their hyperparameters, such as the
-        columns of a category. Without any, every input is its own.
-    coregion : Coregion or None
-        How outputs go together, of which every row says by its last columns which one it is of.
-    noise_prior : tuple of float
-        Mean and standard deviation of the normal prior of the noise's logarithm.
-    """
+    """Hyperparameters of one model."""
 
     kernel: Kernel
-    noise: float
-    dof: float
+    noise: float  # variance of the noise
+    dof: float  # degrees of freedom of the scale
+    #: Mean squared slopes of the function along the inputs that may be missing, by which rows with
+    #: uncertain entries have more noise.
     slopes: tuple[float, ...] = ()
+    #: By input of the kernel: inputs of the same owner share their hyperparameters, such as the
+    #: columns of a category. Without any, every input is its own.
     owners: tuple[int, ...] = ()
+    #: How outputs go together, of which every row says by its last columns which one it is of.
     coregion: Coregion | None = None
+    #: Mean and standard deviation of the normal prior of the noise's logarithm.
     noise_prior: tuple[float, float] = _PRIORS["noise"]
 
     @cached_property

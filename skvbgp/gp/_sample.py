@@ -36,26 +36,14 @@ class Judges(NamedTuple):
 
 @dataclass
 class Sample:
-    """The rows of one output, or of m outputs that were observed in the same rows.
+    """The rows of one output, or of m outputs that were observed in the same rows."""
 
-    Parameters
-    ----------
-    X, y : ndarray of shape (n, d) and (n,) or (n, m)
-        All rows, scaled.
-    rng : RandomState
-    noise : RowNoise, optional
-        What is known of the noise of all rows, scaled.
-    n_outputs : int
-        Number of the last columns of X, which say which output a row is of.
-    judges : Judges, optional
-        The rows that are left out, of one output; by default random ones.
-    """
-
-    X: Any
-    y: Any
+    X: Any  # (n, d) all rows, scaled
+    y: Any  # (n,) or (n, m)
     rng: np.random.RandomState
-    noise: RowNoise | None = None
-    n_outputs: int = 0
+    noise: RowNoise | None = None  # what is known of the noise of all rows, scaled
+    n_outputs: int = 0  # number of the last columns of X, which say which output a row is of
+    #: The rows that are left out, of one output; by default random ones.
     judges: Judges | None = None
 
     def __len__(self) -> int:

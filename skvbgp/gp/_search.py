@@ -92,26 +92,14 @@ class Found(NamedTuple):
 
 @dataclass
 class Search:
-    """One search; it is made for one fit and thrown away.
+    """One search; it is made for one fit and thrown away."""
 
-    Parameters
-    ----------
-    rows : Sample or Samples
-        What is seen of all rows.
-    counts : sequence of int
-        Numbers of neighbours that compete, in rising order.
-    rng : RandomState
-    max_iter : int or None
-    tol : float
-    end_pass : callable
-        Called after every trial, with a function that returns what has been `Found`.
-    """
-
-    rows: Sample | Samples
-    counts: Sequence[int]
+    rows: Sample | Samples  # what is seen of all rows
+    counts: Sequence[int]  # numbers of neighbours that compete, in rising order
     rng: np.random.RandomState
     max_iter: int | None
     tol: float
+    #: Called after every trial, with a function that returns what has been `Found`.
     end_pass: EndPass
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False

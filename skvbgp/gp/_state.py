@@ -49,55 +49,32 @@ def keep_warp(frames: Frames, known: Frames) -> Frames:
 
 @dataclass(frozen=True)
 class State(PickledByFields):
-    """Rows, kernels and the belief about them.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the kernels.
-    kernels : tuple of Kernel
-        These as they were trained; processes of the mixture may be draws around them.
-    owners : tuple of int
-        By process of the mixture: the index of its kernel in `names`.
-    belief : ndarray of shape (n_kernels,)
-        Shares of the kernels in predictions.
-    weights : ndarray of shape (d,)
-        Of the scaled inputs in the distance between rows.
-    count_trained : float
-        Number of rows, each as often as it counts, that the hyperparameters were learned from.
-    n_seen_trained : int
-        Rows that had been seen then.
-    score : float
-        Log predictive density of rows that were left out, per row, of the scaled target.
-    rank : float
-        What fits of the same rows are compared by, see `rank_mixture`.
-    shared : GlobalPart or None
-        What all rows have in common. The targets of `rows`, and their frame, are then those of
-        what its mean leaves.
-    twin : State or None
-        That of an output which was observed in the same rows, with the same mixture.
-    n_seen_changed : int or None
-        In a stream that forgets: how many rows had been seen before one contradicted predictions
-        for the first time since training; None if none did.
-    """
+    """Rows, kernels and the belief about them."""
 
     frames: Frames
     rows: Rows
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # names of the kernels
+    #: These as they were trained; processes of the mixture may be draws around them.
     kernels: tuple[Kernel, ...]
     mixture: Mixture
-    owners: tuple[int, ...]
-    belief: Array
-    weights: Array
+    owners: tuple[int, ...]  # by process of the mixture: the index of its kernel in `names`
+    belief: Array  # (n_kernels,) shares of the kernels in predictions
+    weights: Array  # (d,) of the scaled inputs in the distance between rows
     k: int
+    #: Number of rows, each as often as it counts, that the hyperparameters were learned from.
     count_trained: float
-    n_seen_trained: int
+    n_seen_trained: int  # rows that had been seen then
     n_iter: int
-    score: float
-    rank: float
+    score: float  # log predictive density of rows that were left out, per row, of the scaled target
+    rank: float  # what fits of the same rows are compared by, see `rank_mixture`
     n_jobs: int | None
+    #: What all rows have in common. The targets of `rows`, and their frame, are then those of what
+    #: its mean leaves.
     shared: GlobalPart | None = None
+    #: That of an output which was observed in the same rows, with the same mixture.
     twin: State | None = None
+    #: In a stream that forgets: how many rows had been seen before one contradicted predictions for
+    #: the first time since training; None if none did.
     n_seen_changed: int | None = None
 
     @property

@@ -20,20 +20,11 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Labelled:
-    """The targets of a learner of classes.
+    """The targets of a learner of classes."""
 
-    Attributes
-    ----------
-    classes : ndarray of shape (K,)
-    counts : ndarray of shape (n, K)
-        The weight of a row, in the column of its label.
-    n_rows : int
-        Rows of the user's that these are, some of which may have become one.
-    """
-
-    classes: NDArray[Any]
-    counts: Array
-    n_rows: int
+    classes: NDArray[Any]  # (K,)
+    counts: Array  # (n, K) the weight of a row, in the column of its label
+    n_rows: int  # rows of the user's that these are, some of which may have become one
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -41,24 +32,12 @@ class Labelled:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Votes that are left out, M times one of a place or all of it; the others there remain.
+    """Votes that are left out, M times one of a place or all of it; the others there remain."""
 
-    Attributes
-    ----------
-    owner : ndarray of shape (M,)
-        Index of the place, ascending; none is missing.
-    counts : ndarray of shape (M, K)
-        How often this happens, in the column of the class that is left out.
-    sizes : ndarray of shape (M,)
-        Number of votes that remain at the place.
-    targets : ndarray of shape (M, K)
-        Their shares less the classes' frequencies; zero where none remain.
-    """
-
-    owner: NDArray[np.intp]
-    counts: Array
-    sizes: Array
-    targets: Array
+    owner: NDArray[np.intp]  # (M,) index of the place, ascending; none is missing
+    counts: Array  # (M, K) how often this happens, in the column of the class that is left out
+    sizes: Array  # (M,) number of votes that remain at the place
+    targets: Array  # (M, K) their shares less the classes' frequencies; zero where none remain
 
     def count_rest(self, log_frequencies: Array) -> Array:
         """Votes (M, K) that remain."""
@@ -107,23 +86,14 @@ class Votes:
 
     The target of a place is the vector of its shares, less the classes' frequencies. It is the
     average of N labels, which has an N-th of the noise of one.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n, d) or (n, 2 d)
-        The inputs, and behind them their variances where some have been missing.
-    counts : ndarray of shape (n, K)
-        Votes; they need not be whole numbers.
-    log_frequencies : ndarray of shape (K,)
-        Logarithms of the classes' frequencies, in all rows of the model.
-    units : ndarray of shape (K,) or None
-        The votes of a single row of each class, see `find_units`. None if rows cannot be told
-        apart.
     """
 
+    #: (n, d) or (n, 2 d): the inputs, and behind them their variances where some have been missing.
     X: Array
-    counts: Array
-    log_frequencies: Array
+    counts: Array  # (n, K) votes; they need not be whole numbers
+    log_frequencies: Array  # (K,) logarithms of the classes' frequencies, in all rows of the model
+    #: (K,): the votes of a single row of each class, see `find_units`. None if rows cannot be told
+    #: apart.
     units: Array | None = None
 
     @classmethod

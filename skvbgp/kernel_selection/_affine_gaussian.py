@@ -17,16 +17,10 @@ from skvbgp._core.linalg import Array
 
 @dataclass(frozen=True)
 class AffineGaussian:
-    """Flat vectors of N(m, C C') in k dimensions, and the KL divergence to their prior.
+    """Flat vectors of N(m, C C') in k dimensions, and the KL divergence to their prior."""
 
-    Attributes
-    ----------
-    prior_mean, prior_variance : ndarray of shape (k,)
-        Moments of the factorised prior.
-    """
-
-    prior_mean: Array
-    prior_variance: Array
+    prior_mean: Array  # (k,)
+    prior_variance: Array  # (k,) of a factorised prior
 
     @cached_property
     def _tril(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -44,22 +44,14 @@ class DataScales:
 
     What y tells goes by how often rows count and how well they are known, and where they are does
     not.
-
-    Attributes
-    ----------
-    extent, spacing, spread : ndarray of shape (d,)
-        Range of each input, mean distance of neighbours in it, standard deviation.
-    periods : ndarray of shape (d, n_peaks)
-        Periods of the highest peaks of y's spectrum along each input, highest first.
-    noise : float
-        Half the mean squared difference of neighbours: more than the noise variance.
     """
 
-    extent: Array
-    spacing: Array
-    spread: Array
+    extent: Array  # (d,) range of each input
+    spacing: Array  # (d,) mean distance of neighbours in it
+    spread: Array  # (d,) its standard deviation
+    #: (d, n_peaks): periods of the highest peaks of y's spectrum along each input, highest first.
     periods: Array
-    noise: float
+    noise: float  # half the mean squared difference of neighbours: more than the noise variance
 
     @classmethod
     def of(cls, X: Array, y: Targets, owners: Owners = ()) -> DataScales:

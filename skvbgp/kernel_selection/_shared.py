@@ -28,18 +28,10 @@ _PERIOD = float(np.sqrt(2.0))
 
 @dataclass(frozen=True)
 class SharedKernel:
-    """A kernel of columns, by the hyperparameters that are learned, each of them once.
+    """A kernel of columns, by the hyperparameters that are learned, each of them once."""
 
-    Attributes
-    ----------
-    columns : Kernel
-        Bound to the columns.
-    owners : tuple of int
-        By column: the input that it encodes.
-    """
-
-    columns: Kernel
-    owners: Owners
+    columns: Kernel  # bound to the columns
+    owners: Owners  # by column: the input that it encodes
 
     @cached_property
     def _is_learned(self) -> NDArray[np.bool_]:

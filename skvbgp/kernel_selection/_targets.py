@@ -110,19 +110,12 @@ class LogTarget(PlainTarget):
 
     If it is Gaussian with mean m and variance v, then E y = exp(m + v / 2) - c, and y_i and y_j
     have the covariance E(y_i + c) E(y_j + c) (exp(v_ij) - 1); both with v up to `_WIDEST_LOG`.
-
-    Attributes
-    ----------
-    shift : float
-        c.
-    margin : float
-        The smallest y + c of the known rows, in units of the range of y.
     """
 
     transform: ClassVar[str] = "log"
 
-    shift: float
-    margin: float
+    shift: float  # c
+    margin: float  # the smallest y + c of the known rows, in units of the range of y
 
     @classmethod
     def with_margin(

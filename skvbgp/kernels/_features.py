@@ -28,21 +28,13 @@ _LEAST_TAIL = 1e-8
 
 @dataclass(frozen=True)
 class Term:
-    """Features of a product of elementary kernels.
+    """Features of a product of elementary kernels."""
 
-    Attributes
-    ----------
-    frequencies : ndarray of shape (m, d)
-        Of a wave each: those of stationary factors add up. One of zero if there is no such factor.
-    amplitudes : ndarray of shape (m,)
-        Of these waves. Their squares add up to the product of the constants.
-    lines : tuple of Linear
-        Linear factors, whose features are exact.
-    """
-
+    #: (m, d): of a wave each: those of stationary factors add up. One of zero if there is no such
+    #: factor.
     frequencies: Array
-    amplitudes: Array
-    lines: tuple[Linear, ...]
+    amplitudes: Array  # (m,) of these waves. Their squares add up to the product of the constants.
+    lines: tuple[Linear, ...]  # linear factors, whose features are exact
 
     def __call__(self, X: Array) -> Array:
         features = make_waves(X @ self.frequencies.T)

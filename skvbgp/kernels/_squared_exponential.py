@@ -14,19 +14,11 @@ from skvbgp.kernels._stationary import RBF
 
 @dataclass(frozen=True)
 class SquaredExponential:
-    """A kernel read as variance * exp(-sum_i (x_i - x'_i)^2 / l_i^2 / 2).
-
-    Attributes
-    ----------
-    variance : float
-    length_scale : ndarray of shape (d,)
-    factors : tuple of RBF and Constant
-        The kernel's own factors, in the order of its `theta`.
-    """
+    """A kernel read as variance * exp(-sum_i (x_i - x'_i)^2 / l_i^2 / 2)."""
 
     variance: float
-    length_scale: Array
-    factors: tuple[RBF | Constant, ...]
+    length_scale: Array  # (d,)
+    factors: tuple[RBF | Constant, ...]  # the kernel's own factors, in the order of its `theta`
 
     @classmethod
     def of(cls, kernel: Kernel, n_features: int) -> SquaredExponential:

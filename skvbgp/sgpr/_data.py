@@ -52,29 +52,21 @@ class Rows:
 
 @dataclass(frozen=True)
 class Data:
-    """Rows of (X, y), with their groups.
-
-    Attributes
-    ----------
-    blocks : list of ndarray or None
-        Row indices of each block; None where the noise is independent, so that any
-        set of rows is a group.
-    weight : ndarray of shape (n,) or None
-        How often each row counts; None is 1.
-    variance : ndarray of shape (n,) or None
-        Known variances of the noise, in the units in which it is learned; None is 0. The frame of
-        y may be another one.
-    gaps : ndarray of shape (n, g) or None
-        Variances of missing entries, whose means are in X, by inputs that have some; None is 0.
-    """
+    """Rows of (X, y), with their groups."""
 
     X: Array  # (n, d), the user's own, maybe memory-mapped
     y: Array  # (n,), the user's own
     coordinates: Coordinates
     target: Target
+    #: Row indices of each block; None where the noise is independent, so that any set of rows is a
+    #: group.
     blocks: list[NDArray[np.intp]] | None = None
-    weight: Array | None = None
+    weight: Array | None = None  # (n,) how often each row counts; None is 1
+    #: (n,): known variances of the noise, in the units in which it is learned; None is 0. The frame
+    #: of y may be another one.
     variance: Array | None = None
+    #: (n, g): variances of missing entries, whose means are in X, by inputs that have some; None is
+    #: 0.
     gaps: Array | None = None
 
     def __len__(self) -> int:

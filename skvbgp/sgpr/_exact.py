@@ -101,24 +101,13 @@ class _Process(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixture(PickledByFields):
-    """q(theta), and the exact posterior of f for each of its draws.
-
-    Parameters
-    ----------
-    model : Model
-    parameters : Parameters
-    rows : Rows
-        All the data.
-    draws : ndarray of shape (S, d + 1)
-        Standard normal points; the last column belongs to sigma_f.
-    groups : sequence of ndarray or slice
-        Rows of each group: any, if their noise is independent, or those of a block.
-    """
+    """q(theta), and the exact posterior of f for each of its draws."""
 
     model: Model
     parameters: Parameters
-    rows: Rows
-    draws: Array
+    rows: Rows  # all the data
+    draws: Array  # (S, d + 1) standard normal points; the last column belongs to sigma_f
+    #: Rows of each group: any, if their noise is independent, or those of a block.
     groups: Sequence[RowIndex] = (slice(None),)
 
     def faded(self, share: float) -> Mixture:

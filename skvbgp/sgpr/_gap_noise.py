@@ -26,23 +26,13 @@ class Gapped(Structure):
     """Independent noise, and more of it in rows with missing entries.
 
     The parameters are those of the former, and the logarithms of the slopes.
-
-    Attributes
-    ----------
-    whole : Structure
-        The noise of rows without gaps.
-    gap_columns : tuple of int
-        Inputs that have gaps in training rows.
-    scale : float
-        Factor between exp of a slope's parameter and a covariance of the scaled target.
-    has_prior : bool
-        Whether the logarithms of the slopes have a normal prior.
     """
 
-    whole: Structure
-    gap_columns: tuple[int, ...] = ()
+    whole: Structure  # the noise of rows without gaps
+    gap_columns: tuple[int, ...] = ()  # inputs that have gaps in training rows
+    #: Factor between exp of a slope's parameter and a covariance of the scaled target.
     scale: float = 1.0
-    has_prior: bool = True
+    has_prior: bool = True  # whether the logarithms of the slopes have a normal prior
 
     @property
     def theta(self) -> Array:

@@ -14,7 +14,7 @@ form or over reparameterised samples; both classes here offer the same three mem
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,63 +47,42 @@ class GroupGradients(NamedTuple):
     covariance: Callable[[], Array]  # that of C, (n,) or (n, n), which not all ask for
 
 
-class Precision(Protocol):
-    """C^-1 of n rows. A "moment" is an (n,) or (n, n) array, of the same form as C."""
+class DiagonalPrecision:
+    """C^-1 of n rows with independent noise of variances c, (n,).
 
-    log_det: float  # log |C|, of all copies
-    count: float  # rows, with all copies
+    A "moment" is an (n,) or (n, n) array, of the same form as C.
+    """
 
-    @property
-    def matrix(self) -> Array:
-        """C^-1, (n,) or (n, n)."""
+    def __init__(self, c: Array, copies: Copies) -> None:
+        self.matrix = 1.0 / c  # C^-1, (n,) or (n, n)
+        self.log_det = float(np.sum(np.log(c))) + copies.log_det  # log |C|, of all copies
+        self.count = len(c) + copies.number  # rows, with all copies
 
     def solve(self, A: Array) -> Array:
         """C^-1 A for A of shape (n,) or (n, k)."""
-
-    def root_times(self, A: Array) -> Array:
-        """R A for A of shape (n, k), where C^-1 = R' R."""
-
-    def root_back(self, A: Array) -> Array:
-        """R' A."""
-
-    def gram(self, A: Array, B: Array) -> Array:
-        """The moment A B' of two (n, k) matrices whose product is symmetric."""
-
-    def weigh(self, G: Array) -> Array:
-        """The moment C^-1 G C^-1."""
-
-    def covariance_vjp(self, weighed: Array) -> Array:
-        """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G of which this is `weigh`."""
-
-
-class DiagonalPrecision:
-    """Rows with independent noise of variances c, (n,)."""
-
-    def __init__(self, c: Array, copies: Copies) -> None:
-        self.matrix = 1.0 / c
-        self.log_det = float(np.sum(np.log(c))) + copies.log_det
-        self.count = len(c) + copies.number
-
-    def solve(self, A: Array) -> Array:
         return A * self.matrix if A.ndim == 1 else A * self.matrix[:, None]
 
     def root_times(self, A: Array) -> Array:
+        """R A for A of shape (n, k), where C^-1 = R' R."""
         return A * np.sqrt(self.matrix)[:, None]
 
-    root_back = root_times
+    root_back = root_times  # R' A
 
     def gram(self, A: Array, B: Array) -> Array:
+        """The moment A B' of two (n, k) matrices whose product is symmetric."""
         return np.einsum("nk,nk->n", A, B)
 
     def weigh(self, G: Array) -> Array:
+        """The moment C^-1 G C^-1."""
         return G * self.matrix**2
 
     def covariance_vjp(self, weighed: Array) -> Array:
+        """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G of which this is `weigh`."""
         return 0.5 * (weighed - self.matrix)
 
 
 class DensePrecision:
-    """A block of rows with noise covariance C, (n, n)."""
+    """The same of a block of rows with noise covariance C, (n, n)."""
 
     def __init__(self, C: Array, copies: Copies) -> None:
         L = cholesky(C, "noise covariance of a block")
@@ -133,6 +112,9 @@ class DensePrecision:
     def covariance_vjp(self, weighed: Array) -> Array:
         # symmetric to the last digit: the noise's gradient in U is the small difference of two sums
         return 0.25 * (weighed + weighed.T) - 0.5 * self.matrix
+
+
+Precision = DiagonalPrecision | DensePrecision
 
 
 def as_precision(C: Array, copies: Copies) -> Precision:
@@ -170,25 +152,11 @@ def _sum_up(
     return float(value), (fit, -0.5 * penalty), covariance
 
 
-class Group(Protocol):
-    """Rows (X, y) with noise covariance C; expectations over Lambda at unit variance."""
-
-    precision: Precision  # C^-1
-    psi: Array  # E[K' C^-1 K], (m, m)
-
-    @property
-    def prior_trace(self) -> float:
-        """tr(C^-1 E[K~])."""
-
-    def information(self, targets: Array) -> Array:
-        """E[K]' C^-1 targets for targets of shape (n,) or (n, k)."""
-
-    def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
-        """F and its gradients; ``second`` is alpha^2 + beta."""
-
-
 class ClosedFormGroup:
-    """Expectations in closed form (Appendices C and E)."""
+    """Rows (X, y) with noise covariance C; expectations over Lambda at unit variance.
+
+    These are in closed form (Appendices C and E).
+    """
 
     def __init__(
         self,
@@ -205,13 +173,15 @@ class ClosedFormGroup:
         self._omega = omega(X, Z, nu, xi, 1.0)  # (n, m)
         self._statistic = psi_statistic(X, Z, nu, xi, self.precision.matrix)
         self._prior = upsilon(X, nu, xi, 1.0, 0.0) if C.ndim == 2 else np.ones(len(y))
-        self.psi = self._statistic.value
-        self.prior_trace = float(np.sum(self.precision.matrix * self._prior))
+        self.psi = self._statistic.value  # E[K' C^-1 K], (m, m)
+        self.prior_trace = float(np.sum(self.precision.matrix * self._prior))  # tr(C^-1 E[K~])
 
     def information(self, targets: Array) -> Array:
+        """E[K]' C^-1 targets for targets of shape (n,) or (n, k)."""
         return np.asarray(self._omega.T @ self.precision.solve(targets))
 
     def backward(self, v: Array, V: Array, alpha: float, second: float) -> GroupGradients:
+        """F and its gradients; ``second`` is alpha^2 + beta."""
         X, y, Z, nu, xi = self._X, self._y, self._Z, self._nu, self._xi
         precision, f = self.precision, self._omega @ v
         d_psi = self._statistic.vjp(V)
@@ -238,7 +208,7 @@ class ClosedFormGroup:
 
 
 class SampledGroup:
-    """Expectations as averages over reparameterised draws Lambda = nu + sqrt(xi) * e.
+    """The same as averages over reparameterised draws Lambda = nu + sqrt(xi) * e.
 
     Parameters
     ----------
@@ -325,6 +295,9 @@ class SampledGroup:
 
         value, d_signal, covariance = _sum_up(precision, y, f, weigh_moment, penalty, alpha, second)
         return GroupGradients(value, d_nu, d_xi, dZ, d_signal, covariance)
+
+
+Group = ClosedFormGroup | SampledGroup
 
 
 def unit_se(X: Array, Z: Array) -> Array:

@@ -160,21 +160,12 @@ class White(Structure):
 
 @dataclass(frozen=True)
 class Diagonal(Structure):
-    """Independent noise of the residual's variances (FITC).
+    """Independent noise of the residual's variances (FITC)."""
 
-    Attributes
-    ----------
-    kernel : kernel or None
-        k^eps as the user gives it, None for a squared exponential; after `start` a `Kernel`.
-    scale : float
-        Factor between the kernel's value and a covariance of the scaled target.
-    owners : tuple of int
-        By column of the rows: the input that it encodes.
-    """
-
+    #: k^eps as the user gives it, None for a squared exponential; after `start` a `Kernel`.
     kernel: Any = None
-    scale: float = 1.0
-    owners: Owners = ()
+    scale: float = 1.0  # factor between the kernel's value and a covariance of the scaled target
+    owners: Owners = ()  # by column of the rows: the input that it encodes
 
     explained = True
 

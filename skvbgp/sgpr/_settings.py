@@ -54,19 +54,9 @@ _FEW_ROWS = 2**14
 
 @dataclass(frozen=True)
 class Settings(RegressionLearner):
-    """Settings of a member of the family, by the names of the constructor parameters.
+    """Settings of a member of the family, by the names of the constructor parameters."""
 
-    Attributes
-    ----------
-    structure : Structure
-        What the noise is like.
-    local : bool
-        Whether predictions condition on the rows of the own block, which are kept.
-    owners : tuple of int
-        By column of X: the input that it encodes.
-    """
-
-    structure: Structure
+    structure: Structure  # what the noise is like
     n_inducing: int | str
     inducing_inputs: Any
     length_scale: Any
@@ -86,9 +76,10 @@ class Settings(RegressionLearner):
     n_jobs: int | None
     n_blocks: int | str = "auto"
     n_samples: int = 8
+    #: Whether predictions condition on the rows of the own block, which are kept.
     local: bool = False
     forgetting: float = 1.0
-    owners: Owners = ()
+    owners: Owners = ()  # by column of X: the input that it encodes
 
     # -- which solver, and which expectations ------------------------------------------
 

@@ -34,64 +34,37 @@ _DIVIDED_AGAIN = 1.1
 
 @dataclass(frozen=True, eq=False)
 class State(PickledByFields):
-    """Parameters and memory, with the frames of reference they are expressed in.
-
-    Attributes
-    ----------
-    memory : Memory, Mixture or None
-        What is known of the rows: sums over them, or all of them, while they are few. None before
-        training.
-    reference : Target
-        Frame of the memory's targets; that of the first fit.
-    summary : RunningScale
-        Number (the sum of their weights), mean and spread of all y seen, in the reference frame.
-    draw_rule : DrawRule
-        Expectations of the memory's rows and of new ones.
-    seed : int
-        Root of every later random choice.
-    n_seen : int
-        Rows seen, whatever their weights.
-    knows_noise : bool
-        Whether variances of the noise of some rows are known.
-    is_warm : bool
-        Whether training has started from the parameters of another fit.
-    blocks : KeptBlocks, Division or None
-        The blocks that predictions condition on, or where those of all rows are.
-    lower_bounds : tuple of float
-        One per pass, on y's own scale.
-    kept_rows : tuple of an ndarray and Targets, or None
-        All rows as the user gave them, if a stream may begin again with them and no block has them.
-    restarts_at : float
-        Number of rows in memory, or seen where they fade, with which a stream begins again.
-    learned_noise : float or None
-        Variance of the noise that training with a kernel that was found has left, before more was
-        chosen.
-    places : Places or None
-        Some of all rows, at which the relevance of the inputs is measured.
-    gaps : Gaps or None
-        What missing entries may be; None where there can be none.
-    """
+    """Parameters and memory, with the frames of reference they are expressed in."""
 
     model: Model
     parameters: Parameters
+    #: What is known of the rows: sums over them, or all of them, while they are few. None before
+    #: training.
     memory: Memory | Mixture | None
-    reference: Target
+    reference: Target  # frame of the memory's targets; that of the first fit
     target: Target
+    #: Number (the sum of their weights), mean and spread of all y seen, in the reference frame.
     summary: RunningScale
-    draw_rule: DrawRule
-    seed: int
-    n_seen: int
-    knows_noise: bool = False
-    is_warm: bool = False
+    draw_rule: DrawRule  # expectations of the memory's rows and of new ones
+    seed: int  # root of every later random choice
+    n_seen: int  # rows seen, whatever their weights
+    knows_noise: bool = False  # whether variances of the noise of some rows are known
+    is_warm: bool = False  # whether training has started from the parameters of another fit
+    #: The blocks that predictions condition on, or where those of all rows are.
     blocks: KeptBlocks | Division | None = None
     adam: AdamState | None = None
-    lower_bounds: tuple[float, ...] = ()
+    lower_bounds: tuple[float, ...] = ()  # one per pass, on y's own scale
     n_iter: int = 1
+    #: All rows as the user gave them, if a stream may begin again with them and no block has them.
     kept_rows: tuple[Array, Targets] | None = None
+    #: Number of rows in memory, or seen where they fade, with which a stream begins again.
     restarts_at: float = np.inf
+    #: Variance of the noise that training with a kernel that was found has left, before more was
+    #: chosen.
     learned_noise: float | None = None
+    #: Some of all rows, at which the relevance of the inputs is measured.
     places: Places | None = None
-    gaps: Gaps | None = None
+    gaps: Gaps | None = None  # what missing entries may be; None where there can be none
 
     @property
     def attributes(self) -> dict[str, Any]:

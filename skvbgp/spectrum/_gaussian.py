@@ -18,19 +18,12 @@ from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 
 @dataclass(frozen=True)
 class Structure:
-    """Which entries of alpha depend on one another in q.
+    """Which entries of alpha depend on one another in q."""
 
-    Attributes
-    ----------
-    m, d : int
-        Frequencies and inputs.
-    posterior : {"joint", "factorised", "point"}
-        One Gaussian of everything; independent r_1, ..., r_m and s; or theta without any
-        uncertainty.
-    """
-
-    m: int
-    d: int
+    m: int  # frequencies
+    d: int  # inputs
+    #: One Gaussian of everything; independent r_1, ..., r_m and s; or theta without any
+    #: uncertainty.
     posterior: str
 
     @property

@@ -51,19 +51,11 @@ class Neighbours(NamedTuple):
     """Rows of which each new one is conditioned on some of its own.
 
     What is asked about a new row may be several linear functions of s, one after the other in Phi.
-
-    Attributes
-    ----------
-    rows : Rows
-    near : ndarray of shape (n*, k)
-        Indices of those that each new row is conditioned on.
-    places : ndarray
-        Which of all known rows they are.
     """
 
     rows: Rows
-    near: Index
-    places: Index
+    near: Index  # (n*, k) indices of those that each new row is conditioned on
+    places: Index  # which of all known rows they are
 
     @classmethod
     def of(cls, rows: Rows, near: Index) -> Neighbours:

@@ -31,19 +31,12 @@ class Rows:
     A row of weight w is y = f(x) with noise of variance t / w. Times sqrt(w) it is a row with the
     noise t of all others: a `target` that is linear in the weights of its `features`. Where the
     noise has a known variance v, too, the weight is w t / (t + v), see `as_weighted`.
-
-    Attributes
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-    weight : ndarray of shape (n,), or None
-        Positive; None is 1.
-    variance : ndarray of shape (n,), or None
-        Known variances of the noise besides the learned one, in squared units of y; None is 0.
     """
 
-    X: Array
-    y: Array
-    weight: Array | None = None
+    X: Array  # (n, d)
+    y: Array  # (n,)
+    weight: Array | None = None  # (n,) positive; None is 1
+    #: (n,): known variances of the noise besides the learned one, in squared units of y; None is 0.
     variance: Array | None = None
 
     def __len__(self) -> int:
@@ -150,37 +143,19 @@ class BlockedRows(PickledByFields, Blocks):
     A block that has outgrown its capacity is divided in its turn, so that the cost of adding a row
     does not depend on the number of rows, nor does that of a prediction from its block. The
     first one from neighbours visits all of them, see `neighbourhoods`.
-
-    Attributes
-    ----------
-    partition : Partition
-        The blocks of the first rows.
-    first : Rows
-        First rows, scaled and sorted by block.
-    ends : ndarray of shape (n_blocks + 1,)
-        Block k has the rows ``ends[k]`` to ``ends[k + 1]``.
-    capacity : int
-        Most rows of a block.
-    changed : dict
-        Rows of the blocks that are not as in X and y any more.
-    divided : dict
-        Blocks divided since: a partition of the block for each division, and the names of
-        its parts; the first part keeps the name of the block.
-    n_blocks, n : int
-        Blocks and rows, of now.
-    total : float
-        Rows of now, each as often as it counts.
     """
 
-    partition: Partition
-    first: Rows
-    ends: NDArray[np.intp]
-    capacity: int
-    changed: dict[int, Rows]
+    partition: Partition  # the blocks of the first rows
+    first: Rows  # first rows, scaled and sorted by block
+    ends: NDArray[np.intp]  # (n_blocks + 1,) block k has the rows ``ends[k]`` to ``ends[k + 1]``
+    capacity: int  # most rows of a block
+    changed: dict[int, Rows]  # rows of the blocks that are not as in X and y any more
+    #: Blocks divided since: a partition of the block for each division, and the names of its parts;
+    #: the first part keeps the name of the block.
     divided: dict[int, tuple[tuple[Partition, NDArray[np.intp]], ...]]
-    n_blocks: int
-    n: int
-    total: float
+    n_blocks: int  # of now, as what follows
+    n: int  # rows
+    total: float  # rows, each as often as it counts
 
     @classmethod
     def of(cls, rows: Rows, coordinates: Coordinates, target: Target, n_blocks: int) -> BlockedRows:

@@ -37,22 +37,13 @@ _TILE_ROWS = 1024
 
 @dataclass(frozen=True)
 class SpreadBlocks(Blocks):
-    """Rows on Dask's workers, none of which has a weight.
+    """Rows on Dask's workers, none of which has a weight."""
 
-    Attributes
-    ----------
-    blocks : ShardedBlocks
-        Their frame is that of training.
-    target : Target
-    n_blocks, n, total : int
-        Blocks and rows; these count once.
-    """
-
-    blocks: ShardedBlocks
+    blocks: ShardedBlocks  # their frame is that of training
     target: Target
     n_blocks: int
-    n: int
-    total: float
+    n: int  # rows
+    total: float  # the same, as they count once
 
     @classmethod
     def of(

@@ -16,24 +16,13 @@ from skvbgp.spectrum._rows import Blocks
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What has a value and no distribution, for scaled X and y.
+    """What has a value and no distribution, for scaled X and y."""
 
-    Attributes
-    ----------
-    length_scale : ndarray of shape (d,)
-        l of the prior r_i ~ N(0, 1 / (2 pi l)^2).
-    signal_variance, noise_variance : float
-        sigma_s^2 and sigma_n^2 of the paper's model.
-    local_noise_variance : float
-        Noise of the local conditional.
-    owners : tuple of int
-        By column of X: the input that it encodes; those of an input share its length scale.
-    """
-
-    length_scale: Array
-    signal_variance: float
-    noise_variance: float
-    local_noise_variance: float
+    length_scale: Array  # (d,) l of the prior r_i ~ N(0, 1 / (2 pi l)^2)
+    signal_variance: float  # sigma_s^2 of the paper's model
+    noise_variance: float  # sigma_n^2 of it
+    local_noise_variance: float  # noise of the local conditional
+    #: By column of X: the input that it encodes; those of an input share its length scale.
     owners: Owners = ()
 
     def prior(self, structure: Structure) -> Prior:
@@ -42,51 +31,30 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class Start:
-    """What training begins with.
-
-    Attributes
-    ----------
-    R : ndarray of shape (m, d)
-        Frequencies.
-    n_seen : int
-        Rows of the user's.
-    seed : int
-        Root of every later random choice.
-    """
+    """What training begins with."""
 
     coordinates: Coordinates
     target: Target
     hyper: Hyperparameters
-    R: Array
-    n_seen: int
-    seed: int
+    R: Array  # (m, d) frequencies
+    n_seen: int  # rows of the user's
+    seed: int  # root of every later random choice
 
 
 @dataclass(frozen=True)
 class State:
-    """Data, posterior and hyperparameters, with the frames they are expressed in.
-
-    Attributes
-    ----------
-    n_seen : int
-        Rows of the user's, of which equal ones are one of `rows`.
-    seed : int
-        Root of every later random choice.
-    lower_bounds : tuple of float
-        Bounds on log p(y), y on its own scale: one per pass and update.
-    lower_bound : float
-        The last one, over more draws.
-    """
+    """Data, posterior and hyperparameters, with the frames they are expressed in."""
 
     coordinates: Coordinates
     target: Target
     hyper: Hyperparameters
     q: Gaussian
     rows: Blocks
-    n_seen: int
-    seed: int
+    n_seen: int  # rows of the user's, of which equal ones are one of `rows`
+    seed: int  # root of every later random choice
+    #: Bounds on log p(y), y on its own scale: one per pass and update.
     lower_bounds: tuple[float, ...]
-    lower_bound: float
+    lower_bound: float  # the last one, over more draws
     n_iter: int
     adam: AdamState | None  # of the first phase
     bound_adam: AdamState | None  # of the second, with solver="adam"

@@ -19,43 +19,22 @@ _N_IMAGINED = 1
 
 @dataclass(frozen=True)
 class CompletedRows:
-    """Entries y_ij of rows as Gaussians given the entries that are seen.
+    """Entries y_ij of rows as Gaussians given the entries that are seen."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (n, d)
-    incomplete : ndarray of shape (u,)
-        Indices of the rows with missing entries.
-    covariance : ndarray of shape (u, d, d)
-        Of those rows; the others have none.
-    """
-
-    mean: Array
-    incomplete: NDArray[np.intp]
-    covariance: Array
+    mean: Array  # (n, d)
+    incomplete: NDArray[np.intp]  # (u,) indices of the rows with missing entries
+    covariance: Array  # (u, d, d) of those rows; the others have none
 
 
 @dataclass(frozen=True)
 class ColumnModel:
-    """Units of the columns, and their joint Gaussian in these units.
+    """Units of the columns, and their joint Gaussian in these units."""
 
-    Attributes
-    ----------
-    coordinates : Coordinates
-        Location and spread of every column.
-    gaussian : ColumnGaussian
-        Of the columns in these coordinates.
-    binary : ndarray of shape (d,)
-        Which columns have two values.
-    low, high : ndarray of shape (d,)
-        Smallest and largest value of each column; they may be equal.
-    """
-
-    coordinates: Coordinates
-    gaussian: ColumnGaussian
-    binary: NDArray[np.bool_]
-    low: Array
-    high: Array
+    coordinates: Coordinates  # location and spread of every column
+    gaussian: ColumnGaussian  # of the columns in these coordinates
+    binary: NDArray[np.bool_]  # (d,) which columns have two values
+    low: Array  # (d,) smallest value of each column
+    high: Array  # (d,) largest value; it may be the smallest as well
 
     @classmethod
     def of(cls, X: Array, binary: NDArray[np.bool_], counts: Array | None = None) -> ColumnModel:

@@ -43,35 +43,16 @@ _AMPLITUDE_RANGE = (1e-2, 5.0)
 
 @dataclass(frozen=True)
 class HybridData:
-    """Training data, d_c continuous and d_b discrete columns (labels last).
+    """Training data, d_c continuous and d_b discrete columns (labels last)."""
 
-    Attributes
-    ----------
-    rows : CompletedRows
-        What the recognition map sees.
-    Y : ndarray of shape (n, d_c)
-        Scaled continuous entries, 0 where missing.
-    seen : ndarray of shape (n, d_c)
-    t : ndarray of shape (n, d_b)
-        -1 and 1, 0 where missing.
-    weight : ndarray of shape (d_c + d_b,)
-        Weight of each column in the objective.
-    prior_weight : float
-        Weight of the KL.
-    likelihood : Likelihood
-        Of binary columns and labels.
-    counts : ndarray of shape (n,), or None
-        How often each row counts, positive; None is once.
-    """
-
-    rows: CompletedRows
-    Y: Array
-    seen: NDArray[np.bool_]
-    t: Array
-    weight: Array
-    prior_weight: float
-    likelihood: Likelihood
-    counts: Array | None = None
+    rows: CompletedRows  # what the recognition map sees
+    Y: Array  # (n, d_c) scaled continuous entries, 0 where missing
+    seen: NDArray[np.bool_]  # (n, d_c)
+    t: Array  # (n, d_b) -1 and 1, 0 where missing
+    weight: Array  # (d_c + d_b,) weight of each column in the objective
+    prior_weight: float  # weight of the KL
+    likelihood: Likelihood  # of binary columns and labels
+    counts: Array | None = None  # (n,) how often each row counts, positive; None is once
 
     @property
     def n_continuous(self) -> int:

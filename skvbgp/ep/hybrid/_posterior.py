@@ -18,26 +18,14 @@ from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
 
 @dataclass(frozen=True)
 class HybridPosterior:
-    """Parameters with q(v_j) = N(mean_j, covariance_j) of every column.
-
-    Attributes
-    ----------
-    columns : ColumnModel
-    parameters : HybridParameters
-    likelihood : Likelihood
-        Of binary columns and labels.
-    inducing : InducingPrior
-        Of the parameters.
-    mean : ndarray of shape (p, m)
-    covariance : ndarray of shape (p, m, m)
-    """
+    """Parameters with q(v_j) = N(mean_j, covariance_j) of every column."""
 
     columns: ColumnModel
     parameters: HybridParameters
-    likelihood: Likelihood
-    inducing: InducingPrior
-    mean: Array
-    covariance: Array
+    likelihood: Likelihood  # of binary columns and labels
+    inducing: InducingPrior  # of the parameters
+    mean: Array  # (p, m)
+    covariance: Array  # (p, m, m)
 
     def latents(self, X: Array) -> Inputs:
         """q(x_i) of rows (n, d) with missing entries, whose labels are unknown."""

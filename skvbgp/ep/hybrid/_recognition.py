@@ -28,19 +28,11 @@ _RESIDUAL_RANGE = (1e-4, 1e1)
 
 @dataclass(frozen=True)
 class Recognition:
-    """C, c and s above.
+    """C, c and s above."""
 
-    Attributes
-    ----------
-    projection : ndarray of shape (d, Q)
-    offset : ndarray of shape (Q,)
-    residual : ndarray of shape (Q,)
-        Variance that even a complete row leaves.
-    """
-
-    projection: Array
-    offset: Array
-    residual: Array
+    projection: Array  # (d, Q)
+    offset: Array  # (Q,)
+    residual: Array  # (Q,) variance that even a complete row leaves
 
     @classmethod
     def principal(

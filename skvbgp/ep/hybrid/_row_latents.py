@@ -16,15 +16,9 @@ _VARIANCE_RANGE = (1e-4, 1e1)
 
 @dataclass(frozen=True)
 class RowLatents:
-    """q(x_i) = N(mu_i, diag(S_i)) of every training row, in the place of `Recognition`.
+    """q(x_i) = N(mu_i, diag(S_i)) of every training row, in the place of `Recognition`."""
 
-    Attributes
-    ----------
-    latents_of_rows : Inputs
-        Moments (n, Q).
-    """
-
-    latents_of_rows: Inputs
+    latents_of_rows: Inputs  # moments (n, Q)
 
     @property
     def x(self) -> Array:

@@ -24,26 +24,14 @@ class HybridStart:
 
 @dataclass(frozen=True)
 class HybridState:
-    """The posterior, and the rows it knows.
-
-    Attributes
-    ----------
-    posterior : HybridPosterior
-    X : ndarray of shape (n, d)
-    y : Labels
-        Of no class, if rows have no labels; and how often the rows count.
-    values : tuple of float
-        Objective after each iteration.
-    lower_bound : float
-    relevance : ndarray of shape (n_components,)
-    """
+    """The posterior, and the rows it knows."""
 
     posterior: HybridPosterior
-    X: Array
-    y: Labels
-    values: tuple[float, ...]
+    X: Array  # (n, d)
+    y: Labels  # of no class, if rows have no labels; and how often the rows count
+    values: tuple[float, ...]  # objective after each iteration
     lower_bound: float
-    relevance: Array
+    relevance: Array  # (n_components,)
 
     @property
     def classes(self) -> NDArray[Any]:
