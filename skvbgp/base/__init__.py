@@ -60,6 +60,7 @@ from skvbgp.base._validation import (
     as_row_values,
     as_vector,
     as_weights,
+    choose_columns,
     reading,
 )
 from skvbgp.base._weights import (

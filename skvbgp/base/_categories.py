@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp.base._validation import find_missing
+from skvbgp.base._validation import choose_columns, find_missing
 
 #: Most categories of an input.
 _MOST_CATEGORIES = 255
@@ -99,8 +99,6 @@ def find_columns(X: Any, features: Any) -> tuple[int, ...]:
         check_array(X, dtype=None)  # says what is expected
     names = None if not hasattr(X, "columns") else [str(name) for name in X.columns]
     d = np.shape(X)[1]
-    if features is None:
-        return ()
     if isinstance(features, str):
         if features != "from_dtype":
             raise ValueError(
@@ -112,23 +110,8 @@ def find_columns(X: Any, features: Any) -> tuple[int, ...]:
             for j, kind in enumerate(kinds)
             if kind.startswith(("category", "Categorical", "Enum"))
         )
-    chosen = np.asarray(features)
-    if chosen.size == 0:
-        return ()
-    if chosen.ndim == 1 and chosen.dtype.kind == "b" and len(chosen) == d:
-        return tuple(np.flatnonzero(chosen).tolist())
-    if chosen.ndim == 1 and chosen.dtype.kind in "iu":
-        if np.all((chosen >= 0) & (chosen < d)):
-            return tuple(sorted(set(chosen.tolist())))
-    elif chosen.ndim == 1 and chosen.dtype.kind in "UO" and names is not None:
-        unknown = sorted(set(map(str, chosen)) - set(names))
-        if unknown:
-            raise ValueError(f"categorical_features has names that X has not: {unknown}.")
-        return tuple(sorted({names.index(str(name)) for name in chosen}))
-    raise ValueError(
-        f"categorical_features must be names of columns, indices below {d} or a mask of {d} "
-        f"booleans; got {features!r}."
-    )
+    mask = choose_columns(features, d, names, "categorical_features")
+    return tuple(np.flatnonzero(mask).tolist())
 
 
 def _take(X: Any, columns: Sequence[int]) -> NDArray[Any]:

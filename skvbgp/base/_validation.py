@@ -1,6 +1,6 @@
 """What the user gives, as numbers: rows, weights and parameters, and errors that say what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
@@ -130,3 +130,26 @@ def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
         kind = "finite and positive" if positive else "finite"
         raise ValueError(f"{name} must be {kind}; got {value!r}.")
     return np.broadcast_to(vector, (size,)).copy()
+
+
+def choose_columns(
+    columns: Any, n_features: int, names: Sequence[str] | None, name: str
+) -> NDArray[np.bool_]:
+    """A mask of columns that are given by their names, indices or a mask; None is none of them."""
+    chosen, mask = np.asarray([] if columns is None else columns), np.zeros(n_features, dtype=bool)
+    is_list, kind = chosen.ndim == 1, chosen.dtype.kind
+    if is_list and kind == "b" and len(chosen) == n_features:
+        return chosen.copy()
+    if is_list and kind in "UO" and len(chosen) and names is not None:
+        unknown = sorted(set(map(str, chosen)) - set(names))
+        if unknown:
+            raise ValueError(f"{name} has names that X has not: {unknown}.")
+        mask[[list(names).index(str(one)) for one in chosen]] = True
+    elif is_list and kind in "iu" and np.all((chosen >= -n_features) & (chosen < n_features)):
+        mask[chosen] = True
+    elif chosen.size:
+        raise ValueError(
+            f"{name} must be names of columns, indices below {n_features} or a mask of "
+            f"{n_features} booleans; got {columns!r}."
+        )
+    return mask

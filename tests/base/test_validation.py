@@ -5,6 +5,7 @@ import datetime as dt
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils import get_tags
 
@@ -16,7 +17,7 @@ from skvbgp import (
     VBGPRegressor,
     VBKSRegressor,
 )
-from skvbgp.base import Interval
+from skvbgp.base import Interval, choose_columns
 from skvbgp.kernel_selection import kernel_grammar, series_kernels
 from tests.test_common import CLASSES, quickly_fitted
 
@@ -198,3 +199,26 @@ def test_classes_are_a_list(cls):
 def test_a_label_that_is_missing_is_one_value():
     with pytest.raises(ValueError, match="missing_label must be one value"):
         HybridGPLVM(missing_label=[-1]).fit(np.eye(4), [0, 1, 0, -1])
+
+
+def test_columns_can_be_named_in_four_ways():
+    expected = [False, True, True]
+    for columns in ([1, 2], [-1, 1], ["b", "c"], expected):
+        assert_array_equal(choose_columns(columns, 3, ["a", "b", "c"], "chosen"), expected)
+    assert_array_equal(choose_columns(None, 3, None, "chosen"), [False] * 3)
+    assert_array_equal(choose_columns([], 3, None, "chosen"), [False] * 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([3], "indices below 3"),
+        ([True], "mask of 3"),
+        (["d"], "names that X has not"),
+        ([0.5], "names of columns"),
+        ([[0]], "names of columns"),
+    ],
+)
+def test_columns_that_do_not_exist(columns, message):
+    with pytest.raises(ValueError, match=f"^chosen .*{message}"):
+        choose_columns(columns, 3, ["a", "b", "c"], "chosen")

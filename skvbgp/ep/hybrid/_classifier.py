@@ -21,13 +21,13 @@ from skvbgp.base import (
     PredictsClasses,
     StrOptions,
     VariationalEstimator,
+    choose_columns,
     fit_method,
     keep,
     reading,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import LIKELIHOODS
-from skvbgp.ep.hybrid._columns import binary_mask
 from skvbgp.ep.hybrid._learner import HybridLearner
 from skvbgp.ep.hybrid._posterior import HybridPosterior
 from skvbgp.ep.hybrid._targets import TakesLabels
@@ -401,7 +401,9 @@ class HybridGPLVM(
         names = getattr(self, "feature_names_in_", None)
         return HybridLearner.of(
             self,
-            binary=binary_mask(self.binary_columns, self.n_features_in_, names),
+            binary=choose_columns(
+                self.binary_columns, self.n_features_in_, names, "binary_columns"
+            ),
             free=self.latents == "free",
             likelihood=LIKELIHOODS[self.likelihood],
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,32 +93,3 @@ class ColumnModel:
         values[:, self.binary] = low + gap * probability
         std[:, self.binary] = gap * np.sqrt(probability * (1.0 - probability))
         return values, std
-
-
-def binary_mask(columns: Any, n_features: int, names: Sequence[str] | None) -> NDArray[np.bool_]:
-    """Which columns are meant by indices, names or a mask; None means no column."""
-    mask = np.zeros(n_features, dtype=bool)
-    if columns is None:
-        return mask
-    columns = np.asarray(columns)
-    if columns.ndim != 1:
-        raise ValueError("binary_columns must be a list of columns, or a mask.")
-    if columns.dtype == bool:
-        if len(columns) != n_features:
-            raise ValueError(
-                f"binary_columns is a mask of {len(columns)} columns, but X has {n_features}."
-            )
-        return columns.copy()
-    if columns.dtype.kind in "UO" and len(columns):
-        known = list(names) if names is not None else []
-        unknown = [name for name in columns.tolist() if name not in known]
-        if unknown:
-            raise ValueError(f"binary_columns names {unknown}, which X does not have.")
-        columns = np.array([known.index(name) for name in columns.tolist()])
-    elif len(columns) and columns.dtype.kind not in "iu":
-        raise ValueError("binary_columns must hold indices, names or booleans.")
-    columns = columns.astype(int)
-    if np.any((columns < -n_features) | (columns >= n_features)):
-        raise ValueError(f"binary_columns has an index beyond the {n_features} columns of X.")
-    mask[columns] = True
-    return mask

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.ep.hybrid._columns import ColumnModel, binary_mask
+from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._recognition import Recognition
 from tests.derivatives import numerical_gradient
 from tests.oracles import ep as oracles
@@ -113,26 +113,3 @@ def test_recognition_starts_at_the_principal_components(rng):
     assert_allclose(np.cov(mean.T, bias=True), np.eye(2), atol=1e-12)
     spare = Recognition.principal(rows, 6, rng).latents(rows)
     assert np.isfinite(spare.mean).all() and spare.mean.shape == (50, 6)
-
-
-def test_columns_can_be_named_in_four_ways():
-    expected = [False, True, True]
-    for columns in ([1, 2], [-1, 1], ["b", "c"], expected):
-        assert_array_equal(binary_mask(columns, 3, ["a", "b", "c"]), expected)
-    assert_array_equal(binary_mask(None, 3, None), [False] * 3)
-    assert_array_equal(binary_mask([], 3, None), [False] * 3)
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ([3], "index beyond"),
-        ([True], "mask of 1"),
-        (["d"], "names"),
-        ([0.5], "indices, names or booleans"),
-        ([[0]], "list of columns"),
-    ],
-)
-def test_columns_that_do_not_exist(columns, message):
-    with pytest.raises(ValueError, match=message):
-        binary_mask(columns, 3, ["a", "b", "c"])
