@@ -6,7 +6,7 @@ alternates between them takes several times as long (measured on two cores).
 """
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -226,10 +226,11 @@ def _congruence(T: Array, S: Array, blocks: list[tuple[slice, slice]]) -> Array:
     return result
 
 
-def _cut(m: int) -> list[slice]:
+@lru_cache  # with few columns, to cut them would take longer than a product
+def _cut(m: int) -> tuple[slice, ...]:
     """Blocks of rows of about equal sizes."""
     ends = np.linspace(0, m, min(max(m // _BLOCK_ROWS, 1), _MOST_BLOCKS) + 1).astype(int).tolist()
-    return list(map(slice, ends[:-1], ends[1:]))
+    return tuple(map(slice, ends[:-1], ends[1:]))
 
 
 def pack_symmetric(S: Array) -> Array:

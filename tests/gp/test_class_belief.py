@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
+from scipy.special import logsumexp
 
-from skvbgp.gp._class_search import learn_shares
+from skvbgp.gp._class_search import _log_sum, learn_shares
 
 
 def make_parts(rng, C=3, M=80, K=3):
@@ -57,3 +58,11 @@ def test_a_vote_that_is_hopeless_for_all(rng):
     shares = learn_shares(parts, counts, [1, 1, 1])
     assert np.all(shares >= 0.0)
     assert_allclose(shares.sum(), 1.0)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 2000.0])
+def test_sums_of_probabilities_are_those_of_scipy(rng, scale):
+    """Where many are the largest, too, and some are nothing."""
+    joint = scale * rng.standard_normal((4, 200))
+    joint[1], joint[2, ::3] = joint[0], -np.inf
+    assert_allclose(_log_sum(joint), logsumexp(joint, axis=0), rtol=1e-14)
