@@ -12,6 +12,7 @@ from skvbgp.decoupled._paths import BasisFeatures
 from skvbgp.kernels import RBF, Matern, Periodic, Wiener
 from tests.decoupled.cases import small
 from tests.derivatives import check_mean_gradient, numerical_gradient
+from tests.fits import FitOnce
 from tests.functions import (
     check_draws,
     check_gradients_of_draws,
@@ -30,13 +31,14 @@ OPTIONS = [
     {"likelihood": "poisson"},
 ]
 every = pytest.mark.parametrize("options", OPTIONS, ids=repr)
+fit_once = FitOnce()
 
 
 def fit(options, n=60, **others):
     """A model of few steps, in which points of the bases have moved."""
     X, y = make_data(n)
     targets = np.round(np.maximum(y, 0.0)) if "likelihood" in options else 10.0 * y
-    return small(DecoupledGPRegressor, **options, **others).fit(X, targets), X, targets
+    return fit_once(small(DecoupledGPRegressor, **options, **others), X, targets), X, targets
 
 
 @pytest.mark.parametrize("form", [GeneralizedSE, InputwiseSE])

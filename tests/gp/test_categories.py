@@ -14,6 +14,8 @@ from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KERNEL = 1.5 * Matern([1.0, 0.8, 3.0], nu=1.5)
 EFFECT = {"a": 0.0, "b": 1.0, "c": -2.0}
 

@@ -23,6 +23,8 @@ from tests.gp.test_categories import EFFECT, distance
 from tests.observer import Observer
 from tests.oracles import gp_classes as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KERNEL = 1.5 * Matern([1.0, 0.8, 3.0], nu=1.5)
 
 

@@ -66,6 +66,7 @@ def test_two_classes_and_their_log_odds():
     assert_array_equal(model.predict(X) == "yes", scores > 0.0)
 
 
+@pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("n_neighbors", ["auto", 7])
 def test_a_row_alone_and_on_workers(n_neighbors):
     X, y = make_classes(60)
@@ -117,6 +118,7 @@ def test_a_class_that_comes_later_is_learned():
     assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
 
 
+@pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize(
     ("forgetting", "due", "n_neighbors"), [(40, 10, "auto"), (0.95, 15, 7)], ids=str
 )
@@ -273,6 +275,7 @@ def test_a_warm_start_has_a_pass_for_every_kernel_found():
     assert model.set_params(kernel=Matern(nu=1.5)).fit(X, y).n_iter_ == n_kernels
 
 
+@pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize(
     "kernels", [("auto", Matern(2.0, nu=1.5)), (Matern(2.0, nu=1.5), "auto")], ids=["auto", "given"]
 )
@@ -290,6 +293,7 @@ def test_kernels_of_the_fit_before_keep_their_units(kernels):
     assert_array_equal(other.predict_proba(X), model.predict_proba(X))
 
 
+@pytest.mark.usefixtures("quick_searches")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("n_neighbors", ["auto", 8])
 @pytest.mark.parametrize(
@@ -334,6 +338,7 @@ def test_a_callback_may_stop(stop_after):
     assert np.isfinite(found.score)
 
 
+@pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("k", [20, 60])
 def test_what_callbacks_ask_for_changes_no_result(k):
     X, y = make_classes(60)
@@ -348,6 +353,7 @@ def test_what_callbacks_ask_for_changes_no_result(k):
     assert asked.processes == silent.processes
 
 
+@pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize(("k", "most"), [(90, 7), (20, 3)])
 def test_kernels_of_both_kinds_may_share(k, most):
     """Of few rows all that were tried; from neighbours those by input and the best other one."""

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp import VBGPRegressor
 from skvbgp.kernels import RBF, White
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 
 def make_model(**parameters):
     settings = {"kernel": RBF(), "learn_hyperparameters": False, "random_state": 0}

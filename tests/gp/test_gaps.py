@@ -18,6 +18,8 @@ from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
 from tests.gaps import make_data
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KERNEL = 2.0 * Matern([2.0, 3.0, 4.0], nu=1.5)
 
 

@@ -19,6 +19,8 @@ from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small
 from tests.oracles import gp as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 PROCESS = Process((1.3 * Matern([1.0, 2.5], nu=2.5)).bind(2), 0.04, np.inf)
 FRAME = Coordinates(np.array([1.0, -2.0]), np.array([2.0, 0.5])), Target(3.0, 1.5)
 

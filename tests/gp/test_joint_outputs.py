@@ -14,6 +14,8 @@ from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
 from tests.oracles import gp as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 FIXED = {"learn_hyperparameters": False}
 
 

@@ -8,6 +8,8 @@ from skvbgp import VBGPRegressor
 from skvbgp.kernels import RBF, Linear
 from tests.observer import Observer
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 
 @pytest.fixture(scope="module")
 def data():

@@ -16,6 +16,8 @@ from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_classes
 from tests.oracles import gp_classes as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KERNELS = [(1.5 * RBF([1.0, 2.0])).bind(2), Matern(1.3, nu=1.5, isotropic=True).bind(2)]
 UNITS = [1.0, 0.5]
 

@@ -17,6 +17,8 @@ from skvbgp.gp._row_noise import RowNoise, _may_repeat
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KERNEL = 2.0 * Matern([2.0, 3.0], nu=1.5)
 FIXED = {"learn_hyperparameters": False}
 

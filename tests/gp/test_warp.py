@@ -21,6 +21,8 @@ from skvbgp.kernels import RBF, Matern
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.gp.cases import make_data
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 
 def make_counts(n, seed=0):
     """Skewed inputs, and the logarithm of the sum of two of them."""
@@ -98,8 +100,8 @@ def eager(monkeypatch):
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
 def test_gradients_are_those_of_warped_predictions(n_neighbors):
-    X, y = make_counts(80)
-    model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0, max_iter=8).fit(X, y)
+    X, y = make_counts(50)
+    model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0, max_iter=4).fit(X, y)
     assert np.all(np.isfinite(model.input_warp_))
     places = X[7:10] + 0.05
     if n_neighbors == "auto":
@@ -116,9 +118,9 @@ def test_a_weight_is_a_repetition_of_a_warped_row():
     X, y = make_counts(40)
     weight = np.where(np.arange(40) < 10, 2.0, 1.0)
     noisy = y + 0.1 * np.random.default_rng(1).standard_normal(40)
-    weighted = VBGPRegressor(random_state=0, max_iter=8).fit(X, noisy, sample_weight=weight)
+    weighted = VBGPRegressor(random_state=0, max_iter=4).fit(X, noisy, sample_weight=weight)
     rows = np.append(np.arange(40), np.arange(10))
-    repeated = VBGPRegressor(random_state=0, max_iter=8).fit(X[rows], noisy[rows])
+    repeated = VBGPRegressor(random_state=0, max_iter=4).fit(X[rows], noisy[rows])
     assert np.all(np.isfinite(weighted.input_warp_))
     assert_allclose(repeated.input_warp_, weighted.input_warp_, rtol=1e-6)
     assert_allclose(repeated.predict(X), weighted.predict(X), rtol=1e-6)
@@ -150,12 +152,12 @@ def test_what_rows_left_out_say_decides(monkeypatch, lead, ranks_lead, is_kept):
 
 def test_warm_start_keeps_the_warp_and_categories_have_none():
     X, y = make_counts(60)
-    model = VBGPRegressor(random_state=0, max_iter=8, warm_start=True).fit(X, y)
+    model = VBGPRegressor(random_state=0, max_iter=4, warm_start=True).fit(X, y)
     before = model._state.frames.coordinates.warp
     model.set_params(max_iter=2).fit(X[:50], y[:50])
     assert model._state.frames.coordinates.warp is before
     typed = np.column_stack([X, np.arange(60) % 3])
-    encoded = VBGPRegressor(categorical_features=[3], random_state=0, max_iter=8).fit(typed, y)
+    encoded = VBGPRegressor(categorical_features=[3], random_state=0, max_iter=4).fit(typed, y)
     assert encoded.input_warp_.shape == (4, 2)
     assert np.isinf(encoded.input_warp_[3, 1])
     assert np.all(np.isfinite(encoded.input_warp_[:3]))

@@ -10,6 +10,7 @@ from sklearn.feature_selection import SelectFromModel
 from skvbgp.kernel_selection._targets import LogTarget
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, White
 from tests.derivatives import numerical_gradient
+from tests.fits import FitOnce
 from tests.functions import (
     check_draws,
     check_gradients_of_draws,
@@ -31,12 +32,13 @@ OPTIONS = [
     {"kernels": MIXED[:2], "transforms": ["log"], "max_iter": 2},
 ]
 every = pytest.mark.parametrize("options", OPTIONS, ids=repr)
+fit_once = FitOnce()
 
 
 def fit(options):
     """A model whose belief is made even, so that every kernel matters."""
     X, y = make_data(50)
-    model = small(**options).fit(X, 10.0 * y)
+    model = fit_once(small(**options), X, 10.0 * y)
     n = len(model._state.kept)
     model._state = replace(model._state, weights=np.full(n, 1.0 / n))
     return model, X, 10.0 * y
@@ -126,6 +128,7 @@ def test_kernels_of_no_belief_do_not_make_slopes_infinite():
     assert np.isfinite(model.predict_gradient(X[:2])[1]).all()
 
 
+@pytest.mark.usefixtures("quick_searches")
 def test_functions_that_cannot_be_drawn_are_refused():
     t, y = make_series()
     with_noise = small(kernels=[("SE + N", Constant() * RBF() + White(0.1))]).fit(t, y)

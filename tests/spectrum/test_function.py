@@ -9,6 +9,7 @@ from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._local import Block, Neighbours
 from skvbgp.spectrum._rows import Rows
 from tests.derivatives import check_mean_gradient, numerical_gradient
+from tests.fits import FitOnce
 from tests.functions import (
     check_draws,
     check_gradients_of_draws,
@@ -29,6 +30,7 @@ EVERY = [*LOCAL, {"gamma": 1.0}]
 
 local = pytest.mark.parametrize("options", LOCAL, ids=repr)
 every = pytest.mark.parametrize("options", EVERY, ids=repr)
+fit_once = FitOnce()
 
 
 # -- formulas ------------------------------------------------------------------------------------
@@ -78,7 +80,7 @@ def test_draws_given_all_rows_are_those_of_a_block(rng, rows, R, n):
 def test_mean_gradient_is_that_of_predict(options):
     """In the user's units, row by row."""
     X, y = make_data()
-    model = small(**options).fit(X, 10.0 * y)
+    model = fit_once(small(**options), X, 10.0 * y)
     check_mean_gradient(model, X[:4] + 0.05, atol=1e-8)
 
 
@@ -86,7 +88,7 @@ def test_mean_gradient_is_that_of_predict(options):
 def test_gradient_is_the_limit_of_differences(options):
     """Of the joint distribution of two places that have the same neighbours."""
     X, y = make_data()
-    model = small(**options).fit(X, 10.0 * y)
+    model = fit_once(small(**options), X, 10.0 * y)
     x, h = X[7] + 0.05, 1e-4
     mean, std = model.predict_gradient(x[None])
     for j in range(D):
@@ -136,14 +138,14 @@ def test_functions_jump_less_between_neighbourhoods_than_between_blocks():
 @every
 def test_a_function_is_the_same_wherever_it_is_evaluated(options):
     X, y = make_data()
-    model = small(**options).fit(X, y)
+    model = fit_once(small(**options), X, y)
     check_same_functions(model, X[:6] + 0.3, y[:6])
 
 
 @every
 def test_gradient_of_functions(options):
     X, y = make_data()
-    model = small(**options).fit(X, y)
+    model = fit_once(small(**options), X, y)
     check_gradients_of_draws(model, X[:3] + 0.05)
 
 
@@ -168,7 +170,7 @@ def test_functions_after_blocks_have_been_divided():
 def test_importance_is_the_share_in_the_variation(options):
     X, y = make_data()
     weight = np.where(np.arange(60) < 20, 3.0, 1.0)
-    model = small(**options).fit(X, y, weight)
+    model = fit_once(small(**options), X, y, weight)
     check_importances(model, X, weight)
     posterior = model._posterior()
     assert np.all(model.feature_importances_std_ > 0.0)
