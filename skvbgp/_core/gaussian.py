@@ -21,6 +21,7 @@ from skvbgp._core.linalg import (
     cholesky_vjp,
     jittered_cholesky,
     log_determinant,
+    tril_gram,
     tril_inverse,
     tril_times,
 )
@@ -50,7 +51,7 @@ class InducingPrior:
     @cached_property
     def K_inv(self) -> Array:
         """(m, m)."""
-        return np.asarray(self.L_inv.T @ self.L_inv)
+        return tril_gram(self.L_inv)
 
     def whiten(self, X: Array) -> Array:
         """A = k(X, Z) L^-T, (n, m): f(X) = A u but for what u leaves open."""
@@ -90,8 +91,7 @@ class WhitenedGaussian(PickledByFields):
     @cached_property
     def covariance(self) -> Array:
         """(m, m)."""
-        R = self.precision_factor_inv
-        return np.asarray(R.T @ R)
+        return tril_gram(self.precision_factor_inv)
 
     @cached_property
     def mean(self) -> Array:
@@ -189,7 +189,7 @@ class ZeroMeanNormal:
     def gradient(self) -> Array:
         """Gradient of the log density in C, (n, n)."""
         weights = self.weights.reshape(len(self.weights), -1)
-        dC = self.L_inv.T @ self.L_inv
+        dC = tril_gram(self.L_inv)
         dC *= -0.5 * weights.shape[1]
         dC += (0.5 * weights) @ weights.T
         return dC

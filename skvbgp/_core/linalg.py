@@ -19,8 +19,9 @@ JITTER = 1e-8
 LAST_JITTER = 1e-2
 #: Share of the noise that loading of a diagonal with noise may be, and the least such loading.
 _NOISE_SHARE, _LEAST_JITTER = 1e-2, 1e-12
-#: Order up to which a triangular matrix is inverted directly.
-_INVERSE_LEAF = 64
+#: Order up to which a triangular matrix is inverted directly, in blocks of this size that double
+#: together, and from which its halves are multiplied as triangles.
+_INVERSE_BLOCK, _INVERSE_LEAF, _INVERSE_HALVES = 16, 128, 256
 #: Least and most blocks of rows in products with a triangular matrix.
 _BLOCK_ROWS, _MOST_BLOCKS = 64, 8
 
@@ -162,16 +163,45 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
 
 
 def tril_inverse(L: Array) -> Array:
-    """Inverse of a lower triangular matrix, by halves: all but the leaves are products."""
+    """Inverse of a lower triangular matrix, by halves: nearly all of it are products."""
     m = len(L)
     if m <= _INVERSE_LEAF:
-        return np.where(_lower(m), np.linalg.inv(L), 0.0)
+        return _invert_by_doubling(L)
     k = m // 2
     inverse = np.zeros_like(L)
-    inverse[:k, :k] = tril_inverse(L[:k, :k])
-    inverse[k:, k:] = tril_inverse(L[k:, k:])
-    inverse[k:, :k] = -inverse[k:, k:] @ (L[k:, :k] @ inverse[:k, :k])
+    inverse[:k, :k] = first = tril_inverse(L[:k, :k])
+    inverse[k:, k:] = second = tril_inverse(L[k:, k:])
+    if m < _INVERSE_HALVES:
+        product = second @ (L[k:, :k] @ first)
+    else:
+        product = tril_times(second, triu_times(first, L[k:, :k].T).T)
+    np.negative(product, out=inverse[k:, :k])
     return inverse
+
+
+def _invert_by_doubling(L: Array) -> Array:
+    """The same of a small one: its diagonal blocks, all in one call, and then pairs of them.
+
+    All pairs of a size are joined by the same products.
+    """
+    m = len(L)
+    n = 1 << (-(-m // _INVERSE_BLOCK) - 1).bit_length()
+    size = -(-m // n)
+    padded = np.eye(n * size)
+    padded[:m, :m] = L
+    every = np.arange(n)
+    inverse = np.linalg.inv(padded.reshape(n, size, n, size)[every, :, every])
+    inverse *= _lower(size)
+    while n > 1:
+        first, second = inverse[0::2], inverse[1::2]
+        n //= 2
+        every = np.arange(n)
+        below = padded.reshape(n, 2, size, n, 2, size)[every, 1, :, every, 0]
+        inverse = np.zeros((n, 2 * size, 2 * size))
+        inverse[:, :size, :size], inverse[:, size:, size:] = first, second
+        np.negative(second @ (below @ first), out=inverse[:, size:, :size])
+        size *= 2
+    return np.asarray(inverse[0, :m, :m])
 
 
 def tril_times(L: Array, A: Array) -> Array:
@@ -191,6 +221,16 @@ def triu_times(L: Array, A: Array) -> Array:
     for rows in _cut(len(L)):
         np.matmul(L[rows.start :, rows].T, A[rows.start :], out=product[rows])
     return product
+
+
+def tril_gram(L: Array) -> Array:
+    """``L.T @ L`` of a lower triangular L, in little more than a third of the operations."""
+    gram = np.empty_like(L)
+    for rows in _cut(len(L)):
+        below = L[rows.start :]
+        np.matmul(below[:, rows].T, below[:, : rows.stop], out=gram[rows, : rows.stop])
+        gram[: rows.start, rows] = gram[rows, : rows.start].T
+    return gram
 
 
 def symmetric_product(A: Array, B: Array) -> Array:
@@ -261,8 +301,7 @@ def _lower(m: int) -> NDArray[np.bool_]:
 
 def inverse_from_cholesky(L: Array) -> Array:
     """Inverse of ``L @ L.T``."""
-    L_inv = tril_inverse(L)
-    return np.asarray(L_inv.T @ L_inv)
+    return tril_gram(tril_inverse(L))
 
 
 def log_determinant(L: Array) -> float:

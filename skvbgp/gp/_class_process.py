@@ -25,7 +25,14 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import JITTER, Array, cholesky, factorise_bordered, tril_inverse
+from skvbgp._core.linalg import (
+    JITTER,
+    Array,
+    cholesky,
+    factorise_bordered,
+    tril_gram,
+    tril_inverse,
+)
 from skvbgp._core.owners import count_inputs
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
@@ -191,7 +198,7 @@ class ClassProcess(ClassModel):
     def evidence(self, votes: Votes) -> tuple[float, Array]:
         K = self.covariance(votes.X)
         given = self.factorise(votes, K)
-        Q, A, q = given.L_inv.T @ given.L_inv, given.weights, given.precision
+        Q, A, q = tril_gram(given.L_inv), given.weights, given.precision
         mean, variance = given.leave_out()
         out, noise = votes.left_out, self.process.noise + given.lost
         value, d_mean, d_total, d_link = self.link.score(

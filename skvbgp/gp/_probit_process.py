@@ -26,7 +26,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from skvbgp._core.linalg import Array, cholesky, tril_inverse
+from skvbgp._core.linalg import Array, cholesky, tril_gram, tril_inverse
 from skvbgp._core.probit import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._class_process import ClassModel, predict_places
 from skvbgp.gp._probit_sites import SIGNS, Sites, add_information
@@ -214,7 +214,7 @@ class Mode:
     def differentiate(self) -> tuple[Array, Array, Array]:
         """Gradients (n, n), (n,) and (n,) of log Z in K, m and t."""
         g, W, third, f = self.at.g, self.at.W, self.at.third, self.f
-        R = self.L_inv.T @ self.L_inv
+        R = tril_gram(self.L_inv)
         s = 0.5 * self.variance * third  # in f^
         q = s - R @ (self.K @ s)
         dK = 0.5 * (np.outer(g, g) - R + np.outer(q, g) + np.outer(g, q))

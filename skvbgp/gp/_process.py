@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from skvbgp._core.linalg import Array, choose_jitter, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import Array, choose_jitter, jittered_cholesky, tril_gram, tril_inverse
 from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance, PullBack
 from skvbgp.gp._row_noise import RowNoise
@@ -245,7 +245,7 @@ class Process:
         conditional = self.factorise(X, y, known, K)
         known, each = conditional.known, conditional.split_outputs()
         m = len(each)
-        dC = conditional.L_inv.T @ conditional.L_inv
+        dC = tril_gram(conditional.L_inv)
         dC *= -0.5 * m
         for one in each:
             weights = one.weights

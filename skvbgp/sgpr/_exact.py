@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import ZeroMeanNormal
-from skvbgp._core.linalg import Array, cholesky
+from skvbgp._core.linalg import Array, cholesky, tril_gram
 from skvbgp._core.mixture import average_moments
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
@@ -86,7 +86,7 @@ class _Process(NamedTuple):
         """
         L_inv, weights = self.outputs.L_inv, self.outputs.weights
         cross = self.sigma_f**2 * self.K + noise_cross  # (n, n)
-        Q = L_inv.T @ L_inv
+        Q = tril_gram(L_inv)
         weigh = Q @ cross  # (n, n)
         own, q = np.diagonal(weigh), np.diagonal(Q)
         mean = weights @ cross - own * weights / q

@@ -24,6 +24,7 @@ from skvbgp._core.linalg import (
     cholesky,
     log_determinant,
     symmetric_product,
+    tril_gram,
     tril_inverse,
     tril_times,
     triu_times,
@@ -92,7 +93,7 @@ class DensePrecision:
 
     @cached_property
     def matrix(self) -> Array:
-        return np.asarray(self._root.T @ self._root)
+        return tril_gram(self._root)
 
     def solve(self, A: Array) -> Array:
         return self.matrix @ A

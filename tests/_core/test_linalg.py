@@ -20,6 +20,7 @@ from skvbgp._core.linalg import (
     solve_stack,
     symmetric_product,
     tril_congruence,
+    tril_gram,
     tril_inverse,
     tril_times,
     triu_congruence,
@@ -29,7 +30,7 @@ from skvbgp._core.linalg import (
 )
 from tests.derivatives import symmetric_gradient
 
-LEAF = linalg._INVERSE_LEAF
+LEAF, ROWS = linalg._INVERSE_LEAF, linalg._BLOCK_ROWS
 
 
 def well_conditioned(m, rng):
@@ -103,7 +104,7 @@ def test_cholesky_adds_nothing_unless_it_has_to(rng):
     assert_array_equal(cholesky(singular), jittered_cholesky(singular))
 
 
-@pytest.mark.parametrize("m", [1, 2, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF + 1, 3 * LEAF])
+@pytest.mark.parametrize("m", [0, 1, 2, 17, 33, LEAF - 1, LEAF, LEAF + 1, 2 * LEAF + 1, 3 * LEAF])
 def test_tril_inverse(rng, m):
     """Condition number of L below 10: the product is the identity to m eps."""
     L = np.linalg.cholesky(well_conditioned(m, rng))
@@ -132,7 +133,7 @@ def test_cholesky_vjp(rng):
     assert_array_equal(cholesky_vjp(np.tril(L.T @ dL) + above, tril_inverse(L)), dK)
 
 
-@pytest.mark.parametrize("m", [1, 5, 2 * LEAF, 9 * LEAF + 7])
+@pytest.mark.parametrize("m", [1, 5, 2 * ROWS, 9 * ROWS + 7])
 def test_congruences(rng, m):
     """Products of m numbers below 5, summed m times: to m^2 eps."""
     L, S = np.tril(rng.uniform(-1.0, 1.0, (m, m))), rng.uniform(-1.0, 1.0, (m, m))
@@ -144,7 +145,7 @@ def test_congruences(rng, m):
         assert_allclose(result, expected, rtol=0, atol=m * m * 2e-16)
 
 
-@pytest.mark.parametrize("m", [1, 5, 2 * LEAF, 9 * LEAF + 7])
+@pytest.mark.parametrize("m", [1, 5, 2 * ROWS, 9 * ROWS + 7])
 def test_products_of_triangles(rng, m):
     """In both memory orders, and of a matrix with few columns."""
     L, A = np.tril(rng.uniform(-1.0, 1.0, (m, m))), rng.uniform(-1.0, 1.0, (m, 3))
@@ -152,6 +153,7 @@ def test_products_of_triangles(rng, m):
         assert_allclose(tril_times(L, B), L @ B, rtol=0, atol=m * 4e-16)
         assert_allclose(triu_times(L, B), L.T @ B, rtol=0, atol=m * 4e-16)
         assert tril_times(L, B).flags.f_contiguous == B.flags.f_contiguous
+    assert_allclose(tril_gram(L), L.T @ L, rtol=0, atol=m * 4e-16)
     S = well_conditioned(3, rng)
     assert_allclose(symmetric_product(A, A @ S), A @ S @ A.T, rtol=0, atol=2e-14)
 
