@@ -51,6 +51,19 @@ class Basis:
         return Basis(Z, self.log_c + other.log_c)
 
 
+def exponential(left: Array, right: Array, most: Array) -> Array:
+    """Exponentials (n, m) of the products of two factors, which are ``most`` (m,) but for rounding.
+
+    Some rows at a time, so that they stay in the cache.
+    """
+    K = np.empty((len(left), len(right)))
+    for rows in row_blocks(*K.shape):
+        exponent = np.matmul(left[rows], right.T, out=K[rows])
+        np.minimum(exponent, most, out=exponent)
+        np.exp(exponent, out=exponent)
+    return K
+
+
 _Pair = tuple[Array, Array]
 #: Factors of all length scales that training may start from.
 _LENGTH_FACTORS = 2.0 ** np.arange(-8, 3)
@@ -106,9 +119,7 @@ class GeneralizedSE:
             e, log_scale = self._row_of_pairs(Z)
             right = right / -e[:, None]
             right[:, 1] += log_scale
-            K = left @ right.T
-            np.minimum(K, log_scale, out=K)  # against rounding
-            return np.exp(K, out=K)
+            return exponential(left, right, log_scale)
         if Z.log_c is None:
             return self(Z, X).T
         square_X, square_Z = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)

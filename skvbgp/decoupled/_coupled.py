@@ -138,7 +138,9 @@ class CoupledCovariance:
                 np.hstack(pair)
                 for pair in ((v, self.residual[1]), (a, self.residual[0]), (dv, c.v))
             )
-        LtdL = -c.T.T @ self.process.T - dv @ v.T  # T = L^-T, v = L^-1 K_ba a
+        # v = L^-1 K_ba a, and T = L^-T of the rows' A = K_xb T, of which dA' A is known
+        LtdL = -(self.process.w @ c.w.T + self.residual[1] @ c.v.T) - dv @ v.T
+        LtdL -= 2.0 * np.sum(self.process.M @ c.M, axis=0)
         du = self._L_inv.T @ dv
 
         def through_Kba() -> Parameters:

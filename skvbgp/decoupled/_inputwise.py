@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.decoupled._basis import Basis, GeneralizedSE
+from skvbgp.decoupled._basis import Basis, GeneralizedSE, exponential
 from skvbgp.kernels._distance import centre, row_blocks
 
 
@@ -34,9 +34,8 @@ class InputwiseSE(GeneralizedSE):
         if X.log_c is None:
             e, log_front = 1.0 + _squares(Z), self._log_front(Z)
             level = log_front - np.sum(B**2 / e, axis=1)
-            K = _features(A) @ np.hstack([-1.0 / e, 2.0 * B / e, level[:, None]]).T
-            np.minimum(K, log_front, out=K)  # against rounding
-            return np.exp(K, out=K)
+            right = np.hstack([-1.0 / e, 2.0 * B / e, level[:, None]])
+            return exponential(_features(A), right, log_front)
         if Z.log_c is None:
             return self(Z, X).T
         square_X, square_Z = _squares(X), _squares(Z)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, tril_times, triu_times
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 
@@ -31,12 +31,15 @@ _LEAST_VARIANCE = 1e-10
 
 @dataclass
 class Cotangents:
-    """Gradients of a part of the bound in what rows are evaluated with."""
+    """Gradients of a part of the bound in what rows are evaluated with.
+
+    That in T follows from the others: all that is asked for is dT' T = dA' A, where the gradient
+    in A is dm w' + 2 ds A M of the data, and -c v' of the residual.
+    """
 
     value: float
     gradient: Parameters  # in theta, the likelihood and the bases
     a: Array  # (m_a, k)
-    T: Array  # (m_b, m_b)
     M: Array  # (k, m_b, m_b)
     w: Array  # (m_b, k) through the data
     v: Array  # (m_b, k) through the residual's v
@@ -61,26 +64,30 @@ class Process:
     alpha: Basis
     beta: Basis
     a: Array  # (m_a, k)
-    T: Array  # (m_b, m_b)
+    T: Array  # (m_b, m_b) upper triangular
     M: Array  # (k, m_b, m_b)
     w: Array  # (m_b, k)
 
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of each f at scaled rows X, (n, k)."""
         rows = Basis(X)
-        A = self.kernel(rows, self.beta) @ self.T
+        A = self._whiten(self.kernel(rows, self.beta))
         mean = self.kernel(rows, self.alpha) @ self.a + A @ self.w
         return mean, self._variance(self.kernel.diag(rows), A, A @ self.M)
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """Mean (n, k) and covariance (k, n, n) of each f at scaled rows X."""
         rows = Basis(X)
-        A = self.kernel(rows, self.beta) @ self.T
+        A = self._whiten(self.kernel(rows, self.beta))
         covariance = self.kernel(rows, rows) + A @ self.M @ A.T
         mean, variance = self.moments(X)
         every = np.arange(len(X))
         covariance[:, every, every] = variance.T
         return mean, covariance
+
+    def _whiten(self, Kxb: Array) -> Array:
+        """A of rows, (n, m_b)."""
+        return tril_times(self.T.T, Kxb.T).T
 
     @staticmethod
     def _variance(prior: Array, A: Array, AM: Array) -> Array:
@@ -104,7 +111,7 @@ class Process:
         """
         rows = Basis(X)
         Kxa, Kxb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
-        A = Kxb @ self.T
+        A = self._whiten(Kxb)
         AM = A @ self.M
         prior = self.kernel.diag(rows)
         variance = self._variance(prior, A, AM)
@@ -121,7 +128,7 @@ class Process:
             concave = -0.5 * weight * (each * expected.precision).reshape(y.shape)
         curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(A, concave))
         dtheta_a, _, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kxa, dm, self.a)
-        dtheta_b, _, dbeta = self.kernel.vjp(rows, self.beta, Kxb, dA @ self.T.T)
+        dtheta_b, _, dbeta = self.kernel.vjp(rows, self.beta, Kxb, triu_times(self.T.T, dA.T).T)
         dtheta_diag, _ = self.kernel.vjp_diag(rows, ds.sum(axis=1))
         gradient = fill(
             zeros,
@@ -134,7 +141,6 @@ class Process:
             weight * float((each * expected.value).sum()),
             gradient,
             Kxa.T @ dm,
-            Kxb.T @ dA,
             dM,
             A.T @ dm,
             np.zeros_like(self.w),
@@ -152,7 +158,7 @@ class Process:
         """
         rows, c = self.alpha[index], -0.5 * weight * a[index]
         Kra, Krb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
-        A = Krb @ self.T
+        A = self._whiten(Krb)
         r = Kra @ a
         if v is not None:
             r -= A @ v
@@ -160,25 +166,26 @@ class Process:
         da[index] -= 0.5 * weight * r
         dtheta, drows, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kra, c, a)
         parts = [fill(zeros, theta=dtheta, alpha=dalpha)]
-        dT, dv = np.zeros_like(self.T), np.zeros_like(self.w)
-        moved = drows
+        moved, dv = drows, np.zeros_like(self.w)
         if v is not None:
-            dA = -c @ v.T
             dtheta, drows_b, dbeta = self.kernel.vjp_outer(rows, self.beta, Krb, -c, self.T @ v)
             moved = drows + drows_b
             parts.append(fill(zeros, theta=dtheta, beta=dbeta))
-            dT, dv = Krb.T @ dA, -A.T @ c
+            dv = -A.T @ c
         gradient = add_up(parts)
         gradient.alpha[index] += moved.Z
         if moved.log_c is not None:
             gradient.alpha_log_c[index] += moved.log_c
         no_M, no_w = np.zeros_like(self.M), np.zeros_like(self.w)
-        return Cotangents(float(np.sum(c * r)), gradient, da, dT, no_M, no_w, dv, no_M)
+        return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, dv, no_M)
 
 
 def _weigh(A: Array, weights: Array) -> Array:
     """A' diag(weights) A for each column of weights (n, k), (k, m, m)."""
-    return A.T @ (weights.T[:, :, None] * A)
+    if weights.max() > 0.0:
+        return A.T @ (weights.T[:, :, None] * A)
+    roots = [np.sqrt(-own)[:, None] * A for own in weights.T]
+    return -np.stack([root.T @ root for root in roots])  # BLAS makes half of each
 
 
 def fill(

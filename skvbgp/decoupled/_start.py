@@ -12,6 +12,7 @@ import numpy as np
 from skvbgp._core import evidence
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import average_shared
+from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Model
@@ -50,7 +51,8 @@ def find_hyperparameters(
     """
     rows = Basis(X)
     data = y, counts, known
-    scans = [_best_noise(model, theta, rows, *data) for theta in model.kernel.candidates]
+    tasks = [(model, theta, rows, *data) for theta in model.kernel.candidates]
+    scans = thread_map(_best_noise, tasks)
     _, x = max(scans, key=lambda scan: scan[0])
 
     def log_density(x: Array) -> tuple[float, Array]:
