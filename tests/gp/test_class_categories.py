@@ -322,7 +322,7 @@ def test_streams_of_single_rows(rng):
     assert_allclose(model.predict_proba(other), model.predict_proba(X), rtol=1e-12)
 
 
-@pytest.mark.parametrize("features", [[3], [-1], [True, False], [[0]], ["c"], [0.5]])
+@pytest.mark.parametrize("features", [[3], [-4], [True, False], [[0]], ["c"], [0.5]])
 def test_columns_that_are_none_are_refused(rng, features):
     X, y = make_data(20, rng)
     with pytest.raises(ValueError, match="categorical_features must be names"):
