@@ -155,6 +155,7 @@ class ClassSearch:
     stopped: bool = False
     held_out: Index = field(init=False)  # of places whose votes are left out in turn
     held: Votes = field(init=False)  # these
+    n_grouped: float = field(init=False)  # votes of the groups that kernels were trained on last
 
     def __post_init__(self) -> None:
         n = len(self.votes)
@@ -204,6 +205,7 @@ class ClassSearch:
 
     def _draw_near_groups(self, n_groups: int) -> list[tuple[Votes]]:
         groups = draw_groups(self.votes.X[:, : self.d], n_groups, size_groups(self.k), self.rng)
+        self.n_grouped = float(self.votes.sizes[np.unique(np.concatenate(groups))].sum())
         return [(self.votes.part(index),) for index in groups]
 
     def _try(
@@ -319,14 +321,26 @@ class ClassSearch:
         ]
 
     def _weigh_inputs(self, processes: Sequence[ClassModel]) -> Array:
-        return average_weights([process.kernel for process in processes], self.d)
+        """Weights of the inputs in the distance: length scales by input know more of these."""
+        freed = [process for process in processes if process.shared_scale is not None]
+        return average_weights([process.kernel for process in freed or processes], self.d)
+
+    def _charge(self, model: ClassModel) -> float:
+        """Nats a vote that hyperparameters have gained by being chosen by votes, one each in all.
+
+        From neighbours, those of the kernel were chosen by groups, the link by what is left out.
+        """
+        if self.is_exact:
+            return model.n_chosen / self.votes.counts.sum()
+        n_link = len(cast(ClassProcess, model).link.vector)
+        return (model.n_chosen - n_link) / self.n_grouped + n_link / self.held.counts.sum()
 
     def _mix(self, parts: list[Part]) -> Found:
         """Those parts that are worth their time."""
         counts = self.held.left_out.counts
-        shares = learn_shares(
-            [part.log_p for part in parts], counts, [part.trained.n_chosen for part in parts]
-        )
+        weights = self._weigh_inputs([part.trained for part in parts])  # as they were judged
+        charges = [self._charge(part.trained) for part in parts]
+        shares = learn_shares([part.log_p for part in parts], counts, charges)
         kept = np.flatnonzero(shares >= _LEAST_SHARE)
         parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
         log_p = mix_log_probabilities([part.log_p for part in parts], shares)
@@ -339,7 +353,7 @@ class ClassSearch:
             np.concatenate(
                 [share * part.weights for share, part in zip(shares, parts, strict=True)]
             ),
-            self._weigh_inputs(list(processes)),
+            weights,
             float(np.vdot(counts, log_p)) / float(counts.sum()),
         )
 
@@ -349,13 +363,13 @@ def _rank(trials: list[Trial]) -> list[Trial]:
     return sorted(trials, key=lambda trial: -trial.score)
 
 
-def learn_shares(parts: Sequence[Array], counts: Array, n_free: Sequence[int]) -> Array:
+def learn_shares(parts: Sequence[Array], counts: Array, charges: Sequence[float]) -> Array:
     """Shares (C,) of kernels in predictions, from what they say of votes that are left out.
 
-    With log p_ck what kernel c says of vote k, left out, of N votes, and q_c its number of
-    hyperparameters, which have been chosen by the same votes, the shares w maximise
+    With log p_ck what kernel c says of vote k, left out, and h_c what it has gained a vote because
+    votes have chosen its hyperparameters, the shares w of N votes maximise
 
-        sum_k log sum_c w_c exp(log p_ck - q_c / N) + 1/2 sum_c log w_c.
+        sum_k log sum_c w_c exp(log p_ck - h_c) + 1/2 sum_c log w_c.
 
     The last sum is a Dirichlet prior, worth half a vote for each kernel. The objective is concave,
     and expectation maximisation ascends it. See :doc:`/theory/gp_classes`.
@@ -366,33 +380,20 @@ def learn_shares(parts: Sequence[Array], counts: Array, n_free: Sequence[int]) -
         Log probabilities of the classes, by each kernel.
     counts : ndarray of shape (M, K)
         How often each label was left out.
-    n_free : sequence of int
-        Numbers of hyperparameters.
+    charges : sequence of float
+        Nats a vote, h.
     """
     votes = counts > 0.0
     weight = counts[votes] / counts.sum()
-    penalty = np.array(n_free) / counts.sum()
-    log_p = np.stack([part[votes] for part in parts]) - penalty[:, None]  # (C, votes)
+    log_p = np.stack([part[votes] for part in parts]) - np.array(charges)[:, None]  # (C, votes)
+    p = np.exp(log_p - log_p.max(axis=0))
     prior = _PRIOR_VOTES / counts.sum()
-    shares = np.full(len(log_p), 1.0 / len(log_p))
+    shares = np.full(len(p), 1.0 / len(p))
     for _ in range(_SHARE_ITERATIONS):
         before = shares
-        joint = np.log(shares)[:, None] + log_p
-        owned = np.exp(joint - _log_sum(joint)) @ weight
-        shares = (owned + prior) / (1.0 + len(log_p) * prior)
+        joint = shares[:, None] * p
+        owned = (joint / joint.sum(axis=0)) @ weight
+        shares = (owned + prior) / (1.0 + len(p) * prior)
         if np.max(np.abs(shares - before)) < _SHARE_TOL:
             break
     return shares
-
-
-def _log_sum(joint: Array) -> Array:
-    """What `logsumexp` says of columns of real numbers, from the same operations.
-
-    For some hundred rows, five sixths of its time are an account of what kinds of numbers and
-    arrays there are, and it would be called hundreds of times.
-    """
-    top = joint.max(axis=0)
-    is_top = joint == top
-    n_top = is_top.sum(axis=0, dtype=float)
-    rest = np.exp(np.where(is_top, -np.inf, joint) - top).sum(axis=0) / n_top
-    return np.asarray(np.log1p(rest) + np.log(n_top) + top)

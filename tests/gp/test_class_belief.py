@@ -1,12 +1,18 @@
 """Shares of kernels, against a search of the simplex for the optimum that they promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 
-from skvbgp.gp._class_search import _log_sum, learn_shares
+from skvbgp.gp import _class_search
+from skvbgp.gp._class_search import ClassSearch, learn_shares, start_class_process
+from skvbgp.gp._neighbours import average_weights
+from skvbgp.gp._votes import Votes
+from skvbgp.kernels import Matern
+from tests.gp.cases import make_classes
 
 
 def make_parts(rng, C=3, M=80, K=3):
@@ -27,7 +33,7 @@ def measure(shares, parts, counts, n_free):
 @pytest.mark.parametrize("n_free", [[3, 3, 3], [2, 5, 20]])
 def test_no_other_shares_are_better(rng, n_free):
     parts, counts = make_parts(rng)
-    shares = learn_shares(parts, counts, n_free)
+    shares = learn_shares(parts, counts, np.array(n_free) / counts.sum())
     assert_allclose(shares.sum(), 1.0)
     best = minimize(
         lambda x: -measure(np.exp(x) / np.exp(x).sum(), parts, counts, n_free), np.zeros(3)
@@ -38,8 +44,8 @@ def test_no_other_shares_are_better(rng, n_free):
 def test_more_hyperparameters_cost(rng):
     """As much as kernels that say the same differ in their numbers."""
     (part, *_), counts = make_parts(rng)
-    assert_allclose(learn_shares([part, part], counts, [3, 3]), 0.5)
-    assert learn_shares([part, part], counts, [3, 30])[0] > 0.7
+    assert_allclose(learn_shares([part, part], counts, [0.02, 0.02]), 0.5)
+    assert learn_shares([part, part], counts, [0.02, 0.2])[0] > 0.7
 
 
 def test_kernels_that_know_different_votes_share(rng):
@@ -48,21 +54,52 @@ def test_kernels_that_know_different_votes_share(rng):
     known = np.arange(100) < 55
     first, second = (np.log(np.where(side, 0.9, 0.3)) for side in (known, ~known))
     parts = [np.stack([p, np.log1p(-np.exp(p))], axis=1) for p in (first, second)]
-    shares = learn_shares(parts, counts, [4, 4])
+    shares = learn_shares(parts, counts, [0.04, 0.04])
     assert 0.5 < shares[0] < 0.7
 
 
 def test_a_vote_that_is_hopeless_for_all(rng):
     parts, counts = make_parts(rng)
     parts[:, 0] = -800.0
-    shares = learn_shares(parts, counts, [1, 1, 1])
+    shares = learn_shares(parts, counts, [0.01, 0.01, 0.01])
     assert np.all(shares >= 0.0)
     assert_allclose(shares.sum(), 1.0)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 2000.0])
-def test_sums_of_probabilities_are_those_of_scipy(rng, scale):
-    """Where many are the largest, too, and some are nothing."""
-    joint = scale * rng.standard_normal((4, 200))
-    joint[1], joint[2, ::3] = joint[0], -np.inf
-    assert_allclose(_log_sum(joint), logsumexp(joint, axis=0), rtol=1e-14)
+def make_search(rng, k, weight=1.0):
+    X, y = make_classes(60)
+    votes = Votes.of(X, weight * np.eye(3)[y])
+    return ClassSearch(votes, 2, k, rng, 1, 1e-3, lambda make: False)
+
+
+def start(length_scale):
+    return start_class_process(Matern(length_scale), 2)
+
+
+def test_length_scales_by_input_say_which_rows_are_near(rng):
+    freed = [replace(start(scale), shared_scale=2.0) for scale in ([1.0, 4.0], [3.0, 3.0])]
+    weights = make_search(rng, 20)._weigh_inputs([start([2.0, 2.0]), *freed])
+    assert_allclose(weights, average_weights([process.kernel for process in freed], 2))
+    assert weights[0] > 1.2 * weights[1]
+
+
+def test_if_there_are_none_a_shared_one_does(rng):
+    weights = make_search(rng, 20)._weigh_inputs([start([2.0, 2.0])])
+    assert_allclose(weights, np.sqrt(0.5))
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_hyperparameters_are_charged_to_the_votes_that_chose_them(weight, rng):
+    """A nat each, of two length scales, the noise and three parameters of the link."""
+    search = make_search(rng, 60, weight)
+    assert_allclose(search._charge(start([2.0, 2.0])), 6.0 / (60.0 * weight))
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_from_neighbours_those_are_of_groups(weight, rng, monkeypatch):
+    """But the link's, which is learned from what is left out."""
+    monkeypatch.setattr(_class_search, "_HELD_OUT", 10)
+    monkeypatch.setattr(_class_search, "draw_groups", lambda *_: [np.arange(20), np.arange(10, 25)])
+    search = make_search(rng, 20, weight)
+    search.run([("a", start([2.0, 2.0]))], grows=False)
+    assert_allclose(search._charge(start([2.0, 2.0])), (3.0 / 25.0 + 3.0 / 10.0) / weight)
