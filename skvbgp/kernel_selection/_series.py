@@ -134,11 +134,11 @@ class _Parts(NamedTuple):
 
     def bend(self) -> Kernel:
         """What lasts for a part of the range."""
-        return self._matern(0.3, 0.2 * self.extent, 1.0, nu=1.5)
+        return self._matern(0.3, 0.2 * self.extent, nu=1.5)
 
     def rest(self) -> Kernel:
         """A level that returns to its mean."""
-        return self._matern(0.5, 0.3 * self.extent, 1.0, nu=0.5)
+        return self._matern(0.5, 0.3 * self.extent, nu=0.5)
 
     def season(self, period: float) -> Kernel:
         """A season whose shape changes over the range."""
@@ -148,11 +148,11 @@ class _Parts(NamedTuple):
             length_scale_bounds=_around(1.0, 0.7),
             period_bounds=_around(period, 0.02),
         )
-        return periodic * self._matern(0.3, 2.0 * self.extent, 1.0, nu=1.5)
+        return periodic * self._matern(0.3, 2.0 * self.extent, nu=1.5)
 
-    def _matern(self, variance: float, length: float, spread: float, nu: float) -> Kernel:
+    def _matern(self, variance: float, length: float, nu: float) -> Kernel:
         amplitude = Constant(variance, value_bounds=_around(variance, 1.5))
-        return amplitude * Matern(length, nu=nu, length_scale_bounds=_around(length, spread))
+        return amplitude * Matern(length, nu=nu, length_scale_bounds=_around(length, 1.0))
 
 
 def _around(value: float, spread: float) -> tuple[float, float]:
