@@ -14,7 +14,7 @@ from tests.test_common import CLASSES, FIRST
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 TAKE_CATEGORIES = [
-    clone(one).set_params(categorical_features=[1])
+    clone(one).set_params(categorical_features=[1], max_iter=1)
     for one in FIRST
     if "categorical_features" in one.get_params()
 ]

@@ -29,7 +29,7 @@ SPARSE = [
 ]
 STUDENT = clone(DECOUPLED[0]).set_params(likelihood="student_t")
 REGRESSORS = [*SPARSE, DECOUPLED[0], STUDENT, *SPECTRUM[:2]]
-REGRESSORS = [clone(e).set_params(max_iter=3) for e in REGRESSORS]
+REGRESSORS = [clone(e).set_params(max_iter=2) for e in REGRESSORS]
 N, CHUNKS = 48, [slice(0, 8), slice(8, 30), slice(30, 36), slice(36, 48)]
 
 #: What all have from one place: an exact and a stochastic one of the largest family here, and one

@@ -9,7 +9,7 @@ from tests.oracles import decoupled as oracles
 
 def small(cls, **parameters):
     """An instance that trains in milliseconds, with a few passes of several mini-batches."""
-    quick = {"n_mean_basis": 20, "n_cov_basis": 8, "max_iter": 4, "batch_size": 32}
+    quick = {"n_mean_basis": 20, "n_cov_basis": 8, "max_iter": 2, "batch_size": 32}
     return cls(**{**quick, "learning_rate": 0.1, "random_state": 0, **parameters})
 
 

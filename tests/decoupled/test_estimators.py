@@ -405,12 +405,12 @@ def test_warm_start_goes_on(cls):
 def test_callbacks_see_every_pass():
     X, y = make_data()
     monitor = ScoringMonitor(scoring="r2")
-    model = small(DecoupledGPRegressor).set_callbacks(monitor).fit(X, y)
+    model = small(DecoupledGPRegressor, max_iter=4).set_callbacks(monitor).fit(X, y)
     rows = monitor.get_logs().data
     assert [row["task_name"] for row in rows] == ["fit"] + ["pass"] * 4
     assert_allclose(rows[-1]["r2"], model.score(X, y))
     scores = ScoringMonitor(scoring="accuracy")
-    classifier = small(DecoupledGPClassifier).set_callbacks(scores)
+    classifier = small(DecoupledGPClassifier, max_iter=4).set_callbacks(scores)
     classifier.fit(X, for_class(DecoupledGPClassifier, y))
     assert len(scores.get_logs().data) == 5
 

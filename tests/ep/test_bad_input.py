@@ -17,7 +17,7 @@ MISSING, _ = make_labels(40, d=3, missing=0.3)
 
 def quiet_fit(X, y, **parameters):
     """A fitted model, no warning on the way and probabilities in order."""
-    model = EPDTCClassifier(**{"n_inducing": 12, "max_iter": 20, "random_state": 0, **parameters})
+    model = EPDTCClassifier(**{"n_inducing": 12, "max_iter": 6, "random_state": 0, **parameters})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         p = model.fit(X, y).predict_proba(X)

@@ -32,7 +32,7 @@ each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
 
 
 def small(**parameters):
-    return EPDTCClassifier(**{"n_inducing": 10, "max_iter": 15, "random_state": 0, **parameters})
+    return EPDTCClassifier(**{"n_inducing": 10, "max_iter": 8, "random_state": 0, **parameters})
 
 
 def fixed(X, **parameters):

@@ -25,7 +25,7 @@ def small(cls, solver="collapsed", **parameters):
     """An instance that trains in milliseconds, with a few passes of several mini-batches."""
     quick = {
         "n_inducing": 10,
-        "max_iter": 3,
+        "max_iter": 2,
         "batch_size": 16,
         "learning_rate": 0.05,
         "random_state": 0,

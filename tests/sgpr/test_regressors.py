@@ -37,7 +37,7 @@ def test_defaults_fit_a_hundred_rows(cls, seed):
 @each_solver
 def test_fitted_attributes(cls, solver):
     X, y = make_data()
-    model = small(cls, solver)
+    model = small(cls, solver, max_iter=3)
     assert model.fit(X, y) is model
     assert model.inverse_length_scale_mean_.shape == model.inverse_length_scale_var_.shape == (2,)
     rows = 10 if solver != "exact" or cls in WITH_NOISE_KERNEL else 40

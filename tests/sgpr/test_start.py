@@ -178,7 +178,7 @@ def test_mini_batches_of_blocks_that_fail_leave_what_white_noise_learns(monkeypa
 
     def fail(model, parameters, data, rule, **options):
         if not model.structure.correlated:
-            return train(model, parameters, data, rule, **options)
+            return train(model, parameters, data, rule, **{**options, "max_iter": 8})
         return Trained(replace(parameters, alpha=1e3, noise_variance=1e-6), (0.0,))
 
     monkeypatch.setattr(_learner, "solve_stochastic", fail)
@@ -221,9 +221,9 @@ def test_f_follows_the_noise_where_few_passes_would_not_mend_its_start(noise, fo
     Where it is 1.2 nats below, it keeps its own.
     """
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (3_000, 4))
-    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 3] + noise * rng.standard_normal(3_000)
-    model, p, data = problem_of_blocks(y, X, n_blocks=30)
+    X = rng.uniform(-1.0, 1.0, (1_500, 4))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] * X[:, 3] + noise * rng.standard_normal(1_500)
+    model, p, data = problem_of_blocks(y, X, n_blocks=15)
     after = start_from_blocks(model, p, data, np.random.RandomState(0), follow=True)
     assert (after.nu[2] < 0.1 * p.nu[2]) == follows  # that input says nothing about y
 

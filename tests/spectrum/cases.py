@@ -13,7 +13,7 @@ HYPER = Hyperparameters(np.ones(D), 1.3, 0.5, 0.2)
 
 def small(n_frequencies=8, **parameters):
     """An instance that trains in a fraction of a second, on several blocks."""
-    quick = {"n_blocks": 4, "n_samples": 4, "max_iter": 10, "batch_size": 16, "random_state": 0}
+    quick = {"n_blocks": 4, "n_samples": 4, "max_iter": 4, "batch_size": 16, "random_state": 0}
     return SVBSSGPRegressor(n_frequencies, **{**quick, **parameters})
 
 

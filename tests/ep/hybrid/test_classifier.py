@@ -20,7 +20,7 @@ from skvbgp.kernels import Matern
 
 
 def quick(**parameters):
-    return HybridGPLVM(**({"n_inducing": 10, "max_iter": 60, "random_state": 0} | parameters))
+    return HybridGPLVM(**({"n_inducing": 10, "max_iter": 25, "random_state": 0} | parameters))
 
 
 @pytest.fixture(scope="module")

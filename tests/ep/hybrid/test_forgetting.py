@@ -11,7 +11,7 @@ each = pytest.mark.parametrize("latents", ["map", "free"])
 
 
 def small(**options):
-    return HybridGPLVM(**{"n_inducing": 5, "max_iter": 2, "random_state": 0, **options})
+    return HybridGPLVM(**{"n_inducing": 5, "max_iter": 1, "random_state": 0, **options})
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def table(rng):
 @each
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("options", [{"supervised": False}, {"missing_label": -1}], ids=str)
+@pytest.mark.in_turn("forgetting")
 def test_a_stream_is_a_fit_to_rows_by_their_age(latents, forgetting, options, table, rng):
     """Also the latents: what is said of a row that is forgotten is what is said of a new one."""
     X, y = table

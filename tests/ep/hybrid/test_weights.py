@@ -196,7 +196,7 @@ def test_start_is_that_of_literal_copies(rng):
 
 
 def small(**options):
-    return HybridGPLVM(**{"n_inducing": 8, "max_iter": 5, "random_state": 0, **options})
+    return HybridGPLVM(**{"n_inducing": 8, "max_iter": 2, "random_state": 0, **options})
 
 
 FREE = {"latents": "free", "likelihood": "probit", "prior_weight": 1.0}
