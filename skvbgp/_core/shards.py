@@ -204,11 +204,14 @@ class ShardedRows:
 
     def _find(self, index: Index) -> dict[int, tuple[NDArray[np.intp], Index]]:
         """Where rows of a sorted index are: by shard, their places in it and in the shard."""
-        block = np.searchsorted(self._ends, index, side="right")
-        local = index - self._starts[block] + self._offsets[block]
-        shard_of = self._shard_of[block]
+        shard_of, local = self.locate(index)
         places = {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
         return {k: (rows, local[rows]) for k, rows in places.items()}
+
+    def locate(self, index: Index) -> tuple[NDArray[np.intp], Index]:
+        """The shards that have rows, and their places there."""
+        block = np.searchsorted(self._ends, index, side="right")
+        return self._shard_of[block], index - self._starts[block] + self._offsets[block]
 
     @property
     def n_shards(self) -> int:

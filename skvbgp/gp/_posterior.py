@@ -293,7 +293,7 @@ class NeighbourPosterior(NearRows):
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
         shared = (self.mixture.processes, self.known)
-        parts = self.predict_near(_predict_rows, shared, X, near)
+        parts = self.predict_near(predict_rows, shared, X, near)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
 
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
@@ -370,7 +370,7 @@ def _predict_known(
     own: Index,
     near: Index,
 ) -> Array:
-    """The same as `_predict_rows`, of known rows and from the matrices (n, n) of all of them."""
+    """The same as `predict_rows`, of known rows and from the matrices (n, n) of all of them."""
     result = np.empty((len(own), len(processes), 4))
     for i, nearest_first in enumerate(near):
         index = nearest_first[::-1]
@@ -382,7 +382,7 @@ def _predict_known(
     return result
 
 
-def _predict_rows(processes: tuple[Process, ...], known: KnownRows, X: Array, near: Index) -> Array:
+def predict_rows(processes: tuple[Process, ...], known: KnownRows, X: Array, near: Index) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
     result = np.empty((len(X), len(processes), 4))
     for i, (_, K, y, noise) in enumerate(known.visit(processes, X, near)):

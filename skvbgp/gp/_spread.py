@@ -3,7 +3,8 @@
 Every shard finds its own nearest rows of a place; the nearest of all are among them. A shard is not
 asked if all of its rows are farther than those that others have found. So groups of near rows, from
 which hyperparameters are learned, and neighbours, from which places are predicted, are those of
-rows in memory, however the rows are divided. They alone are fetched.
+rows in memory, however the rows are divided. Groups are fetched. A place goes to the shard that has
+most of its neighbours, together with the others, and is predicted there.
 
 Once the distance is known, each worker gets the rows of a box, so that most places ask few of them.
 Rows have two numbers then: `ShardedColumns` have those of the collections, by which rows are drawn;
@@ -12,6 +13,7 @@ what is found near to a place, and fetched, has the later ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -22,15 +24,16 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_first
 from skvbgp._core.regions import move_to_boxes
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp._core.shard import Shard
+from skvbgp._core.shard import Block, Shard, join_blocks
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import Gaps, find_near
 from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._neighbours import Rows
-from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
+from skvbgp.gp._posterior import KnownRows, LocalMoments, NeighbourPosterior, predict_rows
+from skvbgp.gp._process import Process
 from skvbgp.gp._sample import Sample
 
-#: Places whose neighbours are in memory at a time.
+#: Places that are predicted at a time.
 _TILE_ROWS = 512
 
 
@@ -152,13 +155,37 @@ class SpreadPosterior(NeighbourPosterior):
         here, places = self.bring(index)
         return here.condition(places)
 
-    def _measure_near(self, X: Array, near: Index) -> LocalMoments:
-        def measure(rows: slice) -> LocalMoments:
-            here, places = self.bring(near[rows])
-            return here._measure_near(X[rows], places)
+    def _measure(self, X: Array) -> LocalMoments:
+        """In turns, each of which has places from all of X: all workers have something to do."""
+        n, measure = -(-len(X) // _TILE_ROWS), super()._measure
+        order = np.concatenate([np.arange(i, len(X), n) for i in range(n)])
+        tiles = [measure(X[i::n]) for i in range(n)]
+        return _join_in_order(tiles, order)
 
-        tiles = [measure(slice(i, i + _TILE_ROWS)) for i in range(0, len(X), _TILE_ROWS)]
-        return LocalMoments(*(np.concatenate(parts) for parts in zip(*tiles, strict=True)))
+    def _measure_near(self, X: Array, near: Index) -> LocalMoments:
+        workers = self.rows.workers
+        sizes, (shard, local) = workers.shard_sizes, workers.locate(near)
+        by_shard = [np.sum(shard == s, axis=1) for s in range(workers.n_shards)]
+        home = np.argmax(by_shard, axis=0)
+        is_far, places, tasks = shard != home[:, None], {}, {}
+        far = np.unique(near[is_far])
+        fetched = workers.fetch(far)
+        for s in np.unique(home).tolist():
+            places[s] = own = np.flatnonzero(home == s)
+            used, at = np.unique(near[own][is_far[own]], return_inverse=True)
+            index = local[own]
+            index[is_far[own]] = sizes[s] + at
+            sent = Block(*(values[np.searchsorted(far, used)] for values in fetched))
+            tasks[s] = (self.mixture.processes, self.coordinates, self.target, X[own], index, sent)
+        parts = workers.call_some(_predict_in_shard, tasks)
+        tiles = [LocalMoments(*np.moveaxis(part, 2, 0)) for part in parts]
+        return _join_in_order(tiles, np.concatenate(list(places.values())))
+
+
+def _join_in_order(tiles: Sequence[LocalMoments], order: Index) -> LocalMoments:
+    """Moments of all rows; ``order`` says which ones those of the tiles are, one after another."""
+    place = np.argsort(order)
+    return LocalMoments(*(np.concatenate(parts)[place] for parts in zip(*tiles, strict=True)))
 
 
 # -- what runs on the workers --------------------------------------------------------------------
@@ -168,3 +195,19 @@ def _check_near(coordinates: Coordinates, target: Target, shard: Shard) -> None:
     for block in shard.blocks:
         coordinates.scaled(block.X)
         target.scaled(block.y)
+
+
+def _predict_in_shard(
+    processes: tuple[Process, ...],
+    coordinates: Coordinates,
+    target: Target,
+    X: Array,
+    near: Index,
+    others: Block,
+    shard: Shard,
+) -> Array:
+    """What processes say of rows X, (n, C, 4), from rows of the shard and others behind them."""
+    used, places = np.unique(near, return_inverse=True)
+    own = shard.rows(used[: len(used) - len(others.y)])
+    known = KnownRows(coordinates, target, *join_blocks([own, others]), None)
+    return predict_rows(processes, known, X, places.reshape(near.shape))

@@ -304,6 +304,27 @@ def test_most_places_ask_one_worker_once_rows_have_moved(rng, monkeypatch, weigh
     assert sum(asked) < (130 if weights[0] == weights[1] else 201)
 
 
+def test_places_are_predicted_where_their_neighbours_are(models, monkeypatch):
+    """Only neighbours behind a cut travel, and each turn has places for both workers."""
+    monkeypatch.setattr("skvbgp.gp._spread._TILE_ROWS", 16)
+    model, local = models
+    X = np.sort(make_data(N)[0], axis=0)[::10]  # in order of place
+    sent, call = [], ShardedRows.call_some
+
+    def call_and_note(rows, function, tasks):
+        if function.__name__ == "_predict_in_shard":
+            sent.append({s: (len(task[3]), len(task[5].y)) for s, task in tasks.items()})
+        return call(rows, function, tasks)
+
+    monkeypatch.setattr(ShardedRows, "call_some", call_and_note)
+    found = model.predict(X, return_std=True)
+    assert_allclose(found, local.predict(X, return_std=True), rtol=1e-8)
+    assert len(sent) == 5 and all(len(turn) == 2 for turn in sent)
+    n_places, n_others = np.sum([own for turn in sent for own in turn.values()], axis=0)
+    assert n_places == len(X)
+    assert 0 < n_others < 0.1 * 15 * len(X)
+
+
 @pytest.mark.parametrize("d", [2, 14], ids=["tree", "all distances"])
 def test_near_rows_are_those_of_all(rng, d):
     X, places = rng.standard_normal((300, d)), rng.standard_normal((30, d))
@@ -375,6 +396,29 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
 def test_workers_that_die_change_nothing(client):
     X, y = make_data(N)
     check_deaths_change_nothing(client, clone(FIXED).fit(*spread(X, y)), PLACES, say)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "function", ["base._spread_neighbours._find_in_shard", "gp._spread._predict_in_shard"]
+)
+def test_a_worker_that_dies_while_it_predicts_changes_nothing(monkeypatch, tmp_path, function):
+    X, y = make_data(N)
+    model, expected = clone(FIXED).fit(*spread(X, y)), say(clone(FIXED).fit(X, y))
+    count_deaths = let_workers_die(monkeypatch, tmp_path, f"skvbgp.{function}")
+    assert_allclose(say(model), expected, rtol=1e-8)
+    assert count_deaths() == 1
+
+
+@pytest.mark.slow
+def test_workers_that_die_again_and_again_end_a_prediction(monkeypatch, tmp_path):
+    model = clone(FIXED).fit(*spread(*make_data(N)))
+    expected = say(model)
+    with monkeypatch.context() as patch:
+        let_workers_die(patch, tmp_path, "skvbgp.gp._spread._predict_in_shard", n_deaths=20)
+        with pytest.raises(RuntimeError, match="Workers were lost 4 times"):
+            model.predict(PLACES)
+    assert_allclose(say(model), expected, rtol=1e-8)
 
 
 @pytest.mark.slow
