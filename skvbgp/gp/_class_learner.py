@@ -128,7 +128,7 @@ class ClassGPLearner(Learner):
     ) -> Start:
         seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
         gaps = Gaps.of(X)
-        rows = Rows().plus(X, y.counts).filled(gaps)
+        rows = Rows.around(X, y.counts).filled(gaps)
         inputs = RunningScale.of(rows.X)
         standardised = is_auto(self.kernel)
         if before is not None:
@@ -240,7 +240,7 @@ class ClassGPLearner(Learner):
 
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         """State with new rows, or where rows are forgotten, with these for its rows."""
-        new = Rows().plus(X, y.counts).filled(state.gaps)
+        new = Rows.around(X, y.counts).filled(state.gaps)
         inputs, rows, n_rows = RunningScale.of(new.X), new, y.n_rows
         if self.forgetting == 1.0:
             inputs, rows = state.inputs.merged(inputs), state.rows.joined(new)

@@ -300,7 +300,7 @@ class ClassSearch:
         posterior = ClassPosterior(
             tuple(processes),
             np.ones(len(processes)),
-            Rows().plus(X, self.votes.counts, noise),
+            Rows.around(X, self.votes.counts, noise),
             np.ones(self.votes.counts.shape[1]),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
             self._weigh_inputs(processes),

@@ -228,7 +228,10 @@ class VBGPClassifier(ForgetfulClassifier):
         if not np.any(weights > 0.0):
             raise ValueError("sample_weight must not be zero for all rows.")
         counts = count_votes(labels.codes, len(labels.classes), weights)
-        places, counts = merge_places(inputs[weights > 0.0], counts[weights > 0.0])
+        kept = weights > 0.0
+        if not kept.all():
+            inputs, counts = inputs[kept], counts[kept]
+        places, counts = merge_places(inputs, counts)
         n_rows = int(np.count_nonzero(weights)) + labels.n_copies
         return places, Labelled(labels.classes, counts, n_rows)
 

@@ -74,6 +74,11 @@ class Rows(PickledByFields):
         counts = None if origin is None else np.array(weight)
         return replace(cls().plus(X, y_kept, noise), n_seen=len(y), origin=origin, counts=counts)
 
+    @classmethod
+    def around(cls, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
+        """Rows without copies of them: nobody else may write to them."""
+        return cls(((X, y, noise),), len(y))
+
     def merged(self) -> Self:
         """The same rows, of which equal ones count as one."""
         noise = self.noise or RowNoise.plain(len(self))

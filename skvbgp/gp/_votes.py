@@ -173,20 +173,21 @@ def _are_whole(values: Array) -> bool:
 
 def merge_places(X: Array, counts: Array) -> tuple[Array, Array]:
     """Distinct places (m, d) in ascending order, and the sums of their votes (m, K)."""
-    missing = np.isnan(X)
-    table = np.where(missing, 0.0, X) + 0.0  # -0.0 is 0.0, and NaN would differ from itself
-    if missing.any():
-        table = np.hstack([table, missing])
-    table, owner = np.unique(table, axis=0, return_inverse=True)
-    d = X.shape[1]
-    places = np.where(table[:, d:], np.nan, table[:, :d]) if missing.any() else table
-    if len(places) == len(X):
-        merged = np.empty_like(counts)
-        merged[owner.ravel()] = counts
-        return places, merged
-    merged = np.zeros((len(places), counts.shape[1]))
-    np.add.at(merged, owner.ravel(), counts)
-    return places, merged
+    missing, d = np.isnan(X), X.shape[1]
+    table = X + 0.0  # -0.0 is 0.0
+    if missing.any():  # NaN would differ from itself
+        table = np.hstack([np.where(missing, 0.0, table), missing])
+    order = np.lexsort(table.T[::-1])
+    table = table[order]
+    is_first = np.append(True, np.any(table[1:] != table[:-1], axis=1))
+    if is_first.all():
+        merged = counts[order]
+    else:
+        owner, table = np.empty(len(X), dtype=np.intp), table[is_first]
+        owner[order] = np.cumsum(is_first) - 1
+        merged = np.zeros((len(table), counts.shape[1]))
+        np.add.at(merged, owner, counts)
+    return np.where(table[:, d:], np.nan, table[:, :d]) if missing.any() else table, merged
 
 
 def count_votes(codes: NDArray[np.intp], K: int, weights: Array) -> Array:
