@@ -73,15 +73,14 @@ class Sample:
         """All rows as one group."""
         return [(self.X, self.y, self.noise)]
 
-    def draw_groups(self, n_rows: float, size: int, weights: Array) -> list[Group]:
-        """Groups with at least so many rows in all, near by the weights (d,) of the inputs."""
-        n_groups = math.ceil(n_rows / size)
-        return [self._take(index) for index in self._find_groups(n_groups, size, weights)]
+    def draw_groups(self, n_rows: float, size: int) -> list[Group]:
+        """Groups of near rows with at least so many rows in all."""
+        return [self._take(index) for index in self._find_groups(math.ceil(n_rows / size), size)]
 
-    def _find_groups(self, n_groups: int, size: int, weights: Array) -> list[Index]:
+    def _find_groups(self, n_groups: int, size: int) -> list[Index]:
         """The rows of groups around random ones."""
-        d = self.d - self.n_outputs  # all outputs meet in a group
-        return draw_groups(self.X[:, :d] * weights[:d], n_groups, size, self.rng)
+        inputs = self.X[:, : self.d - self.n_outputs]  # all outputs meet in a group
+        return draw_groups(inputs, n_groups, size, self.rng)
 
     def _take(self, index: Index) -> Group:
         """Some of the rows."""
@@ -172,10 +171,8 @@ class Samples:
     def take_all(self) -> list[Group]:
         return [group for part in self.parts for group in part.take_all()]
 
-    def draw_groups(self, n_rows: float, size: int, weights: Array) -> list[Group]:
-        shares = (n_rows * len(part) / self.total for part in self.parts)
-        pairs = zip(self.parts, shares, strict=True)
-        each = (part.draw_groups(share, size, weights) for part, share in pairs)
+    def draw_groups(self, n_rows: float, size: int) -> list[Group]:
+        each = (part.draw_groups(n_rows * len(part) / self.total, size) for part in self.parts)
         return [group for groups in each for group in groups]
 
     @cached_property

@@ -3,7 +3,7 @@
 Many rows: every kernel is trained on a few groups of near rows and judged by what it predicts for
 rows that are left out, each from its neighbours. Products and sums of the two best follow, and the
 best one says how many neighbours pay. Those that help the mixture are trained further, on more
-groups, of rows that are near as the best one measures it, and get their share of belief.
+groups, and get their share of belief.
 
 Few rows, all of which are neighbours: every kernel is trained on all of them, as is the best one
 plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
@@ -111,7 +111,7 @@ class Search:
 
     def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` what sums and products make of the best two."""
-        groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER, np.ones(self.rows.d))
+        groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
         n_iter = self.max_iter or (_EXACT_ITERATIONS if self.is_exact else _TRIAL_ITERATIONS)
         n_first = n_iter
         for name, process in starts:
@@ -144,11 +144,11 @@ class Search:
 
     # -- trials ------------------------------------------------------------------------------------
 
-    def _draw_groups(self, most: int, cover: float, weights: Array) -> list[Group]:
+    def _draw_groups(self, most: int, cover: float) -> list[Group]:
         if self.is_exact:
             return self.rows.take_all()
         n_rows = min(most, cover * self.rows.total)
-        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]), weights)
+        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]))
 
     def _try(
         self,
@@ -276,8 +276,7 @@ class Search:
         pool = list(self.trials)
         if not self.stopped:
             chosen, self.trials = self._select(pool, _count_kept(k)), []
-            weights = weigh_inputs(chosen[0].process.covariance, self.rows.d)  # as it predicts
-            groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER, weights)
+            groups = self._draw_groups(_FINAL_ROWS, _FINAL_COVER)
             for trial in chosen:
                 n_iter = self.max_iter or _FINAL_ITERATIONS
                 self._try(trial.name, trial.process, groups, n_iter, _NOISE_FACTORS)

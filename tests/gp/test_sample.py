@@ -151,21 +151,6 @@ def test_weights_of_values_are_those_of_their_rows(rows, rng):
     assert_array_equal(weight[y % 3 == 0.0], noise.weight[y[y % 3 == 0.0].astype(int) // 3])
 
 
-@pytest.mark.parametrize("n_outputs", [0, 1])
-def test_groups_are_near_by_the_weights_of_the_inputs(rng, n_outputs):
-    """Indicators of outputs have no part in it."""
-    X = rng.standard_normal((40, 3))
-    sample = Sample(X, X[:, 0], np.random.RandomState(0), n_outputs=n_outputs)
-    weights = np.array([0.0, 2.0, 0.0 if n_outputs == 0 else 5.0])
-    groups = sample.draw_groups(30.0, 10, weights)
-    assert len(groups) == 3
-    order = np.sort(X[:, 1])
-    for rows, y, _ in groups:
-        assert_array_equal(y, rows[:, 0])
-        first = np.searchsorted(order, rows[:, 1].min())
-        assert_array_equal(np.sort(rows[:, 1]), order[first : first + 10])
-
-
 def test_all_outputs_together_cost_what_one_costs(rng, monkeypatch):
     """As many groups and judges as one output has, in proportion to the values of each."""
     monkeypatch.setattr(_sample, "_HELD_OUT", 50)
@@ -174,7 +159,7 @@ def test_all_outputs_together_cost_what_one_costs(rng, monkeypatch):
     samples = join_samples(make_samples(X, Y))
     assert len(samples) == 400
     assert samples.total == 700
-    groups = samples.draw_groups(350.0, 25, np.ones(2))
+    groups = samples.draw_groups(350.0, 25)
     assert [len(y) for _, y, _ in groups] == [25] * 14  # 8, 4 and 2 of the outputs
     y, _ = samples.hold()
     counts = [np.isin(Y[:, j], y).sum() for j in range(3)]

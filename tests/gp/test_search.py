@@ -150,23 +150,6 @@ def test_what_is_mostly_noise_is_searched_again_if_that_explains_more(monkeypatc
     assert (trials[0].trained.value == lead) == (lead > 4.0)
 
 
-def test_kernels_are_trained_further_on_rows_that_are_near_to_the_best_one(monkeypatch):
-    """In the first place on rows that are near in all inputs alike."""
-    monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
-    X, y = make_rows(RBF([0.5, 5.0]), 120)
-    drawn, draw = [], Sample.draw_groups
-
-    def watch(self, n_rows, size, weights):
-        drawn.append(weights)
-        return draw(self, n_rows, size, weights)
-
-    monkeypatch.setattr(Sample, "draw_groups", watch)
-    make_search(X, y, 20).run(make_starts(["Matern-3/2", "SE"], gaussian=False), grows=False)
-    first, further = drawn
-    assert_allclose(first, 1.0)
-    assert further[0] > 2.0 * further[1]
-
-
 def count_neighbours(counts, y_of):
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
     rng = np.random.RandomState(0)
