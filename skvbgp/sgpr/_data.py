@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick
+from skvbgp.kernels._pairs import Pairs
 
 #: Which rows belong to a group.
 RowIndex = slice | Index
@@ -35,6 +36,7 @@ class Rows:
     weight: Array | None = None  # (n,) how often each counts
     variance: Array | None = None  # (n,) known variance of the noise besides the learned one
     gaps: Array | None = None  # (n, g) variances of missing entries, whose means are in X
+    pairs: Pairs | None = None  # of the user's rows, for kernels at many hyperparameters
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -43,6 +45,10 @@ class Rows:
     def add_known(self, variance: float | Array) -> float | Array:
         """Variances of noise and, where they are known, the rows' own, (n,)."""
         return variance if self.variance is None else variance + self.variance
+
+    def with_pairs(self, coordinates: Coordinates) -> Rows:
+        """The same, with what kernels of them have in common at all hyperparameters."""
+        return replace(self, pairs=Pairs(coordinates.original(self.X)))
 
     def take(self, index: RowIndex) -> Rows:
         """Some of them."""

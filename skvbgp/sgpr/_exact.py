@@ -31,6 +31,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Targets
+from skvbgp.kernels._pairs import Pairs
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import GroupNoise, Model, Noise, NoiseGradients
@@ -109,6 +110,13 @@ class Mixture(PickledByFields):
     draws: Array  # (S, d + 1) standard normal points; the last column belongs to sigma_f
     #: Rows of each group: any, if their noise is independent, or those of a block.
     groups: Sequence[RowIndex] = (slice(None),)
+    #: Of each group, if the bound and its gradient alone are asked for, at many parameters.
+    pairs: Sequence[Pairs] = ()
+
+    def with_pairs(self) -> Mixture:
+        """The same for training, which does not need more than the triangle of a covariance."""
+        rows = [self.rows.take(group) for group in self.groups]
+        return replace(self, pairs=[Pairs(self.model.coordinates.original(r.X)) for r in rows])
 
     def faded(self, share: float) -> Mixture:
         """That of the same rows, which count less by a factor."""
@@ -148,6 +156,8 @@ class Mixture(PickledByFields):
         """Which rows are in each group, and their noise."""
         blocks = [np.arange(len(self.rows.y))[index] for index in self.groups]
         rows = [self.rows.take(block) for block in blocks]
+        if self.pairs:
+            rows = [replace(own, pairs=one) for own, one in zip(rows, self.pairs, strict=True)]
         return [
             (block, self.model.noise_of(self.noise, own))
             for block, own in zip(blocks, rows, strict=True)

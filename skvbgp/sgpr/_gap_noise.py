@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.kernels._pairs import Pairs
 from skvbgp.sgpr._noise import Mask, Model, Noise, NoiseGradients, Pull, Structure
 from skvbgp.sgpr._parameters import Parameters
 
@@ -100,8 +101,10 @@ class GapNoise(Noise):
         """What the noise of rows has more, (n,)."""
         return np.asarray(gaps @ self.slopes)
 
-    def evaluate(self, X: Array, unknown: Mask | None = None) -> tuple[Array, Pull]:
-        C, pull = self._whole.evaluate(X, unknown)
+    def evaluate(
+        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
+    ) -> tuple[Array, Pull]:
+        C, pull = self._whole.evaluate(X, unknown, pairs)
         return C, lambda dC: self._with_slopes(pull(dC), np.zeros(len(self.slopes)))
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:

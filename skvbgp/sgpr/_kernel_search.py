@@ -25,7 +25,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._noise import Blocks, Model, Structure
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
-from skvbgp.sgpr._start import fit_noise_to_groups, with_pairs
+from skvbgp.sgpr._start import fit_noise_to_groups
 from skvbgp.sgpr._state import State
 
 #: Most blocks that kernels are fitted to, and as many others judge them.
@@ -109,7 +109,7 @@ def try_kernels(
     not kept: what a few blocks leave may be far too small for others.
     """
     fitted, judges = leave_out(data, rng)
-    groups = with_pairs(model, fitted)
+    groups = [rows.with_pairs(model.coordinates) for rows in fitted]
     trials: list[Trial] = []
 
     def attempt(name: str, kernel: Kernel, max_iter: int) -> None:
@@ -158,7 +158,7 @@ def judge(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> Scores
     The noise may be more than ``noise_variance``: kernels are not judged by what blocks have been
     fitted that need less of it than others do.
     """
-    noises = np.maximum(noise_variance, _NOISES)
+    noises = np.unique(np.maximum(noise_variance, _NOISES))
     parts = thread_map(_log_densities, [(kernel, noises, *judge) for judge in judges])
     log_densities, weights = zip(*parts, strict=True)
     each, weight = np.concatenate(log_densities, axis=1), np.concatenate(weights)
@@ -186,6 +186,20 @@ def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Arr
     variance = 1.0 / np.sum(normal.L_inv**2, axis=0)  # of the mean of all copies
     error = normal.weights * variance
     variance += noise_variance - noise_variance / weight
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
+
+
+def scan_left_out(K: Array, noises: Array, weight: Array, y: Array) -> Array:
+    """`leave_one_out` at many variances of the noise, (s, n), by one decomposition.
+
+    With W the weights, (K + t W^-1)^-1 = W^1/2 (W^1/2 K W^1/2 + t I)^-1 W^1/2.
+    """
+    root = np.sqrt(weight)
+    eigenvalues, V = np.linalg.eigh(root[:, None] * K * root)
+    inverse = 1.0 / (np.maximum(eigenvalues, 0.0) + noises[:, None])  # (s, n)
+    variance = 1.0 / (weight * (inverse @ (V**2).T))  # of the mean of all copies
+    error = root * ((inverse * (V.T @ (root * y))) @ V.T) * variance
+    variance += noises[:, None] - noises[:, None] / weight
     return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
 
 

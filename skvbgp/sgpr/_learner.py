@@ -236,8 +236,10 @@ class SparseLearner(Settings):
         def conclude(parameters: Parameters) -> State:
             return replace(state, parameters=parameters, memory=mixture.at(parameters))
 
+        training = mixture.with_pairs() if self.structure.correlated else mixture
+
         def bound(parameters: Parameters) -> tuple[float, Parameters]:
-            current = mixture.at(parameters)
+            current = training.at(parameters)
             return current.lower_bound, current.gradient()
 
         def solve(end_pass: EndPass) -> Trained:

@@ -111,8 +111,9 @@ class DensePrecision:
         return symmetric_product(self.matrix, self.matrix @ G)
 
     def covariance_vjp(self, weighed: Array) -> Array:
-        # symmetric to the last digit: the noise's gradient in U is the small difference of two sums
-        return 0.25 * (weighed + weighed.T) - 0.5 * self.matrix
+        # all symmetric to the last digit: the noise's gradient in U is the small difference of two
+        # sums
+        return 0.5 * (weighed - self.matrix)
 
 
 Precision = DiagonalPrecision | DensePrecision
@@ -127,15 +128,16 @@ def _sum_up(
     precision: Precision,
     y: Array,
     f: Array,
-    weigh_moment: Callable[[], Array],
+    moment: Array,
+    factors: Callable[[], tuple[Array, Array]],
     penalty: float,
     alpha: float,
     second: float,
 ) -> tuple[float, tuple[float, float], Callable[[], Array]]:
     """F, and its gradients in the signal and in C.
 
-    Given f = E[K v], and of the moment E[K V K' + K~] what makes it C^-1 moment C^-1, in the form
-    of C, and its penalty tr(C^-1 moment).
+    Given f = E[K v] and, of G = E[K V K' + K~], the penalty tr(C^-1 G), a part ``moment`` in the
+    form of C, and ``factors`` A, B (n, k) of the rest's A B' = C^-1 (G - moment) C^-1.
     """
     weighted_y = precision.solve(y)
     fit = float(weighted_y @ f)
@@ -144,10 +146,11 @@ def _sum_up(
 
     def covariance() -> Array:
         weighted_f = precision.solve(f)
-        left = np.column_stack([weighted_y - alpha * weighted_f, -alpha * weighted_y])
-        right = np.column_stack([weighted_y, weighted_f])  # left @ right' is symmetric
-        weighed = second * weigh_moment()
-        weighed += precision.gram(left, right)
+        a, b = factors()
+        left = np.column_stack([weighted_y - alpha * weighted_f, -alpha * weighted_y, second * a])
+        right = np.column_stack([weighted_y, weighted_f, b])  # left @ right' is symmetric
+        weighed = precision.gram(left, right)
+        weighed += second * precision.weigh(moment)
         return precision.covariance_vjp(weighed)
 
     return float(value), (fit, -0.5 * penalty), covariance
@@ -193,9 +196,9 @@ class ClosedFormGroup:
             d_upsilon = upsilon_vjp(X, nu, xi, 1.0, 0.0, precision.matrix)
             d_prior_nu, d_prior_xi = d_upsilon.nu, d_upsilon.xi
         penalty = float(np.sum(V * self.psi)) + self.prior_trace
-        moment = d_psi.C_inv + self._prior
+        none, moment = np.empty((len(y), 0)), d_psi.C_inv + self._prior
         value, d_signal, covariance = _sum_up(
-            precision, y, f, lambda: precision.weigh(moment), penalty, alpha, second
+            precision, y, f, moment, lambda: (none, none), penalty, alpha, second
         )
         half = -0.5 * second
         return GroupGradients(
@@ -287,14 +290,14 @@ class SampledGroup:
             d_xi += 0.5 * np.sum(dx * e, axis=0) / np.sqrt(self._xi)
         penalty += float(np.vdot(precision.matrix, priors))
 
-        def weigh_moment() -> Array:
-            weighed = precision.weigh(priors)
-            for weighted_V, weighted, K in products:
-                weighted_K = precision.solve(K) if weighted is None else weighted
-                weighed += precision.gram(weighted_V, weighted_K) / n_draws
-            return weighed
+        def factors() -> tuple[Array, Array]:
+            left = [weighted_V / n_draws for weighted_V, _, _ in products]
+            right = [precision.solve(K) if given is None else given for _, given, K in products]
+            return np.hstack(left), np.hstack(right)
 
-        value, d_signal, covariance = _sum_up(precision, y, f, weigh_moment, penalty, alpha, second)
+        value, d_signal, covariance = _sum_up(
+            precision, y, f, priors, factors, penalty, alpha, second
+        )
         return GroupGradients(value, d_nu, d_xi, dZ, d_signal, covariance)
 
 

@@ -26,6 +26,7 @@ from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equ
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, own_hyperparameters
+from skvbgp.kernels._pairs import Pairs, evaluate_once
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
@@ -68,10 +69,13 @@ class Noise(Protocol):
         """Variance of the noise at places that X does not tell, (n,): it is what it is far away."""
         return self.marginal_variance(X)
 
-    def evaluate(self, X: Array, unknown: Mask | None = None) -> tuple[Array, Pull]:
+    def evaluate(
+        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
+    ) -> tuple[Array, Pull]:
         """`covariance` and `vjp` of the same rows, which may have something in common.
 
         ``unknown`` (n,) says of which of them, that are independent, X does not tell the place.
+        With their ``pairs``, what is above the diagonal of the covariance may be missing.
         """
         return self.covariance(X), partial(self.vjp, X)
 
@@ -253,7 +257,8 @@ class GroupNoise(NamedTuple):
     def of(cls, noise: Any, X: Array, rows: Rows) -> GroupNoise:
         """X are the rows in the user's units."""
         w, gaps = rows.weight, rows.gaps
-        C, pull = noise.evaluate(X, None if gaps is None else gaps.any(axis=1))
+        unknown = None if gaps is None else gaps.any(axis=1)
+        C, pull = noise.evaluate(X, unknown, rows.pairs)
         if gaps is not None:
             C, pull = C + noise.gap_variance(gaps), _pull_with_gaps(noise, pull, gaps)
         if w is None and rows.variance is None:
@@ -334,13 +339,21 @@ class ResidualNoise(Noise):
     def far_variance(self, X: Array) -> Array:
         return np.asarray(self._kernel.diag(X) + self.noise_variance)
 
-    def evaluate(self, X: Array, unknown: Mask | None = None) -> tuple[Array, Pull]:
+    def evaluate(
+        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
+    ) -> tuple[Array, Pull]:
         Kxu = self._kernel(X, self._prior.Z)
         A = tril_times(self._prior.L_inv, Kxu.T).T  # whitened
         if unknown is not None:
             A[unknown] = 0.0  # inducing inputs explain nothing of them
-        pull = partial(self._pull, X, Kxu, A)
-        return self._leave(X, A) if self._correlated else self._add_noise(X, A), pull
+        if not self._correlated:
+            return self._add_noise(X, A), partial(self._pull_variances, X, Kxu, A)
+        K, pull_own = (
+            evaluate_once(self._kernel, X) if pairs is None else pairs.evaluate(self._kernel)
+        )
+        C = K - A @ A.T
+        C.flat[:: len(C) + 1] += self.noise_variance
+        return C, partial(self._pull_block, X, Kxu, A, pull_own)
 
     def covariance(self, X: Array) -> Array:
         return self.evaluate(X)[0]
@@ -367,25 +380,29 @@ class ResidualNoise(Noise):
         residual = self._kernel.diag(X) - np.sum(A**2, axis=1)
         return np.asarray(np.maximum(residual, 0.0) + self.noise_variance)
 
-    def _leave(self, X: Array, A: Array) -> Array:
-        """Their covariance, (n, n)."""
-        C = self._kernel(X)
-        C -= A @ A.T
-        C.flat[:: len(C) + 1] += self.noise_variance
-        return np.asarray(C)
+    def _pull_variances(self, X: Array, Kxu: Array, A: Array, dC: Array) -> NoiseGradients:
+        B = self._regress(A)
+        weighted = dC[:, None] * B
+        d_theta, _ = self._kernel.vjp_diag(X, dC)
+        dKuu = B.T @ weighted
+        return self._pull_cross(X, Kxu, weighted, float(dC.sum()), d_theta, dKuu)
 
-    def _pull(self, X: Array, Kxu: Array, A: Array, dC: Array) -> NoiseGradients:
-        B = triu_times(self._prior.L_inv, A.T).T  # k(X, U) k(U, U)^-1, (n, m)
-        if self._correlated:
-            d_variance = float(np.trace(dC))
-            weighted = dC @ B
-            d_theta, _, _ = self._kernel.vjp(X, None, self._kernel(X), dC)
-            dKuu = symmetric_product(B.T, weighted.T)
-        else:
-            d_variance = float(dC.sum())
-            weighted = dC[:, None] * B
-            d_theta, _ = self._kernel.vjp_diag(X, dC)
-            dKuu = B.T @ weighted
+    def _pull_block(
+        self, X: Array, Kxu: Array, A: Array, pull_own: Callable[[Array], Array], dC: Array
+    ) -> NoiseGradients:
+        B = self._regress(A)
+        weighted = dC @ B
+        dKuu = symmetric_product(B.T, weighted.T)
+        return self._pull_cross(X, Kxu, weighted, float(np.trace(dC)), pull_own(dC), dKuu)
+
+    def _regress(self, A: Array) -> Array:
+        """k(X, U) k(U, U)^-1 of rows, (n, m), given them whitened."""
+        return triu_times(self._prior.L_inv, A.T).T
+
+    def _pull_cross(
+        self, X: Array, Kxu: Array, weighted: Array, d_variance: float, d_theta: Array, dKuu: Array
+    ) -> NoiseGradients:
+        """All gradients: those of what rows have of their own, and of -2 ``weighted`` in Kxu."""
         weighted *= -2.0
         d_cross, _, dU = self._kernel.vjp(X, self._prior.Z, Kxu, weighted)
         assert dU is not None

@@ -19,7 +19,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._kernel_search import leave_one_out
+from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
 from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
@@ -42,10 +42,14 @@ class Held(NamedTuple):
     weight: Array  # (n,)
     rows: Rows
 
-    def score(self, noise_variance: float) -> float:
-        """Sum of log densities at a variance of the noise."""
-        own = self.rows.add_known(noise_variance)
-        return float(self.weight @ leave_one_out(self.K, own, self.weight, self.y))
+    def score(self, noises: Array) -> Array:
+        """Sums of log densities at variances (s,) of the noise."""
+        if self.rows.variance is None:
+            each = scan_left_out(self.K, noises, self.weight, self.y)
+        else:
+            own = [self.rows.add_known(noise) for noise in noises]
+            each = np.array([leave_one_out(self.K, one, self.weight, self.y) for one in own])
+        return np.asarray(each @ self.weight)
 
 
 def choose_noise_variance(
@@ -93,7 +97,7 @@ def find_noise_variance(
     noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
     held = _leave_out(state, data, conclude)
     total = sum(h.weight.sum() for h in held)
-    scores = [sum(h.score(noise) for h in held) / total for noise in noises]
+    scores = sum(thread_map(Held.score, [(h, noises) for h in held])) / total
     return float(noises[np.flatnonzero(scores >= np.max(scores) - _LOSS)[-1]])
 
 

@@ -26,7 +26,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows
-from skvbgp.kernels._pairs import Pairs, evaluate_once
+from skvbgp.kernels._pairs import evaluate_once
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._likelihood import unit_se
@@ -338,7 +338,7 @@ def fit_noise_to_blocks(
     blocks = data.blocks
     assert blocks is not None
     if len(blocks) <= _FEW_BLOCKS:
-        groups = with_pairs(model, data.pick(np.arange(len(blocks))))
+        groups = [rows.with_pairs(model.coordinates) for rows in data.pick(np.arange(len(blocks)))]
         return fit_noise_to_groups(model, parameters, groups, max_iter=_BLOCK_ITERATIONS)
     limits, start = _noise_limits(model), _noise_vector(parameters)
 
@@ -350,8 +350,8 @@ def fit_noise_to_blocks(
         state: tuple[Array, AdamState], chosen: NDArray[np.intp], clock: Clock
     ) -> tuple[tuple[Array, AdamState], float]:
         x, adam = state
-        groups = [(rows, None) for rows in data.pick(chosen)]
-        value, gradient = _noise_log_posterior(model, start, x, groups, len(groups) / len(blocks))
+        groups, share = data.pick(chosen), len(chosen) / len(blocks)
+        value, gradient = _noise_log_posterior(model, start, x, groups, share)
         size = _BLOCK_STEP_SIZE * clock.annealing
         x, adam = adam_ascent(x, gradient, adam, size)
         return (np.clip(x, *limits.T), adam), value
@@ -361,13 +361,8 @@ def fit_noise_to_blocks(
     return _with_noise(parameters, x)
 
 
-def with_pairs(model: Model, groups: Sequence[Rows]) -> list[tuple[Rows, Pairs]]:
-    """Groups of rows, and what kernels of them have in common at all hyperparameters."""
-    return [(rows, Pairs(model.coordinates.original(rows.X))) for rows in groups]
-
-
 def fit_noise_to_groups(
-    model: Model, parameters: Parameters, groups: list[tuple[Rows, Pairs]], *, max_iter: int
+    model: Model, parameters: Parameters, groups: list[Rows], *, max_iter: int
 ) -> Parameters:
     """The same for a few groups of rows, by L-BFGS."""
     start = _noise_vector(parameters)
@@ -399,11 +394,11 @@ def _noise_log_posterior(
     model: Model,
     start: Array,
     x: Array,
-    groups: Sequence[tuple[Rows, Pairs | None]],
+    groups: Sequence[Rows],
     share: float = 1.0,
 ) -> tuple[float, Array]:
     """Log evidence of groups of rows, and a share of the log prior, with the gradient in x."""
-    tasks = [(model, x, *group) for group in groups]
+    tasks = [(model, x, rows) for rows in groups]
     values, gradients = zip(*thread_map(_block_evidence, tasks), strict=True)
     z = (x - start) / _BLOCK_PRIOR_STD
     owners = model.structure.owners_of_theta
@@ -414,9 +409,7 @@ def _noise_log_posterior(
     return value, gradient
 
 
-def _block_evidence(
-    model: Model, x: Array, rows: Rows, pairs: Pairs | None = None
-) -> tuple[float, Array]:
+def _block_evidence(model: Model, x: Array, rows: Rows) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + sigma_n^2 I) and its gradient in x = (theta, log sigma_n^2).
 
     Of all copies, if the rows have weights, and with what is known of their noise.
@@ -425,10 +418,10 @@ def _block_evidence(
     kernel, scale = model.structure.kernel.with_theta(x[:-1]), model.structure.scale
     noise_variance = float(np.exp(x[-1]))
     own = rows.add_known(noise_variance)
-    if pairs is None:  # rows of which nothing is kept
+    if rows.pairs is None:
         K, pull_back = evaluate_once(kernel, model.coordinates.original(rows.X))
     else:
-        K, pull_back = pairs.evaluate(kernel)
+        K, pull_back = rows.pairs.evaluate(kernel)
     log_density, dC, d_own = own_evidence(scale * K, rows.y, own, rows.weight)
     d_theta = pull_back(scale * dC)
     return log_density, np.append(d_theta, d_own.sum() * noise_variance)

@@ -54,6 +54,8 @@ class Trained(NamedTuple):
 def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     """Eq. (11), the bound at the optimal q(u), as a function of everything else."""
     batch = [data.rows(index) for index in data.groups()]
+    if model.structure.correlated:
+        batch = [rows.with_pairs(model.coordinates) for rows in batch]
     rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
     draws = [draw_rule(rows, rng) for rows in batch]
     kind = Evaluation if isinstance(draw_rule, ClosedForm) else WhitenedEvaluation

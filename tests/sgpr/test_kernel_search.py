@@ -12,7 +12,14 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.kernels import RBF, Matern
 from skvbgp.sgpr import _kernel_search
 from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._kernel_search import Judges, Scores, judge, leave_one_out, leave_out
+from skvbgp.sgpr._kernel_search import (
+    Judges,
+    Scores,
+    judge,
+    leave_one_out,
+    leave_out,
+    scan_left_out,
+)
 from tests.sgpr.cases import BLOCKED, SOLVERS, assert_same_model, make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
@@ -55,6 +62,10 @@ def test_rows_that_are_left_out_one_at_a_time(rng, known):
         error = y[i] - gain @ y[rest]
         expected.append(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
     assert_allclose(leave_one_out(K, noise, weight, y), expected, rtol=1e-10)
+    if np.ndim(known) == 0:
+        at_two = scan_left_out(K, np.array([noise, 2.0]), weight, y)
+        assert_allclose(at_two[0], expected, rtol=1e-10)
+        assert_allclose(at_two[1], leave_one_out(K, 2.0, weight, y), rtol=1e-10)
 
 
 def test_a_score_may_take_more_noise_but_not_less(rng):

@@ -16,7 +16,6 @@ from skvbgp.sgpr._start import (
     fit_noise_to_blocks,
     shorten,
     start_from_blocks,
-    with_pairs,
 )
 from skvbgp.sgpr._training import Trained
 from tests.derivatives import numerical_gradient
@@ -43,8 +42,8 @@ def test_the_blocks_evidence_and_its_gradient():
     problem = small_problem("pitc")
     x, rows = start_of(problem), problem.batch[0]
     expected = numerical_gradient(lambda x: block_evidence(problem, x, rows), x)
-    for group in [(rows,), *with_pairs(problem.model, [rows])]:
-        value, actual = _block_evidence(problem.model, x, *group)
+    for group in (rows, rows.with_pairs(problem.model.coordinates)):
+        value, actual = _block_evidence(problem.model, x, group)
         assert_allclose(value, block_evidence(problem, x, rows), rtol=1e-10)
         assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)
 
