@@ -86,10 +86,16 @@ class Neighbours(NamedTuple):
         """The same mean, and errors of functions, as those of a block are."""
         ratio = 0.5 * Phi.shape[1] * hyper.local_noise_variance / hyper.signal_variance
         rows = self.rows.as_weighted(hyper.local_noise_variance)
-        W, A = self._weigh(Phi, rows.features(R), ratio)
-        near = self._near_of(W)
-        carried = np.sqrt(hyper.local_noise_variance) * (W[:, None, :] @ noise[near])[:, 0]
-        return np.einsum("ij,ij->i", W, rows.target[near]), A @ s - carried
+        known = rows.features(R)
+        values, noise = known @ s, np.sqrt(hyper.local_noise_variance) * noise
+        if self._shares_pairs(known):  # A' s is phi' s - W' values
+            W = self._weigh_together(Phi, known, ratio)
+            errors, noise = Phi @ s, noise + values
+        else:
+            W, A = self._weigh(Phi, known, ratio)
+            errors = A @ s
+        carried = (W[:, None, :] @ np.column_stack([rows.target, noise])[self._near_of(W)])[:, 0]
+        return carried[:, 0], errors - carried[:, 1:]
 
     def _near_of(self, W: Array) -> Index:
         """Indices of the rows that weights W belong to."""
@@ -102,6 +108,12 @@ class Neighbours(NamedTuple):
         together: the variance is that of the mean that is returned.
         """
         (n, k), n_features = self.near.shape, Phi.shape[1]
+        if self._shares_pairs(Phi_known):
+            W = self._weigh_together(Phi, Phi_known, ratio)
+            p = len(Phi) // n
+            spread = np.zeros((n, p, len(Phi_known)))
+            np.put_along_axis(spread, self.near[:, None, :], W.reshape(n, p, k), axis=2)
+            return W, Phi - spread.reshape(n * p, len(Phi_known)) @ Phi_known
         lines = Phi.reshape(n, len(Phi) // n, n_features)  # (n, p, 2 m)
         W, A = np.empty((*lines.shape[:2], k)), np.empty(lines.shape)
         step = max(1, _STACK_SIZE // (max(1, k) * n_features))
@@ -121,6 +133,28 @@ class Neighbours(NamedTuple):
                 w, a = Phi_near @ a, ratio * a
             W[rows], A[rows] = np.swapaxes(w, 1, 2), np.swapaxes(a, 1, 2)
         return W.reshape(len(Phi), k), A.reshape(Phi.shape)
+
+    def _shares_pairs(self, Phi_known: Array) -> bool:
+        """Whether new rows have so many neighbours in common that pairs of all of them are few."""
+        n, k = self.near.shape
+        return k <= Phi_known.shape[1] and len(Phi_known) ** 2 <= n * k**2
+
+    def _weigh_together(self, Phi: Array, Phi_known: Array, ratio: float) -> Array:
+        """The weights, from one product for all pairs of neighbours."""
+        (n, k), n_known = self.near.shape, len(Phi_known)
+        p = len(Phi) // n
+        gram, cross = Phi_known @ Phi_known.T, (Phi @ Phi_known.T).reshape(n, p, n_known)
+        gram.flat[:: n_known + 1] += ratio
+        W = np.empty((n, p, k))
+        step = max(1, _STACK_SIZE // max(1, k) ** 2)
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            near = self.near[rows]
+            own = np.take_along_axis(cross[rows], near[:, None, :], axis=2)
+            matrix = gram.take(n_known * near[:, :, None] + near[:, None, :])
+            w = solve_stack(matrix, np.swapaxes(own, 1, 2), "covariance of neighbours")
+            W[rows] = np.swapaxes(w, 1, 2)
+        return W.reshape(n * p, k)
 
 
 Local = Block | Neighbours

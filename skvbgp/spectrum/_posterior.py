@@ -18,7 +18,7 @@ from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index
-from skvbgp._core.partition import group_rows, rows_by_block
+from skvbgp._core.partition import balanced_partition, group_rows, rows_by_block
 from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._gaussian import Gaussian
@@ -28,7 +28,7 @@ from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
-_TILE_ROWS = 64
+_TILE_ROWS = 128
 
 
 class SpectrumPosterior:
@@ -138,9 +138,9 @@ class SpectrumPosterior:
             )
         if k >= rows.n:
             return np.zeros(len(X), dtype=np.intp), lambda group: Block(rows.all_rows)
-        labels, neighbourhoods = np.empty(len(X), dtype=np.intp), rows.neighbourhoods
-        labels[np.argsort(rows.lookup(X), kind="stable")] = np.arange(len(X)) // size
-        members = group_rows(labels, -(-len(X) // size))
+        n_groups, neighbourhoods = -(-len(X) // size), rows.neighbourhoods
+        _, labels = balanced_partition(X, n_groups, _find_widest)
+        members = group_rows(labels, n_groups)
 
         def local(group: int) -> Neighbours:
             return Neighbours.of(rows.all_rows, neighbourhoods.find(X[members[group]], k))
@@ -228,6 +228,11 @@ class SpectrumPosterior:
         """Noise of an observation around mu: that of the model at each end of gamma."""
         share, hyper = self._mixture.gamma**2, self._state.hyper
         return share * hyper.noise_variance + (1.0 - share) * hyper.local_noise_variance
+
+
+def _find_widest(X: Array, n_before: int) -> Array:
+    """The axis (d,) along which rows spread most."""
+    return np.eye(X.shape[1])[np.argmax(np.ptp(X, axis=0))]
 
 
 def _draw(q: Gaussian, z: Array) -> list[tuple[Array, Array]]:

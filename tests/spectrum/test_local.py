@@ -17,10 +17,16 @@ from tests.spectrum.test_regressor import KNOWN, parts
 # -- the conditional -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("k", [1, 4, 9])  # fewer and more rows than features
+# fewer and more rows than features, and pairs of rows one by one or all together
+@pytest.mark.parametrize(
+    ("k", "together"), [(1, False), (1, True), (4, False), (4, True), (9, False)]
+)
 @pytest.mark.parametrize("stack_size", [1, 100, 10**6])
-def test_each_row_has_the_conditional_of_its_neighbours(rng, rows, R, k, stack_size, monkeypatch):
+def test_each_row_has_the_conditional_of_its_neighbours(
+    rng, rows, R, k, together, stack_size, monkeypatch
+):
     monkeypatch.setattr(_local, "_STACK_SIZE", stack_size)
+    monkeypatch.setattr(Neighbours, "_shares_pairs", lambda self, known: together)
     (X, y), X_new = rows, rng.standard_normal((5, D))
     near = np.array([oracle.nearest(x, X, k) for x in X_new])
     local, Phi = Neighbours.of(Rows(X, y), near), features(X_new, R)
@@ -34,6 +40,32 @@ def test_each_row_has_the_conditional_of_its_neighbours(rng, rows, R, k, stack_s
         np.testing.assert_allclose(np.column_stack([mean, variance]), expected, rtol=1e-8)
     covariance = oracle.neighbour_errors(X_new, X, near, R, 1.3, 0.2)
     np.testing.assert_allclose(spread, covariance, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("k", "together"), [(1, True), (4, False), (4, True), (9, False)])
+def test_draws_are_those_of_the_block_of_each_row_s_neighbours(
+    rng, rows, R, k, together, monkeypatch
+):
+    monkeypatch.setattr(Neighbours, "_shares_pairs", lambda self, known: together)
+    (X, y), X_new = rows, rng.standard_normal((5, D))
+    near = np.array([oracle.nearest(x, X, k) for x in X_new])
+    known, Phi = Rows(X, y), features(X_new, R)
+    s, noise = rng.standard_normal((2 * M, 3)), rng.standard_normal((len(y), 3))
+    mean, errors = Neighbours.of(known, near).draw(Phi, R, HYPER, s, noise[np.unique(near)])
+    for i, index in enumerate(near):
+        own = Block(known.take(index)).draw(Phi[i : i + 1], R, HYPER, s, noise[index])
+        np.testing.assert_allclose(mean[i], own[0][0], rtol=1e-8)
+        np.testing.assert_allclose(errors[i], own[1][0], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("n_new", "n_known", "k", "expected"),
+    [(5, 12, 4, False), (9, 12, 4, True), (100, 12, 2 * M, True), (100, 12, 2 * M + 1, False)],
+)
+def test_pairs_are_made_together_where_that_is_less_work(n_new, n_known, k, expected):
+    rows, near = Rows(np.zeros((n_known, D)), np.zeros(n_known)), np.zeros((n_new, k), int)
+    local = Neighbours(rows, near, np.arange(n_known))
+    assert local._shares_pairs(np.zeros((n_known, 2 * M))) == expected
 
 
 @pytest.mark.parametrize("n", [4, 12])
