@@ -54,7 +54,7 @@ class Paths(NamedTuple):
     def evaluate(self, X: Array) -> Array:
         """The transform of y (n, s) that the functions say, at rows in the user's units."""
         X = self.frame.centre(X)
-        f = self.features(X) @ self.weights + self.kernel(X, self.Z) @ self.corrections
+        f = self.features.times(X, self.weights) + self.kernel(X, self.Z) @ self.corrections
         return self.frame.target.original(f)
 
     def __call__(self, X: Array) -> Array:

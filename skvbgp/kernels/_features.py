@@ -21,6 +21,8 @@ from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 #: Frequencies of each term of a kernel for draws of functions, and functions that have them in
 #: common.
 FREQUENCIES, SHARING = 512, 20
+#: Features of a tile of rows.
+_TILE = 2**15
 #: Radii of frequencies that a share of at least this exceed are drawn as often at each order of
 #: magnitude of that share as at others.
 _LEAST_TAIL = 1e-8
@@ -71,7 +73,16 @@ class Features:
     terms: tuple[Term, ...]
 
     def __call__(self, X: Array) -> Array:
-        return np.hstack([term(X) for term in self.terms])
+        parts = [term(X) for term in self.terms]
+        return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+    def times(self, X: Array, weights: Array) -> Array:
+        """Functions phi(X) weights (n, s), by rows whose features stay in the cache."""
+        values, step = np.empty((len(X), weights.shape[1])), max(1, _TILE // len(weights))
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            np.matmul(self(X[rows]), weights, out=values[rows])
+        return values
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d) of the features at one row x (d,)."""

@@ -75,9 +75,9 @@ _COMMON = """
     max_iter : int, default=None
         Largest number of passes over the data (of L-BFGS iterations for "exact"
         and "collapsed").
-        None is 200 iterations (100 for "exact" and for "collapsed" with draws, 40 for
-        "collapsed" VBPIC, 14 for VBPITC), or as many passes as visit about a million rows (300,000
-        for VBPIC, 450,000 for VBPITC), but at least two.
+        None is 200 iterations (100 for "exact" and for "collapsed" with draws; 50 for "exact"
+        VBPIC and VBPITC, and 40 and 14 if they are "collapsed"), or as many passes as visit about
+        a million rows (300,000 for VBPIC, 450,000 for VBPITC), but at least two.
 
     batch_size : int, default=2048
         Rows in a mini-batch.

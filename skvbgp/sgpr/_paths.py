@@ -42,7 +42,7 @@ class PriorPaths:
 
     def __call__(self, x: Array) -> Array:
         """Values (n, s)."""
-        return self.features(x) @ self.weights
+        return self.features.times(x, self.weights)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (n, d, s)."""

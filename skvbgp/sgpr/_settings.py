@@ -29,8 +29,10 @@ _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS where every row is an inducing input, and with fewer of them;
+#: max_iter=None: iterations of L-BFGS where every row is an inducing input, and of those with the
+#: noise of blocks, whose last nats change no prediction; with fewer inducing inputs;
 _EXACT_ITERATIONS = 100
+_EXACT_BLOCK_ITERATIONS = 50
 _LBFGS_ITERATIONS = 200
 #: ... with the noise of blocks, which starts near its optimum: of VBPIC, and of VBPITC, whose
 #: predictions do not use it;
@@ -103,7 +105,7 @@ class Settings(RegressionLearner):
         if self.max_iter is not None:
             return self.max_iter
         if self._is_exact(n):
-            return _EXACT_ITERATIONS
+            return _EXACT_BLOCK_ITERATIONS if self.structure.correlated else _EXACT_ITERATIONS
         if self._is_collapsed(n):
             if self.loses_blocks:
                 return _LBFGS_LOST_BLOCK_ITERATIONS

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
+from skvbgp.kernels import (
+    RBF,
+    Constant,
+    Linear,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+    _features,
+)
 from skvbgp.kernels._features import Features, _draw_tails, draw_features, make_waves
 from tests.derivatives import numerical_gradient
 from tests.kernels.cases import CASES, PERIODS, SCALES, inputs
@@ -48,6 +57,16 @@ def test_variances_are_exact(kernel):
     X = inputs(5)
     features = draw_features(kernel, 3, 7, np.random.RandomState(0))
     assert_allclose(np.sum(features(X) ** 2, axis=1), kernel.diag(X))
+
+
+@pytest.mark.parametrize("tile", [1, 60, 2**15])
+@pytest.mark.parametrize("kernel", [2.0 * RBF(SCALES), RBF(SCALES) * Linear(SCALES) + RBF(1.0)])
+def test_functions_are_features_times_weights(kernel, tile, monkeypatch):
+    monkeypatch.setattr(_features, "_TILE", tile)
+    X, features = inputs(5), draw_features(kernel, 3, 7, np.random.RandomState(0))
+    phi = np.hstack([term(X) for term in features.terms])
+    weights = np.random.RandomState(1).standard_normal((phi.shape[1], 2))
+    assert_allclose(features.times(X, weights), phi @ weights, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("m", [1, 2, 257])
