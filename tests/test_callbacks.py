@@ -77,7 +77,7 @@ def test_recorder_follows_the_protocol():
 def test_one_subtask_for_each_pass(cls, solver):
     X, y = make_data()
     recorder = Recorder(X)
-    model = small(cls, solver, tol=0.0).set_callbacks(recorder).fit(X, y)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(recorder).fit(X, y)
     assert recorder.calls == passes(3)
     assert model.n_iter_ == len(recorder.models) == 3
     for estimator, X_seen, y_seen in recorder.data:
@@ -90,8 +90,8 @@ def test_one_subtask_for_each_pass(cls, solver):
 @each_solver
 def test_callbacks_change_no_result(cls, solver):
     X, y = make_data()
-    model = small(cls, solver).set_callbacks(Recorder(X)).fit(X, y)
-    expected = small(cls, solver).fit(X, y)
+    model = small(cls, solver, max_iter=3).set_callbacks(Recorder(X)).fit(X, y)
+    expected = small(cls, solver, max_iter=3).fit(X, y)
     assert model.lower_bounds_ == expected.lower_bounds_
     for mine, theirs in zip(model.predict(X, True), expected.predict(X, True), strict=True):
         assert_array_equal(mine, theirs)
@@ -133,7 +133,7 @@ def test_estimators_of_half_way(cls, solver):
     """Each is as if the fit had stopped there, and later passes do not reach into it."""
     X, y = make_data()
     recorder = Recorder(X)
-    model = small(cls, solver, tol=0.0).set_callbacks(recorder).fit(X, y)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(recorder).fit(X, y)
     for other, prediction in zip(recorder.models, recorder.predictions, strict=True):
         assert other is not model
         assert_array_equal(other.predict(X, return_std=True), prediction)
@@ -156,7 +156,7 @@ def test_estimators_of_half_way(cls, solver):
 def test_estimators_of_half_way_know_their_passes(cls, solver):
     X, y = make_data()
     recorder = Recorder(X)
-    model = small(cls, solver, tol=0.0).set_callbacks(recorder).fit(X, y)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(recorder).fit(X, y)
     for i, other in enumerate(recorder.models):
         assert other.n_iter_ == i + 1
         assert other.lower_bounds_ == model.lower_bounds_[: i + 1]
@@ -172,11 +172,11 @@ def test_estimators_of_half_way_know_their_passes(cls, solver):
 def test_early_stop(cls, solver, stop_after):
     X, y = make_data()
     recorder = Recorder(X, stop_after=stop_after)
-    model = small(cls, solver, tol=0.0).set_callbacks(recorder).fit(X, y)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(recorder).fit(X, y)
     assert recorder.calls == passes(stop_after)
     assert model.n_iter_ == len(model.lower_bounds_) == stop_after
     assert_array_equal(recorder.predictions[-1], model.predict(X, return_std=True))
-    unstopped = small(cls, solver, tol=0.0).fit(X, y)
+    unstopped = small(cls, solver, tol=0.0, max_iter=3).fit(X, y)
     assert_allclose(model.lower_bounds_, unstopped.lower_bounds_[:stop_after], rtol=1e-12)
 
 
@@ -202,7 +202,7 @@ FAILURES = [
 def test_a_callback_that_fails(cls, solver, fail_in):
     X, y = make_data()
     recorder = Recorder(X, fail_in=fail_in)
-    model = small(cls, solver, tol=0.0).set_callbacks(recorder)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(recorder)
     before = dict(vars(model))
     with pytest.raises(ZeroDivisionError, match="from the callback"):
         model.fit(X, y)
@@ -234,7 +234,7 @@ def test_a_callback_that_fails_in_a_fitted_estimator(cls, method):
 def test_callbacks_are_torn_down_if_the_data_are_bad(cls):
     X, y = make_data()
     recorder = Recorder(X)
-    model = small(cls).set_callbacks(recorder)
+    model = small(cls, max_iter=3).set_callbacks(recorder)
     with pytest.raises(ValueError):
         model.fit(X, np.where(y > y[3], y, np.nan))
     hooks = [call[0] for call in recorder.calls]
@@ -250,7 +250,7 @@ def test_callbacks_are_torn_down_if_the_data_are_bad(cls):
 def test_scoring_monitor(cls, solver):
     X, y = make_data()
     monitor = ScoringMonitor(scoring="r2")
-    model = small(cls, solver, tol=0.0).set_callbacks(monitor).fit(X, y)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(monitor).fit(X, y)
     rows = monitor.get_logs().data
     assert [row["task_name"] for row in rows] == ["fit", "pass", "pass", "pass"]
     score = r2_score(y, model.predict(X))
@@ -263,7 +263,7 @@ def test_scoring_monitor(cls, solver):
 def test_progress_bar(cls, solver, capsys):
     pytest.importorskip("rich")
     X, y = make_data()
-    model = small(cls, solver, tol=0.0).set_callbacks(ProgressBar()).fit(X, y)
+    model = small(cls, solver, tol=0.0, max_iter=3).set_callbacks(ProgressBar()).fit(X, y)
     assert model.n_iter_ == 3
     output = capsys.readouterr().out
     assert cls.__name__ in output
@@ -307,7 +307,7 @@ def test_data_frames_do_not_make_the_monitors_warn(cls):
     X, y = make_data()
     frame, target = frames.DataFrame(X, columns=["east", "north"]), frames.Series(y)
     monitor, recorder = ScoringMonitor(scoring="r2"), Recorder(frame)
-    model = small(cls, tol=0.0).set_callbacks(monitor, recorder)
+    model = small(cls, tol=0.0, max_iter=3).set_callbacks(monitor, recorder)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(frame, target).partial_fit(frame[:3], target[:3])
