@@ -10,11 +10,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from tests.gp.test_categories import make_data
-from tests.test_common import CLASSES, FIRST
+from tests.test_common import CLASSES, FIRST, quickest
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 TAKE_CATEGORIES = [
-    clone(one).set_params(categorical_features=[1], max_iter=1)
+    quickest(one).set_params(categorical_features=[1])
     for one in FIRST
     if "categorical_features" in one.get_params()
 ]

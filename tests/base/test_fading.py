@@ -68,7 +68,7 @@ def assert_same(model, expected, X):
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("estimator", EVERY, ids=repr)
-@pytest.mark.in_turn("ends", "known")
+@pytest.mark.in_turn("ends", "known", "forgetting")
 def test_a_stream_is_a_fit_to_rows_by_their_age(estimator, known, forgetting, ends, rng):
     """Nothing is left of what came before."""
     X, y = make_data(N)
@@ -86,6 +86,7 @@ def test_a_stream_is_a_fit_to_rows_by_their_age(estimator, known, forgetting, en
 
 @each
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
+@pytest.mark.in_turn("forgetting")
 def test_outputs_forget_by_all_rows(estimator, forgetting, rng):
     X, y = make_data(N)
     Y = np.column_stack([y, -y])
@@ -204,6 +205,7 @@ def test_rows_of_dask_are_not_forgotten(estimator):
 
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("estimator", [e for e in FIRST if isinstance(e, LeavesOut)], ids=repr)
+@pytest.mark.in_turn("forgetting")
 def test_rows_that_count_are_left_out(estimator, forgetting):
     X, y = make_data(N)
     model = stream(clone(estimator).set_params(forgetting=forgetting), STEPS[0], X, y)

@@ -22,6 +22,8 @@ from tests.gp.test_categories import distance, make_data
 from tests.kernel_selection.cases import small
 from tests.oracles import kernel_selection as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 GRAMMAR = dict(kernel_grammar())
 NAMES = ["SE", "RQ", "LIN", "PER", "PER + PER", "LIN * LIN", "RQ * PER", "PER + SE * LIN"]
 #: Columns of two numbers, and of an input between them: two categories and what is unknown.

@@ -12,6 +12,8 @@ from skvbgp.kernel_selection._posterior import total_statistics
 from tests.kernel_selection.cases import KERNELS, make_series, small
 from tests.weights import assert_same
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 
 @pytest.fixture
 def few_kept(monkeypatch):

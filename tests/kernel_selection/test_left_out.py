@@ -59,6 +59,7 @@ every = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 
 @every
 @pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.in_turn("is_weighted")
 def test_as_the_others_alone(options, is_weighted, rng):
     X, y = make_data()
     weight = rng.uniform(0.2, 3.0, 40) if is_weighted else None

@@ -40,7 +40,7 @@ def data():
 
 
 def make_model(**options):
-    return small(**{"max_iter": 2, **options})
+    return small(**{"max_iter": 1, **options})
 
 
 def fit_alone(model, data, j, chunks=(slice(None),), **given):

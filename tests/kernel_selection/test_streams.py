@@ -182,9 +182,9 @@ def test_climbs_that_will_not_come_near_the_best_end(monkeypatch):
 
 
 def test_a_stream_of_single_rows_ends_where_one_that_trains_all_kernels_does():
-    X, y = make_series(48)
+    X, y = make_series(40)
     few, all_kernels = (small(**OPTIONS | {"n_trained": n}).fit(X[:30], y[:30]) for n in (4, None))
-    for i in range(30, 48):
+    for i in range(30, 40):
         for model in (few, all_kernels):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
     assert few.best_kernel_[0] == all_kernels.best_kernel_[0]

@@ -16,6 +16,8 @@ from skvbgp.kernels import RBF, Constant
 from tests.kernel_selection.cases import make_series, small
 from tests.oracles import kernel_selection as oracle
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 LOG = LogTarget(0.4, 0.7, shift=-1.5, margin=0.1)
 N_TARGETS = 4
 

@@ -257,7 +257,7 @@ def make_irrelevant(n=100):
 def test_importance_is_the_share_in_the_variation(cls, solver, psi):
     X, y = make_irrelevant()
     options = {"n_inducing": 500 if solver == "exact" else 30, "learning_rate": 0.1}
-    model = small(cls, solver, psi=psi, max_iter=30, **options).fit(X, y)
+    model = small(cls, solver, psi=psi, max_iter=15, **options).fit(X, y)
     share = 0.57 / 16.57  # of sin x: the mean of cos^2 x is .57, and 40^2 times the variance 16
     assert_allclose(model.feature_importances_, [share, 0.0, 1.0 - share], atol=0.02)
     assert_allclose(model.feature_importances_.sum(), 1.0)

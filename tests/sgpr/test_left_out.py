@@ -113,6 +113,7 @@ def check_brute_force(model, X, y, weight=None, y_var=None):
 @every
 @pytest.mark.parametrize("solver", ["exact", "collapsed", "stochastic"])
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
+@pytest.mark.in_turn("psi")
 def test_as_the_others_alone(cls, solver, psi):
     check_brute_force(small(cls, solver, psi=psi), *make_data())
 

@@ -25,6 +25,8 @@ from tests.spectrum.cases import HYPER, POSTERIORS, D, M, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
 from tests.weights import assert_same, check_refused, draw_weights
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 WEIGHT = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
 VARIANCE = np.array([0.0, 0.3, 2.0, 0.05, 0.0, 1.0, 40.0, 0.01, 0.6, 0.2, 0.0, 3.0])
 

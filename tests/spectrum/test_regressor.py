@@ -17,6 +17,8 @@ from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import POSTERIORS, make_data, small
 from tests.test_callbacks import Recorder, passes
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 KNOWN = {
     "posterior": "point",
     "learn_hyperparameters": False,
