@@ -356,13 +356,17 @@ def test_what_callbacks_ask_for_changes_no_result(k):
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize(("k", "most"), [(90, 7), (20, 3)])
 def test_kernels_of_both_kinds_may_share(k, most):
-    """Of few rows all that were tried; from neighbours those by input and the best other one."""
+    """Of few rows all that were tried; from neighbours those by input and the best other one.
+
+    What is near is measured as it was when they were judged, whichever of them are kept.
+    """
     X, y = make_classes(90)
     starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
-    names = []
+    names, weights = [], []
 
     def watch(self, parts):
         names.append([part.name for part in parts])
+        weights.append(self._weigh_inputs([part.trained for part in parts]))
         return mix(self, parts)
 
     mix = ClassSearch._mix
@@ -374,6 +378,8 @@ def test_kernels_of_both_kinds_may_share(k, most):
     assert len(names[-1]) == most
     assert sum(name.endswith("by input") for name in names[-1]) == 2
     assert set(found.names) <= set(names[-1])
+    assert_array_equal(found.weights, weights[-1])
+    assert abs(found.weights[0] - found.weights[1]) > 1e-3
     assert_allclose(found.belief.sum(), 1.0)
 
 

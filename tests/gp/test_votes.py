@@ -10,9 +10,10 @@ from tests.oracles import gp_classes as oracle
 
 
 def test_equal_rows_become_one():
-    X = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0], [-0.0, 1.0]])
+    X = np.array([[1.0, 2.0], [-0.0, 1.0], [1.0, 2.0], [0.0, 1.0]])
     places, counts = merge_places(X, count_votes(np.array([0, 1, 2, 1]), 3, np.array([1, 2, 3, 4])))
     assert_array_equal(places, [[0.0, 1.0], [1.0, 2.0]])
+    assert not np.signbit(places).any()
     assert_array_equal(counts, [[0.0, 6.0, 0.0], [1.0, 0.0, 3.0]])
 
 
