@@ -219,7 +219,10 @@ def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule
     rule : ClosedForm or CommonDraws
         How predictions take expectations.
     """
-    scores = [judge_by_new_rows(state, data, rule) for state in (found, default)]
+    try:
+        scores = [judge_by_new_rows(state, data, rule) for state in (found, default)]
+    except ValueError:  # closed forms have drowned: rows say more, it seems, than is known of all
+        return default
     return found if scores[0].leads(scores[1], _STANDARD_ERRORS) else default
 
 

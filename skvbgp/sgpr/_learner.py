@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.draws import quasi_normal
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
@@ -155,15 +155,14 @@ class SparseLearner(Settings):
             return self._train_exact(state, data, end_pass)
         rng = np.random.RandomState(state.seed)
         state, smooth = self._choose_noise_kernel(state, data)
-        rule = self._rule_of_fit(data, state.parameters, state.seed)
+        first = self._begin(state, data, rng, smooth)
+        rule = first.draw_rule
+        improves = self.learn_hyperparameters and not state.is_warm
         state = replace(state, draw_rule=rule)
 
         def conclude(parameters: Parameters, rule: DrawRule = rule) -> State:
             return self._conclude(state, data, parameters, rule)
 
-        first = state
-        if self.learn_hyperparameters and not state.is_warm:
-            first = replace(state, parameters=self._improve_start(state, data, rng, smooth))
         # whether f has left its usual start for that of the noise
         moved = not np.array_equal(first.parameters.nu, state.parameters.nu)
         follows = self.structure.correlated and moved
@@ -173,7 +172,7 @@ class SparseLearner(Settings):
         )
         rivals = [first.parameters] if follows else []
         contains_white = self.structure.is_open and not state.model.structure.found
-        may_improve = contains_white and first is not state and not watch.stopped
+        may_improve = contains_white and improves and not watch.stopped
         if may_improve and self._is_collapsed(len(data)):
             rule = self._rule_of_fit(replace(data, blocks=None), state.parameters, state.seed)
             limits = self.max_iter or _LBFGS_MEAN_ITERATIONS, self.tol
@@ -182,6 +181,30 @@ class SparseLearner(Settings):
         others = [_count_passes(conclude(p), learned) for p in rivals]
         learned = max([learned, *others], key=lambda state: state.lower_bound)
         return choose_noise_variance(learned, data, conclude)
+
+    def _begin(
+        self, state: State, data: Data, rng: np.random.RandomState, smooth: Array | None
+    ) -> State:
+        """What training starts from, and the rule of its expectations.
+
+        Where f follows noise that is next to none, closed forms may drown in rounding errors. Then
+        they are taken over draws or, if that is not ours to choose, f starts as usual.
+        """
+        first = state
+        if self.learn_hyperparameters and not state.is_warm:
+            first = replace(state, parameters=self._improve_start(state, data, rng, smooth))
+        p, seed = first.parameters, state.seed
+        rule = self._rule_of_fit(data, p, seed)
+        in_closed_form = self.structure.correlated and isinstance(rule, ClosedForm)
+        if in_closed_form and self.learn_hyperparameters and self._is_collapsed(len(data)):
+            try:
+                collapse_bound(state.model, data, rule)(p)
+            except NotPositiveDefiniteError:
+                if self.psi == "closed_form":
+                    first = state
+                else:
+                    rule = self._common_draws(len(data), p, seed)
+        return replace(first, draw_rule=rule)
 
     def _rescue(self, state: State, learned: State, data: Data) -> State:
         """What white noise learns from the same start, where mini-batches of blocks have failed."""

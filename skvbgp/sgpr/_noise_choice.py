@@ -16,7 +16,7 @@ from skvbgp._core.copies import find_equal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
-from skvbgp.sgpr._bound import Evaluation
+from skvbgp.sgpr._bound import WhitenedEvaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
@@ -115,18 +115,30 @@ def _leave_out(
             K[np.ix_(block, block)] += _correlate(state, rows.X[block])
         return [_merge(K, rows.y, rows)]
     draws = np.zeros((1, len(p.nu)))
-    memory = conclude(p, CommonDraws(draws)).memory
-    assert isinstance(memory, Memory)
-    q = memory.q(p.alpha, p.second_moment, state.target_vector)
     chosen = np.random.RandomState(state.seed).permutation(len(blocks))[:_MOST_BLOCKS]
-    return thread_map(_leave_out_of_block, [(state, rows, q, draws) for rows in data.pick(chosen)])
+    held = data.pick(chosen)
+    own = [WhitenedEvaluation(state.model, p, [rows], [draws[:, None, :]]) for rows in held]
+    if len(held) == len(blocks):
+        rest = WhitenedGaussian.standard(len(p.U))
+    else:
+        memory = conclude(p, CommonDraws(draws)).memory
+        assert isinstance(memory, Memory)
+        rest = memory.q(p.alpha, p.second_moment, state.target_vector)
+        for known in own:
+            rest = rest.with_information(-known.information, -known.shift)
+
+    def leave_out(k: int) -> Held:
+        others = rest  # a sum: the difference of what is known may be all rounding
+        for known in own[:k] + own[k + 1 :]:
+            others = others.with_information(known.information, known.shift)
+        return _leave_out_of_block(state, held[k], others)
+
+    return thread_map(leave_out, [(k,) for k in range(len(held))])
 
 
-def _leave_out_of_block(state: State, rows: Rows, q: WhitenedGaussian, draws: Array) -> Held:
+def _leave_out_of_block(state: State, rows: Rows, others: WhitenedGaussian) -> Held:
     """Rows of one block, given what the others tell of u."""
     p = state.parameters
-    own = Evaluation(state.model, p, [rows], [draws[:, None, :]])
-    others = q.with_information(-own.information, -own.shift)
     x = rows.X * p.nu
     A = state.prior.whiten_rows(x)  # (n, m)
     root = p.alpha * A @ others.precision_factor_inv.T

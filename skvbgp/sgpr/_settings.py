@@ -141,8 +141,12 @@ class Settings(RegressionLearner):
         m, d = p.U.shape
         if not self._draws_pairs and data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
             return ClosedForm()
-        n_draws = 2 if len(data) > _MANY_ROWS else N_DRAWS
-        return CommonDraws(quasi_normal(n_draws, d, seed))
+        return self._common_draws(len(data), p, seed)
+
+    def _common_draws(self, n: int, p: Parameters, seed: int) -> CommonDraws:
+        """Draws for n rows."""
+        n_draws = 2 if n > _MANY_ROWS else N_DRAWS
+        return CommonDraws(quasi_normal(n_draws, p.U.shape[1], seed))
 
     @property
     def _draws_pairs(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, NotPositiveDefiniteError
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError, exact_cholesky
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report_as
@@ -62,7 +62,10 @@ def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
 
     def bound(parameters: Parameters) -> tuple[float, Parameters]:
         evaluation = kind(model, parameters, batch, draws)
-        value, gradient = evaluation.gradient(evaluation.optimal_q())
+        q = evaluation.optimal_q()
+        if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
+            exact_cholesky(q.precision, "precision of q(u)")
+        value, gradient = evaluation.gradient(q)
         if value > evaluation.ceiling:
             raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")
         return value, gradient

@@ -88,6 +88,18 @@ def test_rows_are_predicted_from_their_block_and_what_others_say_of_u(known):
     assert_allclose(scores(state_of(problem), problem.data), expected, rtol=1e-6)
 
 
+def test_of_many_blocks_some_are_left_out(monkeypatch):
+    problem = small_problem("pitc")
+    state, data = state_of(problem), problem.data
+    every = _noise_choice._leave_out(state, data, conclude_with(state, data))
+    monkeypatch.setattr(_noise_choice, "_MOST_BLOCKS", 2)
+    some = _noise_choice._leave_out(state, data, conclude_with(state, data))
+    assert len(some) == 2 < len(every)
+    for held, known in zip(some, every, strict=False):
+        assert_allclose(held.K, known.K, rtol=1e-9)
+        assert_allclose(held.y, known.y, rtol=1e-9)
+
+
 def test_rows_are_predicted_from_all_where_all_are_known():
     problem = small_problem("pitc")
     p, (x, y) = problem.parameters, problem.scaled
