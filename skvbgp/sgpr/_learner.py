@@ -188,23 +188,25 @@ class SparseLearner(Settings):
         """What training starts from, and the rule of its expectations.
 
         Where f follows noise that is next to none, closed forms may drown in rounding errors. Then
-        they are taken over draws or, if that is not ours to choose, f starts as usual.
+        they are taken over draws or, if these drown as well or are not ours to choose, f starts as
+        usual.
         """
-        first = state
+        first, seed = state, state.seed
         if self.learn_hyperparameters and not state.is_warm:
             first = replace(state, parameters=self._improve_start(state, data, rng, smooth))
-        p, seed = first.parameters, state.seed
-        rule = self._rule_of_fit(data, p, seed)
-        in_closed_form = self.structure.correlated and isinstance(rule, ClosedForm)
-        if in_closed_form and self.learn_hyperparameters and self._is_collapsed(len(data)):
+        p, rule = first.parameters, self._rule_of_fit(data, first.parameters, seed)
+        is_sure = not (self.structure.correlated and self._is_collapsed(len(data)))
+        if is_sure or not self.learn_hyperparameters:
+            return replace(first, draw_rule=rule)
+        draws = [] if self.psi == "closed_form" else [self._common_draws(len(data), p, seed)]
+        packed = p.unpack(p.pack())  # as training has them: a rounding may decide
+        for one in [rule, *draws]:
             try:
-                collapse_bound(state.model, data, rule)(p)
+                collapse_bound(state.model, data, one)(packed)
             except NotPositiveDefiniteError:
-                if self.psi == "closed_form":
-                    first = state
-                else:
-                    rule = self._common_draws(len(data), p, seed)
-        return replace(first, draw_rule=rule)
+                continue
+            return replace(first, draw_rule=one)
+        return replace(state, draw_rule=self._rule_of_fit(data, state.parameters, seed))
 
     def _rescue(self, state: State, learned: State, data: Data) -> State:
         """What white noise learns from the same start, where mini-batches of blocks have failed."""

@@ -38,7 +38,8 @@ def test_a_function_is_found(n, seed, options):
 
 
 @pytest.mark.parametrize(
-    "n, seed, m, psi", [(60, 1, 20, "auto"), (60, 2, 5, "auto"), (60, 0, 20, "closed_form")]
+    "n, seed, m, psi",
+    [(60, 1, 20, "auto"), (60, 2, 5, "auto"), (60, 0, 20, "closed_form"), (30, 0, 5, "auto")],
 )
 def test_where_predictions_do_not_use_blocks(n, seed, m, psi):
     X, y = smooth(n, seed)
