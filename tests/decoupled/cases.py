@@ -16,9 +16,9 @@ def small(cls, **parameters):
 #: For the common tests: steps enough for the scores that scikit-learn asks for.
 INSTANCES = [
     small(DecoupledGPRegressor, n_mean_basis=12),
-    small(DecoupledGPRegressor, n_mean_basis=12, parametrization="decoupled"),
+    small(DecoupledGPRegressor, n_mean_basis=12, max_iter=4, parametrization="decoupled"),
     small(DecoupledGPRegressor, n_mean_basis=12, generalized_length_scales="per_input", replay=0),
-    small(DecoupledGPClassifier, n_mean_basis=12, max_iter=2),
+    small(DecoupledGPClassifier, n_mean_basis=12),
 ]
 
 
