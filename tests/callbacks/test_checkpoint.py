@@ -32,6 +32,7 @@ from skvbgp import (
 )
 from skvbgp.callbacks import Checkpoint
 from skvbgp.callbacks._checkpoint import _LayoutPickler
+from skvbgp.decoupled import _start
 from skvbgp.kernels import RBF, Matern
 from tests.observer import Observer
 
@@ -407,6 +408,7 @@ SCRIPT = """
     import os, sys
     import numpy as np
     from skvbgp.callbacks import Checkpoint
+    from skvbgp.decoupled import _start
     from tests.callbacks.test_checkpoint import GLOBALLY_RANDOM, Interrupt, make_data
 
     class Death(Interrupt):
@@ -414,6 +416,7 @@ SCRIPT = """
             super().on_fit_task_end(estimator, context)
             if self.n_passes == 3: os._exit(7)
 
+    _start._MAX_ITER = int(sys.argv[2])  # of quick_searches
     np.random.seed(5)
     GLOBALLY_RANDOM.set_callbacks(Checkpoint(sys.argv[1]), Death()).fit(*make_data())
 """
@@ -425,7 +428,8 @@ def test_a_process_that_was_killed(path):
     X, y = make_data()
     np.random.seed(5)  # noqa: NPY002
     expected = clone(GLOBALLY_RANDOM).fit(X, y)
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(path)]
+    script, n_iter = textwrap.dedent(SCRIPT), str(_start._MAX_ITER)
+    command = [sys.executable, "-c", script, str(path), n_iter]
     one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[2], env=one_thread)
     assert killed.returncode == 7

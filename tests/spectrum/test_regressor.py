@@ -197,7 +197,7 @@ def test_a_callback_may_stop_either_phase(stop_after):
     """The model is the one that the callback saw last; q takes its passes in any case."""
     X, y = make_data()
     recorder = Recorder(X, stop_after=stop_after)
-    model = small().set_callbacks(recorder).fit(X, y)
+    model = small(max_iter=10).set_callbacks(recorder).fit(X, y)
     assert recorder.calls == passes(stop_after)
     assert model.n_iter_ == min(stop_after, 10) + len(model.lower_bounds_)
     np.testing.assert_array_equal(model.predict(X), recorder.predictions[-1][0])

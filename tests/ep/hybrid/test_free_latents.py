@@ -106,7 +106,7 @@ def test_a_row_without_entries_has_the_prior():
 
 
 def quick(**parameters):
-    given = {"latents": "free", "prior_weight": 1.0, "n_inducing": 10, "max_iter": 20}
+    given = {"latents": "free", "prior_weight": 1.0, "n_inducing": 10, "max_iter": 60}
     return HybridGPLVM(**(given | {"random_state": 0} | parameters))
 
 
