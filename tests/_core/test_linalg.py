@@ -153,7 +153,7 @@ def test_products_of_triangles(rng, m):
         assert_allclose(tril_times(L, B), L @ B, rtol=0, atol=m * 4e-16)
         assert_allclose(triu_times(L, B), L.T @ B, rtol=0, atol=m * 4e-16)
         assert tril_times(L, B).flags.f_contiguous == B.flags.f_contiguous
-    assert_allclose(tril_gram(L), L.T @ L, rtol=0, atol=m * 4e-16)
+    assert_allclose(tril_gram(L), L.T @ L, rtol=0, atol=m * m * 2e-16)
     S = well_conditioned(3, rng)
     assert_allclose(symmetric_product(A, A @ S), A @ S @ A.T, rtol=0, atol=2e-14)
 
