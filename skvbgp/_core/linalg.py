@@ -2,7 +2,8 @@
 
 Everything here goes through NumPy's BLAS. SciPy's wheel brings a second one with threads of
 its own, and two pools whose idle threads spin slow each other down: a training step that
-alternates between them takes several times as long (measured on two cores).
+alternates between them takes several times as long (measured on two cores). Only what is too
+small for threads, the leaves of a triangle's inverse, is left to SciPy.
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtri
 
 Array = NDArray[np.float64]
 
@@ -19,9 +21,9 @@ JITTER = 1e-8
 LAST_JITTER = 1e-2
 #: Share of the noise that loading of a diagonal with noise may be, and the least such loading.
 _NOISE_SHARE, _LEAST_JITTER = 1e-2, 1e-12
-#: Order up to which a triangular matrix is inverted directly, in blocks of this size that double
-#: together, and from which its halves are multiplied as triangles.
-_INVERSE_BLOCK, _INVERSE_LEAF, _INVERSE_HALVES = 16, 128, 256
+#: Order up to which LAPACK inverts a triangular matrix, and from which its halves are multiplied as
+#: triangles.
+_INVERSE_LEAF, _INVERSE_HALVES = 64, 256
 #: Least and most blocks of rows in products with a triangular matrix.
 _BLOCK_ROWS, _MOST_BLOCKS = 64, 8
 
@@ -166,7 +168,7 @@ def tril_inverse(L: Array) -> Array:
     """Inverse of a lower triangular matrix, by halves: nearly all of it are products."""
     m = len(L)
     if m <= _INVERSE_LEAF:
-        return _invert_by_doubling(L)
+        return np.asarray(dtrtri(L.T)[0].T)
     k = m // 2
     inverse = np.zeros_like(L)
     inverse[:k, :k] = first = tril_inverse(L[:k, :k])
@@ -177,31 +179,6 @@ def tril_inverse(L: Array) -> Array:
         product = tril_times(second, triu_times(first, L[k:, :k].T).T)
     np.negative(product, out=inverse[k:, :k])
     return inverse
-
-
-def _invert_by_doubling(L: Array) -> Array:
-    """The same of a small one: its diagonal blocks, all in one call, and then pairs of them.
-
-    All pairs of a size are joined by the same products.
-    """
-    m = len(L)
-    n = 1 << (-(-m // _INVERSE_BLOCK) - 1).bit_length()
-    size = -(-m // n)
-    padded = np.eye(n * size)
-    padded[:m, :m] = L
-    every = np.arange(n)
-    inverse = np.linalg.inv(padded.reshape(n, size, n, size)[every, :, every])
-    inverse *= _lower(size)
-    while n > 1:
-        first, second = inverse[0::2], inverse[1::2]
-        n //= 2
-        every = np.arange(n)
-        below = padded.reshape(n, 2, size, n, 2, size)[every, 1, :, every, 0]
-        inverse = np.zeros((n, 2 * size, 2 * size))
-        inverse[:, :size, :size], inverse[:, size:, size:] = first, second
-        np.negative(second @ (below @ first), out=inverse[:, size:, :size])
-        size *= 2
-    return np.asarray(inverse[0, :m, :m])
 
 
 def tril_times(L: Array, A: Array) -> Array:
