@@ -154,6 +154,7 @@ def test_modules_stay_small():
     assert {name: n for name, n in lengths.items() if n > MAX_LINES} == {}
 
 
+@pytest.mark.thorough
 def test_import_is_light():
     """All estimators together load few modules beside scikit-learn's, and no other package."""
 

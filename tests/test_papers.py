@@ -60,6 +60,7 @@ def test_divergence_of_gaussians():
     assert_allclose(actual, oracles.kl_gauss(*moments))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["VBDTC", "VBPIC"])
 def test_stochastic_against_exact_training(monkeypatch, name):
     fig1 = import_module("paper000_fig1")

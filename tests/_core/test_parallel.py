@@ -23,7 +23,7 @@ from skvbgp._core.parallel import (
     spread_each,
 )
 
-BACKENDS = ["sequential", "threading", "loky"]
+BACKENDS = ["sequential", "threading", pytest.param("loky", marks=pytest.mark.thorough)]
 
 
 @pytest.fixture(params=BACKENDS)

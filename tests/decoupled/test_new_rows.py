@@ -113,7 +113,7 @@ def make_rows(n, low, d, seed):
 
 
 @pytest.mark.parametrize("factor", [1.0, 20.0])
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "options",
     [{}, {"parametrization": "hybrid"}, {"likelihood": "student_t", "max_iter": 60}],
@@ -176,6 +176,7 @@ def test_the_steps_of_points_that_stay_go_on(stream):
         assert np.ptp(before) > 0.0
 
 
+@pytest.mark.thorough
 def test_noise_of_a_new_place_is_learned_once_it_is_known():
     """What is not yet explained is no noise; noise that is there in later calls is."""
     X, f = make_rows(400, 0.0, 1, 0)

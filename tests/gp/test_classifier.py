@@ -120,7 +120,8 @@ def test_a_class_that_comes_later_is_learned():
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize(
-    ("forgetting", "due", "n_neighbors"), [(40, 10, "auto"), (0.95, 15, 7)], ids=str
+    ("forgetting", "due", "n_neighbors"),
+    [(40, 10, "auto"), pytest.param(0.95, 15, 7, marks=pytest.mark.thorough)],
 )
 def test_hyperparameters_follow_when_a_quarter_of_what_counts_is_new(forgetting, due, n_neighbors):
     """Of 40 rows, or of as many as are remembered, 58; rows are known and forgotten at once."""

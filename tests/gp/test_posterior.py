@@ -177,7 +177,7 @@ def test_far_away_the_function_is_as_uncertain_as_before(rng):
     assert variance > 0.1
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_workers_change_nothing(rng, n_jobs):
     state, places = rng.bit_generator.state, np.linspace(-1.0, 1.0, 140).reshape(70, 2)
     expected = make_posterior(rng, 5).moments(places, True)

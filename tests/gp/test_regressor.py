@@ -46,6 +46,7 @@ def test_a_summary_names_every_kernel_once():
     assert lines[1:-1] == ["- 0.75: RBF", "- 0.25: Matern"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_rows_that_fade_are_not_all_noise(seed):
     rng = np.random.RandomState(seed)
@@ -94,6 +95,7 @@ def test_new_rows_are_known_at_once_and_hyperparameters_follow():
     assert_array_equal(model.predict(X), small(KERNEL, n_neighbors=20).fit(X, y).predict(X))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", [0.1, 2.0])
 def test_rows_of_another_scale_do_not_widen_intervals_elsewhere(rng, noise, monkeypatch):
     """A sine with noise of .1; then other places, where it is twenty times as large."""

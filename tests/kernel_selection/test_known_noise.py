@@ -284,6 +284,7 @@ def test_few_rows_are_an_exact_process_with_noise_of_their_own(rng):
 # -- logarithms of y ---------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("quick_searches")
 def test_a_series_with_known_noise_has_no_logarithms():
     X, y = make_series(30)

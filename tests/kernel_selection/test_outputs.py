@@ -91,6 +91,7 @@ def test_every_output_is_what_it_would_be_alone(data, options):
     assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(T), fitted.predict(T))
 
 
+@pytest.mark.thorough
 @every
 def test_stream_learns_of_every_output_what_it_would_alone(data, options):
     X, Y, T = data

@@ -181,6 +181,7 @@ def test_climbs_that_will_not_come_near_the_best_end(monkeypatch):
     assert_allclose(short.local_lower_bounds_[best], whole.local_lower_bounds_[best])
 
 
+@pytest.mark.thorough
 def test_a_stream_of_single_rows_ends_where_one_that_trains_all_kernels_does():
     X, y = make_series(40)
     few, all_kernels = (small(**OPTIONS | {"n_trained": n}).fit(X[:30], y[:30]) for n in (4, None))

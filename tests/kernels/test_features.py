@@ -69,7 +69,7 @@ def test_functions_are_features_times_weights(kernel, tile, monkeypatch):
     assert_allclose(features.times(X, weights), phi @ weights, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("m", [1, 2, 257])
+@pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.thorough), 257])
 def test_weighted_tails_are_uniform_on_average(m):
     """Also where they are rare, which few draws would meet."""
     n, rng = 40_000 if m > 1 else 10_000, np.random.RandomState(0)

@@ -23,7 +23,9 @@ def log_density_of_noise(y):
         (30, 2, {"n_inducing": 5}),
         (60, 1, {"n_inducing": 20}),
         (30, 2, {"n_inducing": 5, "psi": "closed_form"}),
-        (60, 1, {"n_inducing": 20, "psi": "closed_form"}),
+        pytest.param(
+            *(60, 1, {"n_inducing": 20, "psi": "closed_form"}), marks=pytest.mark.thorough
+        ),
         (60, 0, {"n_inducing": 32, "solver": "collapsed"}),
     ],
 )
@@ -39,7 +41,12 @@ def test_a_function_is_found(n, seed, options):
 
 @pytest.mark.parametrize(
     "n, seed, m, psi",
-    [(60, 1, 20, "auto"), (60, 2, 5, "auto"), (60, 0, 20, "closed_form"), (30, 0, 5, "auto")],
+    [
+        (60, 1, 20, "auto"),
+        (60, 2, 5, "auto"),
+        pytest.param(60, 0, 20, "closed_form", marks=pytest.mark.thorough),
+        (30, 0, 5, "auto"),
+    ],
 )
 def test_where_predictions_do_not_use_blocks(n, seed, m, psi):
     X, y = smooth(n, seed)

@@ -345,6 +345,7 @@ def test_a_failed_call_changes_nothing():
 # -- invariances and input -------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_same_seed_same_model_whatever_n_jobs():
     X, y = make_data()
     first, second = small().fit(X, y), small(n_jobs=2).fit(X, y)
