@@ -14,6 +14,8 @@ from skvbgp._core.partition import rows_by_block
 
 #: Rows that are predicted at a time, which bounds the memory, and those of a block.
 _TILE_ROWS, _BLOCK_ROWS = 1024, 512
+#: Rows of one of joblib's tasks.
+_TASK_ROWS = 64
 
 
 def in_tiles(function: Callable[[Any], tuple[Array, ...]], X: NDArray[Any]) -> Any:
@@ -29,6 +31,23 @@ def by_tile(function: Callable[[Array], Array], X: Array) -> Array:
 def _map_tiles(function: Callable[[Any], Any], X: NDArray[Any]) -> list[Any]:
     tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
     return thread_map(function, tiles)
+
+
+def by_task(
+    function: Callable[..., Array],
+    rows: tuple[NDArray[Any], ...],
+    *,
+    shared: tuple[Any, ...],
+    n_jobs: int | None,
+) -> Array:
+    """Results (n, ...) of ``function(*shared, *rows)`` on joblib's workers, some rows at a time."""
+
+    def task(i: int) -> tuple[NDArray[Any], ...]:
+        return tuple(values[i * _TASK_ROWS : (i + 1) * _TASK_ROWS] for values in rows)
+
+    tasks, parts = LazyTasks(-(-len(rows[0]) // _TASK_ROWS), task), list[Array]()
+    spread_each(function, tasks, parts.append, n_jobs=n_jobs, shared=shared)
+    return np.concatenate(parts)
 
 
 def moments_by_block(

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from skvbgp._core.blockwise import in_tiles
+from skvbgp._core.blockwise import by_task, in_tiles
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
@@ -87,7 +87,8 @@ class ClassPosterior(NearRows):
     def _measure_near(self, X: Array, near: Index) -> list[tuple[Array, Array]]:
         """What each process says of rows X given their neighbours (n, k)."""
         shared = (self.processes, self.coordinates, self.votes)
-        moments = self.predict_near(_predict_rows, shared, X, near)  # (n, C, K + 1)
+        # (n, C, K + 1)
+        moments = by_task(_predict_rows, (X, near), shared=shared, n_jobs=self.n_jobs)
         return [(part[:, :-1], part[:, -1]) for part in np.moveaxis(moments, 1, 0)]
 
 

@@ -1,24 +1,15 @@
-"""What posteriors of near rows share: which rows are near, and predictions by tile of rows."""
+"""What posteriors of near rows share: which rows are near, and without gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import LazyTasks, spread_each
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps, Neighbourhoods
 from skvbgp.gp._neighbours import Rows
-
-#: Rows of one task.
-_TASK_ROWS = 64
 
 
 class NearRows(PickledByFields):
@@ -72,25 +63,3 @@ class NearRows(PickledByFields):
     def _fill(self, X: Array) -> tuple[Array, Array | None]:
         """Rows without gaps, and how uncertain their entries are, None if they are not."""
         return (X, None) if self.gaps is None else self.gaps.fill(X)
-
-    # -- predictions -------------------------------------------------------------------------------
-
-    def predict_near(
-        self,
-        function: Callable[..., Array],
-        shared: tuple[Any, ...],
-        X: NDArray[Any],
-        near: Index,
-    ) -> Array:
-        """Results (n, ...) of ``function(*shared, X, near)``, which is called by tile of rows.
-
-        X may be anything with n entries that says which rows they are.
-        """
-
-        def task(i: int) -> tuple[NDArray[Any], Index]:
-            rows = slice(i * _TASK_ROWS, (i + 1) * _TASK_ROWS)
-            return X[rows], near[rows]
-
-        tasks, parts = LazyTasks(-(-len(X) // _TASK_ROWS), task), list[Array]()
-        spread_each(function, tasks, parts.append, n_jobs=self.n_jobs, shared=shared)
-        return np.concatenate(parts)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from skvbgp._core.blockwise import in_tiles
+from skvbgp._core.blockwise import by_task, in_tiles
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
@@ -287,13 +287,13 @@ class NeighbourPosterior(NearRows):
         processes, y = self.mixture.processes, self.target.scaled(self.rows.y)
         (K,) = measure_matrices(processes, self.coordinates.scaled(self.rows.X)[None])
         shared = (processes, K, y, self.noise)
-        parts = self.predict_near(_predict_known, shared, index, near)
+        parts = by_task(_predict_known, (index, near), shared=shared, n_jobs=self.n_jobs)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
         shared = (self.mixture.processes, self.known)
-        parts = self.predict_near(predict_rows, shared, X, near)
+        parts = by_task(predict_rows, (X, near), shared=shared, n_jobs=self.n_jobs)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
 
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
