@@ -11,56 +11,20 @@ so that chunks of data add, and a natural-gradient step is a convex combination.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from skvbgp._core.linalg import (
     Array,
     cholesky,
-    cholesky_vjp,
-    jittered_cholesky,
     log_determinant,
     tril_gram,
     tril_inverse,
-    tril_times,
 )
 from skvbgp._core.pickling import PickledByFields
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
-
-
-class InducingPrior:
-    """Kernel and inducing inputs Z (m, d), with what all rows share: u = L^-1 f(Z).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With ``vjp``, as those of :mod:`skvbgp.kernels`.
-    Z : ndarray of shape (m, d)
-    nugget : float, default=0.0
-        Variance by which the inducing outputs differ from f(Z).
-    """
-
-    def __init__(self, kernel: Any, Z: Array, nugget: float = 0.0) -> None:
-        self.kernel, self.Z = kernel, Z
-        self.K = kernel(Z)  # (m, m)
-        K = self.K + nugget * np.eye(len(Z)) if nugget else self.K
-        self.L_inv = tril_inverse(jittered_cholesky(K, "covariance of the inducing outputs"))
-
-    @cached_property
-    def K_inv(self) -> Array:
-        """(m, m)."""
-        return tril_gram(self.L_inv)
-
-    def whiten(self, X: Array) -> Array:
-        """A = k(X, Z) L^-T, (n, m): f(X) = A u but for what u leaves open."""
-        return tril_times(self.L_inv, self.kernel(X, self.Z).T).T
-
-    def vjp(self, LtdL: Array, dK: Array | float = 0.0) -> tuple[Array, Array]:
-        """Gradients in theta (p,) and Z (m, d) from ``L.T @ dL`` and, if any, from that of K."""
-        dtheta, dZ, _ = self.kernel.vjp(self.Z, None, self.K, cholesky_vjp(LtdL, self.L_inv) + dK)
-        return dtheta, dZ
 
 
 @dataclass(frozen=True)

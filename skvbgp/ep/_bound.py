@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import average_shared
 from skvbgp._core.parallel import thread_map
@@ -26,6 +25,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites, features_gradient
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import own_hyperparameters
+from skvbgp.kernels._inducing import InducingPrior
 
 
 @dataclass(frozen=True)

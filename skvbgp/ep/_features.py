@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
@@ -28,6 +27,7 @@ from skvbgp.ep.expectations import (
     psi1,
     psi1_vjp,
 )
+from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
 #: Most rows that one thread works on at a time.

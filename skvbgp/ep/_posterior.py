@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import parallel_map, thread_map
 from skvbgp.ep._bound import Parameters
 from skvbgp.ep._features import RowFeatures, tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
+from skvbgp.kernels._inducing import InducingPrior
 
 #: Rows of one task of a prediction.
 _TASK_ROWS = 2**13

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.evidence import own_evidence, own_log_evidence
-from skvbgp._core.gaussian import InducingPrior, WhitenedGaussian
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
@@ -33,6 +33,7 @@ from skvbgp.base import Targets
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._shared import AnyKernel, gather
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Pairs
 
 _LOG_2PI = float(np.log(2.0 * np.pi))

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.copies import Copies, own_gradient
-from skvbgp._core.gaussian import InducingPrior, kl_diagonal
+from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
 from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equally
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, own_hyperparameters
+from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Pairs, evaluate_once
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters

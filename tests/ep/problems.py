@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import RBF, Constant
+from skvbgp.kernels._inducing import InducingPrior
 
 APPROXIMATIONS = ["dtc", "fitc"]
 VARIANCE, LENGTH_SCALE = 1.7, np.array([0.8, 1.3])

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp.ep import _features
 from skvbgp.ep._features import TILE_ROWS, SparsePrior, tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.kernels import RBF, Constant, Linear, Matern
+from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import numerical_gradient
 from tests.ep.problems import (
     APPROXIMATIONS,

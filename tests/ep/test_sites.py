@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Probit
@@ -12,6 +11,7 @@ from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Posterior, Sites, log_evidence, match_sites
 from skvbgp.kernels import RBF, Constant
+from skvbgp.kernels._inducing import InducingPrior
 from tests.ep.problems import (
     APPROXIMATIONS,
     JITTER,

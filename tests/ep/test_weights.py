@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp import EPDTCClassifier
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp.ep._bound import Objective, make_vague, solve
 from skvbgp.ep._features import SparsePrior
 from skvbgp.ep._inputs import InputModel
 from skvbgp.ep._sites import Sites
+from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import assert_slopes
 from tests.ep.cases import make_labels
 from tests.ep.problems import (

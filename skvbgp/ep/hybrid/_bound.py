@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.expectations import ExpectationGradients, Psi2, psi1, psi1_vjp
+from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import InducingPrior, kl_terms
+from skvbgp._core.gaussian import kl_terms
 from skvbgp._core.linalg import Array
 from skvbgp.base import pick
 from skvbgp.ep._inputs import Inputs
@@ -29,6 +29,7 @@ from skvbgp.ep.hybrid._columns import CompletedRows
 from skvbgp.ep.hybrid._recognition import Recognition
 from skvbgp.ep.hybrid._row_latents import RowLatents
 from skvbgp.kernels import RBF
+from skvbgp.kernels._inducing import InducingPrior
 
 #: Largest number of passes of EP over its sites.
 _MAX_EP_ITER = 500

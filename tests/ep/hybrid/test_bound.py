@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
-from skvbgp._core.gaussian import InducingPrior
 from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep import Psi2
@@ -23,6 +22,7 @@ from skvbgp.ep.hybrid._objective import (
 )
 from skvbgp.ep.hybrid._posterior import HybridPosterior
 from skvbgp.kernels import RBF
+from skvbgp.kernels._inducing import InducingPrior
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.ep.hybrid.problems import JITTER, LENGTH_SCALE, dense_arguments, small_problem
 from tests.ep.problems import PARALLEL
