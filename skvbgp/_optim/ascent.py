@@ -9,12 +9,14 @@ import numpy as np
 
 from skvbgp._core.journal import Resumable, begin_log, use_journal
 from skvbgp._optim.convergence import has_converged
-from skvbgp._optim.schedule import Annealing, cosine_annealing
 
 #: Reports the end of a pass, with a function that makes what has been learned by then; True
 #: asks to stop. Everything that trains takes one of these, and nothing else, from its caller, who
 #: says by `report_as` what has been learned in its own terms.
 EndPass = Callable[[Callable[[], Any]], bool]
+
+#: ``(step, n_steps) -> share`` of the first step size.
+Annealing = Callable[[int, int], float]
 
 S = TypeVar("S")
 B = TypeVar("B")
@@ -41,6 +43,16 @@ class Watch:
         self.n_passes += 1
         self.stopped = self._end_pass(make)
         return self.stopped
+
+
+def cosine_annealing(step: int, n_steps: int) -> float:
+    """Share of the first step size, from 1 at step 0 to 0 at ``n_steps``, along a cosine."""
+    return float(0.5 * (1.0 + np.cos(np.pi * step / n_steps)))
+
+
+def no_annealing(step: int, n_steps: int) -> float:
+    """All of the first step size, always."""
+    return 1.0
 
 
 class Clock(NamedTuple):

@@ -1,12 +1,18 @@
-"""When an ascent has come to rest."""
+"""When an ascent ends: it has come to rest, or will not get as far as another one."""
+
+from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 #: Steps over which the stochastic objective is averaged.
 _AVERAGED_STEPS = 100
+#: Iterations whose average rise says how far the others may get.
+_RECENT = 5
 
 
 def has_converged(values: list[float], tol: float, steps_per_value: int) -> bool:
@@ -49,3 +55,26 @@ def warn_of_fall(value: float, before: float, tol: float) -> None:
             ConvergenceWarning,
             stacklevel=2,
         )
+
+
+class HasValues(Protocol):
+    @property
+    def values(self) -> tuple[float, ...]:
+        """One for each iteration so far."""
+
+
+def give_up_below(target: float, max_iter: int) -> Callable[[Callable[[], HasValues]], bool]:
+    """End a search that would stay below ``target``.
+
+    As it would if each of the iterations that are left, of ``max_iter``, were to rise as the last
+    few have on average.
+    """
+
+    def end_pass(make: Callable[[], HasValues]) -> bool:
+        values = make().values
+        if len(values) <= _RECENT:
+            return False
+        rise = (values[-1] - values[-1 - _RECENT]) / _RECENT
+        return values[-1] + rise * (max_iter - len(values)) < target
+
+    return end_pass

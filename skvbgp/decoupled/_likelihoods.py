@@ -32,7 +32,7 @@ from scipy.special import gammaln, log_ndtr, logsumexp, pdtr
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
-from skvbgp._core.probit import measure_ratio
+from skvbgp._core.sites import measure_ratio
 
 #: Nodes of the Gauss-Hermite rule.
 _N_NODES = 20

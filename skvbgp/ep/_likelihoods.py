@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtri_exp
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.probit import measure_curvature, measure_ratio
+from skvbgp._core.sites import measure_curvature, measure_ratio
 
 #: Scales of the probits that make up the logistic function: their number, and the range that
 #: holds nearly all of them.

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
 from skvbgp._core.linalg import Array, cholesky, tril_gram, tril_inverse
-from skvbgp._core.probit import measure_curvature, measure_ratio, measure_third
+from skvbgp._core.sites import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._class_process import ClassModel, predict_places
 from skvbgp.gp._probit_sites import SIGNS, Sites, add_information
 from skvbgp.gp._votes import Votes

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from skvbgp._core.linalg import Array, cholesky, tril_inverse
-from skvbgp._core.probit import measure_curvature, measure_ratio
-from skvbgp._core.sites import match_moments
+from skvbgp._core.sites import match_moments, measure_curvature, measure_ratio
 
 #: Of the classes' votes: f is for the second.
 SIGNS = np.array([-1.0, 1.0])

@@ -23,9 +23,9 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import spread_each
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, EndPass, ascend
+from skvbgp._optim.convergence import give_up_below
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
-from skvbgp._optim.race import give_up_below
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 from skvbgp.kernel_selection._bound import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skvbgp._optim.race import give_up_below
+from skvbgp._optim.convergence import give_up_below
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._noise import White
 from skvbgp.sgpr._parameters import Parameters

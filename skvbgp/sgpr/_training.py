@@ -14,10 +14,9 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError, exact_cholesky
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report_as
+from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, no_annealing, report_as
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
-from skvbgp._optim.schedule import no_annealing
 from skvbgp.sgpr._bound import Evaluation, WhitenedEvaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory

@@ -14,8 +14,7 @@ from skvbgp._core.order import draw_distinct
 from skvbgp._core.owners import Owners, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
-from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
-from skvbgp._optim.schedule import no_annealing
+from skvbgp._optim.ascent import EndPass, Watch, go_on, no_annealing, report_as
 from skvbgp.base import RegressionLearner, Targets
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure

@@ -13,8 +13,16 @@ from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, average_shared
 from skvbgp._optim.adam import AdamState, adam_ascent
-from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, report_as
-from skvbgp._optim.schedule import Annealing, cosine_annealing
+from skvbgp._optim.ascent import (
+    Annealing,
+    Ascended,
+    Clock,
+    EndPass,
+    ascend,
+    cosine_annealing,
+    go_on,
+    report_as,
+)
 from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._bound import (
     Statistics,

@@ -4,10 +4,17 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from skvbgp._core.journal import Journal, use_journal
-from skvbgp._optim.ascent import Ascended, Clock, ascend, go_on
-from skvbgp._optim.schedule import no_annealing
+from skvbgp._optim.ascent import (
+    Ascended,
+    Clock,
+    ascend,
+    cosine_annealing,
+    go_on,
+    no_annealing,
+)
 
 
 def add(state, batch, clock):
@@ -94,3 +101,20 @@ def test_a_loop_goes_on_from_its_journal(n_known, options):
     go(complete)
     assert go(Journal(complete.content, saved.append, 1)) == expected
     assert n_steps == 0
+
+
+# -- step sizes that fall --------------------------------------------------------------------------
+
+
+def test_from_one_to_zero_by_way_of_a_half():
+    assert cosine_annealing(0, 10) == 1.0
+    assert cosine_annealing(5, 10) == pytest.approx(0.5)
+    assert cosine_annealing(10, 10) == pytest.approx(0.0, abs=1e-15)
+
+
+def test_falls_slowly_at_both_ends_and_fastest_in_between():
+    shares = np.array([cosine_annealing(step, 100) for step in range(101)])
+    falls = -np.diff(shares)
+    assert np.all(falls > 0.0)
+    assert falls.argmax() in (49, 50)
+    assert_allclose(falls, falls[::-1])
