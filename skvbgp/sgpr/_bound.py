@@ -32,7 +32,7 @@ from skvbgp._core.linalg import (
 from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
-from skvbgp.sgpr._noise import GroupNoise, Model, Noise, NoiseGradients, Pull
+from skvbgp.sgpr._noise import Model, NoiseGradients, Pull
 from skvbgp.sgpr._parameters import Parameters
 
 #: ``(q, alpha, second) -> (L' dL, d_alpha, d_second)``
@@ -71,22 +71,32 @@ class Prior:
         return np.asarray(W @ self.Z - W.sum(axis=1)[:, None] * self.Z)
 
 
-def make_group(
-    parameters: Parameters,
-    prior: Prior,
-    noise: GroupNoise,
-    rows: Rows,
-    draws: Array | None,
-    *,
-    whitened: bool = False,
-) -> Group:
-    """The data terms of one group, in closed form or (with draws) sampled, maybe whitened."""
-    C, copies = noise.covariance, noise.copies
-    nu, xi = parameters.nu, parameters.xi
-    if draws is None:
-        return ClosedFormGroup(rows.X, rows.y, C, prior.Z, nu, xi, copies)
-    whitening, draws = prior.L_inv if whitened else None, parameters.share_draws(draws)
-    return SampledGroup(rows.X, rows.y, C, prior.Z, nu, xi, draws, copies, whitening)
+class Shared:
+    """What all rows share at some parameters: the prior of u, and the noise.
+
+    Parameters
+    ----------
+    model : Model
+    parameters : Parameters
+    """
+
+    def __init__(self, model: Model, parameters: Parameters) -> None:
+        self.model, self.parameters = model, parameters
+        self.prior, self.noise = Prior(parameters), model.noise(parameters)
+
+    def make_group(
+        self, rows: Rows, draws: Array | None, *, whitened: bool = False
+    ) -> tuple[Group, Pull]:
+        """The data terms of one group and what pulls a gradient in its noise back.
+
+        In closed form or (with draws) sampled, maybe whitened, see `SampledGroup`.
+        """
+        p, Z, noise = self.parameters, self.prior.Z, self.model.noise_of(self.noise, rows)
+        terms = rows.X, rows.y, noise.covariance, Z, p.nu, p.xi
+        if draws is None:
+            return ClosedFormGroup(*terms, noise.copies), noise.vjp
+        whitening = self.prior.L_inv if whitened else None
+        return SampledGroup(*terms, p.share_draws(draws), noise.copies, whitening), noise.vjp
 
 
 class DataGradients(NamedTuple):
@@ -115,10 +125,7 @@ class Groups:
 
     Parameters
     ----------
-    model : Model
-    parameters : Parameters
-    prior : Prior
-    noise : Noise
+    shared : Shared
     batch : sequence of Rows
     draws : sequence of (ndarray or None)
         For every group its draws, or None for closed-form expectations.
@@ -128,23 +135,16 @@ class Groups:
 
     def __init__(
         self,
-        model: Model,
-        parameters: Parameters,
-        prior: Prior,
-        noise: Noise,
+        shared: Shared,
         batch: Sequence[Rows],
         draws: Sequence[Array | None],
         *,
         whitened: bool = False,
     ) -> None:
-        self._parameters, self._batch = parameters, batch
+        self._parameters, self._batch = shared.parameters, batch
         if whitened:
-            _ = prior.L_inv  # once, not in each thread
-
-        def make(rows: Rows, draws: Array | None) -> tuple[Group, Pull]:
-            own = model.noise_of(noise, rows)
-            return make_group(parameters, prior, own, rows, draws, whitened=whitened), own.vjp
-
+            _ = shared.prior.L_inv  # once, not in each thread
+        make = partial(shared.make_group, whitened=whitened)
         self._pairs = thread_map(make, zip(batch, draws, strict=True))
         self._groups = [group for group, _ in self._pairs]
 
@@ -194,7 +194,9 @@ class Evaluation:
 
     Parameters
     ----------
-    model, parameters, batch, draws
+    model, parameters
+        As of `Shared`.
+    batch, draws
         As of `Groups`.
 
     Attributes
@@ -215,14 +217,13 @@ class Evaluation:
         draws: Sequence[Array | None],
     ) -> None:
         self._begin(model, parameters)
-        self._groups = Groups(
-            model, parameters, self.prior, self._noise, batch, draws, whitened=self._whitens_rows
-        )
+        self._groups = Groups(self._shared, batch, draws, whitened=self._whitens_rows)
         self._keep(self._groups.psi, self._groups.information)
 
     def _begin(self, model: Model, parameters: Parameters) -> None:
         self._model, self._parameters = model, parameters
-        self.prior, self._noise = Prior(parameters), model.noise(parameters)
+        self._shared = Shared(model, parameters)
+        self.prior = self._shared.prior
 
     def _keep(self, psi: Array, information: Array) -> None:
         """Keep the sums over the groups."""
@@ -285,7 +286,7 @@ class Evaluation:
             lambda: self._factor_backward(q, weight, past), *self._tasks(q)
         )
         data = reduce(DataGradients.plus, parts)
-        noise = self._noise.complete(data.noise)
+        noise = self._shared.noise.complete(data.noise)
         d_nu, d_xi, dZ = weight * data.nu, weight * data.xi, weight * data.Z + dZ_prior
         d_alpha = weight * data.signal[0] + past_alpha
         d_second = weight * data.signal[1] + past_second

@@ -22,9 +22,9 @@ import numpy as np
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
-from skvbgp.sgpr._bound import Prior, make_group
+from skvbgp.sgpr._bound import Prior, Shared
 from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._noise import Model, Noise
+from skvbgp.sgpr._noise import Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 
@@ -166,14 +166,14 @@ def remember(
     n_jobs: int | None,
 ) -> Memory:
     """The memory of all rows, by a pass over them on the workers of joblib or on threads."""
-    prior = Prior(parameters)
+    shared = Shared(model, parameters)
     segments = data.segments(max(_N_SEGMENTS, -(-len(data) // _SEGMENT_ROWS)))
     seeds = spawn_seeds(rng, len(segments))
 
     def task(k: int) -> tuple[Any, ...]:
         return *data.stacked(segments[k]), int(seeds[k])
 
-    total = Statistics.none(len(prior.L))
+    total = Statistics.none(len(shared.prior.L))
 
     def receive(part: Statistics) -> None:
         nonlocal total
@@ -184,33 +184,25 @@ def remember(
         LazyTasks(len(segments), task),
         receive,
         n_jobs=n_jobs,
-        shared=(model, parameters, prior, model.noise(parameters), draw_rule),
+        shared=(shared, draw_rule),
     )
-    return Memory.of(prior, total)
+    return Memory.of(shared.prior, total)
 
 
 def sum_groups(
-    model: Model,
-    parameters: Parameters,
-    prior: Prior,
-    noise: Noise,
-    draw_rule: DrawRule,
-    data: Data,
-    sizes: Array,
-    seed: int,
+    shared: Shared, draw_rule: DrawRule, data: Data, sizes: Array, seed: int
 ) -> Statistics:
     """Sums over some groups of rows, one after the other.
 
     Rows whose expectations are over draws are whitened before they are summed, see
     `WhitenedEvaluation`.
     """
-    rng = np.random.RandomState(seed)
+    rng, prior = np.random.RandomState(seed), shared.prior
     total, start = Statistics.none(len(prior.L)), 0
     for size in sizes:
         rows = data.rows(slice(start, start + size))
         draws = draw_rule(rows, rng)
-        own, whitened = model.noise_of(noise, rows), draws is not None
-        group = make_group(parameters, prior, own, rows, draws, whitened=whitened)
+        group, _ = shared.make_group(rows, draws, whitened=draws is not None)
         targets = np.column_stack([rows.y, np.ones(size)])
         sums = group.psi, group.information(targets)
         total = total.plus(

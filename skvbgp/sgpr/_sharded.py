@@ -22,7 +22,7 @@ from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import Begun, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
-from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Prior
+from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Prior, Shared
 from skvbgp.sgpr._data import Data, Rows, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
 from skvbgp.sgpr._noise import Model
@@ -200,8 +200,7 @@ def sum_batch(
 
     Psi and V are sent as triangles.
     """
-    prior, noise = Prior(parameters), model.noise(parameters)
-    groups = Groups(model, parameters, prior, noise, batch, draws)
+    groups = Groups(Shared(model, parameters), batch, draws)
     yield pack_symmetric(groups.psi), groups.information
     if weights is not None:
         v, triangle = weights
@@ -231,10 +230,8 @@ def add_sums(
     parts: Iterable[tuple[Block, list[int]]],
 ) -> Statistics:
     """Sums over rows, and sizes of the groups that they come in."""
-    shared = model, parameters, Prior(parameters), model.noise(parameters), draw_rule
-    total = Statistics.none(len(parameters.U))
+    shared, total = Shared(model, parameters), Statistics.none(len(parameters.U))
     for block, sizes in parts:
-        total = total.plus(
-            sum_groups(*shared, Data(*block, model.coordinates, target), np.array(sizes), 0)
-        )
+        data = Data(*block, model.coordinates, target)
+        total = total.plus(sum_groups(shared, draw_rule, data, np.array(sizes), 0))
     return total
