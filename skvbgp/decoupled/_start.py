@@ -51,9 +51,14 @@ def find_hyperparameters(
     """
     rows = Basis(X)
     data = y, counts, known
-    tasks = [(model, theta, rows, *data) for theta in model.kernel.candidates]
-    scans = thread_map(_best_noise, tasks)
-    _, x = max(scans, key=lambda scan: scan[0])
+
+    def scan(theta: Array) -> tuple[float, Array]:
+        K = model.kernel.with_theta(theta)(rows, rows)
+        value, log_noise = evidence.scan_noises(K, *data)
+        return value + model.log_prior(theta)[0], np.append(theta, log_noise)
+
+    scans = thread_map(scan, [(theta,) for theta in model.kernel.candidates])
+    _, x = max(scans, key=lambda scanned: scanned[0])
 
     def log_density(x: Array) -> tuple[float, Array]:
         value, gradient = log_evidence(model, x, rows, *data)
@@ -64,20 +69,6 @@ def find_hyperparameters(
     bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)
     x = lbfgs_ascent(log_density, x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds).x
     return x[:-1], float(x[-1])
-
-
-def _best_noise(
-    model: Model,
-    theta: Array,
-    rows: Basis,
-    y: Array,
-    counts: Array | None,
-    known: Array | None,
-) -> tuple[float, Array]:
-    """Log density at the best of some noise variances; theta and its log."""
-    K = model.kernel.with_theta(theta)(rows, rows)
-    value, log_noise = evidence.scan_noises(K, y, counts, known)
-    return value + model.log_prior(theta)[0], np.append(theta, log_noise)
 
 
 def log_evidence(

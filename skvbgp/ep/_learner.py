@@ -165,7 +165,7 @@ class EPLearner(Learner):
                 start,
                 max_iter=self.max_iter,
                 tol=self.tol,
-                learn_inducing=self._learns_inducing(start, len(y)),
+                learn_inducing=self.learn_inducing and len(start.Z) < len(y),  # all are rows else
                 end_pass=end_iteration,
             )
             searches.append(search)
@@ -181,10 +181,6 @@ class EPLearner(Learner):
             theta = p.kernel.theta + rng.standard_normal(p.n_theta)
             kernel = p.kernel.with_theta(np.clip(theta, *p.kernel.bounds.T))
             yield replace(p, kernel=share_hyperparameters(kernel, p.columns.owners))
-
-    def _learns_inducing(self, start: Parameters, n: int) -> bool:
-        """Unless every row is one."""
-        return self.learn_inducing and len(start.Z) < n
 
     def _pose(self, start: Start, X: Inputs, y: Labels) -> Problem:
         columns = start.parameters.columns

@@ -42,6 +42,11 @@ class Rows:
     def shape(self) -> tuple[int, ...]:
         return self.X.shape
 
+    @property
+    def counts(self) -> Array:
+        """How often each counts, (n,)."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
     def add_known(self, variance: float | Array) -> float | Array:
         """Variances of noise and, where they are known, the rows' own, (n,)."""
         return variance if self.variance is None else variance + self.variance

@@ -159,21 +159,17 @@ def judge(kernel: Kernel, noise_variance: float, judges: list[Judges]) -> Scores
     fitted that need less of it than others do.
     """
     noises = np.unique(np.maximum(noise_variance, _NOISES))
-    parts = thread_map(_log_densities, [(kernel, noises, *judge) for judge in judges])
-    log_densities, weights = zip(*parts, strict=True)
+
+    def measure(X: Array, rows: Rows, out: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """Log densities (s, h), and how often these rows count (h,)."""
+        K, weight = kernel(X), rows.counts
+        own = [rows.add_known(noise) for noise in noises]
+        each = [leave_one_out(K, noise, weight, rows.y)[out] for noise in own]
+        return np.array(each), weight[out]
+
+    log_densities, weights = zip(*thread_map(measure, judges), strict=True)
     each, weight = np.concatenate(log_densities, axis=1), np.concatenate(weights)
     return Scores(each[np.argmax(each @ weight)], weight)
-
-
-def _log_densities(
-    kernel: Kernel, noises: Array, X: Array, rows: Rows, out: NDArray[np.bool_]
-) -> tuple[Array, Array]:
-    """For each noise variance, :func:`leave_one_out` of rows (s, h); how often they count (h,)."""
-    K = kernel(X)
-    weight = np.ones(len(X)) if rows.weight is None else rows.weight
-    own = [rows.add_known(noise) for noise in noises]
-    each = [leave_one_out(K, noise, weight, rows.y)[out] for noise in own]
-    return np.array(each), weight[out]
 
 
 def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Array) -> Array:
@@ -244,5 +240,5 @@ def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:
         noise = state.noise.marginal_variance(state.model.coordinates.original(rows.X))
         variance = variance + rows.add_known(noise)
         each.append(-0.5 * (np.log(2.0 * np.pi * variance) + (rows.y - mean) ** 2 / variance))
-        weights.append(np.ones(len(rows.y)) if rows.weight is None else rows.weight)
+        weights.append(rows.counts)
     return Scores(np.concatenate(each), np.concatenate(weights))
