@@ -114,8 +114,11 @@ class Kernel(ABC):
     def with_theta(self, theta: Array) -> Self:
         """Return this kernel with other values of its free hyperparameters."""
 
-    def _take_theta(self, theta: Array, start: int) -> tuple[Self, int]:
-        """Return `with_theta` of those entries of a vector from `start` on, and where they end."""
+    def _take_theta(self, theta: Array, values: list[float], start: int) -> tuple[Self, int]:
+        """Return `with_theta` of those entries of a vector from `start` on, and where they end.
+
+        The `values` of a longer vector are its exponentials, made in one call.
+        """
         stop = start + self.n_free
         return self.with_theta(theta[start:stop]), stop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from numbers import Real
 from operator import add, iadd, imul
@@ -13,13 +13,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._leaf import check_theta
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Composite(Kernel):
+class Composite(PickledByFields, Kernel):
     """Several kernels combined by one associative operation; nested ones are flattened."""
 
     kernels: tuple[Kernel, ...]
@@ -45,12 +46,13 @@ class Composite(Kernel):
         return np.concatenate([k.theta for k in self.kernels])
 
     def with_theta(self, theta: Array) -> Self:
-        return self._take_theta(check_theta(self, theta), 0)[0]
+        theta = check_theta(self, theta)
+        return self._take_theta(theta, np.exp(theta).tolist(), 0)[0]
 
-    def _take_theta(self, theta: Array, start: int) -> tuple[Self, int]:
+    def _take_theta(self, theta: Array, values: list[float], start: int) -> tuple[Self, int]:
         kernels = []
         for k in self.kernels:
-            new, start = k._take_theta(theta, start)
+            new, start = k._take_theta(theta, values, start)
             kernels.append(new)
         composite = object.__new__(type(self))  # training does this often
         vars(composite).update(vars(self), kernels=tuple(kernels))
@@ -64,7 +66,7 @@ class Composite(Kernel):
     def hyperparameters(self) -> list[str]:
         return [f"{i}.{name}" for i, k in enumerate(self.kernels) for name in k.hyperparameters]
 
-    @property
+    @cached_property  # which `_take_theta` hands on
     def n_free(self) -> int:
         return sum(k.n_free for k in self.kernels)
 

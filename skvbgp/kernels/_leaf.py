@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels._base import Array, Kernel
 
 Scales = float | Sequence[float] | NDArray[Any]  # stored as a float or a tuple of floats
@@ -17,7 +19,7 @@ DEFAULT_BOUNDS = (1e-5, 1e5)
 
 
 @dataclass(frozen=True, repr=False)
-class Leaf(Kernel):
+class Leaf(PickledByFields, Kernel):
     """An elementary kernel.
 
     A subclass is a frozen dataclass that lists its hyperparameters in `_names` and has, for each
@@ -51,18 +53,16 @@ class Leaf(Kernel):
         return np.concatenate([np.empty(0), *(np.log(value) for _, value in self._free())])
 
     def with_theta(self, theta: Array) -> Self:
-        return self._take_theta(check_theta(self, theta), 0)[0]
+        theta = check_theta(self, theta)
+        return self._take_theta(theta, np.exp(theta).tolist(), 0)[0]
 
-    def _take_theta(self, theta: Array, start: int) -> tuple[Self, int]:
+    def _take_theta(self, theta: Array, values: list[float], start: int) -> tuple[Self, int]:
         new = object.__new__(type(self))  # training does this often: what has been checked is kept
         vars(new).update(vars(self))
-        for name in self._names:
-            if not self._is_fixed(name):
-                is_vector = isinstance(vars(self)[name], tuple)
-                stop = start + (len(vars(self)[name]) if is_vector else 1)
-                values = tuple(np.exp(theta[start:stop]).tolist())
-                new._set_value(name, values if is_vector else values[0])
-                start = stop
+        for name, size in self._layout:
+            stop = start + (size or 1)
+            new._set_value(name, tuple(values[start:stop]) if size else values[start])
+            start = stop
         return new, start
 
     @property
@@ -89,10 +89,15 @@ class Leaf(Kernel):
         )
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    @property
+    @cached_property  # which `_take_theta` hands on
+    def _layout(self) -> list[tuple[str, int]]:
+        """Names of the hyperparameters in `theta`, and their lengths, 0 for a number."""
+        values = ((name, getattr(self, name)) for name in self._names if not self._is_fixed(name))
+        return [(name, len(v) if isinstance(v, tuple) else 0) for name, v in values]
+
+    @cached_property
     def n_free(self) -> int:
-        values = (getattr(self, name) for name in self._names if not self._is_fixed(name))
-        return sum(len(value) if isinstance(value, tuple) else 1 for value in values)
+        return sum(size or 1 for _, size in self._layout)
 
     def _is_fixed(self, name: str) -> bool:
         return isinstance(getattr(self, f"{name}_bounds"), str)  # "fixed", as has been checked
@@ -100,16 +105,16 @@ class Leaf(Kernel):
     def _set_value(self, name: str, value: float | tuple[float, ...], zero: bool = False) -> None:
         """Check the values of a hyperparameter, which may be 0 if `zero`, and keep them."""
         numbers = value if isinstance(value, tuple) else (value,)  # few: NumPy would take longer
-        if not all((0.0 <= v if zero else 0.0 < v) and v < np.inf for v in numbers):
-            label = f"{type(self).__name__}: {name}"
-            raise ValueError(f"{label} must be positive and finite, got {np.array(value)}.")
-        object.__setattr__(self, name, value)
+        for v in numbers:
+            if not (0.0 < v < np.inf or (zero and v == 0.0)):
+                label = f"{type(self).__name__}: {name}"
+                raise ValueError(f"{label} must be positive and finite, got {np.array(value)}.")
+        vars(self)[name] = value
 
     def _free(self) -> Iterator[tuple[str, Array]]:
         """Yield the name and the values, as a vector, of every hyperparameter in `theta`."""
-        for name in self._names:
-            if not self._is_fixed(name):
-                yield name, np.atleast_1d(getattr(self, name))
+        for name, _ in self._layout:
+            yield name, np.atleast_1d(getattr(self, name))
 
     def _dtheta(self, **gradients: Array | float) -> Array:
         """Assemble gradients in the log hyperparameters, dropping those of the fixed ones.
@@ -117,13 +122,12 @@ class Leaf(Kernel):
         A gradient with one entry per input is summed when its hyperparameter is shared.
         """
         free: list[float] = []
-        for name in self._names:
-            if not self._is_fixed(name):
-                gradient = gradients[name]
-                if isinstance(getattr(self, name), tuple):
-                    free.extend(np.ravel(gradient).tolist())
-                else:
-                    free.append(gradient if isinstance(gradient, float) else np.sum(gradient))
+        for name, size in self._layout:
+            gradient = gradients[name]
+            if size:
+                free.extend(np.ravel(gradient).tolist())
+            else:
+                free.append(gradient if isinstance(gradient, float) else np.sum(gradient))
         return np.array(free, dtype=np.float64)
 
 

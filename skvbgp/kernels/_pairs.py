@@ -7,12 +7,10 @@ gradient in the hyperparameters goes back through the values that are there alre
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, reduce
-from operator import add, mul
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.linalg import pack_symmetric, unpack_lower
 from skvbgp.kernels._base import Array, Kernel
@@ -24,8 +22,8 @@ from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
 #: Rows up to which triangles are faster than blocks, and entries of what is kept of them.
 _FEW_ROWS, _MOST_ENTRIES = 512, 2**22
-#: Gradient in theta (p,) from a cotangent (t,): of log k, which it may overwrite, if the kernel is
-#: positive, and else of k. To be called once.
+#: Gradient in theta (p,) from a cotangent (t,): of log k, if the kernel is positive, and else of k.
+#: It leaves that as it is, and is to be called once.
 _Pull = Callable[[Array], Array]
 
 
@@ -46,9 +44,9 @@ class Pairs:
         return np.array([pack_symmetric(np.multiply.outer(x, x)) for x in self.X.T])
 
     @cached_property
-    def _own(self) -> NDArray[np.intp]:
-        """Where a row is with itself, (n,)."""
-        return np.cumsum(np.arange(1, len(self.X) + 1)) - 1
+    def _n_entries(self) -> Array:
+        """How many entries of the matrix are a pair's, 2 or 1, (t,)."""
+        return pack_symmetric(2.0 - np.eye(len(self.X)))
 
     def evaluate(self, kernel: Kernel) -> tuple[Array, Callable[[Array], Array]]:
         """k(X, X), of which what is above the diagonal may be missing, and its gradient.
@@ -62,17 +60,16 @@ class Pairs:
         n, d = self.X.shape
         if n > _FEW_ROWS or n**2 * d > _MOST_ENTRIES:
             return evaluate_once(kernel, self.X)
-        values, pull = _trace(kernel, self)
+        values, pull, is_positive = _trace(kernel, self)
 
         def pull_back(dK: Array) -> Array:
             d_values = pack_symmetric(dK)
-            d_values *= 2.0  # two entries for each pair of different rows
-            d_values[self._own] *= 0.5
-            if kernel.positive:
+            d_values *= self._n_entries
+            if is_positive:
                 d_values *= values
             return pull(d_values)
 
-        return unpack_lower(values, n), pull_back
+        return unpack_lower(np.broadcast_to(values, n * (n + 1) // 2), n), pull_back
 
 
 def evaluate_once(kernel: Kernel, X: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -82,10 +79,11 @@ def evaluate_once(kernel: Kernel, X: Array) -> tuple[Array, Callable[[Array], Ar
 
 
 class _Trace(NamedTuple):
-    """Values of a kernel (t,), and its gradient."""
+    """Values of a kernel, (t,) or (1,) if all are one, and its gradient."""
 
     values: Array
     pull: _Pull
+    is_positive: bool = True
 
 
 def _trace(kernel: Kernel, pairs: Pairs) -> _Trace:
@@ -97,43 +95,48 @@ def _trace_sum(kernel: Sum, pairs: Pairs) -> _Trace:
     parts = [_trace(k, pairs) for k in kernel.kernels]
 
     def pull(d: Array) -> Array:
-        return np.concatenate(
-            [
-                part.pull(d * part.values if k.positive else d)
-                for k, part in zip(kernel.kernels, parts, strict=True)
-            ]
-        )
+        return np.concatenate([p.pull(d * p.values if p.is_positive else d) for p in parts])
 
-    return _Trace(reduce(add, (part.values for part in parts)), pull)
+    return _Trace(_fold(np.add, [p.values for p in parts]), pull, is_positive=False)
 
 
 def _trace_product(kernel: Product, pairs: Pairs) -> _Trace:
     parts = [_trace(k, pairs) for k in kernel.kernels]
-    values = reduce(mul, (part.values for part in parts))
+    values = _fold(np.multiply, [p.values for p in parts])
+    is_positive = all(p.is_positive for p in parts)
 
     def pull(d: Array) -> Array:
-        dlog = d if kernel.positive else d * values  # that of every positive factor's logarithm
+        dlog = d if is_positive else d * values  # that of every positive factor's logarithm
         others = [[p.values for p in parts if p is not part] for part in parts]
         return np.concatenate(
             [
-                part.pull(dlog.copy() if k.positive else reduce(mul, other, d))
-                for k, part, other in zip(kernel.kernels, parts, others, strict=True)
+                part.pull(dlog if part.is_positive else _fold(np.multiply, [d, *other]))
+                for part, other in zip(parts, others, strict=True)
             ]
         )
 
-    return _Trace(values, pull)
+    return _Trace(values, pull, is_positive)
+
+
+def _fold(operation: np.ufunc, values: list[Array]) -> Array:
+    """All values (t,) or (1,) joined, in few arrays."""
+    first, second, *others = sorted(values, key=len, reverse=True)
+    result: Array = operation(first, second)
+    for other in others:
+        operation(result, other, out=result)
+    return result
 
 
 def _trace_stationary(kernel: RBF | Matern | RationalQuadratic, pairs: Pairs) -> _Trace:
     squares = pairs.squares
     precision = np.full(len(squares), kernel.length_scale) ** -2.0
-    r2 = precision @ squares
+    values, pull_radial = kernel._trace(precision @ squares)
 
     def pull(dlog: Array) -> Array:
-        dr2, dshape = kernel._radial_vjp(r2, dlog)
+        dr2, dshape = pull_radial(dlog)
         return kernel._dtheta(length_scale=-2.0 * precision * (squares @ dr2), alpha=dshape)
 
-    return _Trace(kernel._radial(r2.copy()), pull)
+    return _Trace(values, pull)
 
 
 def _trace_periodic(kernel: Periodic, pairs: Pairs) -> _Trace:
@@ -169,13 +172,13 @@ def _trace_linear(kernel: Linear, pairs: Pairs) -> _Trace:
             length_scale=-2.0 * precision * (products @ d), offset=2.0 * constant * d.sum()
         )
 
-    return _Trace(precision @ products + constant, pull)
+    values = precision @ products
+    values += constant
+    return _Trace(values, pull, is_positive=False)
 
 
 def _trace_constant(kernel: Constant, pairs: Pairs) -> _Trace:
-    n = len(pairs.X)
-    values = np.full(n * (n + 1) // 2, kernel.value)
-    return _Trace(values, lambda dlog: kernel._dtheta(value=dlog.sum()))
+    return _Trace(np.array([kernel.value]), lambda dlog: kernel._dtheta(value=dlog.sum()))
 
 
 def _trace_any(kernel: Kernel, pairs: Pairs) -> _Trace:
@@ -186,7 +189,7 @@ def _trace_any(kernel: Kernel, pairs: Pairs) -> _Trace:
         dK = unpack_lower(d, len(X))
         return kernel.vjp(X, None, np.ones_like(K) if kernel.positive else K, dK)[0]
 
-    return _Trace(pack_symmetric(K), pull)
+    return _Trace(pack_symmetric(K), pull, kernel.positive)
 
 
 _TRACES: dict[type, Callable[[Any, Pairs], _Trace]] = {

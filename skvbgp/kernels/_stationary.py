@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -40,6 +41,13 @@ class Stationary(ScaledLeaf):
     @abstractmethod
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
         """Pull the cotangent of log k back to r^2 and to log alpha, 0 if there is no alpha."""
+
+    def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
+        """Return k(r^2), and `_radial_vjp` at `r2`, which leaves what it is called with.
+
+        They may keep and overwrite `r2`.
+        """
+        return self._radial(r2.copy()), lambda dlog: self._radial_vjp(r2, dlog.copy())
 
     @property
     def positive(self) -> bool:
@@ -123,6 +131,9 @@ class RBF(Stationary):
 
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
         return squared_exponential_vjp(r2, dlog)
+
+    def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
+        return squared_exponential(r2), lambda dlog: (-0.5 * dlog, 0.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -247,14 +258,22 @@ class RationalQuadratic(Stationary):
         return np.exp(r2, out=r2)
 
     def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
-        # With t = log(1 + r^2 / (2 alpha)), log k = -alpha t: dlog k/dr^2 = -exp(-t) / 2 and
-        # dlog k/dlog alpha = alpha (1 - exp(-t) - t)
+        return self._pull(*self._logarithm(r2), dlog)
+
+    def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
+        u, t = self._logarithm(r2)
+        return np.exp(-self.alpha * t), lambda dlog: self._pull(u, t, dlog)
+
+    def _logarithm(self, r2: Array) -> tuple[Array, Array]:
+        """Return u = 1 + r^2 / (2 alpha), in the place of `r2`, and t = log u."""
         r2 *= 0.5 / self.alpha
-        t = np.log1p(r2, out=r2)
-        dalpha = dlog.sum() - np.vdot(dlog, t)
-        np.negative(t, out=t)
-        np.exp(t, out=t)
-        dlog *= t
-        dalpha -= dlog.sum()
-        dlog *= -0.5
-        return dlog, self.alpha * float(dalpha)
+        t = np.log1p(r2)
+        r2 += 1.0
+        return r2, t
+
+    def _pull(self, u: Array, t: Array, dlog: Array) -> tuple[Array, float]:
+        # k = exp(-alpha t), dlog k/dr^2 = -1/2 / u and dlog k/dlog alpha = alpha (1 - 1 / u - t)
+        slope = dlog / u
+        dalpha = self.alpha * float(dlog.sum() - np.vdot(dlog, t) - slope.sum())
+        slope *= -0.5
+        return slope, dalpha

@@ -171,3 +171,12 @@ def test_wrong_hyperparameters(make, message):
 def test_wrong_operands(make):
     with pytest.raises(TypeError):
         make()
+
+
+@pytest.mark.parametrize("kernel", CASES, ids=repr)
+def test_what_training_asks_for_is_no_part_of_a_kernel(kernel):
+    """A user's kernel is the same to whoever hashes or copies it, before a fit and after."""
+    before = pickle.dumps(kernel)
+    kernel.with_theta(kernel.theta)
+    assert pickle.dumps(kernel) == before
+    assert pickle.loads(before) == kernel
