@@ -9,8 +9,9 @@ import numpy as np
 
 from skvbgp._core.copies import Copies, noise_log_density, own_gradient, rotate_copies
 from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
-from skvbgp._core.linalg import Array, cholesky, exact_cholesky
+from skvbgp._core.linalg import Array, cholesky, exact_cholesky, whiten_bordered
 
+_LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of the noise variances that are tried.
 _LOG_NOISES = np.arange(-8.0, 0.1)
 
@@ -74,8 +75,8 @@ def own_evidence(
     ``own`` is the diagonal of T, the noise of one copy of each row. Of K the lower triangle is
     read. An ``exact`` one has no jitter, which would be other noise, but an error.
     """
-    normal, value = _weigh_own(K, y, own, counts, exact)
-    dC = normal.gradient()
+    normal = _normal_of(_add_own(K, own, counts), y, exact)
+    value, dC = normal.log_density + Copies.of(own, counts).log_density, normal.gradient()
     return value, dC, own_gradient(own, counts, np.diagonal(dC))
 
 
@@ -83,18 +84,26 @@ def own_log_evidence(
     K: Array, y: Array, own: float | Array, counts: Array | None = None, *, exact: bool = False
 ) -> float:
     """The same without its gradients."""
-    return _weigh_own(K, y, own, counts, exact)[1]
+    C, least = _add_own(K, own, counts), float(np.min(own if counts is None else own / counts))
+    try:
+        log_det, white = whiten_bordered(C, y, least)
+    except np.linalg.LinAlgError:  # rounding asks for more, or for an error
+        log_density = _normal_of(C, y, exact).log_density
+    else:
+        log_density = -0.5 * (len(y) * _LOG_2PI + log_det + float(white @ white))
+    return log_density + Copies.of(own, counts).log_density
 
 
-def _weigh_own(
-    K: Array, y: Array, own: float | Array, counts: Array | None, exact: bool
-) -> tuple[ZeroMeanNormal, float]:
-    """y with noise of their own, and the log density of all copies."""
+def _add_own(K: Array, own: float | Array, counts: Array | None) -> Array:
+    """The covariance of single copies, with noise of their own."""
     C = K.copy()
     C.flat[:: len(C) + 1] += own if counts is None else own / counts
+    return C
+
+
+def _normal_of(C: Array, y: Array, exact: bool) -> ZeroMeanNormal:
     factorise = exact_cholesky if exact else cholesky
-    normal = ZeroMeanNormal.of(factorise(C, "covariance of the rows"), y)
-    return normal, normal.log_density + Copies.of(own, counts).log_density
+    return ZeroMeanNormal.of(factorise(C, "covariance of the rows"), y)
 
 
 def _rotate(y: Array, counts: Array | None) -> tuple[Array, Array, float]:

@@ -164,11 +164,25 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
             return Bordered(L[n, :n], L[n + 1 :, :n], L[:n, :n])
 
 
+def whiten_bordered(C: Array, y: Array, least: float) -> tuple[float, Array]:
+    """Logarithm of the determinant of C = L L' (n, n), and L^-1 y (n,), from one factorisation.
+
+    The factor of C bordered by y is bordered by L^-1 y. Of C the lower triangle is read; its
+    eigenvalues are ``least`` at least, or `LinAlgError` may come of it.
+    """
+    n = len(y)
+    bordered = np.zeros((n + 1, n + 1))
+    bordered[:n, :n], bordered[n, :n] = C, y
+    bordered[n, n] = 1.0 + 2.0 * float(y @ y) / least  # a last entry that is large enough
+    L: Array = np.asarray(np.linalg.cholesky(bordered), dtype=np.float64)
+    return log_determinant(L[:n, :n]), L[n, :n]
+
+
 def tril_inverse(L: Array) -> Array:
     """Inverse of a lower triangular matrix, by halves: nearly all of it are products."""
     m = len(L)
     if m <= _INVERSE_LEAF:
-        return np.asarray(dtrtri(L.T)[0].T)
+        return _invert_small(L)
     k = m // 2
     inverse = np.zeros_like(L)
     inverse[:k, :k] = first = tril_inverse(L[:k, :k])
@@ -179,6 +193,16 @@ def tril_inverse(L: Array) -> Array:
         product = tril_times(second, triu_times(first, L[k:, :k].T).T)
     np.negative(product, out=inverse[k:, :k])
     return inverse
+
+
+def _invert_small(L: Array) -> Array:
+    """The same of one that SciPy inverts before a thread could help."""
+    if not len(L):
+        return L.copy()
+    inverse, info = dtrtri(L.T)  # what is lower in C's order is upper in Fortran's
+    if info:
+        raise np.linalg.LinAlgError("A triangular matrix has a zero on its diagonal.")
+    return np.asarray(inverse.T)
 
 
 def tril_times(L: Array, A: Array) -> Array:

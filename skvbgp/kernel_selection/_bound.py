@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.evidence import own_evidence, own_log_evidence
+from skvbgp._core.evidence import own_evidence
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
+    whiten_bordered,
 )
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._scales import Frame
@@ -46,10 +47,10 @@ _CHUNK_ROWS = 4096
 class Prior(InducingPrior):
     """The prior of the inducing outputs, and a noise variance."""
 
-    def __init__(self, kernel: AnyKernel, x: Array, Z: Array) -> None:
+    def __init__(self, kernel: AnyKernel, x: Array, Z: Array, K: Array | None = None) -> None:
         self.given = kernel
         kernel, self.noise = parameters(kernel, x)
-        super().__init__(kernel, Z)
+        super().__init__(kernel, Z, K=K)
 
 
 def parameters(kernel: AnyKernel, x: Array) -> tuple[Kernel, float]:
@@ -116,6 +117,18 @@ class Statistics(NamedTuple):
         """L_i of eq. (9) without KL(q(theta) || p(theta))."""
         return -0.5 * (self.log_noise + self.loss(q)) - q.kl_to_prior
 
+    @property
+    def highest_bound(self) -> float:
+        """That at the optimal q(u), of the precision P = I + A'A / s2.
+
+        The loss and twice the divergence are y'y + tr k(X, X) - tr A'A, over s2, and log |P| less
+        the square of P^-1/2 times the shift.
+        """
+        precision = np.eye(len(self.shift)) + self.information
+        log_det, white = whiten_bordered(precision, self.shift, 1.0)
+        loss = self.quadratic - float(np.trace(self.information)) - float(white @ white)
+        return -0.5 * (self.log_noise + loss + log_det)
+
 
 def average_statistics(parts: Sequence[Statistics]) -> Statistics:
     """Expectation over draws of theta."""
@@ -135,9 +148,10 @@ class Evaluation:
         X: Array,
         y: Targets,
         factor: float = 1.0,
+        K: Array | None = None,
     ) -> None:
         self._prior, self._X, self._y, self._factor = prior, X, y.y, factor
-        self._K = prior.kernel(X, prior.Z)  # (b, m)
+        self._K = prior.kernel(X, prior.Z) if K is None else K  # (b, m)
         self._A = self._K @ prior.L_inv.T  # (b, m)
         self._diagonal, self._squares, self._share = prior.kernel.diag(X), y.weight, None
         n, log_known = float(len(y)) if y.weight is None else float(y.weight.sum()), 0.0
@@ -221,17 +235,10 @@ def log_evidence(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> tuple[
     """
     kernel, noise = parameters(given, x)
     K, pull_back = pairs.evaluate(kernel)
-    value, dK, d_noise = own_evidence(K, y.y, _add_known(noise, y), y.weight, exact=True)
+    value, dK, d_noise = own_evidence(K, y.y, add_known(noise, y), y.weight, exact=True)
     return value, np.append(gather(given, pull_back(dK)), noise * float(d_noise.sum()))
 
 
-def log_evidence_alone(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> float:
-    """The same without its gradient."""
-    kernel, noise = parameters(given, x)
-    K, _ = pairs.evaluate(kernel)
-    return own_log_evidence(K, y.y, _add_known(noise, y), y.weight, exact=True)
-
-
-def _add_known(noise: float, y: Targets) -> float | Array:
+def add_known(noise: float, y: Targets) -> float | Array:
     """The variance of the noise of a single copy of rows."""
     return noise if y.variance is None else noise + y.variance

@@ -34,9 +34,9 @@ from skvbgp.kernel_selection._bound import (
     average_statistics,
     collapsed_bound,
     log_evidence,
-    log_evidence_alone,
     total_statistics,
 )
+from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._shared import AnyKernel
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
@@ -204,8 +204,7 @@ def screen(
     """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
     rng = np.random.RandomState(seed)
     starts = draw_starts(kernel, scales, _DRAWS_PER_RESTART * n_restarts, rng)
-    pairs = Pairs(X)
-    values = [_value(kernel, x, pairs, y, Z_coarse) for x in starts]
+    values = Comparison(X, y, Z_coarse).bounds(kernel, starts)
     climb = Rows(X, y, Z_climb).objective(kernel)
     bounds, fits = limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
@@ -218,7 +217,7 @@ def screen(
     if not fits:
         raise NotPositiveDefiniteError("No starting value gives a positive definite covariance.")
     x = max(fits, key=lambda fit: fit.value).x
-    return LocalFit(x, _value(kernel, x, pairs, y, Z))
+    return LocalFit(x, Comparison(X, y, Z).bounds(kernel, [x])[0])
 
 
 @fail_alone
@@ -262,20 +261,7 @@ def train_series(
 @fail_alone
 def judge(X: Array, y: Targets, Z: Array | None, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
     """The bound of X, y and Z at fit.x."""
-    return fit._replace(lower_bound=_value(kernel, fit.x, Pairs(X), y, Z))
-
-
-def _value(kernel: AnyKernel, x: Array, pairs: Pairs, y: Targets, Z: Array | None) -> float:
-    """The bound without its gradient, which costs as much again; -inf where it fails."""
-    try:
-        if Z is None:
-            value = log_evidence_alone(kernel, x, pairs, y)
-        else:
-            statistics = Evaluation(Prior(kernel, x, Z), pairs.X, y).statistics
-            value = statistics.bound(statistics.optimal_q())
-    except NotPositiveDefiniteError:
-        return -np.inf
-    return value if np.isfinite(value) else -np.inf
+    return fit._replace(lower_bound=Comparison(X, y, Z).bounds(kernel, [fit.x])[0])
 
 
 @fail_alone

@@ -24,11 +24,15 @@ class InducingPrior:
     Z : ndarray of shape (m, d)
     nugget : float, default=0.0
         Variance by which the inducing outputs differ from f(Z).
+    K : ndarray of shape (m, m), optional
+        The kernel at Z, if it is there already.
     """
 
-    def __init__(self, kernel: Kernel, Z: Array, nugget: float = 0.0) -> None:
+    def __init__(
+        self, kernel: Kernel, Z: Array, nugget: float = 0.0, K: Array | None = None
+    ) -> None:
         self.kernel, self.Z = kernel, Z
-        self.K = kernel(Z)  # (m, m)
+        self.K = kernel(Z) if K is None else K  # (m, m)
         K = self.K + nugget * np.eye(len(Z)) if nugget else self.K
         self.L_inv = tril_inverse(jittered_cholesky(K, "covariance of the inducing outputs"))
 

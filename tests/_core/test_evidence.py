@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from skvbgp._core.evidence import log_evidence, own_evidence, scan_noises
+from skvbgp._core.evidence import log_evidence, own_evidence, own_log_evidence, scan_noises
 from tests.derivatives import numerical_gradient
 from tests.oracles.decoupled import weighted_log_evidence
 
@@ -96,3 +96,14 @@ def test_scan_finds_the_best_noise(K, rng, shape, counts):
     value, log_noise = scan_noises(K, y, counts)
     assert log_noise == tried[np.argmax(values)]
     assert_allclose(value, max(values), rtol=1e-8)
+
+
+@pytest.mark.parametrize("counts", [None, FRACTIONS], ids=["once", "fractions"])
+@pytest.mark.parametrize("singular", [False, True])
+def test_evidence_without_gradients(K, rng, counts, singular):
+    """By another factorisation, and where rounding asks for jitter by the same one."""
+    y, own = rng.standard_normal(N), 0.1 * rng.uniform(0.5, 1.0, N)
+    if singular:
+        K, own = np.ones((N, N)), 1e-18 * own
+    value, *_ = own_evidence(K, y, own, counts)
+    assert_allclose(own_log_evidence(K, y, own, counts), value, rtol=1e-12)

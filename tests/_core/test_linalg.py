@@ -27,6 +27,7 @@ from skvbgp._core.linalg import (
     triu_times,
     unpack_lower,
     unpack_symmetric,
+    whiten_bordered,
 )
 from tests.derivatives import symmetric_gradient
 
@@ -111,6 +112,21 @@ def test_tril_inverse(rng, m):
     inverse = tril_inverse(L)
     assert_allclose(inverse @ L, np.eye(m), rtol=0, atol=m * 2.2e-15)
     assert_array_equal(np.triu(inverse, 1), 0.0)
+
+
+def test_a_triangle_without_an_inverse_is_an_error():
+    with pytest.raises(np.linalg.LinAlgError, match="zero on its diagonal"):
+        tril_inverse(np.diag([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("m", [1, 7])
+def test_whitening_by_a_border(rng, m):
+    C, y = well_conditioned(m, rng), rng.normal(size=m)
+    L = np.linalg.cholesky(C)
+    above = np.triu(rng.normal(size=(m, m)), 1)  # does not matter
+    log_det, white = whiten_bordered(np.tril(C) + above, y, float(np.linalg.eigvalsh(C).min()))
+    assert_allclose(log_det, log_determinant(L), rtol=1e-12, atol=1e-14)
+    assert_allclose(L @ white, y, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("m", [3, LEAF + 5])

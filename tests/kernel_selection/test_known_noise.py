@@ -12,10 +12,10 @@ from skvbgp.kernel_selection._bound import (
     average_statistics,
     collapsed_bound,
     log_evidence,
-    log_evidence_alone,
     parameters,
     total_statistics,
 )
+from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._scales import DataScales, Frame, weigh_known
 from skvbgp.kernel_selection._series import list_series_kernels
 from skvbgp.kernel_selection._targets import make_targets
@@ -49,7 +49,7 @@ def test_evidence_and_its_gradient(name, counts):
     weight = np.ones(12) if counts is None else counts
     assert_allclose(value, weighted_log_evidence(y, fitted(X), noise + KNOWN, weight), rtol=1e-10)
     assert_allclose(
-        log_evidence_alone(kernel, x, Pairs(X), Targets(y, counts, variance=KNOWN)),
+        Comparison(X, Targets(y, counts, variance=KNOWN)).bounds(kernel, [x])[0],
         value,
         rtol=1e-12,
     )
@@ -104,9 +104,9 @@ def test_what_all_rows_share_is_a_learned_variance(counts):
     )
     for one, other in zip(told, learned, strict=True):
         assert_allclose(one, other, rtol=1e-12)
-    evidence = log_evidence_alone(kernel, x, Pairs(X), Targets(y, counts, variance=shared))
+    evidence = Comparison(X, Targets(y, counts, variance=shared)).bounds(kernel, [x])[0]
     assert_allclose(
-        evidence, log_evidence_alone(kernel, more, Pairs(X), Targets(y, counts)), rtol=1e-12
+        evidence, Comparison(X, Targets(y, counts)).bounds(kernel, [more])[0], rtol=1e-12
     )
 
 
