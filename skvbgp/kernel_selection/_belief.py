@@ -17,7 +17,7 @@ import numpy as np
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import thread_map
+from skvbgp._core.parallel import concurrently
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 
@@ -61,10 +61,10 @@ def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBe
         value, gradient = belief_bound(units * z, family, L, draws)
         return value, units * gradient
 
-    def search(start: Array) -> LbfgsResult:
-        return lbfgs_ascent(objective, start / units, max_iter=_MAX_ITER, tol=_TOL)
+    def search() -> LbfgsResult:
+        return lbfgs_ascent(objective, _start(L, family) / units, max_iter=_MAX_ITER, tol=_TOL)
 
-    result = max(thread_map(search, [(x,) for x in _starts(L, family)]), key=lambda r: r.value)
+    (result,) = concurrently(search)  # with one BLAS thread
     m, C = family.unpack(units * result.x)
     posterior = softmax(m + draws @ C.T).mean(axis=0)
     moments = _average_exchanges(L, m, C @ C.T, posterior)
@@ -100,11 +100,14 @@ def softmax(g: Array) -> Array:
     return np.asarray(p)
 
 
-def _starts(L: Array, family: AffineGaussian) -> list[Array]:
-    """The prior, and means that follow the L_i as far as the prior allows."""
+def _start(L: Array, family: AffineGaussian) -> Array:
+    """Means that follow the L_i as far as the prior allows.
+
+    From the mean of the prior the way is longer, to no higher place (see the theory page).
+    """
     std = np.sqrt(family.prior_variance)
     informed = np.maximum(L, -3.0 * std)
-    return [family.pack(m, std) for m in (np.zeros_like(L), informed - informed.mean())]
+    return family.pack(informed - informed.mean(), std)
 
 
 def _average_exchanges(
