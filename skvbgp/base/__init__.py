@@ -35,7 +35,7 @@ from skvbgp.base._learner import (
     Posterior,
     RegressionLearner,
 )
-from skvbgp.base._left_out import LeavesOut, find_known, invert_rest
+from skvbgp.base._left_out import LeavesOut, RowSaysMoreError, find_known, invert_rest
 from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._outputs import (
     FunctionOfOutputs,

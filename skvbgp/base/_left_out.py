@@ -17,6 +17,10 @@ from skvbgp.base._validation import as_weights, reading
 from skvbgp.base._weights import Targets, as_noise, count_rows
 
 
+class RowSaysMoreError(ValueError):
+    """A row that is to be left out says more than all that a model knows."""
+
+
 class LeavesOut:
     """Adds ``loo_predict`` to a `VariationalRegressor` whose posteriors have ``leave_out``."""
 
@@ -121,13 +125,13 @@ def invert_rest(rest: Array) -> Array:
 
     Raises
     ------
-    ValueError
+    RowSaysMoreError
         If a row has said more.
     """
     try:
         return np.asarray(np.linalg.inv(np.linalg.cholesky(rest)))
     except np.linalg.LinAlgError:
-        raise ValueError(
+        raise RowSaysMoreError(
             "A row says more than all that the model knows: the model has not been trained on all "
             "of these rows, or has learned other hyperparameters since."
         ) from None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from skvbgp._core.gaussian import ZeroMeanNormal
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
-from skvbgp.base import says_too_little
+from skvbgp.base import RowSaysMoreError, says_too_little
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import share_hyperparameters
 from skvbgp.kernels._candidates import combine, follow, make_base_kernels
@@ -217,7 +217,7 @@ def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule
     """
     try:
         scores = [judge_by_new_rows(state, data, rule) for state in (found, default)]
-    except ValueError:  # closed forms have drowned: rows say more, it seems, than is known of all
+    except RowSaysMoreError:  # it seems so, as closed forms have drowned
         return default
     return found if scores[0].leads(scores[1], _STANDARD_ERRORS) else default
 

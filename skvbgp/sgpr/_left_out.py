@@ -103,7 +103,7 @@ class LeftOut(NamedTuple):
 
         Raises
         ------
-        ValueError
+        RowSaysMoreError
             If q does not know as much of a row.
         """
         rest = q.shift - shift[:, None] * row.first  # (n, m)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from skvbgp import VBPICRegressor, VBPITCRegressor
-from skvbgp.base import Targets
+from skvbgp.base import RowSaysMoreError, Targets
 from skvbgp.kernels import Matern
 from skvbgp.sgpr import _kernel_search, _learner
 from skvbgp.sgpr._kernel_search import Scores, choose_for_new_rows, judge_by_new_rows
@@ -48,6 +48,19 @@ def test_what_was_found_has_to_lead_by_more_than_chance(rng, monkeypatch, lead, 
     monkeypatch.setattr(_kernel_search, "judge_by_new_rows", lambda state, *_: scores[state])
     chosen = choose_for_new_rows("found", "default", None, None)
     assert chosen == ("found" if is_kept else "default")
+
+
+def test_what_cannot_be_judged_is_not_taken_and_other_errors_are_errors(monkeypatch):
+    def judge(error):
+        def fail(*_):
+            raise error
+
+        monkeypatch.setattr(_kernel_search, "judge_by_new_rows", fail)
+        return choose_for_new_rows("found", "default", None, None)
+
+    assert judge(RowSaysMoreError("drowned")) == "default"
+    with pytest.raises(ValueError, match="shapes"):
+        judge(ValueError("shapes"))
 
 
 @quick
