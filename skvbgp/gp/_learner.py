@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import find_first_columns
+from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
@@ -72,7 +72,7 @@ class GPLearner(RegressionLearner):
     tol: float
     normalize_y: bool
     n_jobs: int | None
-    owners: tuple[int, ...] = ()  # by column of X: the input that it encodes
+    owners: Owners = ()  # by column of X: the input that it encodes
     forgetting: Forgetting = Forgetting()
     n_outputs: int = 0  # the last columns of X, which say which output a row is of
     n_inducing: int | str | None = None
@@ -160,7 +160,7 @@ class GPLearner(RegressionLearner):
                 raise ValueError(
                     f"warm_start: X has {d} features, but the fit before had {d_before}."
                 )
-            pairs = [(before.names[i], before.kernels[i]) for i in sorted(set(before.owners))]
+            pairs = [(before.names[i], before.kernels[i]) for i in sorted(set(before.kernel_of))]
         elif is_auto(self.kernel):
             pairs = make_base_kernels(d)
         else:
@@ -203,7 +203,7 @@ class GPLearner(RegressionLearner):
         coordinates = WarpedCoordinates(known.offset, known.scale, warp)
         return replace(start, frames=replace(start.frames, coordinates=coordinates))
 
-    def _add_outputs(self, owners: tuple[int, ...]) -> tuple[int, ...]:
+    def _add_outputs(self, owners: Owners) -> Owners:
         """Owners of all columns: indicators of outputs are inputs of their own."""
         first = max(owners, default=-1) + 1
         return (*owners, *range(first, first + self.n_outputs)) if owners else owners
@@ -267,7 +267,7 @@ class GPLearner(RegressionLearner):
                 "names": tuple(trial.name for trial in found.trials),
                 "kernels": tuple(trial.process.kernel for trial in found.trials),
                 "mixture": found.mixture,
-                "owners": tuple(found.owners),
+                "kernel_of": tuple(found.trial_of),
                 "belief": found.belief,
                 "weights": found.weights,
                 "k": found.k,
@@ -307,7 +307,7 @@ class GPLearner(RegressionLearner):
             names=names,
             kernels=tuple(process.kernel for process in processes),
             mixture=Mixture(processes, np.zeros(C), 0.0),
-            owners=tuple(range(C)),
+            kernel_of=tuple(range(C)),
             belief=np.full(C, 1.0 / C),
             weights=average_weights([p.covariance for p in processes], start.rows.X.shape[1]),
             k=self.few,

@@ -82,7 +82,7 @@ class Found(NamedTuple):
 
     trials: list[Trial]  # those that the mixture is made of
     mixture: Mixture
-    owners: list[int]  # by process of the mixture: number of its trial
+    trial_of: list[int]  # by process of the mixture: number of its trial
     belief: Array  # by trial: its share in predictions, averaged over rows
     weights: Array  # of the inputs in the distance between rows
     k: int  # neighbours
@@ -297,8 +297,9 @@ class Search:
         parts = self.rows.leave_out(start, weights, k)
         mixture = self._mix(processes, parts)
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self.rows.hold()[1])
-        owners, score = list(range(len(chosen))), self._score(mixture, parts)
-        return Found(chosen, mixture, owners, shares, weights, k, score, self._rank(mixture, parts))
+        trial_of, score = list(range(len(chosen))), self._score(mixture, parts)
+        rank = self._rank(mixture, parts)
+        return Found(chosen, mixture, trial_of, shares, weights, k, score, rank)
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class Search:
         """
         top = max(trial.trained.value for trial in self.trials)
         chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
-        processes, log_weights, owners = [], [], []
+        processes, log_weights, trial_of = [], [], []
         for i, trial in enumerate(chosen):
             seed = self.rng.randint(np.iinfo(np.int32).max)
             drawn = draw_processes(trial.trained, groups, _N_DRAWS, seed)
@@ -320,7 +321,7 @@ class Search:
             kept = [process for process, weight in drawn if weight > least]
             processes += kept
             log_weights += [evidence - np.log(len(kept))] * len(kept)
-            owners += [i] * len(kept)
+            trial_of += [i] * len(kept)
         log_belief = np.array(log_weights) - logsumexp(log_weights)
         matter = np.flatnonzero(log_belief > log_belief.max() - _WITHIN)
         mixture = Mixture(tuple(processes[j] for j in matter), log_belief[matter], 0.0)
@@ -328,11 +329,11 @@ class Search:
         k = self.counts[-1]
         parts = self.rows.leave_out(mixture, weights, k)
         mixture = widen(mixture, parts, *self.rows.hold())
-        owners = [owners[j] for j in matter]
-        belief = np.bincount(owners, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
+        trial_of = [trial_of[j] for j in matter]
+        belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)
         rank = self._rank(mixture, parts)
-        return Found(chosen, mixture, owners, belief, weights, k, score, rank)
+        return Found(chosen, mixture, trial_of, belief, weights, k, score, rank)
 
 
 def _follow(name: str, process: Process, trial: Trial) -> Process:

@@ -57,7 +57,7 @@ class State(PickledByFields):
     #: These as they were trained; processes of the mixture may be draws around them.
     kernels: tuple[Kernel, ...]
     mixture: Mixture
-    owners: tuple[int, ...]  # by process of the mixture: the index of its kernel in `names`
+    kernel_of: tuple[int, ...]  # by process of the mixture: the index of its kernel in `names`
     belief: Array  # (n_kernels,) shares of the kernels in predictions
     weights: Array  # (d,) of the scaled inputs in the distance between rows
     k: int
@@ -85,8 +85,8 @@ class State(PickledByFields):
     @property
     def shares(self) -> Array:
         """Of the processes in predictions, (C,)."""
-        owners = np.array(self.owners)
-        return np.asarray(self.belief[owners] / np.bincount(owners)[owners])
+        kernel_of = np.array(self.kernel_of)
+        return np.asarray(self.belief[kernel_of] / np.bincount(kernel_of)[kernel_of])
 
     @cached_property
     def posterior(self) -> NeighbourPosterior:

@@ -30,7 +30,7 @@ from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernel
 from skvbgp.kernel_selection._settings import COLLAPSED_ITERATIONS, DENSE_ROWS, KernelSettings
 from skvbgp.kernel_selection._shared import AnyKernel, bind, of_inputs
 from skvbgp.kernel_selection._state import LocalFit, State
-from skvbgp.kernel_selection._targets import PlainTarget, count_targets, make_targets
+from skvbgp.kernel_selection._targets import PlainTarget, count_variants, make_targets
 from skvbgp.kernel_selection._training import (
     KernelFits,
     StochasticSettings,
@@ -60,9 +60,9 @@ class VBKSLearner(KernelSettings):
 
     def max_passes(self, y: Targets) -> int:
         """Largest number of tasks, each of which is for one kernel."""
-        n_kernels = len(self.name_kernels()) * count_targets(self._name_transforms(False, y))
+        n_kernels = len(self.name_kernels()) * count_variants(self._name_transforms(False, y))
         if self._is_auto:  # which list it will be is not known
-            n_series = N_SERIES_KERNELS * count_targets(self._name_transforms(True, y))
+            n_series = N_SERIES_KERNELS * count_variants(self._name_transforms(True, y))
             n_kernels = max(n_kernels, n_series)
         n_trained = self._n_trained(n_kernels)
         if not self._is_collapsed(len(y)):

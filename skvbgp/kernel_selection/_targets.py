@@ -197,7 +197,7 @@ def _exp(z: Array) -> Array:
     return np.asarray(np.exp(np.minimum(z, _LARGEST_LOG)))
 
 
-def count_targets(transforms: Iterable[str]) -> int:
+def count_variants(transforms: Iterable[str]) -> int:
     """How many targets transforms of these names have."""
     return sum(1 if name == "identity" else len(_MARGINS) for name in transforms)
 
