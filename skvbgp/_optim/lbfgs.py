@@ -63,7 +63,7 @@ def lbfgs_ascent(
     LbfgsResult
         The best point that was met.
     """
-    objective = _logged(objective, memory)
+    objective = _keep_log(objective, memory)
     best_x, best_value, best_gradient = x, *objective(x)
     floor = 1e3 * (1.0 + abs(best_value))
 
@@ -108,8 +108,8 @@ def lbfgs_ascent(
     return reached(bool(result.success))
 
 
-def _logged(objective: Objective, memory: Resumable | None) -> Objective:
-    """The objective that keeps a log, and does not compute again what is there.
+def _keep_log(objective: Objective, memory: Resumable | None) -> Objective:
+    """Have the objective keep a log: it does not compute again what is there.
 
     SciPy's own account of a search comes from the same values again.
     """

@@ -52,7 +52,7 @@ def negative_log_predictive_density(
     >>> round(negative_log_predictive_density([1.0], **mixture), 4)
     0.4489
     """
-    y, mixture = _validated(y_true, mean, std, weights)
+    y, mixture = _validate(y_true, mean, std, weights)
     return _average(-mixture.log_density(y), sample_weight)
 
 
@@ -95,7 +95,7 @@ def crps(
     >>> round(crps(y_true, mean, std), 4)
     0.3332
     """
-    y, mixture = _validated(y_true, mean, std, weights)
+    y, mixture = _validate(y_true, mean, std, weights)
     return _average(mixture.crps(y), sample_weight)
 
 
@@ -145,8 +145,8 @@ def interval_score(
     >>> round(interval_score(y_true, mean, std), 4)
     2.2269
     """
-    y, mixture = _validated(y_true, mean, std, weights)
-    level = _probability(level)
+    y, mixture = _validate(y_true, mean, std, weights)
+    level = _check_level(level)
     lower, upper = mixture.interval(level)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     return _average(upper - lower + 2.0 / (1.0 - level) * outside, sample_weight)
@@ -196,11 +196,11 @@ def coverage(
     >>> coverage(y_true, mean, std, level=[0.1, 0.5, 0.99]).round(4)
     array([0.    , 0.6667, 1.    ])
     """
-    y, mixture = _validated(y_true, mean, std, weights)
+    y, mixture = _validate(y_true, mean, std, weights)
     centrality = np.abs(2.0 * mixture.cdf(y) - 1.0)  # level of the interval that y is an end of
     if np.ndim(level) == 0:
-        return _average(centrality <= _probability(level), sample_weight)
-    return np.array([_average(centrality <= _probability(p), sample_weight) for p in level])
+        return _average(centrality <= _check_level(level), sample_weight)
+    return np.array([_average(centrality <= _check_level(p), sample_weight) for p in level])
 
 
 def prediction_interval(
@@ -231,17 +231,17 @@ def prediction_interval(
     >>> lower.round(2), upper.round(2)
     (array([-1.96,  1.08]), array([1.96, 8.92]))
     """
-    return NormalMixture.of(mean, std, weights).interval(_probability(level))
+    return NormalMixture.of(mean, std, weights).interval(_check_level(level))
 
 
-def _validated(y_true: Any, mean: Any, std: Any, weights: Any) -> tuple[Array, NormalMixture]:
+def _validate(y_true: Any, mean: Any, std: Any, weights: Any) -> tuple[Array, NormalMixture]:
     y = check_array(y_true, ensure_2d=False, dtype=np.float64, input_name="y_true")
     y, mixture = column_or_1d(y), NormalMixture.of(mean, std, weights)
     check_consistent_length(y, mixture.mean)
     return y, mixture
 
 
-def _probability(level: Any) -> float:
+def _check_level(level: Any) -> float:
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
     return float(level)
