@@ -17,7 +17,7 @@ class ScaledDraws:
     """Functions S of one output on the scale of y, by what they are in scaled units.
 
     A subclass implements ``_evaluate(X)`` and ``_differentiate(X)``, values (n, S) and derivatives
-    (n, d, S) at scaled rows.
+    (n, d, S) at scaled rows, and maybe ``_map``, which calls them.
     """
 
     coordinates: Coordinates
@@ -29,11 +29,15 @@ class ScaledDraws:
     def __call__(self, X: Array) -> Array:
         """Values (n, S)."""
         with single_blas_thread:
-            values = by_tile(self._evaluate, self.coordinates.scaled(X))
+            values = self._map(self._evaluate, self.coordinates.scaled(X))
         return self.target.original(values)
 
     def gradient(self, X: Array) -> Array:
         """Derivatives (n, d, S), in units of y over those of each input."""
         with single_blas_thread:
-            slopes = by_tile(self._differentiate, self.coordinates.scaled(X))
+            slopes = self._map(self._differentiate, self.coordinates.scaled(X))
         return slopes * (self.target.unit / self.coordinates.scale[:, None])
+
+    def _map(self, function: Callable[..., Array], X: Array) -> Array:
+        """What a function says of scaled rows, some at a time."""
+        return by_tile(function, X)

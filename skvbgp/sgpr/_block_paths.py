@@ -16,8 +16,8 @@ import numpy as np
 from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
+from skvbgp.base import ScaledDraws
 from skvbgp.kernels._features import FREQUENCIES, Features
 from skvbgp.sgpr._block_conditional import BlockCache, BlockConditional
 from skvbgp.sgpr._data import Rows
@@ -75,13 +75,13 @@ class BlockFunctions:
 
 
 @dataclass(frozen=True)
-class BlockDraws:
-    """Functions S from the posterior of one output, on the scale of y."""
+class BlockDraws(ScaledDraws):
+    """Functions S from the posterior of one output; derivatives are those in the row's block."""
 
     posterior: BlockPosterior
-    coordinates: Coordinates
-    target: Target
     functions: BlockFunctions
+
+    _evaluate, _differentiate = staticmethod(Paths.__call__), staticmethod(Paths.gradient)
 
     @classmethod
     def of(
@@ -99,21 +99,10 @@ class BlockDraws:
             u = conditional.q.draw(len(members), rng)
             sets.append(PathSet(members, i, u, draw_unit_features(len(Lambda[i]), rng)))
         functions = BlockFunctions(sets, int(rng.randint(2**31)))
-        return cls(posterior, coordinates, target, functions)
+        return cls(coordinates, target, posterior, functions)
 
-    def __call__(self, X: Array) -> Array:
-        """Values (n, S)."""
-        return self.target.original(self._evaluate(Paths.__call__, X))
-
-    def gradient(self, X: Array) -> Array:
-        """Derivatives (n, d, S) in the block of each row, in units of y over those of inputs."""
-        slopes = self._evaluate(Paths.gradient, X)
-        return slopes * (self.target.unit / self.coordinates.scale[:, None])
-
-    def _evaluate(self, method: Callable[[Paths, Array], Array], X: Array) -> Array:
-        scaled, shared = self.coordinates.scaled(X), (self.functions, method)
-        with single_blas_thread:
-            (values,) = self.posterior.by_block(_evaluate, scaled, *shared)
+    def _map(self, function: Callable[[Paths, Array], Array], X: Array) -> Array:
+        (values,) = self.posterior.by_block(_evaluate, X, self.functions, function)
         return values
 
 
