@@ -1,4 +1,4 @@
-"""The prior of inducing variables u, by a kernel: what `_core.gaussian` says of q(u) is to it."""
+"""The prior of inducing variables u under a kernel; q(u) is in `_core.gaussian`."""
 
 from functools import cached_property
 
