@@ -31,7 +31,7 @@ ALLOWED = {
 }
 # What the layers without estimators may take from scikit-learn; elsewhere all of it is open.
 ALLOWED_SKLEARN = {
-    "_core": ("sklearn.utils",),
+    "_core": ("sklearn.utils", "sklearn.get_config"),
     "_optim": ("sklearn.utils", "sklearn.exceptions"),
     "kernels": ("sklearn.utils", "sklearn.gaussian_process.kernels"),
 }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
@@ -14,14 +15,13 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
+from skvbgp._core.dispatch import dispatch, find_dask
 from skvbgp._core.journal import use_journal
-
-#: How often tasks are started again whose shared arguments died with a worker.
-_MAX_LOSSES = 3
 
 
 def parallel_map(
@@ -78,28 +78,19 @@ def parallel_each(
     Exception
         Whatever `function` raises, with its type.
     RuntimeError
-        If workers died again and again.
+        If Dask's workers died again and again, or none is left.
     """
-    common, n_received = _Shared(shared), 0
+    dask = find_dask()
     # as long as the last task: threads of a process share one limit
     with single_blas_thread, use_journal(None):
-        for _ in range(_MAX_LOSSES + 1):
-            calls = (
-                delayed(_run_task)(function, common, *tasks[i])
-                for i in range(n_received, len(tasks))
-            )
-            try:
-                for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
-                    receive(result)
-                    n_received += 1
-                return
-            except CancelledError as error:
-                lost = error
-    raise RuntimeError(
-        f"Workers were lost {_MAX_LOSSES + 1} times together with data that tasks need; "
-        f"{n_received} of {len(tasks)} tasks were done. Their logs may tell why, often it is "
-        "memory."
-    ) from lost
+        if dask is not None:
+            run, *_ = delayed(_run_task)()
+            run = run.with_config_and_warning_filters(get_config(), warnings.filters)
+            dispatch(dask, run, tasks, receive, (function, *shared))
+            return
+        calls = (delayed(_run_task)(function, *shared, *tasks[i]) for i in range(len(tasks)))
+        for result in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+            receive(result)
 
 
 def spread_each(
@@ -194,11 +185,11 @@ def spawn_seeds(
     return generator.randint(np.iinfo(np.int32).max, size=n_seeds, dtype=np.int64)
 
 
-def _run_task(function: Callable[..., Any], shared: _Shared, *task: Any) -> Any:
+def _run_task(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run one task. The limits are set here because a worker may be another process."""
     _keep_freed_memory()
     with single_blas_thread:
-        return function(*shared.arguments, *task)
+        return function(*arguments)
 
 
 @cache
@@ -244,20 +235,6 @@ _thread = threading.local()
 def _become_worker() -> None:
     """Mark a thread of a pool: what it calls in turn has this one thread."""
     _thread.is_worker = True
-
-
-class _Shared:
-    """Arguments of all calls in one object, which joblib has Dask send once.
-
-    It does so with any object that says it is larger than a kilobyte; arrays deep inside others,
-    which say nothing, would be sent with every task.
-    """
-
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self.arguments = arguments
-
-    def __sizeof__(self) -> int:
-        return 2**20
 
 
 class _SingleBlasThread:

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.clients import LOST_ELSEWHERE, find_client, find_elsewhere, is_there
+from skvbgp._core.clients import (
+    LOST_ELSEWHERE,
+    IdleError,
+    find_client,
+    find_elsewhere,
+    is_there,
+    wait_for,
+)
 from skvbgp._core.collections import split_rows
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -24,9 +31,6 @@ from skvbgp._core.shard import Block, NumberedBlock, Shard, join_blocks, load_bl
 _MAX_LOSSES = 3
 #: Seconds after which a copy of `ShardedRows` in another process asks whether a shard is there.
 _PATIENCE = 2.0
-#: Seconds of a wait for tasks after which Dask is asked whether it has any, and how often it has
-#: none before they are given up.
-_LOOK_EVERY, _MOST_IDLE = 5.0, 60
 #: A row that is none, and its number.
 _NOTHING: tuple[Index, Block] = (np.array([-1]), Block(np.empty(0), np.empty(0)))
 
@@ -394,38 +398,19 @@ class ShardedRows:
         ) from next(iter(lost.values()))
 
     def _gather(self, futures: Any) -> Any:
-        try:
-            self._wait_for(futures)
+        try:  # before there are any shards, workers may be still to come
+            wait_for(self._client, futures, may_be_idle=not hasattr(self, "_shards"))
             return self._client.gather(futures)
         except CancelledError as error:
             raise RuntimeError(
                 "Dask has cancelled a task: the scheduler is gone, or rows that cannot be made "
                 "again, such as scattered ones, were lost with a worker."
             ) from error
-
-    def _wait_for(self, futures: Any) -> None:
-        """Wait for tasks, but not for ever where Dask has nothing to do.
-
-        It may have lost all workers for good. It does not notice (2026.8), either, that a task
-        needs another one that has failed, as its workers died, if a third one between them is lost.
-        """
-        from distributed import wait
-
-        n_idle = 0
-        while n_idle < _MOST_IDLE:
-            try:
-                with self._client.as_current():
-                    wait(futures, timeout=_LOOK_EVERY)
-                return
-            except TimeoutError:
-                by_worker = self._client.processing()
-                may_begin = not (by_worker or hasattr(self, "_shards"))  # workers are still to come
-                n_idle = 0 if may_begin or any(by_worker.values()) else n_idle + 1
-        raise RuntimeError(
-            f"Dask does nothing since {_MOST_IDLE * _LOOK_EVERY:.0f} seconds, and rows of a "
-            "collection are missing: no worker is left, or too many have died of what the rows are "
-            "made from. Start the cluster again."
-        )
+        except IdleError as error:
+            raise RuntimeError(
+                f"{error}, and rows of a collection are missing: no worker is left, or too many "
+                "have died of what the rows are made from. Start the cluster again."
+            ) from None
 
 
 class ShardedColumns:

@@ -1,9 +1,7 @@
 import os
 import platform
-import sys
 import threading
 import time
-from concurrent.futures import CancelledError
 from multiprocessing import get_context
 
 import numpy as np
@@ -153,36 +151,6 @@ def test_blas_limit_is_lifted_after_an_exception():
         assert blas_threads() == before
 
 
-def recorded_calls(monkeypatch):
-    """Arguments of the calls that `parallel_each` would make, instead of their results."""
-    calls = []
-
-    class Recorder:
-        def __init__(self, n_jobs, return_as):
-            assert n_jobs == 2
-
-        def __call__(self, iterable):
-            calls.extend(iterable)
-            return []
-
-    monkeypatch.setattr(parallel, "Parallel", Recorder)
-    return calls
-
-
-def test_payload_is_function_shared_and_task_alone(monkeypatch, rng):
-    calls = recorded_calls(monkeypatch)
-    A, jitter, seed = rng.normal(size=(3, 3)), 1.0, 5
-    parallel_map(noisy_cholesky, [(jitter, seed)] * 2, n_jobs=2, shared=(A,))
-    for _, arguments, keywords in calls:
-        function, shared, *task = arguments
-        assert function is noisy_cholesky
-        assert shared is calls[0][1][1]  # the same object, which Dask recognises and sends once
-        assert shared.arguments == (A,)
-        assert sys.getsizeof(shared) > 1_000  # joblib's limit of what it has Dask send once
-        assert task == [jitter, seed]
-        assert keywords == {}
-
-
 @pytest.mark.thorough
 def test_results_arrive_one_by_one_in_the_order_of_the_tasks(backend):
     seen = []
@@ -203,33 +171,6 @@ def test_a_result_is_received_before_the_next_task_is_made_and_run():
 
     parallel_each(task, LazyTasks(2, make), lambda result: events.append(("seen", result)))
     assert events == [(what, i) for i in (0, 1) for what in ("made", "task", "seen")]
-
-
-class LosesWorkers:
-    """Stands for joblib on a cluster that loses scattered data after every second result."""
-
-    def __init__(self, n_jobs, return_as):
-        pass
-
-    def __call__(self, calls):
-        for i, (function, arguments, _) in enumerate(calls):
-            if i == 2:
-                raise CancelledError("lost")
-            yield function(*arguments)
-
-
-@pytest.mark.filterwarnings("ignore:`sklearn.utils.parallel.delayed`")
-def test_tasks_go_on_after_a_loss(monkeypatch):
-    monkeypatch.setattr(parallel, "Parallel", LosesWorkers)
-    assert parallel_map(divmod, [(i, 3) for i in range(5)]) == [divmod(i, 3) for i in range(5)]
-
-
-@pytest.mark.filterwarnings("ignore:`sklearn.utils.parallel.delayed`")
-def test_too_many_losses_are_an_error(monkeypatch):
-    monkeypatch.setattr(parallel, "Parallel", LosesWorkers)
-    with pytest.raises(RuntimeError, match="8 of 20 tasks were done") as caught:
-        parallel_map(divmod, [(i, 3) for i in range(20)])
-    assert isinstance(caught.value.__cause__, CancelledError)
 
 
 def thread_names(barrier, i):

@@ -223,7 +223,7 @@ def test_rows_that_cannot_be_made_again_are_an_error(client, rows):
 
 
 def test_rows_that_never_come_are_an_error(client, rows, monkeypatch):
-    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.01)
+    monkeypatch.setattr("skvbgp._core.clients._LOOK_EVERY", 0.01)
     never = client.submit(np.ones, 3, workers=["tcp://127.0.0.1:9"])  # no worker is there
     with pytest.raises(RuntimeError, match="Dask does nothing"):
         rows._gather([never])
@@ -231,7 +231,7 @@ def test_rows_that_never_come_are_an_error(client, rows, monkeypatch):
     with pytest.raises(RuntimeError, match="no worker is left"):
         rows._gather([never])
     monkeypatch.undo()
-    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.01)
+    monkeypatch.setattr("skvbgp._core.clients._LOOK_EVERY", 0.01)
     slow = client.submit(time.sleep, 1.0, pure=False)
     rows._gather([slow])  # longer than a worker may have nothing to do, which this one has
     assert slow.done()
