@@ -1,12 +1,7 @@
 """The global part of the function: a sparse process of inducing inputs, learned from all rows.
 
-Hyperparameters maximise the evidence of a random subset. With u the function at the inducing inputs
-Z, K = L L' its matrix there, u = L v and phi = L^-1 k(Z, x), the rows with noise variances t say
-
-    v | y ~ N(w, A^-1),   A = I + sum_i phi_i phi_i' / t_i,   w = A^-1 sum_i phi_i y_i / t_i,
-
-so that g(x) has the mean phi' w and the variance k(x, x) - phi' phi + phi' A^-1 phi, where
-A^-1 = R' R. See :doc:`/theory/gp`.
+Hyperparameters maximise the evidence of a random subset; `_inducing_inputs` has what the rows then
+say. See :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
@@ -17,9 +12,9 @@ from typing import Self
 
 import numpy as np
 
-from skvbgp._core.blockwise import by_tile
+from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.pickling import PickledByFields
@@ -27,6 +22,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.maximum import train
 from skvbgp.base import Draws
 from skvbgp.gp._gradient import Slopes
+from skvbgp.gp._inducing_inputs import InducingInputs, leave_out_rows
 from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
@@ -38,8 +34,6 @@ from skvbgp.kernels import Kernel
 _TRAINED_ROWS, _MOST_ROWS = 800, 20_000
 #: Largest number of L-BFGS iterations.
 _MAX_ITER = 20
-#: Rows at a time.
-_TILE_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -79,13 +73,10 @@ class GlobalPart(PickledByFields):
         """The same process given rows in a random order, of which the first ones are enough."""
         known = np.sort(order[:_MOST_ROWS])
         y, t = self.target.scaled(rows.y[known]), self._spread_noise(rows, known)
-        A, b = np.eye(len(self.Z)), np.zeros(len(self.Z))
-        for i in range(0, len(known), _TILE_ROWS):
-            tile = slice(i, i + _TILE_ROWS)
-            phi = self._features(rows.X[known[tile]])
-            A += phi @ (phi / t[tile]).T
-            b += phi @ (y[tile] / t[tile])
-        return replace(self, known=known, q=WhitenedGaussian(A, b))
+        X = self.coordinates.scaled(rows.X[known])
+        q = WhitenedGaussian.standard(len(self.Z))
+        q = q.with_information(*self.inducing.gather(X, 1.0 / t, y / t))
+        return replace(self, known=known, q=q)
 
     def _spread_noise(self, rows: Rows, index: Index) -> Array:
         """Variances of the noise of some rows, scaled."""
@@ -102,28 +93,14 @@ class GlobalPart(PickledByFields):
         return float(self.kernel.diag(self.Z[:1])[0]) * self.target.unit**2
 
     @cached_property
-    def L(self) -> Array:
-        return jittered_cholesky(self.kernel(self.Z), "covariance of inducing inputs")
-
-    @cached_property
-    def jitter(self) -> float:
-        """What L L' has more than K on the diagonal: u is known with as much noise."""
-        return max(0.0, float(np.mean(np.sum(self.L**2, axis=1) - self.kernel.diag(self.Z))))
-
-    @cached_property
-    def L_inv(self) -> Array:
-        """L^-1."""
-        return tril_inverse(self.L)
-
-    def _features(self, X: Array) -> Array:
-        """phi (m, n) of rows in the user's units."""
-        return np.asarray(self.L_inv @ self.kernel(self.Z, self.coordinates.scaled(X)))
+    def inducing(self) -> InducingInputs:
+        return InducingInputs(self.kernel, self.Z)
 
     # -- what it says ------------------------------------------------------------------------------
 
     def mean(self, X: Array) -> Array:
         """(n,), in the user's units, as everything below."""
-        coefficients = self.L_inv.T @ self.q.mean
+        coefficients = self.inducing.L_inv.T @ self.q.mean
 
         def measure(tile: Array) -> Array:
             return coefficients @ self.kernel(self.Z, self.coordinates.scaled(tile))
@@ -142,39 +119,34 @@ class GlobalPart(PickledByFields):
         """
         mean, rest, learned = self._measure(rows.X[index])
         error, t = rows.y[index] / self.target.unit, self._spread_noise(rows, index)
-        share = np.where(np.isin(index, self.known), learned / t, 0.0)  # below 1
-        mean = mean - share / (1.0 - share) * error
-        variance = rest + learned / (1.0 - share)
-        return self.target.unscaled(mean, variance)
+        is_known = np.isin(index, self.known)
+        mean, learned = leave_out_rows(mean, learned, mean + error, t, is_known)
+        return self.target.unscaled(mean, rest + learned)
 
     def _measure(self, X: Array) -> tuple[Array, Array, Array]:
         """phi' w, k - phi' phi and phi' A^-1 phi, (n,) each and scaled."""
-        w, R = self.q.mean, self.q.precision_factor_inv
-
-        def measure(tile: Array) -> Array:
-            phi = self._features(tile)
-            prior = self.kernel.diag(self.coordinates.scaled(tile))
-            rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
-            return np.column_stack([w @ phi, rest, np.sum((R @ phi) ** 2, axis=0)])
-
-        mean, rest, learned = by_tile(measure, X).T
-        return mean, rest, learned
+        moments: tuple[Array, Array, Array] = in_tiles(
+            lambda tile: self.inducing.measure(self.q, self.coordinates.scaled(tile)), X
+        )
+        return moments
 
     def covariance(self, X: Array) -> Array:
         """Covariance (n, n) of the function."""
-        phi = self._features(X)
+        scaled = self.coordinates.scaled(X)
+        phi = self.inducing.features(scaled)
         root = self.q.precision_factor_inv @ phi
-        K = self.kernel(self.coordinates.scaled(X)) - phi.T @ phi + root.T @ root
+        K = self.kernel(scaled) - phi.T @ phi + root.T @ root
         return np.asarray(K * self.target.unit**2)
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the function's derivatives."""
-        scaled, coefficients = self.coordinates.scaled(X), self.L_inv.T @ self.q.mean
+        scaled, L_inv = self.coordinates.scaled(X), self.inducing.L_inv
+        coefficients = L_inv.T @ self.q.mean
         prior, R = self.kernel.curvature(scaled), self.q.precision_factor_inv
 
         def measure(x: Array, prior: Array) -> Array:
             slopes = self.kernel.gradient(x, self.Z)  # (m, d)
-            phi = self.L_inv @ slopes
+            phi = L_inv @ slopes
             rest = np.maximum(prior - np.sum(phi**2, axis=0), 0.0)
             return np.array([coefficients @ slopes, rest + np.sum((R @ phi) ** 2, axis=0)])
 
@@ -186,8 +158,9 @@ class GlobalPart(PickledByFields):
         """Functions n from the posterior."""
         prior = PriorDraws.draw(self.process, self.Z.shape[1], n, rng)
         v = self.q.draw(n, rng)
-        u = prior(self.Z) + np.sqrt(self.jitter) * rng.standard_normal(v.shape)
-        weights = self.L_inv.T @ (v - self.L_inv @ u)
+        u = prior(self.Z) + np.sqrt(self.inducing.jitter) * rng.standard_normal(v.shape)
+        L_inv = self.inducing.L_inv
+        weights = L_inv.T @ (v - L_inv @ u)
         return GlobalDraws(self, prior, weights)
 
     # -- rows --------------------------------------------------------------------------------------
