@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import count_inputs, find_first_columns
+from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_categories
+from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
@@ -33,6 +35,8 @@ from skvbgp.kernels._uncertain import join_variances
 
 #: n_neighbors="auto": up to so many places all are neighbours, then the number of neighbours.
 _EXACT_PLACES, _NEIGHBOURS = 2_000, 256
+#: n_inducing="auto": so many of more places than that.
+_N_INDUCING = 500
 #: Where rows are forgotten: hyperparameters are learned again when so many of them are new.
 _NEW_SHARE = 0.25
 
@@ -54,17 +58,24 @@ class ClassState(PickledByFields):
     #: Places that the hyperparameters were learned from, and how many rows had then been seen.
     n_trained: int
     n_rows_trained: int
+    trained_weights: Array  # (K,) of the classes, then
     n_iter: int
     n_jobs: int | None
 
     @property
     def n_kernels(self) -> int:
         """Kernels that a warm start goes on from."""
-        return len(self.found.names)
+        return len(self.found.list_starts(anew=True))
+
+    @property
+    def log_frequencies(self) -> Array:
+        """Of the classes, (K,)."""
+        return find_log_frequencies(_count_votes(self.rows) * self.class_weights)
 
     @cached_property
     def posterior(self) -> ClassPosterior:
         """Predictions, with the search structures that they keep."""
+        ratios = self.class_weights / self.trained_weights
         return ClassPosterior(
             self.found.processes,
             self.found.belief,
@@ -75,6 +86,7 @@ class ClassState(PickledByFields):
             self.k,
             self.n_jobs,
             self.gaps,
+            tuple(one.given(self.log_frequencies, ratios) for one in self.found.inducing),
         )
 
 
@@ -90,6 +102,7 @@ class Start:
     candidates: tuple[tuple[str, ClassModel], ...]
     grows: bool
     seed: int
+    m: int  # inducing inputs that are tried
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,7 @@ class ClassGPLearner(Learner):
 
     kernel: Any
     n_neighbors: int | str
+    n_inducing: int | str | None
     learn_hyperparameters: bool
     max_iter: int | None
     tol: float
@@ -143,7 +157,21 @@ class ClassGPLearner(Learner):
             starts = [(name, start_class_process(one, d, self.owners)) for name, one in bound]
         grows = before is None and standardised
         coordinates = frame_inputs(inputs, self.owners, standardised=standardised)
-        return Start(inputs, standardised, coordinates, gaps, rows, tuple(starts), grows, seed)
+        m = self._count_inducing(len(rows))
+        return Start(inputs, standardised, coordinates, gaps, rows, tuple(starts), grows, seed, m)
+
+    def _count_inducing(self, n: int) -> int:
+        """Inducing inputs that are tried for n places."""
+        wanted, obstacles = self.n_inducing, []
+        if not self.learn_hyperparameters:
+            obstacles.append("learn_hyperparameters=False")
+        if self.forgetting != 1.0:
+            obstacles.append("forgetting")
+        if isinstance(wanted, str):
+            return _N_INDUCING if n > _EXACT_PLACES and not obstacles else 0
+        if wanted and obstacles:
+            raise ValueError(f"n_inducing={wanted} is not possible with {obstacles[0]}.")
+        return wanted or 0
 
     def _check_before(self, before: ClassState, d: int, y: Labelled) -> None:
         known, now = before.found.trained[0].n_inputs, count_inputs(d, self.owners)
@@ -155,8 +183,7 @@ class ClassGPLearner(Learner):
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = state.rows
         class_weights = self._weigh(y.classes, rows)
-        places = join_variances(rows.X, state.gaps.measure_stds(rows.inputs))
-        votes = Votes.of(scale_rows(places, state.coordinates), y.counts * class_weights)
+        votes = _take_votes(rows, class_weights, state.gaps, state.coordinates)
 
         def reach(found: Found) -> ClassState:
             return ClassState(
@@ -172,6 +199,7 @@ class ClassGPLearner(Learner):
                 n_rows=y.n_rows,
                 n_trained=len(rows),
                 n_rows_trained=y.n_rows,
+                trained_weights=class_weights,
                 n_iter=max(1, watch.n_passes),
                 n_jobs=self.n_jobs,
             )
@@ -189,6 +217,8 @@ class ClassGPLearner(Learner):
             self.max_iter,
             self.tol,
             watch,
+            state.m,
+            by_class=isinstance(self.class_weight, str),
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
@@ -250,8 +280,12 @@ class ClassGPLearner(Learner):
             coordinates = frame_inputs(inputs, self.owners, standardised=state.standardised)
             gaps = Gaps.of(rows.X)  # of later rows: these have none
         coordinates.scaled(new.X)  # refuses what is too far away
+        votes = _take_votes(new, state.trained_weights, state.gaps, state.coordinates)
+        known = state.found.inducing  # none where rows are forgotten
+        told = thread_map(InducingClasses.plus, [(one, votes) for one in known])
         updated = replace(
             state,
+            found=state.found._replace(inducing=tuple(told)),
             inputs=inputs,
             coordinates=coordinates,
             gaps=gaps,
@@ -268,12 +302,12 @@ class ClassGPLearner(Learner):
     def attributes(self, state: ClassState) -> dict[str, Any]:
         listed, scale = state.found.list_kernels(), state.coordinates.scale
         kernels = [(name, express_by_input(p.kernel, scale, self.owners)) for name, p, _ in listed]
-        votes = _count_votes(state.rows) * state.class_weights
         return {
             "classes_": state.classes,
-            "class_prior_": np.exp(find_log_frequencies(votes)),
+            "class_prior_": np.exp(state.log_frequencies),
             "kernels_": kernels,
             "kernel_posterior_": np.array([share for *_, share in listed]),
+            "n_inducing_": max((len(one.inducing) for one in state.found.inducing), default=0),
             "log_predictive_probability_": state.found.score,
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.n_rows,
@@ -292,6 +326,12 @@ def _rebind(model: ClassModel, d: int, owners: tuple[int, ...]) -> ClassModel:
     return replace(model, process=process, d=d)
 
 
+def _take_votes(rows: Rows, class_weights: Array, gaps: Gaps, coordinates: Coordinates) -> Votes:
+    """Votes of rows `filled`, scaled."""
+    places = join_variances(rows.X, gaps.measure_stds(rows.inputs))
+    return Votes.of(scale_rows(places, coordinates), rows.y * class_weights)
+
+
 def _count_votes(rows: Rows) -> Array:
     """Votes (K,) of all places; the chunks are not joined."""
     return np.sum([counts.sum(axis=0) for _, counts, _ in rows.chunks], axis=0)
@@ -303,4 +343,4 @@ def _keep(start: Start, d: int) -> Found:
     C = len(processes)
     weights = average_weights([process.kernel for process in processes], d)
     belief = np.full(C, 1.0 / C)
-    return Found(names, processes, processes, tuple(range(C)), belief, weights, float("nan"))
+    return Found(names, processes, processes, (), tuple(range(C)), belief, weights, float("nan"))

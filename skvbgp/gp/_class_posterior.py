@@ -13,6 +13,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps
+from skvbgp.gp._class_inducing import GivenVotes
 from skvbgp.gp._class_process import ClassModel, KnownPlaces
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import Rows
@@ -22,10 +23,13 @@ from skvbgp.kernels._uncertain import join_variances
 
 @dataclass(frozen=True)
 class ClassPosterior(NearRows):
-    """A mixture given the rows; every place is predicted from the k nearest of them."""
+    """A mixture given the rows; processes predict every place from the k nearest of them.
+
+    What is `inducing` has been given all rows, and follows the processes.
+    """
 
     processes: tuple[ClassModel, ...]
-    belief: Array  # (C,) shares of the processes
+    belief: Array  # (C,) shares of both
     #: X in the user's units, and the votes (n, K). Without `gaps`, variances of entries are those
     #: of all inputs.
     rows: Rows
@@ -35,6 +39,12 @@ class ClassPosterior(NearRows):
     k: int
     n_jobs: int | None = None
     gaps: Gaps | None = None
+    inducing: tuple[GivenVotes, ...] = ()
+
+    @property
+    def parts(self) -> tuple[ClassModel | GivenVotes, ...]:
+        """Whatever predicts."""
+        return (*self.processes, *self.inducing)
 
     @cached_property
     def votes(self) -> Votes:
@@ -60,24 +70,26 @@ class ClassPosterior(NearRows):
         return self.mix(self._measure(filled))
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
-        """Log probabilities (n, K) from means (n, K) and a variance (n,) by each process."""
+        """Log probabilities (n, K) from means (n, K) and a variance (n,) by each part."""
         log_frequencies = self.votes.log_frequencies
-        parts = [
-            process.link.log_probabilities(*given, log_frequencies)
-            for process, given in zip(self.processes, moments, strict=True)
+        log_p = [
+            part.link.log_probabilities(*given, log_frequencies)
+            for part, given in zip(self.parts, moments, strict=True)
         ]
-        return mix_log_probabilities(parts, self.belief)
+        return mix_log_probabilities(log_p, self.belief)
 
     def _measure(self, X: Array) -> list[tuple[Array, Array]]:
-        """Means (n, K) and variance (n,) of each process for a vote at rows X without gaps."""
+        """Means (n, K) and variance (n,) of each part for a vote at rows X without gaps."""
         scaled = scale_rows(X, self.coordinates)
+        moments: list[tuple[Array, Array]] = []
         if self.is_exact:
             moments = [in_tiles(given.moments, scaled) for given in self._conditionals]
-        else:
+        elif self.processes:
             moments = self._measure_near(X, self.find(X[:, : len(self.weights)]))
+        moments += [given.moments(scaled) for given in self.inducing]
         return [
-            (mean, variance + process.covariance.lost(scaled))
-            for process, (mean, variance) in zip(self.processes, moments, strict=True)
+            (mean, variance + part.covariance.lost(scaled))
+            for part, (mean, variance) in zip(self.parts, moments, strict=True)
         ]
 
     def leave_out(self, index: Index) -> list[tuple[Array, Array]]:

@@ -6,7 +6,8 @@ prior, less one nat for each hyperparameter.
 
 Few rows: all of them share in predictions, see `learn_shares`, and average over draws of their
 hyperparameters. Many rows: the best are trained further, and share; those of two classes that are
-not predicted from neighbours also with a likelihood of labels, see `_probit_process`.
+not predicted from neighbours also with a likelihood of labels, see `_probit_process`, those that
+are also through inducing inputs, see `_class_inducing`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
+from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
 from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
@@ -49,6 +51,10 @@ _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
 #: The name of a kernel with a probit likelihood ends so; kernels of either kind that get one.
 _PROBIT, _N_PROBIT = ", probit", 2
 _PROBIT_ITERATIONS = 10
+#: The name of a kernel that predicts through inducing inputs ends so; places that it knows, and
+#: those that it is trained on once more; how many standard errors it has to gain.
+_INDUCING, _MOST_KNOWN, _TRAINED_PLACES, _LEAST_GAIN = ", inducing", 20_000, 500, 1.0
+_INDUCING_ITERATIONS = 10
 #: Least share of the entropy of frequencies that is left for that.
 _OVERLAP = 0.25
 #: Draws of the hyperparameters of a kernel, if few places; those that matter, in nats.
@@ -79,9 +85,11 @@ class Part(NamedTuple):
 
     name: str
     trained: ClassModel
-    processes: list[ClassModel]  # these predict
+    processes: Sequence[ClassModel | InducingClasses]  # these predict
     weights: Array  # of the processes
     log_p: Array  # (M, K), of votes that are left out
+    #: Votes that have chosen the kernel, if others have than of all parts from neighbours.
+    n_votes: float | None = None
 
     @classmethod
     def of(cls, trial: Trial, process: ClassModel, log_p: Array) -> Self:
@@ -95,8 +103,9 @@ class Found(NamedTuple):
     names: tuple[str, ...]  # of kernels
     trained: tuple[ClassModel, ...]  # by kernel; others may be draws around these
     processes: tuple[ClassModel, ...]
-    owners: tuple[int, ...]  # by process: the index of its kernel
-    belief: Array  # (C,), by process
+    inducing: tuple[InducingClasses, ...]
+    owners: tuple[int, ...]  # by process, those through inducing inputs last: index of its kernel
+    belief: Array  # (C,), of the same
     weights: Array  # (d,), of the inputs in the distance
     score: float  # log probability of a label that is left out, on average
 
@@ -107,13 +116,13 @@ class Found(NamedTuple):
 
     def list_starts(self, *, anew: bool) -> list[tuple[str, ClassModel]]:
         """Name and process of every kernel, as they are or, for a search, as regressions."""
-        if not anew:
-            return list(zip(self.names, self.trained, strict=True))
         found: dict[str, ClassModel] = {}
         for name, model in zip(self.names, self.trained, strict=True):
-            if not isinstance(model, ClassProcess):
+            name = name.removesuffix(_INDUCING)
+            if anew and not isinstance(model, ClassProcess):
+                name = name.removesuffix(_PROBIT)
                 model = ClassProcess(model.process, model.d, model.shared_scale)
-            found.setdefault(name.removesuffix(_PROBIT), model)
+            found.setdefault(name, model)
         return list(found.items())
 
 
@@ -139,8 +148,9 @@ def free_length_scales(process: ClassModel) -> ClassModel:
 class ClassSearch:
     """One search.
 
-    `votes` are scaled, `d` is the number of columns, `k` that of neighbours, and `max_iter` that of
-    L-BFGS iterations.
+    `votes` are scaled, `d` is the number of columns, `k` that of neighbours, `m` that of inducing
+    inputs, and `max_iter` that of L-BFGS iterations. `by_class`: the weights of the classes may
+    change.
     `end_pass` is called after every trial, with a function that returns what has been `Found`.
     """
 
@@ -151,17 +161,22 @@ class ClassSearch:
     max_iter: int | None
     tol: float
     end_pass: EndPass
+    m: int = 0
+    by_class: bool = False
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
+    known: Index = field(init=False)  # places, in a random order, that inducing inputs are told of
     held_out: Index = field(init=False)  # of places whose votes are left out in turn
     held: Votes = field(init=False)  # these
     n_grouped: float = field(init=False)  # votes of the groups that kernels were trained on last
 
     def __post_init__(self) -> None:
         n = len(self.votes)
-        self.held_out = np.arange(n)
+        self.held_out = self.known = np.arange(n)
         if not self.is_exact:
-            self.held_out = np.sort(self.rng.permutation(n)[:_HELD_OUT])
+            order = self.rng.permutation(n)
+            self.held_out = np.sort(order[:_HELD_OUT])
+            self.known = order[::-1][:_MOST_KNOWN]  # those held out are the last
         self.held = self.votes.part(self.held_out)
 
     @property
@@ -190,6 +205,8 @@ class ClassSearch:
         self._train_further(chosen)
         parts = self._make_parts(self.trials)
         found = self._mix(parts)
+        if self.m and not self.is_exact and not self.stopped:
+            return self._add_inducing(parts, found)
         if self.stopped or not self._overlap(found.score):
             return found
         self._try_probit()
@@ -268,6 +285,37 @@ class ClassSearch:
         parts = self._log_probabilities(processes, moments)
         return [Part.of(*each) for each in zip(trials, processes, parts, strict=True)]
 
+    def _add_inducing(self, parts: list[Part], found: Found) -> Found:
+        """What the parts are through inducing inputs as well, if that gains by votes left out."""
+        counts = self.held.left_out.counts
+        more = do_once(lambda: thread_map(self._condition, [(part,) for part in parts]))
+        votes, all_parts = counts > 0.0, [*parts, *more]
+        gain = (self._share(all_parts)[2] - self._share(parts)[2])[votes]
+        weight = counts[votes] / counts.sum()
+        error = np.sqrt(np.sum(weight**2 * (gain - weight @ gain) ** 2))
+        both = self._mix(all_parts)
+        return both if both.inducing and weight @ gain > _LEAST_GAIN * error else found
+
+    def _condition(self, part: Part) -> Part:
+        """The same kernel through inducing inputs, with the link that this asks for.
+
+        It is trained further on random places: groups of near ones do not show what is far apart.
+        """
+        votes, index = self.votes, self.known[:_TRAINED_PLACES]
+        trained_on, max_iter = votes.part(np.sort(index)), self.max_iter or _INDUCING_ITERATIONS
+        trained = train(part.trained, [(trained_on,)], max_iter=max_iter, tol=self.tol)
+        process = cast(ClassProcess, trained.process)
+        Z, n_classes = votes.X[self.known[: self.m]], len(votes.log_frequencies)
+        start = InducingClasses.start(process, Z, n_classes, by_class=self.by_class)
+        told = start.plus(votes.part(np.sort(self.known)))
+        given = told.given(votes.log_frequencies, np.ones(n_classes))
+        moments = given.leave_out(self.held, np.isin(self.held_out, self.known))
+        link = process.link.learn(*moments, self.held.left_out.counts, votes.log_frequencies)
+        log_p = link.log_probabilities(*moments, votes.log_frequencies)
+        told = replace(told, process=replace(process, link=link))
+        n_votes = float(trained_on.sizes.sum())
+        return Part(part.name + _INDUCING, process, [told], np.ones(1), log_p, n_votes)
+
     def _draw(self, trials: list[Trial]) -> Found:
         """The shares of trials that average over draws, weighted by importance."""
         group = [(self.votes,)]
@@ -325,30 +373,38 @@ class ClassSearch:
         freed = [process for process in processes if process.shared_scale is not None]
         return average_weights([process.kernel for process in freed or processes], self.d)
 
-    def _charge(self, model: ClassModel) -> float:
+    def _charge(self, model: ClassModel, n_votes: float | None = None) -> float:
         """Nats a vote that hyperparameters have gained by being chosen by votes, one each in all.
 
         From neighbours, those of the kernel were chosen by groups, the link by what is left out.
+        Through inducing inputs ``n_votes`` others have chosen the kernel.
         """
         if self.is_exact:
             return model.n_chosen / self.votes.counts.sum()
         n_link = len(cast(ClassProcess, model).link.vector)
-        return (model.n_chosen - n_link) / self.n_grouped + n_link / self.held.counts.sum()
+        n_kernel, n_votes = model.n_chosen - n_link, n_votes or self.n_grouped
+        return n_kernel / n_votes + n_link / self.held.counts.sum()
 
-    def _mix(self, parts: list[Part]) -> Found:
-        """Those parts that are worth their time."""
-        counts = self.held.left_out.counts
-        weights = self._weigh_inputs([part.trained for part in parts])  # as they were judged
-        charges = [self._charge(part.trained) for part in parts]
-        shares = learn_shares([part.log_p for part in parts], counts, charges)
+    def _share(self, parts: list[Part]) -> tuple[list[Part], Array, Array]:
+        """Those parts that are worth their time, their shares, and what they say together."""
+        charges = [self._charge(part.trained, part.n_votes) for part in parts]
+        counts, log_p = self.held.left_out.counts, [part.log_p for part in parts]
+        shares = learn_shares(log_p, counts, charges)
         kept = np.flatnonzero(shares >= _LEAST_SHARE)
         parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
-        log_p = mix_log_probabilities([part.log_p for part in parts], shares)
-        processes = tuple(process for part in parts for process in part.processes)
+        return parts, shares, mix_log_probabilities([part.log_p for part in parts], shares)
+
+    def _mix(self, parts: list[Part]) -> Found:
+        """What has been found if these are all parts."""
+        near = [part.trained for part in parts if part.n_votes is None]
+        counts, weights = self.held.left_out.counts, self._weigh_inputs(near)  # as they were judged
+        parts, shares, log_p = self._share(parts)
+        processes = [process for part in parts for process in part.processes]
         return Found(
             tuple(part.name for part in parts),
             tuple(part.trained for part in parts),
-            processes,
+            tuple(one for one in processes if not isinstance(one, InducingClasses)),
+            tuple(one for one in processes if isinstance(one, InducingClasses)),
             tuple(owner for owner, part in enumerate(parts) for _ in part.processes),
             np.concatenate(
                 [share * part.weights for share, part in zip(shares, parts, strict=True)]

@@ -47,7 +47,14 @@ class VBGPClassifier(ForgetfulClassifier):
 
     n_neighbors : "auto" or int, default="auto"
         Nearest rows that a prediction is made from; up to so many rows, it is made from all of
-        them. "auto" is all of up to 2000 rows, and 256 of more.
+        them. "auto" is all of up to 2000 rows, and 256 of more; `n_inducing` is for those.
+
+    n_inducing : "auto", int or None, default="auto"
+        Inducing inputs through which each kernel is also told of all rows (of 20,000 at random,
+        where there are more), and predicts a second time; rows that are left out say how much these
+        predictions share in those of the model. "auto" has 500 for more than 2,000 rows, and none
+        if rows are forgotten or hyperparameters not learned. Up to as many rows as neighbours there
+        are none; None and 0 are none, too.
 
     categorical_features : "from_dtype" or array-like, default=None
         Inputs that are categories: their names, indices, a mask, or "from_dtype" for the columns
@@ -60,8 +67,8 @@ class VBGPClassifier(ForgetfulClassifier):
         False keeps them where they start.
 
     max_iter : int, default=None
-        Largest number of L-BFGS iterations that train a kernel. None is 20 in the search, and
-        6 more for kernels that are kept.
+        Largest number of L-BFGS iterations that train a kernel. None is 20 in the search, 6 more
+        for kernels that are kept, and 10 more for what they predict through inducing inputs.
 
     tol : float, default=1e-05
         Training of a kernel stops when its score rises by less than this share of itself.
@@ -98,10 +105,14 @@ class VBGPClassifier(ForgetfulClassifier):
 
     kernels_ : list of (str, Kernel)
         Names of the kernels that predictions average over, and these with the hyperparameters
-        found. Length scales are in the units of X.
+        found. Length scales are in the units of X. What predicts through inducing inputs is named
+        so.
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
         Shares of the kernels in predictions.
+
+    n_inducing_ : int
+        Inducing inputs of those kernels that predict through them, 0 if none does.
 
     log_predictive_probability_ : float
         Average log probability of labels of training rows, each left out in turn: minus the
@@ -109,7 +120,7 @@ class VBGPClassifier(ForgetfulClassifier):
         the hyperparameters. NaN if these are not learned.
 
     n_iter_ : int
-        Number of kernels trained.
+        Number of kernels trained; those through inducing inputs do not count.
 
     n_samples_seen_ : int
         Rows of `fit` and of every later `partial_fit`, but for those of weight 0.
@@ -156,6 +167,7 @@ class VBGPClassifier(ForgetfulClassifier):
     _parameter_constraints: dict[str, list[Any] | str] = {
         "kernel": "no_validation",  # as_kernel says what it takes
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_inducing": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
         **CATEGORIES,
         "class_weight": [dict, StrOptions({"balanced"}), None],
         **FORGETTING_OR_WINDOW,
@@ -168,6 +180,7 @@ class VBGPClassifier(ForgetfulClassifier):
         kernel: Any = "auto",
         *,
         n_neighbors: int | str = "auto",
+        n_inducing: int | str | None = "auto",
         categorical_features: Any = None,
         learn_hyperparameters: bool = True,
         max_iter: int | None = None,

@@ -55,5 +55,6 @@ REGRESSORS = [
 CLASSIFIERS = [
     small_classifier([("rough", Matern(2.0, nu=0.5)), ("smooth", RBF(2.0))], max_iter=1),
     small_classifier(n_neighbors=12, max_iter=1),
+    small_classifier(n_neighbors=12, n_inducing=10, max_iter=1),
 ]
 INSTANCES = [*REGRESSORS, *CLASSIFIERS]

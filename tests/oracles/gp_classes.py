@@ -3,6 +3,8 @@
 import numpy as np
 from scipy import stats
 
+from tests.oracles.gp import predict_sparse
+
 
 def find_frequencies(counts):
     """Frequencies of the classes, with one more vote that all of them share."""
@@ -144,3 +146,28 @@ def condition_on_sites(K, mean, place, tau, nu, without=None):
     np.add.at(shift, place[kept], nu[kept])
     covariance = np.linalg.inv(np.linalg.inv(K) + np.diag(precision))
     return covariance @ (np.linalg.solve(K, mean) + shift), covariance
+
+
+def predict_places_sparse(covariance, Z, X, counts, frequencies, noise, places):
+    """Means and variance at places given votes through inducing inputs Z, from dense matrices.
+
+    The noise of a vote is (n,), one for each place of X.
+    """
+    sizes = counts.sum(axis=1)
+    targets = counts / sizes[:, None] - frequencies
+    mean, K = predict_sparse(covariance, Z, X, targets, noise / sizes, places)
+    return mean, np.diagonal(K)
+
+
+def leave_out_votes_sparse(covariance, Z, X, counts, units, frequencies, noise, is_known):
+    """Place, class, mean and variance of every vote, from all others of the places known."""
+    result = []
+    for i, c in zip(*np.nonzero(counts), strict=True):
+        rest = counts.copy()
+        rest[i, c] -= units[c]
+        rest[~is_known] = 0.0
+        known = rest.sum(axis=1) > 1e-12
+        given = X[known], rest[known], frequencies, noise[known], X[i : i + 1]
+        mean, variance = predict_places_sparse(covariance, Z, *given)
+        result.append((i, c, mean[0], variance[0]))
+    return result
