@@ -17,7 +17,7 @@ from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import own_hyperparameters
-from skvbgp.kernels._distance import centre, factors, row_blocks, squared_distances
+from skvbgp.kernels._distance import centre, factors, row_blocks
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ def exponential(left: Array, right: Array, most: Array) -> Array:
         np.minimum(exponent, most, out=exponent)
         np.exp(exponent, out=exponent)
     return K
+
+
+def features(A: Array) -> Array:
+    """[a^2, a, 1], (n, 2 d + 1)."""
+    return np.hstack([A**2, A, np.ones((len(A), 1))])
 
 
 _Pair = tuple[Array, Array]
@@ -129,11 +134,15 @@ class GeneralizedSE:
         K = np.empty((len(X), len(Z)))
         for rows in row_blocks(*K.shape):
             e = square_X[rows, None] + square_Z
-            exponent = squared_distances(left[rows], right)
-            exponent /= -e
-            exponent -= half_d * np.log(e)
-            exponent += by_row[rows, None] + by_column
-            np.exp(exponent, out=K[rows])
+            exponent = np.matmul(left[rows], right.T, out=K[rows])
+            np.maximum(exponent, 0.0, out=exponent)
+            exponent /= e
+            np.log(e, out=e)
+            e *= half_d
+            exponent += e
+            np.subtract(by_column, exponent, out=exponent)
+            exponent += by_row[rows, None]
+            np.exp(exponent, out=exponent)
         return K
 
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
@@ -142,6 +151,39 @@ class GeneralizedSE:
             return self._vjp_of_points(X, Z, X.log_c, K, dK)
         W, (left, columns) = dK * K, self._features(X, Z)
         return self._vjp_of_rows(X, Z, W.T @ left, W @ columns)
+
+    def vjp_data(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis]:
+        """Gradients in theta and in a basis, for rows X of data."""
+        A, B = self._in_length_scales(X, Z)
+        return self._vjp_of_sums(Z, B, (dK * K).T @ features(A))
+
+    def vjp_data_outer(
+        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
+    ) -> tuple[Array, Basis, Array]:
+        """The same for dK = u v', u (n, k) and v (m, k), and K' u (m, k)."""
+        if u.shape[1] > 1:
+            return *self.vjp_data(X, Z, K, u @ v.T), K.T @ u
+        A, B = self._in_length_scales(X, Z)
+        sums = K.T @ (u * features(A))  # W does not have to be formed
+        return *self._vjp_of_sums(Z, B, v * sums), sums[:, -1:]
+
+    def _vjp_of_sums(self, Z: Basis, B: Array, sums: Array) -> tuple[Array, Basis]:
+        """Gradients in theta and a basis from W' [a^2, a, 1], with W the cotangent of log K."""
+        # With e_i = 1 + c_i^2: d/db_i = 2 sum W (a_i - b_i) / e_i,
+        # d/dlog s_i = 2 sum W (a_i - b_i)^2 / e_i
+        # and d/dlog c_i = sum W (1/2 + 2 c_i^2 ((a_i - b_i)^2 / e_i - 1/2) / e_i)
+        d = B.shape[1]
+        log_c = np.zeros(len(Z)) if Z.log_c is None else Z.log_c
+        square = np.exp(2.0 * (log_c if log_c.ndim == 2 else log_c[:, None]))
+        e = 1.0 + square  # (m, 1) or (m, d)
+        firsts, total = sums[:, d:-1], sums[:, -1:]
+        r2 = (sums[:, :d] + total * B**2 - 2.0 * firsts * B) / e
+        dtheta = np.append(total.sum(), 2.0 * r2.sum(axis=0))
+        dZ = 2.0 * (firsts - total * B) / e / np.exp(self.log_length_scale)
+        if Z.log_c is None:
+            return dtheta, Basis(dZ)
+        dlog_c = 0.5 * total + 2.0 * square * (r2 - 0.5 * total) / e
+        return dtheta, Basis(dZ, dlog_c if log_c.ndim == 2 else dlog_c.sum(axis=1))
 
     def _vjp_of_points(
         self, X: Basis, Z: Basis, log_c: Array, K: Array, dK: Array
@@ -253,8 +295,13 @@ class GeneralizedSE:
 
     def _factors(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
         """[|a|^2, 1, a] and [1, |b|^2, -2 b], whose products are r^2."""
+        return factors(*self._in_length_scales(X, Z))
+
+    def _in_length_scales(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
+        """Both locations centred, and in units of the length scales."""
         s = np.exp(self.log_length_scale)
-        return factors(*(inputs / s for inputs in centre(X.Z, Z.Z)))
+        A, B = centre(X.Z, Z.Z)
+        return A / s, B / s
 
     def _row_of_pairs(self, Z: Basis) -> tuple[Array, Array]:
         """c'^2 + 1 and the logarithm of K at r = 0, (m,) both, for pairs with points of f."""
@@ -315,6 +362,15 @@ class PlainKernel:
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
         return self.vjp(X, Z, K, u @ v.T)
+
+    def vjp_data(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis]:
+        dtheta, _, dZ = self.vjp(X, Z, K, dK)
+        return dtheta, dZ
+
+    def vjp_data_outer(
+        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
+    ) -> tuple[Array, Basis, Array]:
+        return *self.vjp_data(X, Z, K, u @ v.T), K.T @ u
 
     def diag(self, X: Basis) -> Array:
         return self.kernel.diag(self._inputs(X))

@@ -58,9 +58,9 @@ class CoupledCovariance:
     process : Process
     v : ndarray of shape (m_b, k)
         A_alpha' a.
-    residual : tuple of ndarray, (m_a, k) and (m_b, k)
-        The coefficients whose norm is the second term of the KL divergence, and their A_alpha' a:
-        those of q, or their differences from the past's.
+    residual : tuple of ndarray of shape (m_a, k)
+        The coefficients whose norm is the second term of the KL divergence, those of q or their
+        differences from the past's, and A_alpha A_alpha' times these.
     negative_kl : float
         Minus the first term of the KL divergence.
     """
@@ -89,18 +89,21 @@ class CoupledCovariance:
         mean = np.column_stack([one.mean for one in q])
         self._mean = mean if orthogonal else mean + self.v
         if past is None:
-            self.residual, self._pull = (a, self.v), -self._mean
+            self._residual, self._pull = (a, self.v), -self._mean
             shift = float(np.sum(self._mean**2) - np.sum(mean**2))
             self.negative_kl = -sum(one.kl_to_prior for one in q) - 0.5 * shift
         else:
             self._meet(past)
+        a, v = self._residual
+        self._Tv = self._L_inv.T @ v
+        self.residual = a, self._Kba.T @ self._Tv
         M = S - np.eye(len(beta))
-        self.process = Process(kernel, alpha, beta, a, self._L_inv.T, M, self._mean - self.v)
+        self.process = Process(kernel, alpha, beta, self._a, self._L_inv.T, M, self._mean - self.v)
 
     def _meet(self, past: PastProcess) -> None:
         """Make the KL divergence that to the past."""
         d = self._a - past.a
-        self.residual = d, self._L_inv @ (self._Kba @ d)
+        self._residual = d, self._L_inv @ (self._Kba @ d)
         pairs = zip(self._in_orthogonal_frame(), past.q, strict=True)
         self.negative_kl = -sum(one.kl_to(before) for one, before in pairs)
         pull = [
@@ -130,22 +133,22 @@ class CoupledCovariance:
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, v and the KL divergence: in the parameters, and in a."""
         has_past, v, a = self._past is not None, self.v, self._a
-        dv = -c.w if has_past else c.v - c.w
+        residual_v = -self._L_inv @ (self._Kba @ c.residual)  # gradient in A_alpha' a of its
+        dv = -c.w if has_past else residual_v - c.w
         if not self._orthogonal:
             dv = dv + c.w + self._pull
         if has_past:  # the residual has coefficients of its own
-            v, a, dv = (
-                np.hstack(pair)
-                for pair in ((v, self.residual[1]), (a, self.residual[0]), (dv, c.v))
-            )
+            own = self._residual
+            v, a, dv = (np.hstack(pair) for pair in ((v, own[1]), (a, own[0]), (dv, residual_v)))
         # v = L^-1 K_ba a, and T = L^-T of the rows' A = K_xb T, of which dA' A is known
-        LtdL = -(self.process.w @ c.w.T + self.residual[1] @ c.v.T) - dv @ v.T
+        LtdL = -(self.process.w @ c.w.T + self._residual[1] @ residual_v.T) - dv @ v.T
         LtdL -= 2.0 * np.sum(self.process.M @ c.M, axis=0)
         du = self._L_inv.T @ dv
 
         def through_Kba() -> Parameters:
+            pair = np.hstack([du, -self._Tv]), np.hstack([a, c.residual])
             dtheta, dbeta, dalpha = self._kernel.vjp_outer(
-                self._beta, self._alpha, self._Kba, du, a
+                self._beta, self._alpha, self._Kba, *pair
             )
             return fill(zeros, theta=dtheta, alpha=dalpha, beta=dbeta)
 

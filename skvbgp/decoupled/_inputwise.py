@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.decoupled._basis import Basis, GeneralizedSE, exponential
-from skvbgp.kernels._distance import centre, row_blocks
+from skvbgp.decoupled._basis import Basis, GeneralizedSE, exponential, features
+from skvbgp.kernels._distance import row_blocks
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class InputwiseSE(GeneralizedSE):
             e, log_front = 1.0 + _squares(Z), self._log_front(Z)
             level = log_front - np.sum(B**2 / e, axis=1)
             right = np.hstack([-1.0 / e, 2.0 * B / e, level[:, None]])
-            return exponential(_features(A), right, log_front)
+            return exponential(features(A), right, log_front)
         if Z.log_c is None:
             return self(Z, X).T
         square_X, square_Z = _squares(X), _squares(Z)
@@ -76,7 +76,7 @@ class InputwiseSE(GeneralizedSE):
         """[a^2, a, 1] of points X of f, and [1 / e, b / e, 1], with 2 d + 1 columns each."""
         A, B = self._in_length_scales(X, Z)
         e = 1.0 + _squares(Z)
-        return _features(A), np.hstack([1.0 / e, B / e, np.ones((len(B), 1))])
+        return features(A), np.hstack([1.0 / e, B / e, np.ones((len(B), 1))])
 
     def _vjp_of_rows(
         self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
@@ -95,22 +95,12 @@ class InputwiseSE(GeneralizedSE):
     def _through_front(self, total: Array) -> Array:
         return 0.5 * total[:, None]
 
-    def _in_length_scales(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
-        s = np.exp(self.log_length_scale)
-        A, B = centre(X.Z, Z.Z)
-        return A / s, B / s
-
     def _log_front(self, Z: Basis) -> Array:
         """The logarithm of K at zero distance from points of f, (m,)."""
         if Z.log_c is None:
             return np.full(len(Z), self.log_variance)
         logs = np.log(2.0) + Z.log_c - np.log(1.0 + _squares(Z))
         return np.asarray(self.log_variance + 0.5 * logs.sum(axis=1))
-
-
-def _features(A: Array) -> Array:
-    """[a^2, a, 1], (n, 2 d + 1)."""
-    return np.hstack([A**2, A, np.ones((len(A), 1))])
 
 
 def _squares(points: Basis) -> Array:

@@ -34,7 +34,7 @@ class Cotangents:
     """Gradients of a part of the bound in what rows are evaluated with.
 
     That in T follows from the others: all that is asked for is dT' T = dA' A, where the gradient
-    in A is dm w' + 2 ds A M of the data, and -c v' of the residual.
+    in A is dm w' + 2 ds A M of the data, and -c v' of the residual, with c its own.
     """
 
     value: float
@@ -42,7 +42,7 @@ class Cotangents:
     a: Array  # (m_a, k)
     M: Array  # (k, m_b, m_b)
     w: Array  # (m_b, k) through the data
-    v: Array  # (m_b, k) through the residual's v
+    residual: Array  # (m_a, k) in the residual's K_alpha a, whose part in K_beta,alpha is to come
     curvature: Array  # (k, m_b, m_b) -2 A' min(dL/ds, 0) A
 
     def __add__(self, other: Cotangents) -> Cotangents:
@@ -127,8 +127,9 @@ class Process:
         else:
             concave = -0.5 * weight * (each * expected.precision).reshape(y.shape)
         curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(A, concave))
-        dtheta_a, _, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kxa, dm, self.a)
-        dtheta_b, _, dbeta = self.kernel.vjp(rows, self.beta, Kxb, triu_times(self.T.T, dA.T).T)
+        dtheta_a, dalpha, da = self.kernel.vjp_data_outer(rows, self.alpha, Kxa, dm, self.a)
+        dKxb = triu_times(self.T.T, dA.T).T
+        dtheta_b, dbeta = self.kernel.vjp_data(rows, self.beta, Kxb, dKxb)
         dtheta_diag, _ = self.kernel.vjp_diag(rows, ds.sum(axis=1))
         gradient = fill(
             zeros,
@@ -140,44 +141,39 @@ class Process:
         return Cotangents(
             weight * float((each * expected.value).sum()),
             gradient,
-            Kxa.T @ dm,
+            da,
             dM,
             A.T @ dm,
-            np.zeros_like(self.w),
+            np.zeros_like(self.a),
             curvature,
         )
 
     def residual_term(
-        self, zeros: Parameters, index: Indices, a: Array, v: Array | None, weight: float
+        self, zeros: Parameters, index: Indices, a: Array, explained: Array | None, weight: float
     ) -> Cotangents:
         """``weight`` times the part of -tr(a' K~ a) / 2 that belongs to some rows of K~.
 
         K~ = K_alpha - A_alpha A_alpha' is what the covariance basis leaves of K_alpha, and
-        v = A_alpha' a; None stands for K~ = K_alpha. Here a (m_a, k) are coefficients of q, or
-        their differences from those of the past.
+        ``explained`` = A_alpha A_alpha' a, whose gradient is not among those of the result; None
+        stands for K~ = K_alpha. Here a (m_a, k) are coefficients of q, or their differences from
+        those of the past.
         """
         rows, c = self.alpha[index], -0.5 * weight * a[index]
-        Kra, Krb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
-        A = self._whiten(Krb)
+        Kra = self.kernel(rows, self.alpha)
         r = Kra @ a
-        if v is not None:
-            r -= A @ v
+        if explained is not None:
+            r -= explained[index]
         da = Kra.T @ c
         da[index] -= 0.5 * weight * r
         dtheta, drows, dalpha = self.kernel.vjp_outer(rows, self.alpha, Kra, c, a)
-        parts = [fill(zeros, theta=dtheta, alpha=dalpha)]
-        moved, dv = drows, np.zeros_like(self.w)
-        if v is not None:
-            dtheta, drows_b, dbeta = self.kernel.vjp_outer(rows, self.beta, Krb, -c, self.T @ v)
-            moved = drows + drows_b
-            parts.append(fill(zeros, theta=dtheta, beta=dbeta))
-            dv = -A.T @ c
-        gradient = add_up(parts)
-        gradient.alpha[index] += moved.Z
-        if moved.log_c is not None:
-            gradient.alpha_log_c[index] += moved.log_c
+        gradient = fill(zeros, theta=dtheta, alpha=dalpha)
+        gradient.alpha[index] += drows.Z
+        if drows.log_c is not None:
+            gradient.alpha_log_c[index] += drows.log_c
+        residual = np.zeros_like(self.a)
+        residual[index] = c
         no_M, no_w = np.zeros_like(self.M), np.zeros_like(self.w)
-        return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, dv, no_M)
+        return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, residual, no_M)
 
 
 def _weigh(A: Array, weights: Array) -> Array:

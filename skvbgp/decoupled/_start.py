@@ -90,5 +90,5 @@ def log_evidence(
     relative = model.likelihood.unit_noise and y[0].size > 1
     K = kernel(rows, rows)
     value, dK, d_log_noise = evidence.log_evidence(K, y, x[-1], counts, known, relative=relative)
-    dtheta, _, _ = kernel.vjp(rows, rows, K, dK)
+    dtheta, _ = kernel.vjp_data(rows, rows, K, dK)
     return value, np.append(dtheta, d_log_noise)
