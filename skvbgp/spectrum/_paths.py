@@ -92,13 +92,19 @@ def _evaluate(
     mixture: Mixture, design: Design, paths: list[Path], X: Array, local: Local, noise: Array | None
 ) -> tuple[Array]:
     """What all functions say of scaled rows of one group, (n, S) or (n, d, S)."""
-    gamma, parts = mixture.gamma, []
-    for members, R, s, weights in paths:
-        Phi = design(X, R)
-        shape, Phi = (*Phi.shape[:-1], len(members)), Phi.reshape(-1, len(s))
-        values = np.broadcast_to(gamma * (Phi @ s)[:, None], (len(Phi), len(members)))
-        if noise is not None:
-            mean, error = local.draw(Phi, R, mixture.hyper, weights, noise[:, members])
-            values = values + (1.0 - gamma) * mean[:, None] + np.sqrt(1.0 - gamma**2) * error
-        parts.append(values.reshape(shape))
-    return (join_members([path.members for path in paths], parts),)
+    gamma, values = mixture.gamma, []
+    members, draws, _, weights = zip(*paths, strict=True)
+
+    def lines(R: Array) -> Array:
+        return design(X, R).reshape(-1, 2 * len(R))
+
+    if noise is None:
+        values = [np.outer(lines(R) @ s, np.ones(len(own))) for own, R, s, _ in paths]
+    else:
+        errors = [noise[:, own] for own in members]
+        drawn = local.draw(lines, draws, mixture.hyper, weights, errors)
+        for path, (Phi, mean, error) in zip(paths, drawn, strict=True):
+            mean = gamma * (Phi @ path.s) + (1.0 - gamma) * mean
+            values.append(mean[:, None] + np.sqrt(1.0 - gamma**2) * error)
+    shape = X.shape if design is feature_slopes else X.shape[:1]
+    return (join_members(members, [part.reshape(*shape, -1) for part in values]),)

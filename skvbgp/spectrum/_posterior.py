@@ -265,13 +265,16 @@ class Mixture(NamedTuple):
         n = X.size if design is feature_slopes else len(X)
         means = np.empty((len(self.draws), n))
         within = np.zeros((n, n) if full else means.shape)
-        for k, (R, s) in enumerate(self.draws):
-            Phi = design(X, R).reshape(n, -1)
-            means[k] = gamma * (Phi @ s)
-            if self.is_global:
-                continue
-            mean, given = local.condition(Phi, R, self.hyper, full=full)
-            means[k] += (1.0 - gamma) * mean
+
+        def lines(R: Array) -> Array:
+            return design(X, R).reshape(n, -1)
+
+        if self.is_global:
+            means[:] = [lines(R) @ s for R, s in self.draws]
+            return means, within
+        conditioned = local.condition(lines, [R for R, _ in self.draws], self.hyper, full=full)
+        for k, ((_, s), (Phi, mean, given)) in enumerate(zip(self.draws, conditioned, strict=True)):
+            means[k] = gamma * (Phi @ s) + (1.0 - gamma) * mean
             given = (1.0 - gamma**2) * given
             within[slice(None) if full else k] += given / (len(self.draws) if full else 1)
         return means, within

@@ -25,6 +25,18 @@ def make_data(n=60, d=2, seed=0):
     return X, y
 
 
+def condition(local, Phi, R, *, full):
+    """What rows say of lines with features Phi, given frequencies R."""
+    ((_, *moments),) = local.condition(lambda R: Phi, [R], HYPER, full=full)
+    return moments
+
+
+def draw(local, Phi, R, s, noise):
+    """Mean and errors of functions, given frequencies R."""
+    ((_, *parts),) = local.draw(lambda R: Phi, [R], HYPER, [s], [noise])
+    return parts
+
+
 #: For the common tests: passes enough for the score of `check_regressors_train`.
 INSTANCES = [
     small(16, **options, max_iter=6, batch_size=64, learning_rate=0.1)

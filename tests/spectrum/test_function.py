@@ -17,7 +17,7 @@ from tests.functions import (
     check_same_functions,
 )
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import HYPER, D, M, make_data, small
+from tests.spectrum.cases import D, M, condition, draw, make_data, small
 
 #: What a row is predicted from: some neighbours, its block, all rows, and the global function, too.
 LOCAL = [
@@ -53,13 +53,13 @@ def test_draws_given_neighbours_are_the_literal_correction(rng, rows, R, k):
     given = Neighbours.of(Rows(X, y), near)
     for design in (features, feature_slopes):
         Phi = design(X_new, R).reshape(-1, 2 * M)
-        mean, error = given.draw(Phi, R, HYPER, s, noise[given.places])
+        mean, error = draw(given, Phi, R, s, noise[given.places])
         n = len(Phi) // len(near)
         for i, phi in enumerate(Phi):
             index = near[i // n]
             part = oracle.errors_of_draws(phi, X[index], R, s, noise[index], 1.3, 0.2)
             assert_allclose(error[i], part, rtol=1e-8, atol=1e-10)
-        assert_allclose(mean, given.condition(Phi, R, HYPER, full=False)[0])
+        assert_allclose(mean, condition(given, Phi, R, full=False)[0])
 
 
 @pytest.mark.parametrize("n", [4, 12])
@@ -67,9 +67,8 @@ def test_draws_given_all_rows_are_those_of_a_block(rng, rows, R, n):
     known, Phi = Rows(*rows).take(slice(n)), features(rng.standard_normal((5, D)), R)
     s, noise = rng.standard_normal((2 * M, 3)), rng.standard_normal((n, 3))
     near = Neighbours.of(known, np.tile(np.arange(n), (5, 1)))
-    for one, other in zip(
-        near.draw(Phi, R, HYPER, s, noise), Block(known).draw(Phi, R, HYPER, s, noise), strict=True
-    ):
+    found, expected = (draw(local, Phi, R, s, noise) for local in (near, Block(known)))
+    for one, other in zip(found, expected, strict=True):
         assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 

@@ -21,7 +21,7 @@ from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._start import log_density
 from tests.derivatives import numerical_gradient
 from tests.known_noise import check_predictions, check_routed
-from tests.spectrum.cases import HYPER, POSTERIORS, D, M, make_data, small
+from tests.spectrum.cases import HYPER, POSTERIORS, D, M, condition, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
 from tests.weights import assert_same, check_refused, draw_weights
 
@@ -74,11 +74,11 @@ def test_local_conditional(rng, R, n, weight, kind):
     scale, Phi, Phi_known = HYPER.signal_variance / M, features(X_new, R), features(rows.X, R)
     own = (HYPER.local_noise_variance + rows.variance) / rows.counts
     H = scale * Phi @ Phi_known.T @ np.linalg.inv(scale * Phi_known @ Phi_known.T + np.diag(own))
-    mean, covariance = local.condition(Phi, R, HYPER, full=True)
+    mean, covariance = condition(local, Phi, R, full=True)
     assert_allclose(mean, H @ rows.y, rtol=1e-8)
     expected = scale * (Phi @ Phi.T - H @ Phi_known @ Phi.T)
     assert_allclose(covariance, expected, rtol=1e-7, atol=1e-10)
-    assert_allclose(local.condition(Phi, R, HYPER, full=False)[1], np.diag(expected), rtol=1e-7)
+    assert_allclose(condition(local, Phi, R, full=False)[1], np.diag(expected), rtol=1e-7)
 
 
 @weights
@@ -135,13 +135,13 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(rng, R, n, kind):
     for one, other in zip(*sums, strict=True):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
-    def condition(rows):
+    def given(rows):
         local = Block(rows)
         if kind is Neighbours:
             local = Neighbours.of(rows, np.tile(np.arange(len(rows)), (5, 1)))
-        return local.condition(features(X_new, R), R, HYPER, full=True)
+        return condition(local, features(X_new, R), R, full=True)
 
-    for one, other in zip(condition(told), condition(kept), strict=True):
+    for one, other in zip(given(told), given(kept), strict=True):
         assert_allclose(one, other, rtol=1e-7, atol=1e-9)
 
 

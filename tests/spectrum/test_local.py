@@ -11,22 +11,30 @@ from skvbgp.spectrum._features import features
 from skvbgp.spectrum._local import Block, Neighbours
 from skvbgp.spectrum._rows import Rows
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import HYPER, D, M, make_data, small
+from tests.spectrum.cases import D, M, condition, draw, make_data, small
 from tests.spectrum.test_regressor import KNOWN, parts
 
 # -- the conditional -------------------------------------------------------------------------
 
 
-# fewer and more rows than features, and pairs of rows one by one or all together
-@pytest.mark.parametrize(
-    ("k", "together"), [(1, False), (1, True), (4, False), (4, True), (9, False)]
+# fewer and more rows than features, and places alone or in groups
+in_groups = pytest.mark.parametrize(
+    ("k", "grouped"), [(1, False), (1, True), (4, False), (4, True), (9, False)]
 )
+
+
+@pytest.fixture
+def grouping(grouped, monkeypatch):
+    monkeypatch.setattr("skvbgp.spectrum._groups._ALONE", np.inf if grouped else 0.0)
+    monkeypatch.setattr("skvbgp.spectrum._groups._CALLS", 0.0 if grouped else 1e9)
+
+
+@in_groups
 @pytest.mark.parametrize("stack_size", [1, 100, 10**6])
 def test_each_row_has_the_conditional_of_its_neighbours(
-    rng, rows, R, k, together, stack_size, monkeypatch
+    rng, rows, R, k, grouping, stack_size, monkeypatch
 ):
     monkeypatch.setattr(_local, "_STACK_SIZE", stack_size)
-    monkeypatch.setattr(Neighbours, "_shares_pairs", lambda self, known: together)
     (X, y), X_new = rows, rng.standard_normal((5, D))
     near = np.array([oracle.nearest(x, X, k) for x in X_new])
     local, Phi = Neighbours.of(Rows(X, y), near), features(X_new, R)
@@ -35,37 +43,24 @@ def test_each_row_has_the_conditional_of_its_neighbours(
         for x, index in zip(X_new, near, strict=True)
     ]
     for full in (False, True):
-        mean, spread = local.condition(Phi, R, HYPER, full=full)
+        mean, spread = condition(local, Phi, R, full=full)
         variance = np.diag(spread) if full else spread
         np.testing.assert_allclose(np.column_stack([mean, variance]), expected, rtol=1e-8)
     covariance = oracle.neighbour_errors(X_new, X, near, R, 1.3, 0.2)
     np.testing.assert_allclose(spread, covariance, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("k", "together"), [(1, True), (4, False), (4, True), (9, False)])
-def test_draws_are_those_of_the_block_of_each_row_s_neighbours(
-    rng, rows, R, k, together, monkeypatch
-):
-    monkeypatch.setattr(Neighbours, "_shares_pairs", lambda self, known: together)
+@in_groups
+def test_draws_are_those_of_the_block_of_each_row_s_neighbours(rng, rows, R, k, grouping):
     (X, y), X_new = rows, rng.standard_normal((5, D))
     near = np.array([oracle.nearest(x, X, k) for x in X_new])
     known, Phi = Rows(X, y), features(X_new, R)
     s, noise = rng.standard_normal((2 * M, 3)), rng.standard_normal((len(y), 3))
-    mean, errors = Neighbours.of(known, near).draw(Phi, R, HYPER, s, noise[np.unique(near)])
+    mean, errors = draw(Neighbours.of(known, near), Phi, R, s, noise[np.unique(near)])
     for i, index in enumerate(near):
-        own = Block(known.take(index)).draw(Phi[i : i + 1], R, HYPER, s, noise[index])
+        own = draw(Block(known.take(index)), Phi[i : i + 1], R, s, noise[index])
         np.testing.assert_allclose(mean[i], own[0][0], rtol=1e-8)
         np.testing.assert_allclose(errors[i], own[1][0], rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("n_new", "n_known", "k", "expected"),
-    [(5, 12, 4, False), (9, 12, 4, True), (100, 12, 2 * M, True), (100, 12, 2 * M + 1, False)],
-)
-def test_pairs_are_made_together_where_that_is_less_work(n_new, n_known, k, expected):
-    rows, near = Rows(np.zeros((n_known, D)), np.zeros(n_known)), np.zeros((n_new, k), int)
-    local = Neighbours(rows, near, np.arange(n_known))
-    assert local._shares_pairs(np.zeros((n_known, 2 * M))) == expected
 
 
 @pytest.mark.parametrize("n", [4, 12])
@@ -73,8 +68,8 @@ def test_pairs_are_made_together_where_that_is_less_work(n_new, n_known, k, expe
 def test_all_rows_as_neighbours_are_a_block(rng, rows, R, n, full):
     known = Rows(*rows).take(slice(n))
     Phi, near = features(rng.standard_normal((5, D)), R), np.tile(np.arange(n), (5, 1))
-    found = Neighbours.of(known, near).condition(Phi, R, HYPER, full=full)
-    for one, other in zip(found, Block(known).condition(Phi, R, HYPER, full=full), strict=True):
+    locals_ = Neighbours.of(known, near), Block(known)
+    for one, other in zip(*(condition(local, Phi, R, full=full) for local in locals_), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
@@ -83,7 +78,7 @@ def test_only_rows_that_are_near_to_some_are_passed_on(rows):
     near = np.array([[7, 2], [2, 9]])
     local = Neighbours.of(Rows(X, y), near)
     np.testing.assert_array_equal(local.rows.y, y[[2, 7, 9]])
-    np.testing.assert_array_equal(local.rows.X[local.near], X[near])
+    np.testing.assert_array_equal(local.rows.X[local.near], X[np.sort(near, axis=1)])
 
 
 # -- predictions -----------------------------------------------------------------------------

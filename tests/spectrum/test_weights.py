@@ -15,7 +15,7 @@ from skvbgp.spectrum._local import Block, Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import HYPER, INSTANCES, POSTERIORS, D, M, make_data, small
+from tests.spectrum.cases import INSTANCES, POSTERIORS, D, M, condition, make_data, small
 from tests.spectrum.test_mathematics import unit_frame
 from tests.spectrum.test_regressor import KNOWN
 from tests.weights import (
@@ -84,7 +84,7 @@ def test_local_conditional_is_that_of_the_copies(rng, R, n, kind):
     expected = [oracle.test_conditional(x, *given) for x in X_new]
     Phi = features(X_new, R)
     for full in (False, True):
-        mean, spread = local.condition(Phi, R, HYPER, full=full)
+        mean, spread = condition(local, Phi, R, full=full)
         variance = np.diag(spread) if full else spread
         assert_allclose(np.column_stack([mean, variance]), expected, rtol=1e-8)
     near = np.tile(np.arange(len(copies)), (5, 1))
@@ -96,7 +96,8 @@ def test_errors_of_neighbours_in_common_are_those_of_their_copies(rng, R):
     rows, X_new = weighted(rng, TIMES), rng.standard_normal((5, D))
     copies, starts = repeated(rows), np.cumsum(TIMES) - TIMES
     near = np.array([oracle.nearest(x, rows.X, 4) for x in X_new])
-    _, covariance = Neighbours.of(rows, near).condition(features(X_new, R), R, HYPER, full=True)
+    local = Neighbours.of(rows, near)
+    _, covariance = condition(local, features(X_new, R), R, full=True)
     near_copies = [np.concatenate([starts[i] + np.arange(TIMES[i]) for i in own]) for own in near]
     expected = oracle.neighbour_errors(X_new, copies.X, near_copies, R, 1.3, 0.2)
     assert_allclose(covariance, expected, rtol=1e-8, atol=1e-10)
