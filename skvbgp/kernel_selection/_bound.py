@@ -31,8 +31,8 @@ from skvbgp._core.linalg import (
     whiten_bordered,
 )
 from skvbgp.base import Targets
+from skvbgp.kernel_selection._categories import AnyKernel, gather
 from skvbgp.kernel_selection._scales import Frame
-from skvbgp.kernel_selection._shared import AnyKernel, gather
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Pairs

@@ -11,7 +11,7 @@ from skvbgp._core.evidence import own_log_evidence
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import Evaluation, Prior, add_known, parameters
-from skvbgp.kernel_selection._shared import AnyKernel
+from skvbgp.kernel_selection._categories import AnyKernel
 from skvbgp.kernels._stack import Grid
 
 #: Entries of the kernel at several hyperparameters, that stay in the cache of a core.

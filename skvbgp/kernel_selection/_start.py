@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.kernel_selection._categories import AnyKernel, of_columns, pick_own
 from skvbgp.kernel_selection._scales import N_PEAKS, DataScales
-from skvbgp.kernel_selection._shared import AnyKernel, of_columns, pick_own
 from skvbgp.kernels import Constant, Linear, Periodic
 from skvbgp.kernels._compose import leaves
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS

@@ -15,9 +15,9 @@ from skvbgp._core.owners import Owners
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
 from skvbgp.kernel_selection._bound import Statistics, parameters
+from skvbgp.kernel_selection._categories import AnyKernel, spread_points
 from skvbgp.kernel_selection._posterior import KernelModel
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._shared import AnyKernel, spread_points
 
 #: Draws of theta from q(theta).
 N_THETA_DRAWS = 16

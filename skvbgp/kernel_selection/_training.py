@@ -36,9 +36,9 @@ from skvbgp.kernel_selection._bound import (
     log_evidence,
     total_statistics,
 )
+from skvbgp.kernel_selection._categories import AnyKernel
 from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._shared import AnyKernel
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
 from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit
 from skvbgp.kernels._pairs import Pairs

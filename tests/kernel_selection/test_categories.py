@@ -12,8 +12,8 @@ from skvbgp.kernel_selection._bound import (
     parameters,
     total_statistics,
 )
+from skvbgp.kernel_selection._categories import bind
 from skvbgp.kernel_selection._scales import DataScales
-from skvbgp.kernel_selection._shared import bind
 from skvbgp.kernel_selection._start import draw_starts, hyperprior, limits
 from skvbgp.kernels import RBF, Constant, Linear, Periodic
 from skvbgp.kernels._pairs import Pairs
