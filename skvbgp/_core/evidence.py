@@ -63,12 +63,7 @@ def log_evidence(
 
 
 def own_evidence(
-    K: Array,
-    y: Array,
-    own: float | Array,
-    counts: Array | None = None,
-    *,
-    exact: bool = False,
+    K: Array, y: Array, own: float | Array, counts: Array | None = None, *, exact: bool = False
 ) -> tuple[float, Array, Array]:
     """log N(y | 0, K + T) of a single function, and its gradients in K and in T, by row (n,).
 

@@ -15,13 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from skvbgp._core.linalg import (
-    Array,
-    cholesky,
-    log_determinant,
-    tril_gram,
-    tril_inverse,
-)
+from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_gram, tril_inverse
 from skvbgp._core.pickling import PickledByFields
 
 _LOG_2PI = float(np.log(2.0 * np.pi))

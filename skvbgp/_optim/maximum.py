@@ -53,11 +53,7 @@ class Trained(NamedTuple, Generic[P]):
 
 
 def train(
-    process: P,
-    groups: Sequence[tuple[Any, ...]],
-    *,
-    max_iter: int,
-    tol: float,
+    process: P, groups: Sequence[tuple[Any, ...]], *, max_iter: int, tol: float
 ) -> Trained[P]:
     """Maximise the groups' log evidence plus the log prior."""
     result = lbfgs_ascent(

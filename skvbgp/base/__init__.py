@@ -20,21 +20,11 @@ from skvbgp.base._fading import (
     ForgetfulRegressor,
     ForgetsLabels,
 )
-from skvbgp.base._function import (
-    DescribesFunction,
-    Draws,
-    Relevance,
-    swap_categories,
-)
+from skvbgp.base._function import DescribesFunction, Draws, Relevance, swap_categories
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._labels import Labels, declared_classes
 from skvbgp.base._lazy import lazily
-from skvbgp.base._learner import (
-    Distribution,
-    Learner,
-    Posterior,
-    RegressionLearner,
-)
+from skvbgp.base._learner import Distribution, Learner, Posterior, RegressionLearner
 from skvbgp.base._left_out import LeavesOut, RowSaysMoreError, find_known, invert_rest
 from skvbgp.base._neighbours import Neighbourhoods, Places
 from skvbgp.base._outputs import (

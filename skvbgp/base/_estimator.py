@@ -136,13 +136,7 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         )
 
     def _train_anew(
-        self,
-        X: Any,
-        y: Any,
-        inputs: Any,
-        targets: Any,
-        before: Any,
-        journal: Journal | None = None,
+        self, X: Any, y: Any, inputs: Any, targets: Any, before: Any, journal: Journal | None = None
     ) -> Self:
         """Train on validated data; X and y are the user's own, for the callbacks."""
         learner, rng = self._full_learner(), check_random_state(self.random_state)

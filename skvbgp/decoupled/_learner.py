@@ -16,13 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_order, shuffled_parts
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.parallel import spawn_seeds
-from skvbgp._core.scaling import (
-    Coordinates,
-    RunningScale,
-    Target,
-    check_unit,
-    scale_variance,
-)
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit, scale_variance
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend, report_as

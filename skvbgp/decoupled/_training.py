@@ -194,9 +194,7 @@ class Ascent:
 
         def add_points(parameters: Parameters, points: list[Array], L0: float) -> Parameters:
             return parameters.add_points(
-                *points,
-                generalized=state.model.generalized,
-                new_L0=L0 if is_direct else None,
+                *points, generalized=state.model.generalized, new_L0=L0 if is_direct else None
             )
 
         first, second = (

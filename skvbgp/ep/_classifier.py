@@ -262,12 +262,7 @@ class EPDTCClassifier(ForgetfulClassifier):
 
     @fit_method
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: Any = None,
-        X_var: Any = None,
-        sample_weight: Any = None,
+        self, X: Any, y: Any, classes: Any = None, X_var: Any = None, sample_weight: Any = None
     ) -> Self:
         """Add new rows to the data the model knows.
 

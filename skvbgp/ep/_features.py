@@ -20,13 +20,7 @@ import numpy as np
 from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import thread_map
 from skvbgp.ep._inputs import Inputs
-from skvbgp.ep.expectations import (
-    KEPT_EXPONENTIALS,
-    ExpectationGradients,
-    Psi2,
-    psi1,
-    psi1_vjp,
-)
+from skvbgp.ep.expectations import KEPT_EXPONENTIALS, ExpectationGradients, Psi2, psi1, psi1_vjp
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._squared_exponential import SquaredExponential
 
@@ -192,10 +186,7 @@ class SparsePrior:
         self._slices = tiles(len(inputs))
         self._tiles = thread_map(
             lambda rows: RowFeatures(
-                inducing,
-                inputs.rows(rows),
-                approximation,
-                KEPT_EXPONENTIALS // len(self._slices),
+                inducing, inputs.rows(rows), approximation, KEPT_EXPONENTIALS // len(self._slices)
             ),
             [(rows,) for rows in self._slices],
         )

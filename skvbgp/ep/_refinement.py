@@ -94,11 +94,7 @@ class Refinement:
         return replace(self, shift=shift, log_spread=log_spread)
 
     def gradient(
-        self,
-        conditional: Inputs,
-        gaps: NDArray[Any],
-        d_mean: Array,
-        d_variance: Array,
+        self, conditional: Inputs, gaps: NDArray[Any], d_mean: Array, d_variance: Array
     ) -> Array:
         """Gradient in x, from those in the refined moments (n, d), less that of the KL."""
         v = np.where(gaps > 0, conditional.variance, 0.0)

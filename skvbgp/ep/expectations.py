@@ -73,12 +73,7 @@ def psi1(mu: Array, s: Array, Z: Array, variance: float, length_scale: Array) ->
 
 
 def psi1_vjp(
-    mu: Array,
-    s: Array,
-    Z: Array,
-    length_scale: Array,
-    value: Array,
-    d_psi1: Array,
+    mu: Array, s: Array, Z: Array, length_scale: Array, value: Array, d_psi1: Array
 ) -> ExpectationGradients:
     """Gradients of ``sum(d_psi1 * psi1(mu, s, Z, variance, length_scale))``.
 

@@ -16,12 +16,7 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._conditional import (
-    Conditional,
-    Moments,
-    measure_matrices,
-    predict_from_matrices,
-)
+from skvbgp.gp._conditional import Conditional, Moments, measure_matrices, predict_from_matrices
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gradient import Slopes, measure_slopes
 from skvbgp.gp._near import NearRows

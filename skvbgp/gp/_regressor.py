@@ -250,14 +250,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         return self.n_inducing in ("auto", None, 0)
 
     def _prepare(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        reset: bool,
-        sample_weight: Any,
-        y_var: Any,
-        streams: bool = False,
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any, streams: bool = False
     ) -> tuple[Any, Any]:
         """`Rows` and their targets, or what has been observed of each of several outputs."""
         self._check_places(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)

@@ -7,12 +7,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 
 from skvbgp._core.mixture import NormalMixture
-from skvbgp.inspection._drawing import (
-    REFERENCE_STYLE,
-    axes_or_new,
-    display_name,
-    with_defaults,
-)
+from skvbgp.inspection._drawing import REFERENCE_STYLE, axes_or_new, display_name, with_defaults
 from skvbgp.metrics import prediction_interval
 from skvbgp.metrics._response import predict_gaussian
 

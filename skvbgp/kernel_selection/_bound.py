@@ -25,11 +25,7 @@ import numpy as np
 
 from skvbgp._core.evidence import own_evidence
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import (
-    Array,
-    NotPositiveDefiniteError,
-    whiten_bordered,
-)
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError, whiten_bordered
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._categories import AnyKernel, gather
 from skvbgp.kernel_selection._scales import Frame
@@ -143,12 +139,7 @@ class Evaluation:
     """
 
     def __init__(
-        self,
-        prior: Prior,
-        X: Array,
-        y: Targets,
-        factor: float = 1.0,
-        K: Array | None = None,
+        self, prior: Prior, X: Array, y: Targets, factor: float = 1.0, K: Array | None = None
     ) -> None:
         self._prior, self._X, self._y, self._factor = prior, X, y.y, factor
         self._K = prior.kernel(X, prior.Z) if K is None else K  # (b, m)

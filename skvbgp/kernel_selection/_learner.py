@@ -13,14 +13,7 @@ from skvbgp._core.owners import find_shared
 from skvbgp._core.parallel import spread_each
 from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
-from skvbgp.base import (
-    Targets,
-    choose_inducing_inputs,
-    choose_rows,
-    join_rows,
-    merge_targets,
-    pick,
-)
+from skvbgp.base import Targets, choose_inducing_inputs, choose_rows, join_rows, merge_targets, pick
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._categories import AnyKernel, bind, of_inputs
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows

@@ -12,16 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp.base import Targets, count_targets, pick, reading
 from skvbgp.kernel_selection._scales import weigh_known
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS
-from skvbgp.kernels import (
-    Constant,
-    IntegratedOU,
-    Kernel,
-    Linear,
-    Matern,
-    Periodic,
-    Sum,
-    Wiener,
-)
+from skvbgp.kernels import Constant, IntegratedOU, Kernel, Linear, Matern, Periodic, Sum, Wiener
 
 #: Seasons are sums of so many harmonics where they are looked for.
 _N_HARMONICS = 4
@@ -143,10 +134,7 @@ class _Parts(NamedTuple):
     def season(self, period: float) -> Kernel:
         """A season whose shape changes over the range."""
         periodic = Periodic(
-            1.0,
-            period,
-            length_scale_bounds=_around(1.0, 0.7),
-            period_bounds=_around(period, 0.02),
+            1.0, period, length_scale_bounds=_around(1.0, 0.7), period_bounds=_around(period, 0.02)
         )
         return periodic * self._matern(0.3, 2.0 * self.extent, nu=1.5)
 

@@ -113,10 +113,7 @@ def add(first: Kernel, second: Kernel) -> Kernel:
     """Start of the sum of two trained kernels: of equal parts, the second one of longer scale."""
     d = len(np.atleast_1d(_leaf(first).length_scale))
     terms = [
-        Product(
-            _amplitude(0.5 * _value(kernel)),
-            _stretch(_leaf(kernel), np.full(d, stretch)),
-        )
+        Product(_amplitude(0.5 * _value(kernel)), _stretch(_leaf(kernel), np.full(d, stretch)))
         for kernel, stretch in ((first, 0.0), (second, 2.0 * _APART))
     ]
     return Sum(*terms)

@@ -25,13 +25,7 @@ import numpy as np
 
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Composite, Sum
-from skvbgp.kernels._distance import (
-    centre,
-    factors,
-    row_blocks,
-    squared_distances,
-    triangle_blocks,
-)
+from skvbgp.kernels._distance import centre, factors, row_blocks, squared_distances, triangle_blocks
 from skvbgp.kernels._stationary import Stationary
 
 

@@ -8,12 +8,7 @@ from typing import Any
 from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
 
 from skvbgp.metrics._response import predict_gaussian
-from skvbgp.metrics._scores import (
-    coverage,
-    crps,
-    interval_score,
-    negative_log_predictive_density,
-)
+from skvbgp.metrics._scores import coverage, crps, interval_score, negative_log_predictive_density
 
 
 class PredictiveScorer:

@@ -1,11 +1,6 @@
 """Variational Bayesian sparse Gaussian process regression (paper [Yu2019]_)."""
 
-from skvbgp.sgpr._regressor import (
-    VBDTCRegressor,
-    VBFITCRegressor,
-    VBPICRegressor,
-    VBPITCRegressor,
-)
+from skvbgp.sgpr._regressor import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp.sgpr.expectations import (
     ExpectationGradients,
     omega,

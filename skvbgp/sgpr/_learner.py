@@ -15,14 +15,7 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.scaling import Target
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
-from skvbgp.base import (
-    Gaps,
-    Posterior,
-    Targets,
-    find_gaps,
-    join_rows,
-    merge_targets,
-)
+from skvbgp.base import Gaps, Posterior, Targets, find_gaps, join_rows, merge_targets
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._data import Data
@@ -30,12 +23,7 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gap_noise import admit_gaps
 from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel
 from skvbgp.sgpr._memory import Memory, remember
-from skvbgp.sgpr._nested import (
-    has_failed,
-    solve_white,
-    with_noise_kernel,
-    without_noise_kernel,
-)
+from skvbgp.sgpr._nested import has_failed, solve_white, with_noise_kernel, without_noise_kernel
 from skvbgp.sgpr._noise import Blocks, Model, White
 from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters

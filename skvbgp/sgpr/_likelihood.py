@@ -163,14 +163,7 @@ class ClosedFormGroup:
     """
 
     def __init__(
-        self,
-        X: Array,
-        y: Array,
-        C: Array,
-        Z: Array,
-        nu: Array,
-        xi: Array,
-        copies: Copies = _NONE,
+        self, X: Array, y: Array, C: Array, Z: Array, nu: Array, xi: Array, copies: Copies = _NONE
     ) -> None:
         self._X, self._y, self._Z, self._nu, self._xi = X, y, Z, nu, xi
         self.precision = as_precision(C, copies)

@@ -38,11 +38,7 @@ class ShardedBatch:
         raise NotImplementedError
 
     def begin(
-        self,
-        model: Model,
-        parameters: Parameters,
-        weights: tuple[Array, Array] | None,
-        draws: Any,
+        self, model: Model, parameters: Parameters, weights: tuple[Array, Array] | None, draws: Any
     ) -> Begun:
         """Start sums over the rows: psi and information, then gradients at weights (v, V)."""
         raise NotImplementedError
@@ -208,11 +204,7 @@ def sum_batch(
 
 
 def _sum_shard(
-    target: Target,
-    model: Model,
-    parameters: Parameters,
-    draw_rule: DrawRule,
-    shard: Shard,
+    target: Target, model: Model, parameters: Parameters, draw_rule: DrawRule, shard: Shard
 ) -> Statistics:
     """Sums over all rows of a shard, some at a time."""
     groups = (

@@ -193,10 +193,7 @@ def go_on_from(
     if p.U.shape[1] != d:
         raise ValueError(f"warm_start: X has {d} features, but the fit before had {p.U.shape[1]}.")
     p = replace(
-        p,
-        alpha=p.alpha * ratio,
-        beta=p.beta * ratio**2,
-        noise_variance=p.noise_variance * ratio**2,
+        p, alpha=p.alpha * ratio, beta=p.beta * ratio**2, noise_variance=p.noise_variance * ratio**2
     )
     return replace(model, structure=model.structure.rescale(ratio**2)), p
 
@@ -391,11 +388,7 @@ def _noise_limits(model: Model) -> Array:
 
 
 def _noise_log_posterior(
-    model: Model,
-    start: Array,
-    x: Array,
-    groups: Sequence[Rows],
-    share: float = 1.0,
+    model: Model, start: Array, x: Array, groups: Sequence[Rows], share: float = 1.0
 ) -> tuple[float, Array]:
     """Log evidence of groups of rows, and a share of the log prior, with the gradient in x."""
     tasks = [(model, x, rows) for rows in groups]

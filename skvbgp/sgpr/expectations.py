@@ -125,13 +125,7 @@ def upsilon_vjp(
 
 
 def psi(
-    X: Array,
-    Z: Array,
-    nu: Array,
-    xi: Array,
-    alpha: float,
-    beta: float,
-    C_inv: float | Array,
+    X: Array, Z: Array, nu: Array, xi: Array, alpha: float, beta: float, C_inv: float | Array
 ) -> Array:
     """Psi = E_q[K_ID C^-1 K_DI], the expected information of the data.
 

@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.partition import (
-    Partition,
-    balanced_partition,
-    group_rows,
-    partition_rows,
-)
+from skvbgp._core.partition import Partition, balanced_partition, group_rows, partition_rows
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target, scale_variance
 from skvbgp.base import Neighbourhoods, Targets, join_variances, join_weights, pick

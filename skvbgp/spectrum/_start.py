@@ -8,13 +8,7 @@ import numpy as np
 
 from skvbgp._core.evidence import log_evidence, scan_noises
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import (
-    Owners,
-    average_shared,
-    count_inputs,
-    divide_equally,
-    spread_inputs,
-)
+from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equally, spread_inputs
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector
 from skvbgp.kernels import RBF, Constant, Matern

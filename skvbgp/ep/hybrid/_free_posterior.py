@@ -70,12 +70,7 @@ class RowBound:
     """
 
     def __init__(
-        self,
-        posterior: FreePosterior,
-        Y: Array,
-        seen: NDArray[np.bool_],
-        t: Array,
-        weight: Array,
+        self, posterior: FreePosterior, Y: Array, seen: NDArray[np.bool_], t: Array, weight: Array
     ) -> None:
         self._posterior = posterior
         self._n_continuous, self._n_columns = Y.shape[1], len(weight)

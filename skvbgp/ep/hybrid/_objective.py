@@ -251,13 +251,7 @@ class HybridObjective:
         """The start as a flat vector."""
         p = self._start
         return np.concatenate(
-            [
-                p.kernel.theta,
-                p.Z.ravel(),
-                p.recognition.x,
-                p.log_precision,
-                p.log_amplitude,
-            ]
+            [p.kernel.theta, p.Z.ravel(), p.recognition.x, p.log_precision, p.log_amplitude]
         )
 
     def parameters(self, x: Array) -> HybridParameters:
