@@ -205,7 +205,7 @@ def test_quick_tasks_go_together_and_few_are_made_ahead(dask, scheduler):
 
     def receive(result):
         received.append(result)
-        keys.update(key for key in scheduler.tasks if re.match("_run_task-", str(key)))
+        keys.update(key for key in list(scheduler.tasks) if re.match("_run_task-", str(key)))
 
     parallel_each(add, LazyTasks(500, make), receive, shared=(ONES,))
     assert received == [1_000.0 + i for i in range(500)]
