@@ -74,11 +74,11 @@ def choose_inducing_inputs(
     All distinct rows if there are at most m of them, otherwise centres of a short k-means. It
     runs on one thread: its sums are rounded differently by every number of them.
     """
-    from sklearn.cluster import KMeans  # a tenth of a second that `import skvbgp` can do without
-
     distinct = np.unique(X, axis=0)
     if len(distinct) <= m:
         return distinct
+    from sklearn.cluster import KMeans  # some tenths of a second that others can do without
+
     kmeans = KMeans(m, init="random", n_init=1, max_iter=10, random_state=rng)
     with single_openmp_thread():
         return kmeans.fit(X, sample_weight=weight).cluster_centers_
