@@ -12,6 +12,7 @@ from joblib import parallel_config
 from sklearn import config_context, get_config
 
 from skvbgp._core import parallel
+from skvbgp._core.dispatch import find_dask
 from skvbgp._core.parallel import LazyTasks, parallel_each, parallel_map
 
 cloudpickle = pytest.importorskip("cloudpickle")
@@ -233,6 +234,7 @@ def row_sums(rows):
 
 
 def add_on_dask(shared, i):
+    assert find_dask() is not None
     return sum(parallel_map(add, [(i,), (i + 1,)], shared=(shared,)))
 
 
