@@ -166,6 +166,14 @@ class Groups:
         log_det = sum(g.precision.log_det for g in self._groups)
         return -0.5 * (n * float(np.log(2.0 * np.pi)) + log_det)
 
+    def value_without_u(self, second: float) -> float:
+        """What the data terms are where u says nothing, at a second moment of the signal."""
+        total = self.ceiling
+        for group, rows in zip(self._groups, self._batch, strict=True):
+            total -= 0.5 * float(rows.y @ group.precision.solve(rows.y))
+            total -= 0.5 * second * group.prior_trace
+        return total
+
     def backward(self, v: Array, V: Array) -> DataGradients:
         """Value and gradients at fixed v and V."""
         return reduce(DataGradients.plus, concurrently(*self.tasks(v, V)))
@@ -179,11 +187,10 @@ class Groups:
 
         return [partial(backward, *pair) for pair in self._pairs]
 
-    def of_signal(self, v: Array, V: Array) -> tuple[float, Array]:
-        """Value, and gradient in (xi, alpha^2 + beta), (d + 1,), at fixed v and V."""
+    def signal_slopes(self, v: Array, V: Array) -> Array:
+        """Gradient in (xi, alpha^2 + beta), (d + 1,), at fixed v and V."""
         parts = thread_map(self._backward, [(group, v, V) for group in self._groups])
-        slopes = np.array([np.append(g.xi, g.signal[1]) for g in parts])
-        return sum(g.value for g in parts), slopes.sum(axis=0)
+        return np.sum([np.append(g.xi, g.signal[1]) for g in parts], axis=0)
 
     def _backward(self, group: Group, v: Array, V: Array) -> GroupGradients:
         return group.backward(v, V, self._parameters.alpha, self._parameters.second_moment)
@@ -251,13 +258,15 @@ class Evaluation:
         return WhitenedGaussian(precision, self.shift)
 
     def value(self, q: WhitenedGaussian, weight: float = 1.0) -> float:
-        """The bound at fixed q(u), see `gradient`."""
-        data, _ = self._groups.of_signal(*self._weights(q))
+        """The bound at fixed q(u), see `gradient`, from what the groups have summed."""
+        data = self._groups.value_without_u(self._parameters.second_moment)
+        data += float(self.shift @ q.mean)
+        data -= 0.5 * float(np.vdot(self.information, q.excess_moment))
         return self._add_priors(weight * data, q)
 
     def variance_slopes(self, q: WhitenedGaussian) -> Array:
         """Gradient of the data terms in (xi, beta), (d + 1,), cheaper than that in all."""
-        return self._groups.of_signal(*self._weights(q))[1]
+        return self._groups.signal_slopes(*self._weights(q))
 
     def _add_priors(self, data: float, q: WhitenedGaussian) -> float:
         """The bound, from the value of the data terms."""

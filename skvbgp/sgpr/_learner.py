@@ -47,6 +47,7 @@ from skvbgp.sgpr._start import (
 from skvbgp.sgpr._state import State
 from skvbgp.sgpr._training import (
     Trained,
+    check_start,
     collapse_bound,
     refine,
     solve_at_mean,
@@ -190,7 +191,7 @@ class SparseLearner(Settings):
         packed = p.unpack(p.pack())  # as training has them: a rounding may decide
         for one in [rule, *draws]:
             try:
-                collapse_bound(state.model, data, one)(packed)
+                check_start(state.model, data, one, packed)
             except NotPositiveDefiniteError:
                 continue
             return replace(first, draw_rule=one)

@@ -52,6 +52,30 @@ class Trained(NamedTuple):
 
 def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     """Eq. (11), the bound at the optimal q(u), as a function of everything else."""
+    evaluate_at = _evaluate_collapsed(model, data, draw_rule)
+
+    def bound(parameters: Parameters) -> tuple[float, Parameters]:
+        evaluation, q = evaluate_at(parameters)
+        value, gradient = evaluation.gradient(q)
+        _refuse_drowned(value, evaluation)
+        return value, gradient
+
+    return bound
+
+
+def check_start(model: Model, data: Data, draw_rule: DrawRule, parameters: Parameters) -> None:
+    """Raise the `NotPositiveDefiniteError` that `collapse_bound` raises at some parameters."""
+    if isinstance(draw_rule, ClosedForm):  # as training takes it: a rounding may decide
+        collapse_bound(model, data, draw_rule)(parameters)
+        return
+    evaluation, q = _evaluate_collapsed(model, data, draw_rule)(parameters)
+    _refuse_drowned(evaluation.value(q), evaluation)
+
+
+def _evaluate_collapsed(
+    model: Model, data: Data, draw_rule: DrawRule
+) -> Callable[[Parameters], tuple[Evaluation, WhitenedGaussian]]:
+    """The evaluation of all rows, and the optimal q(u), as a function of the parameters."""
     batch = [data.rows(index) for index in data.groups()]
     if model.structure.correlated:
         batch = [rows.with_pairs(model.coordinates) for rows in batch]
@@ -59,17 +83,19 @@ def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     draws = [draw_rule(rows, rng) for rows in batch]
     kind = Evaluation if isinstance(draw_rule, ClosedForm) else WhitenedEvaluation
 
-    def bound(parameters: Parameters) -> tuple[float, Parameters]:
+    def evaluate_at(parameters: Parameters) -> tuple[Evaluation, WhitenedGaussian]:
         evaluation = kind(model, parameters, batch, draws)
         q = evaluation.optimal_q()
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
             exact_cholesky(q.precision, "precision of q(u)")
-        value, gradient = evaluation.gradient(q)
-        if value > evaluation.ceiling:
-            raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")
-        return value, gradient
+        return evaluation, q
 
-    return bound
+    return evaluate_at
+
+
+def _refuse_drowned(value: float, evaluation: Evaluation) -> None:
+    if value > evaluation.ceiling:
+        raise NotPositiveDefiniteError("The bound has drowned in rounding errors.")
 
 
 def solve_full(

@@ -240,7 +240,7 @@ def test_what_costs_less_than_the_gradient_is_the_same(kind, of):
     expected, expected_gradient = evaluation.gradient(another)
     assert_allclose(value, expected, rtol=1e-14)
     assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-10, atol=1e-9)
-    assert_allclose(evaluation.value(another), expected, rtol=1e-14)
+    assert_allclose(evaluation.value(another), expected, rtol=1e-12)
     *_, kl_variance = problem.model.kl_theta(problem.parameters)
     slopes = np.append(gradient.xi, gradient.beta) + kl_variance
     assert_allclose(evaluation.variance_slopes(another), slopes, rtol=1e-10, atol=1e-10)
