@@ -14,11 +14,14 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.owners import average_shared
 from skvbgp._core.parallel import thread_map
 from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.base import pick
 from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Model
 
 #: Largest number of rows whose evidence is evaluated.
 EVIDENCE_ROWS = 512
+#: Rows by which a few of the candidates are chosen, which all of these rows then compare.
+_CHOOSING_ROWS, _FEW = 256, 4
 #: Limits of the log noise variance.
 _LOG_NOISE_BOUNDS = (-12.0, 3.0)
 #: Iterations of the search, and the relative rise at which it stops.
@@ -52,13 +55,22 @@ def find_hyperparameters(
     rows = Basis(X)
     data = y, counts, known
 
-    def scan(theta: Array) -> tuple[float, Array]:
-        K = model.kernel.with_theta(theta)(rows, rows)
-        value, log_noise = evidence.scan_noises(K, *data)
-        return value + model.log_prior(theta)[0], np.append(theta, log_noise)
+    def rank(candidates: list[Array], some: slice) -> list[Array]:
+        """Candidates with their best noise, from the best one by some rows to the worst."""
+        chosen, told = rows[some], (y[some], pick(counts, some), pick(known, some))
 
-    scans = thread_map(scan, [(theta,) for theta in model.kernel.candidates])
-    _, x = max(scans, key=lambda scanned: scanned[0])
+        def scan(theta: Array) -> tuple[float, Array]:
+            K = model.kernel.with_theta(theta)(chosen, chosen)
+            value, log_noise = evidence.scan_noises(K, *told)
+            return value + model.log_prior(theta)[0], np.append(theta, log_noise)
+
+        scans = thread_map(scan, [(theta,) for theta in candidates])
+        return [x for _, x in sorted(scans, key=lambda scanned: -scanned[0])]
+
+    candidates = model.kernel.candidates
+    if len(X) > _CHOOSING_ROWS and len(candidates) > _FEW:
+        candidates = [x[:-1] for x in rank(candidates, slice(_CHOOSING_ROWS))[:_FEW]]
+    x = rank(candidates, slice(None))[0]
 
     def log_density(x: Array) -> tuple[float, Array]:
         value, gradient = log_evidence(model, x, rows, *data)
