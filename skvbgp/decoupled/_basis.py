@@ -190,24 +190,31 @@ class GeneralizedSE:
     ) -> tuple[Array, Basis, Basis]:
         """Gradients for points X with multipliers."""
         # With W the cotangent of log K and e = c^2 + c'^2:
-        # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e
+        # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e,
+        # all from sums of W / e^2, as W / e = (c^2 + c'^2) W / e^2
         half_d = 0.5 * Z.Z.shape[1]
         left, right = self._factors(X, Z)
         A, B = left[:, 2:], -0.5 * right[:, 2:]
-        square_X = np.exp(2.0 * log_c)
-        square_Z = np.ones(len(Z)) if Z.log_c is None else np.exp(2.0 * Z.log_c)
-        from_Z, from_X = np.empty_like(left), np.zeros_like(right)
-        de_X, de_Z = np.empty(len(X)), np.zeros(len(Z))
-        total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
+        square_X = np.exp(2.0 * log_c)[:, None]
+        square_Z = np.ones((len(Z), 1)) if Z.log_c is None else np.exp(2.0 * Z.log_c)[:, None]
+        of_X = np.hstack([left, square_X * left, square_X**2])
+        of_Z = np.hstack([right, square_Z * right, square_Z**2])
+        sums_X, sums_Z = np.empty((len(X), of_Z.shape[1])), np.zeros_like(of_Z)
         for rows in row_blocks(*K.shape):
-            W, e = dK[rows] * K[rows], square_X[rows, None] + square_Z
-            total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
+            W, e = dK[rows] * K[rows], square_X[rows] + square_Z[:, 0]
+            e *= e
             W /= e
-            from_Z[rows] = W @ right
-            from_X += W.T @ left[rows]
-            W /= e  # times r^2 = left right', sums by row and column
-            de_X[rows] = np.sum(left[rows] * (W @ right), axis=1)
-            de_Z += np.sum((W.T @ left[rows]) * right, axis=1)
+            sums_X[rows] = W @ of_Z
+            sums_Z += W.T @ of_X[rows]
+        k = left.shape[1]
+        from_Z = square_X * sums_X[:, :k] + sums_X[:, k:-1]  # of W / e
+        from_X = square_Z * sums_Z[:, :k] + sums_Z[:, k:-1]
+        total_X = (square_X**2 * sums_X[:, :1] + 2.0 * square_X * sums_X[:, k : k + 1])[:, 0]
+        total_X += sums_X[:, -1]
+        total_Z = (square_Z**2 * sums_Z[:, 1:2] + 2.0 * square_Z * sums_Z[:, k + 1 : k + 2])[:, 0]
+        total_Z += sums_Z[:, -1]
+        de_X = np.sum(left * sums_X[:, :k], axis=1)  # r^2 = left right'
+        de_Z = np.sum(sums_Z[:, :k] * right, axis=1)
         dA = -from_Z[:, 2:] - 2.0 * from_Z[:, :1] * A
         dB = 2.0 * (from_X[:, 2:] - from_X[:, 1:2] * B)
         de_X -= half_d * from_Z[:, 0]
