@@ -46,7 +46,8 @@ class LeavesOut:
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets.
         sample_weight : float or array-like of shape (n_samples,), default=None
-            How often each row counted. None is 1.
+            How often each row counted, in a stream that forgets times what is left of the row. None
+            is 1.
         y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Known variance of each row's noise, as it was given. None is 0.
 
@@ -155,7 +156,8 @@ def find_known(X: Array, targets: Targets, X_known: Array, known: Targets) -> In
     if not np.allclose(targets.counts, known.counts[index], rtol=1e-9, atol=0.0):
         raise ValueError(
             "The model has been trained on as many rows, but they count more or less often there: "
-            "give all copies of a row, and the sample_weight of fit."
+            "give all copies of a row, and the sample_weight of fit, times forgetting ** age in a "
+            "stream that forgets."
         )
     return index
 
