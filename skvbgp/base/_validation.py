@@ -27,8 +27,9 @@ _ADVICE = {
     "'<' not supported": "Labels are all strings or all numbers, and known of every row.",
     "string to float": (
         'If X has strings, `categorical_features` says which inputs they are ("from_dtype": '
-        "those of a DataFrame after astype('category')); estimators without it need numbers. "
-        "If y has strings, it is for a classifier."
+        "those of a DataFrame after astype('category')). HybridGPLVM takes a column of zeros and "
+        "ones for each category, named in `binary_columns`. If y has strings, it is for a "
+        "classifier."
     ),
 } | dict.fromkeys(["DateTime64", "TimeDelta64", "'Time", "'date", "'time"], _MAKE_NUMBERS)
 

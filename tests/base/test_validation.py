@@ -121,12 +121,13 @@ def test_a_target_that_is_not_known_is_to_be_left_out(cls):
     assert "Leave out" in error.value.__notes__[0]
 
 
-@pytest.mark.parametrize("cls", [DecoupledGPRegressor, EPDTCClassifier])
+@pytest.mark.parametrize("cls", [DecoupledGPRegressor, EPDTCClassifier, HybridGPLVM])
 def test_strings_have_a_parameter(cls):
     X = np.array([["a", 1.0], ["b", 2.0]] * 10, dtype=object)
     with pytest.raises(ValueError, match="string to float") as error:
         cls().fit(X, make_target(cls))
     assert "`categorical_features` says" in error.value.__notes__[0]
+    assert "HybridGPLVM takes a column of zeros and ones" in error.value.__notes__[0]
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # of a row
