@@ -15,7 +15,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
-from skvbgp.kernels import Kernel
+from skvbgp.kernels import RBF, Constant, Kernel
 from skvbgp.kernels._by_input import own_hyperparameters
 from skvbgp.kernels._distance import centre, factors, row_blocks
 
@@ -295,8 +295,6 @@ class GeneralizedSE:
 
     def original(self, coordinates: Coordinates, unit: float) -> Kernel:
         """The prior kernel on X and y as the user has them."""
-        from skvbgp.kernels import RBF, Constant
-
         variance = np.exp(self.log_variance) * unit**2
         return Constant(variance) * RBF(np.exp(self.log_length_scale) * coordinates.scale)
 

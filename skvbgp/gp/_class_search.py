@@ -104,14 +104,14 @@ class Found(NamedTuple):
     trained: tuple[ClassModel, ...]  # by kernel; others may be draws around these
     processes: tuple[ClassModel, ...]
     inducing: tuple[InducingClasses, ...]
-    owners: tuple[int, ...]  # by process, those through inducing inputs last: index of its kernel
+    kernel_of: tuple[int, ...]  # by process, those through inducing inputs last: its kernel
     belief: Array  # (C,), of the same
     weights: Array  # (d,), of the inputs in the distance
     score: float  # log probability of a label that is left out, on average
 
     def list_kernels(self) -> list[tuple[str, ClassModel, float]]:
         """Name, trained process and share of every kernel."""
-        shares = np.bincount(self.owners, self.belief, len(self.names)).tolist()
+        shares = np.bincount(self.kernel_of, self.belief, len(self.names)).tolist()
         return list(zip(self.names, self.trained, shares, strict=True))
 
     def list_starts(self, *, anew: bool) -> list[tuple[str, ClassModel]]:
@@ -405,7 +405,7 @@ class ClassSearch:
             tuple(part.trained for part in parts),
             tuple(one for one in processes if not isinstance(one, InducingClasses)),
             tuple(one for one in processes if isinstance(one, InducingClasses)),
-            tuple(owner for owner, part in enumerate(parts) for _ in part.processes),
+            tuple(k for k, part in enumerate(parts) for _ in part.processes),
             np.concatenate(
                 [share * part.weights for share, part in zip(shares, parts, strict=True)]
             ),
