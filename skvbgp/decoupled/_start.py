@@ -29,11 +29,7 @@ _MAX_ITER, _TOL = 40, 1e-4
 
 
 def find_hyperparameters(
-    model: Model,
-    X: Array,
-    y: Array,
-    counts: Array | None = None,
-    known: Array | None = None,
+    model: Model, X: Array, y: Array, counts: Array | None = None, known: Array | None = None
 ) -> tuple[Array, float]:
     """Find theta and the log variance of noise of largest posterior density, given some rows.
 

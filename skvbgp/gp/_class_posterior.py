@@ -122,11 +122,7 @@ def scale_votes(votes: Votes, coordinates: Coordinates) -> Votes:
 
 
 def _predict_rows(
-    processes: tuple[ClassModel, ...],
-    coordinates: Coordinates,
-    votes: Votes,
-    X: Array,
-    near: Index,
+    processes: tuple[ClassModel, ...], coordinates: Coordinates, votes: Votes, X: Array, near: Index
 ) -> Array:
     """Means and variance of rows by each process, (n, C, K + 1)."""
     result = np.empty((len(X), len(processes), votes.counts.shape[1] + 1))

@@ -25,14 +25,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import (
-    JITTER,
-    Array,
-    cholesky,
-    factorise_bordered,
-    tril_gram,
-    tril_inverse,
-)
+from skvbgp._core.linalg import JITTER, Array, cholesky, factorise_bordered, tril_gram, tril_inverse
 from skvbgp._core.owners import count_inputs
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
