@@ -146,11 +146,12 @@ class GeneralizedSE:
         return K
 
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
-        """Gradients in theta and in the two bases."""
-        if X.log_c is not None:
-            return self._vjp_of_points(X, Z, X.log_c, K, dK)
+        """Gradients in theta and in two bases, which both have multipliers or both have none."""
+        if X.log_c is not None and Z.log_c is not None:
+            squares = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
+            return self._vjp_of_points(X, Z, squares, K, dK)
         W, (left, columns) = dK * K, self._features(X, Z)
-        return self._vjp_of_rows(X, Z, W.T @ left, W @ columns)
+        return self._vjp_of_plain(X, Z, W.T @ left, W @ columns)
 
     def vjp_data(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis]:
         """Gradients in theta and in a basis, for rows X of data."""
@@ -186,17 +187,16 @@ class GeneralizedSE:
         return dtheta, Basis(dZ, dlog_c if log_c.ndim == 2 else dlog_c.sum(axis=1))
 
     def _vjp_of_points(
-        self, X: Basis, Z: Basis, log_c: Array, K: Array, dK: Array
+        self, X: Basis, Z: Basis, squares: _Pair, K: Array, dK: Array
     ) -> tuple[Array, Basis, Basis]:
-        """Gradients for points X with multipliers."""
+        """Gradients for points with multipliers, of which the squares are given."""
         # With W the cotangent of log K and e = c^2 + c'^2:
         # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e,
         # all from sums of W / e^2, as W / e = (c^2 + c'^2) W / e^2
         half_d = 0.5 * Z.Z.shape[1]
         left, right = self._factors(X, Z)
         A, B = left[:, 2:], -0.5 * right[:, 2:]
-        square_X = np.exp(2.0 * log_c)[:, None]
-        square_Z = np.ones((len(Z), 1)) if Z.log_c is None else np.exp(2.0 * Z.log_c)[:, None]
+        square_X, square_Z = (square[:, None] for square in squares)
         of_X = np.hstack([left, square_X * left, square_X**2])
         of_Z = np.hstack([right, square_Z * right, square_Z**2])
         sums_X, sums_Z = np.empty((len(X), of_Z.shape[1])), np.zeros_like(of_Z)
@@ -219,7 +219,7 @@ class GeneralizedSE:
         dB = 2.0 * (from_X[:, 2:] - from_X[:, 1:2] * B)
         de_X -= half_d * from_Z[:, 0]
         de_Z -= half_d * from_X[:, 1]
-        return self._gather(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
+        return self._gather((A, B), (dA, dB), squares, (total_X, total_Z), (de_X, de_Z))
 
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
@@ -230,47 +230,36 @@ class GeneralizedSE:
         left, columns = self._features(X, Z)
         from_X = v * (K.T @ (u * left))  # W does not have to be formed
         from_Z = u * (K @ (v * columns))
-        return self._vjp_of_rows(X, Z, from_X, from_Z)
+        return self._vjp_of_plain(X, Z, from_X, from_Z)
 
     def _features(self, X: Basis, Z: Basis) -> _Pair:
-        """[|a|^2, 1, a] of points X of f, and [b / e, 1 / e, 1]."""
-        # e = e_j: every sum over pairs is a matrix product with W, the cotangent of log K, as
-        # r^2 = |a|^2 + |b|^2 - 2 a.b
-        e, _ = self._row_of_pairs(Z)
+        """[|a|^2, 1, a] and [b / 2, 1 / 2, 1] of points of f."""
+        # every sum over pairs is a matrix product with W, the cotangent of log K, as
+        # log K = log rho^2 - (|a|^2 + |b|^2 - 2 a.b) / 2
         left, right = self._factors(X, Z)
         B, ones = -0.5 * right[:, 2:], np.ones((len(Z), 1))
-        return left, np.hstack([B / e[:, None], ones / e[:, None], ones])
+        return left, np.hstack([0.5 * B, 0.5 * ones, ones])
 
-    def _vjp_of_rows(
+    def _vjp_of_plain(
         self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
     ) -> tuple[Array, Basis, Basis]:
-        """Gradients for points X of f, from W' and W times the two `_features`."""
-        e, _ = self._row_of_pairs(Z)
-        half_d = 0.5 * Z.Z.shape[1]
+        """Gradients for points of f, from W' and W times the two `_features`."""
         left, right = self._factors(X, Z)
         A, B = left[:, 2:], -0.5 * right[:, 2:]
-        total_Z = from_X[:, 1]
         dA = 2.0 * (from_Z[:, :-2] - from_Z[:, -2:-1] * A)
-        dB = 2.0 * (from_X[:, 2:] - total_Z[:, None] * B) / e[:, None]
-        r2 = from_X[:, 0] + total_Z * right[:, 1] - 2.0 * np.sum(from_X[:, 2:] * B, axis=1)
-        de_Z = (r2 / e - half_d * total_Z) / e
-        totals = (from_Z[:, -1], total_Z)
-        return self._gather(X, Z, (A, B), (dA, dB), totals, (np.zeros(len(X)), de_Z))
+        dB = from_X[:, 2:] - from_X[:, 1:2] * B
+        s, slopes = np.exp(self.log_length_scale), np.sum(A * dA, axis=0) + np.sum(B * dB, axis=0)
+        return np.append(from_Z[:, -1].sum(), -slopes), Basis(dA / s), Basis(dB / s)
 
     def _gather(
-        self, X: Basis, Z: Basis, inputs: _Pair, gradients: _Pair, totals: _Pair, de: _Pair
+        self, inputs: _Pair, gradients: _Pair, squares: _Pair, totals: _Pair, de: _Pair
     ) -> tuple[Array, Basis, Basis]:
-        """Gradients in theta and the bases, from sums of W and its products by row and column."""
+        """The same, from sums of W and its products by row and column."""
         s = np.exp(self.log_length_scale)
         products = [np.sum(P * dP, axis=0) for P, dP in zip(inputs, gradients, strict=True)]
         bases = [
-            Basis(
-                dP / s,
-                None
-                if P.log_c is None
-                else self._through_front(total) + 2.0 * np.exp(2.0 * P.log_c) * change,
-            )
-            for P, dP, total, change in zip((X, Z), gradients, totals, de, strict=True)
+            Basis(dP / s, self._through_front(total) + 2.0 * square * change)
+            for dP, square, total, change in zip(gradients, squares, totals, de, strict=True)
         ]
         return np.append(totals[0].sum(), -sum(products)), bases[0], bases[1]
 

@@ -52,12 +52,12 @@ class InputwiseSE(GeneralizedSE):
         return K
 
     def _vjp_of_points(
-        self, X: Basis, Z: Basis, log_c: Array, K: Array, dK: Array
+        self, X: Basis, Z: Basis, squares: tuple[Array, Array], K: Array, dK: Array
     ) -> tuple[Array, Basis, Basis]:
         # With W the cotangent of log K:
         # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
         A, B = self._in_length_scales(X, Z)
-        square_X, square_Z = np.exp(2.0 * log_c), _squares(Z)
+        square_X, square_Z = squares
         dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
         for rows in row_blocks(*K.shape):
@@ -70,27 +70,7 @@ class InputwiseSE(GeneralizedSE):
                 dA[rows, i], dB[:, i] = -2.0 * pull.sum(axis=1), dB[:, i] + 2.0 * pull.sum(axis=0)
                 de = pull * difference / e - 0.5 * V
                 de_X[rows, i], de_Z[:, i] = de.sum(axis=1), de_Z[:, i] + de.sum(axis=0)
-        return self._gather(X, Z, (A, B), (dA, dB), (total_X, total_Z), (de_X, de_Z))
-
-    def _features(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
-        """[a^2, a, 1] of points X of f, and [1 / e, b / e, 1], with 2 d + 1 columns each."""
-        A, B = self._in_length_scales(X, Z)
-        e = 1.0 + _squares(Z)
-        return features(A), np.hstack([1.0 / e, B / e, np.ones((len(B), 1))])
-
-    def _vjp_of_rows(
-        self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
-    ) -> tuple[Array, Basis, Basis]:
-        """Gradients for points X of f, from W' [a^2, a, 1] and W [1 / e, b / e, 1]."""
-        A, B = self._in_length_scales(X, Z)
-        d, e = A.shape[1], 1.0 + _squares(Z)
-        squares, firsts, total_Z = from_X[:, :d], from_X[:, d:-1], from_X[:, -1:]
-        dA = 2.0 * (from_Z[:, d:-1] - from_Z[:, :d] * A)
-        dB = 2.0 * (firsts - total_Z * B) / e
-        r2 = squares + total_Z * B**2 - 2.0 * firsts * B
-        de_Z = (r2 / e - 0.5 * total_Z) / e
-        totals = (from_Z[:, -1], total_Z[:, 0])
-        return self._gather(X, Z, (A, B), (dA, dB), totals, (np.zeros_like(A), de_Z))
+        return self._gather((A, B), (dA, dB), squares, (total_X, total_Z), (de_X, de_Z))
 
     def _through_front(self, total: Array) -> Array:
         return 0.5 * total[:, None]
