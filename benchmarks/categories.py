@@ -12,6 +12,7 @@ the training rows. Only VBGP, VBDTC and EPDTC get rows whose numbers have gaps.
 The sets of `--half look` are there to be chosen by, those of `held` are not.
 """
 
+import json
 from time import process_time
 
 import numpy as np
@@ -99,6 +100,7 @@ LEVELS = [5, 8, 12, 20, 30, 50]
 def main():
     cli = parser(__doc__)
     cli.add_argument("--estimator", default="VBGPClassifier")
+    cli.add_argument("--parameters", type=json.loads, default={}, help='such as {"depth": 1}')
     cli.add_argument("--half", choices=SETS, default="look")
     cli.add_argument("--sets", nargs="+", help="these only")
     cli.add_argument("--rows", type=int, default=700, help="most training rows")
@@ -106,7 +108,7 @@ def main():
     cli.add_argument("--models", nargs="+", choices=MODELS)
     args = cli.parse_args()
     report = Report(args.json)
-    estimator = getattr(skvbgp, args.estimator)(random_state=0)
+    estimator = getattr(skvbgp, args.estimator)(random_state=0, **args.parameters)
     names = args.models or [name for name in MODELS if name != "trees" or is_classifier(estimator)]
     for name, X, y in find_sets(estimator, args.half, args.sets):
         found = [measure(estimator, X, y, args.rows, i, names) for i in range(args.divisions)]
