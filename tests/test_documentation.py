@@ -1,6 +1,7 @@
 """The documentation is complete: what can be told without building it."""
 
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 
@@ -57,8 +58,8 @@ def test_notation_names_code_that_there_is():
 
 def test_every_package_is_known():
     """All but `base`, whose names are for the families."""
-    installed = Path(skvbgp.__file__).parent  # the checkout's, or that of a distribution
-    found = {f"skvbgp.{path.parent.name}" for path in installed.glob("[!_]*/__init__.py")}
+    names = {module.name for module in pkgutil.iter_modules(skvbgp.__path__)}
+    found = {f"skvbgp.{name}" for name in names if not name.startswith("_")}
     assert found - {"skvbgp.base"} == set(PACKAGES)
 
 

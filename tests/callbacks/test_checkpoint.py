@@ -30,8 +30,7 @@ from skvbgp import (
     VBPITCRegressor,
     kernel_grammar,
 )
-from skvbgp.callbacks import Checkpoint
-from skvbgp.callbacks._checkpoint import _LayoutPickler
+from skvbgp.callbacks import Checkpoint, _LayoutPickler
 from skvbgp.decoupled import _start
 from skvbgp.kernels import RBF, Matern
 from tests.observer import Observer

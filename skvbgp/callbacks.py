@@ -1,4 +1,4 @@
-"""A callback that writes a fit to a file, from which it goes on."""
+"""Callbacks of scikit-learn's protocol: one writes a fit to a file, from which it goes on."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from sklearn.utils import check_scalar
 
 from skvbgp._core.journal import Journal
 from skvbgp._core.linalg import Array
+
+__all__ = ["Checkpoint"]
 
 #: First bytes of a file, before the digest of those that follow.
 _MAGIC = b"skvbgp checkpoint 1\n"
