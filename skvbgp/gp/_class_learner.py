@@ -22,7 +22,7 @@ from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
 from skvbgp.gp._forgetting import Forgetting
-from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
+from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, find_log_frequencies, merge_places
 from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs
 from skvbgp.kernels._uncertain import join_variances

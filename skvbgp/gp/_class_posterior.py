@@ -16,7 +16,7 @@ from skvbgp.base import Gaps
 from skvbgp.gp._class_inducing import GivenVotes
 from skvbgp.gp._class_process import ClassModel, KnownPlaces
 from skvbgp.gp._near import NearRows
-from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels._uncertain import join_variances
 

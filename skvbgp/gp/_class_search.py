@@ -29,10 +29,10 @@ from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
-from skvbgp.gp._neighbours import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._rows import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._candidates import make_leaves

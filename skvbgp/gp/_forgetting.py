@@ -9,7 +9,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import LARGEST_WEIGHT, count_remembered, share_by_age
-from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._rows import Rows
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from skvbgp._optim.maximum import train
 from skvbgp.base import Draws
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._inducing_inputs import InducingInputs, leave_out_rows
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
+from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Kernel
 
 #: Most rows that hyperparameters are learned from, and that the process is conditioned on.

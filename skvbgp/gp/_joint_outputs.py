@@ -18,9 +18,9 @@ from skvbgp._core.scaling import RunningScale, check_near, check_unit
 from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import OutputsDistribution, RegressionLearner, Relevance, pick
 from skvbgp.gp._learner import GPLearner, Start
-from skvbgp.gp._neighbours import Chunk, Rows
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import NeighbourPosterior
+from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
 
 

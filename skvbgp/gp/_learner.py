@@ -19,10 +19,10 @@ from skvbgp.base import Gaps, RegressionLearner, says_too_little
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._forgetting import Forgetting
-from skvbgp.gp._neighbours import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
+from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._sample import Judges, Sample, join_samples
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle

@@ -9,7 +9,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps, Neighbourhoods
-from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._rows import Rows
 
 
 class NearRows(PickledByFields):

@@ -12,7 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp.base import FunctionOfOutputs, Observations, OutputsLearner, OutputsState
 from skvbgp.gp._learner import GPLearner, Start
-from skvbgp.gp._neighbours import Rows
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._state import State
 
 

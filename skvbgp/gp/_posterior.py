@@ -20,9 +20,9 @@ from skvbgp.gp._conditional import Conditional, Moments, measure_matrices, predi
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._gradient import Slopes, measure_slopes
 from skvbgp.gp._near import NearRows
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._stack import count_sets
 
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.

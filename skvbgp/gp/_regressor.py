@@ -30,8 +30,8 @@ from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
 from skvbgp.gp._learner import GPLearner
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._outputs import GPOutputsLearner
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._shared_outputs import SharedLearner
 from skvbgp.gp._spread import SpreadRows
 

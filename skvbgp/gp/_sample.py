@@ -19,9 +19,9 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick
-from skvbgp.gp._neighbours import Rows, draw_groups
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
+from skvbgp.gp._rows import Rows, draw_groups
 
 #: Values that are left out, one at a time, and rows among which neighbours are looked for.
 _HELD_OUT, _JUDGED_ROWS = 1_000, 100_000

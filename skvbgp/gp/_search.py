@@ -23,10 +23,10 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, widen
-from skvbgp.gp._neighbours import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
+from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import Sample, Samples
 from skvbgp.kernels._candidates import add_lines, combine, follow
 

@@ -13,10 +13,10 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Draws, Gaps, Relevance
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws, SumPosterior
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import have_same_noise
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._spread import SpreadPosterior, SpreadRows, refuse_spread
 from skvbgp.kernels import Kernel
 

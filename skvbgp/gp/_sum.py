@@ -14,9 +14,9 @@ from skvbgp.base import Gaps, pick
 from skvbgp.gp._belief import fit_mixture, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import LocalMoments
 from skvbgp.gp._process import start_process
+from skvbgp.gp._rows import Rows
 from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State

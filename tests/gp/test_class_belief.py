@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from skvbgp.gp import _class_search
 from skvbgp.gp._class_search import ClassSearch, learn_shares, start_class_process
-from skvbgp.gp._neighbours import average_weights
+from skvbgp.gp._rows import average_weights
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Matern
 from tests.gp.cases import make_classes

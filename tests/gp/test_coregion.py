@@ -9,9 +9,9 @@ from scipy.linalg import expm, sqrtm
 
 from skvbgp.gp._conditional import measure_matrices, predict_from_matrices
 from skvbgp.gp._coregion import Coregion, JointCovariance
-from skvbgp.gp._neighbours import weigh_inputs
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._rows import weigh_inputs
 from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient

@@ -11,9 +11,9 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import VBGPRegressor, _sum
 from skvbgp.gp._inducing import GlobalPart
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small

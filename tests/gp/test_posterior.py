@@ -10,10 +10,10 @@ from scipy import stats
 
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import _posterior
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern
 from tests.gp.cases import predict_from_neighbours
 

@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBGPRegressor
-from skvbgp.gp._neighbours import Rows
 from skvbgp.gp._row_noise import RowNoise, _may_repeat
+from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
 

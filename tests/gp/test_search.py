@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
-from skvbgp.gp import _neighbours, _search
+from skvbgp.gp import _rows, _search
 from skvbgp.gp._belief import measure_score, rank_mixture
-from skvbgp.gp._neighbours import average_weights
 from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import start_process
+from skvbgp.gp._rows import average_weights
 from skvbgp.gp._sample import Sample
 from skvbgp.gp._search import Search, Trial
 from skvbgp.kernels import RBF, Matern
@@ -71,7 +71,7 @@ def test_what_is_trained_competes_with_other_noise(monkeypatch, noise, expected)
 
 @pytest.mark.parametrize("k, n_most", [(20, 11), (200, 6)])
 def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
-    monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
     found = []
@@ -90,7 +90,7 @@ def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
 @pytest.mark.parametrize("k", [20, 200])
 def test_what_is_found_says_how_likely_rows_left_out_are(monkeypatch, k):
     """By the density of normal distributions, and by that which searches are compared by."""
-    monkeypatch.setattr(_neighbours, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     search = make_search(X, y, k)
     found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=k > 60), grows=False)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.gp._neighbours import Rows, draw_groups, weigh_inputs
+from skvbgp.gp._rows import Rows, draw_groups, weigh_inputs
 from skvbgp.kernels import RBF, Constant, Linear, Matern
 from tests.gp.cases import make_classes, small, small_classifier
 

@@ -1,4 +1,4 @@
-"""The rows that a model knows, and which of them are near."""
+"""The rows that a model knows, the distance by which some are near, and groups of such."""
 
 from __future__ import annotations
 
