@@ -107,6 +107,9 @@ class GapNoise(Noise):
         C, pull = self._whole.evaluate(X, unknown, pairs)
         return C, lambda dC: self._with_slopes(pull(dC), np.zeros(len(self.slopes)))
 
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        return self.evaluate(X)[1](dC)
+
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         n = len(gradients.theta) - len(self.slopes)
         whole = self._whole.complete(gradients._replace(theta=gradients.theta[:n]))

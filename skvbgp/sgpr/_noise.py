@@ -60,6 +60,9 @@ class Noise(Protocol):
     def marginal_variance(self, X: Array) -> Array:
         """Variance of the noise at new inputs, (n,)."""
 
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        """Gradients of ``sum(dC * covariance(X))``, short of :meth:`complete`."""
+
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         """The sum over groups, with what the groups share."""
 
@@ -70,11 +73,12 @@ class Noise(Protocol):
     def evaluate(
         self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
     ) -> tuple[Array, Pull]:
-        """`covariance`, and its gradients from a cotangent, short of :meth:`complete`.
+        """`covariance` and `vjp` of the same rows, which may have something in common.
 
-        ``unknown`` (n,) says of which rows, that are independent, X does not tell the place. With
-        their ``pairs``, what is above the diagonal of the covariance may be missing.
+        ``unknown`` (n,) says of which of them, that are independent, X does not tell the place.
+        With their ``pairs``, what is above the diagonal of the covariance may be missing.
         """
+        return self.covariance(X), partial(self.vjp, X)
 
 
 class Structure:
@@ -296,10 +300,8 @@ class WhiteNoise(Noise):
     def marginal_variance(self, X: Array) -> Array:
         return self.covariance(X)
 
-    def evaluate(
-        self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
-    ) -> tuple[Array, Pull]:
-        return self.covariance(X), lambda dC: NoiseGradients(float(dC.sum()), np.empty(0), 0.0, 0.0)
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        return NoiseGradients(float(dC.sum()), np.empty(0), 0.0, 0.0)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         return gradients
@@ -364,6 +366,9 @@ class ResidualNoise(Noise):
         """Covariance of the noise at new inputs with that of a block, (n, n_block)."""
         cross = self._prior.whiten(X) @ self._prior.whiten(X_block).T
         return np.asarray(self._kernel(X, X_block) - cross)
+
+    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
+        return self.evaluate(X)[1](dC)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         dKuu = np.asarray(gradients.Kuu)

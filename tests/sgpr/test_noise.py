@@ -47,7 +47,7 @@ def test_white(X, U):
     expected = np.diag(oracles.noise_covariance(X, None, None, VARIANCE, np.zeros(6)))
     assert_array_equal(white.covariance(X), expected)
     assert_array_equal(white.marginal_variance(X), expected)
-    gradients = white.complete(white.evaluate(X)[1](np.arange(6.0)))
+    gradients = white.complete(white.vjp(X, np.arange(6.0)))
     assert gradients.noise_variance == 15.0
     assert gradients.theta.shape == (0,)
 
@@ -96,7 +96,7 @@ def test_gradients_of_two_groups(X, U, rng, correlated, kernel):
         )
 
     model = noise(U, kernel=kernel, correlated=correlated)
-    parts = [model.evaluate(X[rows])[1](d) for rows, d in zip(groups, dC, strict=True)]
+    parts = [model.vjp(X[rows], d) for rows, d in zip(groups, dC, strict=True)]
     g = model.complete(reduce(NoiseGradients.plus, parts))
     expected = numerical_gradient(lambda x: total(variance=float(x)), VARIANCE)
     assert_allclose(g.noise_variance, expected, rtol=1e-9)
