@@ -59,7 +59,7 @@ def jittered_cholesky(
     NotPositiveDefiniteError
         If ``K`` is not finite, or indefinite beyond the largest jitter.
     """
-    scale = float(np.diagonal(K).sum() / len(K))
+    scale = float(np.diagonal(K).sum() / max(1, len(K)))
     if not np.isfinite(K).all():
         raise NotPositiveDefiniteError(
             f"The {name} has entries that are not finite: a hyperparameter has left the "

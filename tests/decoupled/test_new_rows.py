@@ -71,6 +71,28 @@ def test_what_is_left_of_a_direct_covariance():
         assert_allclose(other @ other.T, W.T @ one @ one.T @ W, rtol=1e-5, atol=1e-7)
 
 
+def test_no_point_needs_to_stay():
+    model, p, q, _, _ = make_problem()
+    K, none = model.kernel(p.cov_basis, p.cov_basis), np.arange(0)
+    assert all(len(one.mean) == 0 for one in keep_points(K, q, none))
+    model, p, _, _, _ = make_problem("decoupled", n_functions=2)
+    K = model.kernel(p.cov_basis, p.cov_basis)
+    assert keep_direct(K, np.tril(p.L0), none).shape == (2, 0, 0)
+
+
+def test_all_points_may_be_replaced():
+    """Without a warning, which would be an error here."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((60, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 2.0], 60)
+    model = small(DecoupledGPRegressor, n_mean_basis=12, max_iter=1).fit(X, y, weight)
+    before = model._state.parameters.beta
+    after = model.partial_fit(X, y, weight)._state.parameters.beta
+    assert not (after[:, None] == before).all(axis=2).any()
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+
+
 # -- the noise ---------------------------------------------------------------------------------
 
 
