@@ -8,10 +8,9 @@ the variance t of all rows and, of a single function, what is known of each row,
 import numpy as np
 
 from skvbgp._core.copies import Copies, noise_log_density, own_gradient, rotate_copies
-from skvbgp._core.gaussian import ZeroMeanNormal, scan_log_normal_density
+from skvbgp._core.gaussian import ZeroMeanNormal, log_normal_density, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky, exact_cholesky, whiten_bordered
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of the noise variances that are tried.
 _LOG_NOISES = np.arange(-8.0, 0.1)
 
@@ -85,7 +84,7 @@ def own_log_evidence(
     except np.linalg.LinAlgError:  # rounding asks for more, or for an error
         log_density = _normal_of(C, y, exact).log_density
     else:
-        log_density = -0.5 * (len(y) * _LOG_2PI + log_det + float(white @ white))
+        log_density = log_normal_density(white, log_det)
     return log_density + Copies.of(own, counts).log_density
 
 

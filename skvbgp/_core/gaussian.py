@@ -140,9 +140,7 @@ class ZeroMeanNormal:
         """From the lower Cholesky factor L of C."""
         L_inv = tril_inverse(L)
         Ly = L_inv @ y
-        k = y.size // len(y)
-        constant = k * (len(y) * _LOG_2PI + log_determinant(L))
-        return cls(L_inv, (Ly.T @ L_inv).T, -0.5 * (constant + float(np.vdot(Ly, Ly))))
+        return cls(L_inv, (Ly.T @ L_inv).T, log_normal_density(Ly, log_determinant(L)))
 
     def gradient(self) -> Array:
         """Gradient of the log density in C, (n, n)."""
@@ -151,6 +149,13 @@ class ZeroMeanNormal:
         dC *= -0.5 * weights.shape[1]
         dC += (0.5 * weights) @ weights.T
         return dC
+
+
+def log_normal_density(white: Array, log_det: float) -> float:
+    """log N(y | 0, C) from L^-1 y, (n,) or (n, k), where C = L L', and from log |C|."""
+    n_columns = white.size // len(white)
+    constant = n_columns * (len(white) * _LOG_2PI + log_det)
+    return -0.5 * (constant + float(np.vdot(white, white)))
 
 
 def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> Array:
