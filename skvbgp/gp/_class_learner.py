@@ -69,7 +69,7 @@ class ClassState(PickledByFields):
     @cached_property
     def posterior(self) -> ClassPosterior:
         """Predictions, with the search structures that they keep."""
-        ratios = self.class_weights / self.trained_weights
+        ratios, log_frequencies = self.class_weights / self.trained_weights, self.log_frequencies
         return ClassPosterior(
             self.found.processes,
             self.found.belief,
@@ -80,7 +80,7 @@ class ClassState(PickledByFields):
             self.k,
             self.n_jobs,
             self.gaps,
-            tuple(one.given(self.log_frequencies, ratios) for one in self.found.inducing),
+            tuple(one.given(log_frequencies, ratios) for one in self.found.inducing),
         )
 
 
@@ -274,12 +274,14 @@ class ClassGPLearner(Learner):
             coordinates = frame_inputs(inputs, self.owners, standardised=state.standardised)
             gaps = Gaps.of(rows.X)  # of later rows: these have none
         coordinates.scaled(new.X)  # refuses what is too far away
-        votes = _take_votes(new, state.trained_weights, state.gaps, state.coordinates)
-        known = state.found.inducing  # none where rows are forgotten
-        told = thread_map(InducingClasses.plus, [(one, votes) for one in known])
+        found = state.found
+        if found.inducing:  # there are none where rows are forgotten
+            votes = _take_votes(new, state.trained_weights, state.gaps, state.coordinates)
+            told = thread_map(InducingClasses.plus, [(one, votes) for one in found.inducing])
+            found = found._replace(inducing=tuple(told))
         updated = replace(
             state,
-            found=state.found._replace(inducing=tuple(told)),
+            found=found,
             inputs=inputs,
             coordinates=coordinates,
             gaps=gaps,
