@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBPICRegressor, VBPITCRegressor
 from skvbgp._core.draws import quasi_normal
+from skvbgp._core.linalg import NotPositiveDefiniteError
 from skvbgp._core.partition import partition_rows
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _learner, _training
-from skvbgp.sgpr._bound import Prior
+from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
@@ -19,6 +20,7 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, sign_draws
 from skvbgp.sgpr._start import narrow, settle_variances
 from skvbgp.sgpr._training import (
+    check_start,
     collapse_bound,
     solve_at_mean,
     solve_full,
@@ -229,6 +231,18 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
     for name in ("xi", "beta"):
         ratio = np.abs(getattr(after, name)) / np.abs(getattr(before, name))
         assert np.all(ratio < 5e-4), name  # without the rows' part of the curvature, 3e-3 and more
+
+
+@pytest.mark.parametrize("rule", [ClosedForm(), CommonDraws(sign_draws(2))], ids=["all", "draws"])
+def test_a_start_is_refused_where_its_bound_is_higher_than_it_can_be(rule, monkeypatch):
+    problem = small_problem("pitc")
+    given = problem.model, problem.data, rule
+    value, _ = collapse_bound(*given)(problem.parameters)
+    monkeypatch.setattr(Evaluation, "ceiling", value + 1e-6)
+    check_start(*given, problem.parameters)
+    monkeypatch.setattr(Evaluation, "ceiling", value - 1e-6)
+    with pytest.raises(NotPositiveDefiniteError, match="drowned"):
+        check_start(*given, problem.parameters)
 
 
 @pytest.mark.thorough
