@@ -166,6 +166,7 @@ NO_ESTIMATOR = {
     "evaluation",
     "migration",
     "outputs",
+    "persistence",
     "scaling",
     "skpro",
     "sktime",
