@@ -50,7 +50,9 @@ def dispatch(
     n_received = 0
     n_cores = backend.effective_n_jobs(-1)  # waits for workers as long as the user has said
     with backend.retrieval_context():  # another task may take the place of one that waits for these
-        for _ in range(_MAX_LOSSES + 1):
+        for n_losses in range(_MAX_LOSSES + 1):
+            if n_losses:
+                time.sleep(_PAUSE)
             try:
                 results = _results(backend, function, tasks, n_received, shared, n_cores)
                 with closing(results):
@@ -60,7 +62,6 @@ def dispatch(
                 return
             except LostError as error:
                 lost = error.__cause__
-            time.sleep(_PAUSE)
     raise RuntimeError(
         f"Workers were lost {_MAX_LOSSES + 1} times together with data that tasks need; "
         f"{n_received} of {len(tasks)} tasks were done. Their logs may tell why, often it is "
