@@ -72,12 +72,12 @@ def features(X: Array, R: Array) -> Array:
 
 
 def feature_slopes(X: Array, R: Array) -> Array:
-    """Derivatives of the features in each input, (n, d, 2 m)."""
+    """Derivatives of the features in each input, row by row, (n d, 2 m)."""
     Phi, angular = features(X, R), 2.0 * np.pi * R.T
     slopes = np.empty((*X.shape, Phi.shape[1]))
     np.multiply(-angular, Phi[:, None, 1::2], out=slopes[:, :, 0::2])
     np.multiply(angular, Phi[:, None, 0::2], out=slopes[:, :, 1::2])
-    return slopes
+    return slopes.reshape(-1, Phi.shape[1])
 
 
 def features_vjp(X: Array, Phi: Array, dPhi: Array) -> Array:

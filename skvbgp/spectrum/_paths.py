@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,7 @@ import numpy as np
 from skvbgp._core.draws import join_members, share_members
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp._core.parallel import single_blas_thread
-from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import pick
+from skvbgp.base import ScaledDraws, pick
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._local import Local
 from skvbgp.spectrum._state import Hyperparameters
@@ -30,7 +29,7 @@ from skvbgp.spectrum._state import Hyperparameters
 if TYPE_CHECKING:
     from skvbgp.spectrum._posterior import Mixture, SpectrumPosterior
 
-#: What functions are linear in, at rows and given frequencies: `features`, or `feature_slopes`.
+#: What functions are linear in: `features`, or `feature_slopes`.
 Design = Callable[[Array, Array], Array]
 
 
@@ -56,31 +55,18 @@ def draw_paths(
 
 
 @dataclass(frozen=True)
-class FunctionDraws:
-    """Functions S from the posterior of one output, on the scale of y."""
+class FunctionDraws(ScaledDraws):
+    """Functions S from the posterior; derivatives are those given the neighbours of a row."""
 
     posterior: SpectrumPosterior
-    coordinates: Coordinates
-    target: Target
     paths: list[Path]
     noise: Array | None = None  # of the known rows, (n_known, S); the global function has none
 
-    def __call__(self, X: Array) -> Array:
-        """Values (n, S)."""
-        return self.target.original(self._evaluate(features, X))
+    _evaluate, _differentiate = staticmethod(features), staticmethod(feature_slopes)
 
-    def gradient(self, X: Array) -> Array:
-        """Derivatives (n, d, S), in units of y over those of each input.
-
-        Of the function that is conditioned on the neighbours of a row.
-        """
-        slopes = self._evaluate(feature_slopes, X)
-        return slopes * (self.target.unit / self.coordinates.scale[:, None])
-
-    def _evaluate(self, design: Design, X: Array) -> Array:
-        shared, scaled = (design, self.paths), self.coordinates.scaled(X)
-        with single_blas_thread:
-            (values,) = self.posterior.by_group(_evaluate, scaled, shared, self._pick_noise)
+    def _map(self, function: Design, X: Array) -> Array:
+        shared = function, self.paths
+        (values,) = self.posterior.by_group(_evaluate, X, shared, self._pick_noise)
         return values
 
     def _pick_noise(self, local: Local) -> tuple[Any, ...]:
@@ -92,12 +78,8 @@ def _evaluate(
     mixture: Mixture, design: Design, paths: list[Path], X: Array, local: Local, noise: Array | None
 ) -> tuple[Array]:
     """What all functions say of scaled rows of one group, (n, S) or (n, d, S)."""
-    gamma, values = mixture.gamma, []
+    gamma, values, lines = mixture.gamma, [], partial(design, X)
     members, draws, _, weights = zip(*paths, strict=True)
-
-    def lines(R: Array) -> Array:
-        return design(X, R).reshape(-1, 2 * len(R))
-
     if noise is None:
         values = [np.outer(lines(R) @ s, np.ones(len(own))) for own, R, s, _ in paths]
     else:

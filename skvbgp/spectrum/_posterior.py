@@ -10,6 +10,7 @@ block k. The mean is the average of mu, the variance that of sigma^2 plus the va
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
 _TILE_ROWS = 128
+
+#: The group (n,) of each of some rows, and what a group is conditioned on.
+Groups = tuple[Index, Callable[[int], Local]]
 
 
 class SpectrumPosterior:
@@ -77,20 +81,10 @@ class SpectrumPosterior:
         X: Array,
         shared: tuple[Any, ...] = (),
         own: Callable[[Local], tuple[Any, ...]] = lambda local: (),
+        groups: Groups | None = None,
     ) -> tuple[Array, ...]:
         """What ``function(mixture, *shared, X, local, *own(local))`` makes of scaled rows."""
-        return self._visit(function, X, *self._group(X, _TILE_ROWS), shared, own)
-
-    def _visit(
-        self,
-        function: Callable[..., tuple[Array, ...]],
-        X: Array,
-        labels: Index,
-        local: Callable[[int], Local],
-        shared: tuple[Any, ...] = (),
-        own: Callable[[Local], tuple[Any, ...]] = lambda local: (),
-    ) -> tuple[Array, ...]:
-        """The same in groups that are given."""
+        labels, local = groups or self._group(X, _TILE_ROWS)
 
         def data_of(group: int) -> tuple[Any, ...]:
             known = local(group)
@@ -123,7 +117,7 @@ class SpectrumPosterior:
             covariance.flat[:: len(X) + 1] += self._noise_variance
         return self._state.target.unscaled(mean, covariance)
 
-    def _group(self, X: Array, size: int) -> tuple[Index, Callable[[int], Local]]:
+    def _group(self, X: Array, size: int) -> Groups:
         """Groups of rows X to predict at a time: one of each, and what a group is conditioned on.
 
         Those with neighbours of their own come in groups of ``size`` rows, near ones together,
@@ -174,13 +168,13 @@ class SpectrumPosterior:
         frames = state.coordinates, state.target
         if self._mixture.is_global:  # functions differ in alpha alone, each has its own
             draws = _draw(q, rng.standard_normal((n, q.structure.size)))
-            return FunctionDraws(self, *frames, draw_paths(draws, n, self._mixture.hyper, rng))
+            return FunctionDraws(*frames, self, draw_paths(draws, n, self._mixture.hyper, rng))
         if not isinstance(rows, BlockedRows):
             raise TypeError(
                 "sample_function needs a model of rows in memory, not of a Dask collection."
             )
         paths = draw_paths(self._mixture.draws, n, self._mixture.hyper, rng)
-        return FunctionDraws(self, *frames, paths, rng.standard_normal((rows.n, n)))
+        return FunctionDraws(*frames, self, paths, rng.standard_normal((rows.n, n)))
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given the others and q."""
@@ -196,13 +190,11 @@ class SpectrumPosterior:
             )
         known, given = rows.all_rows, Rows.of(X, targets).scaled(state.coordinates, state.target)
         index = find_known(given.X, given.as_targets(), known.X, known.as_targets())
-        labels, local = self._group_known(rows, index)
-        moments = self._visit(_marginal_moments, known.X[index], labels, local)
+        groups = self._group_known(rows, index)
+        moments = self.by_group(_marginal_moments, known.X[index], groups=groups)
         return self._in_units(moments, include_noise=True)
 
-    def _group_known(
-        self, rows: BlockedRows, index: Index
-    ) -> tuple[Index, Callable[[int], Neighbours]]:
+    def _group_known(self, rows: BlockedRows, index: Index) -> Groups:
         """`_group` of known rows, each conditioned on others than itself."""
         known, k = rows.all_rows, self._n_neighbors
         ends = rows.starts[1:]
@@ -264,11 +256,7 @@ class Mixture(NamedTuple):
         gamma = self.gamma
         n = X.size if design is feature_slopes else len(X)
         means = np.empty((len(self.draws), n))
-        within = np.zeros((n, n) if full else means.shape)
-
-        def lines(R: Array) -> Array:
-            return design(X, R).reshape(n, -1)
-
+        within, lines = np.zeros((n, n) if full else means.shape), partial(design, X)
         if self.is_global:
             means[:] = [lines(R) @ s for R, s in self.draws]
             return means, within

@@ -25,8 +25,8 @@ from skvbgp._core.shards import ShardedRows
 from skvbgp.base import find_near_scaled
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
-from skvbgp.spectrum._local import Block, Local, Neighbours
-from skvbgp.spectrum._posterior import SpectrumPosterior
+from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._posterior import Groups, SpectrumPosterior
 from skvbgp.spectrum._rows import Blocks, Rows
 
 #: Rows of a shard that are scaled at a time.
@@ -100,7 +100,7 @@ class SpreadPosterior(SpectrumPosterior):
         parts = [by_tile(function, tile, *others) for tile in tiles]
         return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
-    def _group(self, X: Array, size: int) -> tuple[Index, Callable[[int], Local]]:
+    def _group(self, X: Array, size: int) -> Groups:
         rows, k = self._state.rows, self._n_neighbors
         assert isinstance(rows, SpreadBlocks)
         if self._mixture.is_global:

@@ -38,7 +38,7 @@ fit_once = FitOnce()
 
 def test_slopes_of_the_features(rows, R):
     X, _ = rows
-    found = feature_slopes(X, R)
+    found = feature_slopes(X, R).reshape(*X.shape, -1)
     for x, slopes in zip(X, found, strict=True):
         for j in range(2 * M):
             numeric = numerical_gradient(lambda x, j=j: oracle.phi(x, R)[j], x)
@@ -52,7 +52,7 @@ def test_draws_given_neighbours_are_the_literal_correction(rng, rows, R, k):
     s, noise = rng.standard_normal((2 * M, 3)), rng.standard_normal((12, 3))
     given = Neighbours.of(Rows(X, y), near)
     for design in (features, feature_slopes):
-        Phi = design(X_new, R).reshape(-1, 2 * M)
+        Phi = design(X_new, R)
         mean, error = draw(given, Phi, R, s, noise[given.places])
         n = len(Phi) // len(near)
         for i, phi in enumerate(Phi):
