@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, divide_equally
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import pick
-from skvbgp.decoupled._basis import BasisKernel
+from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
@@ -53,6 +53,11 @@ class Model:
     def is_direct(self) -> bool:
         return self.parametrization == "decoupled"
 
+    def at(self, parameters: Parameters) -> tuple[BasisKernel, Basis, Array]:
+        """Kernel, basis of the mean, and its coefficients a (m_a, k), at some parameters."""
+        kernel, alpha = self.kernel.with_theta(parameters.theta), parameters.mean_basis
+        return kernel, alpha, parameters.a0 / kernel.diag(alpha)[:, None]  # preconditioned, A.1
+
 
 class Evaluation:
     """Bound = E_q[log p(y|f)] - KL at some rows, as an estimate of that at all of them.
@@ -71,27 +76,16 @@ class Evaluation:
         self, model: Model, parameters: Parameters, q: Gaussians | None, past: Past | None = None
     ) -> None:
         self._model, self._parameters = model, parameters
-        kernel = model.kernel.with_theta(parameters.theta)
-        alpha = parameters.mean_basis
-        self._kernel, self._diag = kernel, kernel.diag(alpha)
-        a = parameters.a0 / self._diag[:, None]  # the Jacobi preconditioner of A.1
         self._past, before = past, None if past is None else past.process
         self._covariance: Any
         if q is None:
-            self._covariance = DirectCovariance(kernel, alpha, a, parameters, before)
+            self._covariance = DirectCovariance(model, parameters, before)
         else:
-            orthogonal = model.parametrization == "orthogonal"
-            self._covariance = CoupledCovariance(
-                kernel, alpha, a, parameters, q, before, orthogonal=orthogonal
-            )
+            self._covariance = CoupledCovariance(model, parameters, q, before)
 
     @property
     def process(self) -> Process:
         return self._covariance.process
-
-    def draw_coefficients(self, values: Array, rng: np.random.RandomState) -> Array:
-        """Coefficients of the covariance's basis that condition prior draws, see `_paths`."""
-        return np.asarray(self._covariance.draw_coefficients(values, rng))
 
     @property
     def v(self) -> Array:
@@ -147,10 +141,11 @@ class Evaluation:
         c = reduce(add, parts)
         gradient, da = self._covariance.backward(zeros, c)
         da = da + c.a
-        ddiag = -np.sum(da * process.a, axis=1) / self._diag
-        dtheta, dalpha = self._kernel.vjp_diag(process.alpha, ddiag)
+        kernel, alpha = process.kernel, process.alpha
+        diag = kernel.diag(alpha)
+        dtheta, dalpha = kernel.vjp_diag(alpha, -np.sum(da * process.a, axis=1) / diag)
         gradient = add_up([gradient, c.gradient, fill(zeros, theta=dtheta, alpha=dalpha)])
-        gradient.a0[:] = da / self._diag[:, None]
+        gradient.a0[:] = da / diag[:, None]
         value = c.value + self._covariance.negative_kl
         if self._past is not None:
             log_density, slope = self._past.log_density_of_noise(self._parameters.noise)

@@ -17,6 +17,8 @@ They differ in what stays fixed while the bases and the hyperparameters move.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,10 +33,12 @@ from skvbgp._core.linalg import (
 )
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
-from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import PastProcess
 from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+
+if TYPE_CHECKING:
+    from skvbgp.decoupled._bound import Model
 
 
 def keep_points(
@@ -67,16 +71,13 @@ class CoupledCovariance:
 
     def __init__(
         self,
-        kernel: BasisKernel,
-        alpha: Basis,
-        a: Array,
+        model: Model,
         parameters: Parameters,
         q: tuple[WhitenedGaussian, ...],
-        past: PastProcess | None,
-        *,
-        orthogonal: bool,
+        past: PastProcess | None = None,
     ) -> None:
-        beta = parameters.cov_basis
+        beta, (kernel, alpha, a) = parameters.cov_basis, model.at(parameters)
+        orthogonal = model.parametrization == "orthogonal"
         self._kernel, self._alpha, self._beta, self._a = kernel, alpha, beta, a
         self._q, self._past, self._orthogonal = q, past, orthogonal
         self._Kbb = kernel(beta, beta)  # (m_b, m_b)

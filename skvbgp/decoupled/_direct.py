@@ -14,6 +14,8 @@ To a past N(a-bar, B-bar) in the same bases, with d = a - a-bar and H-bar as H, 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,10 +26,12 @@ from skvbgp._core.linalg import (
     jittered_cholesky,
     log_determinant,
 )
-from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import PastProcess
 from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+
+if TYPE_CHECKING:
+    from skvbgp.decoupled._bound import Model
 
 
 def keep_points(K: Array, L: Array, kept: NDArray[np.intp]) -> Array:
@@ -55,14 +59,9 @@ class DirectCovariance:
     """
 
     def __init__(
-        self,
-        kernel: BasisKernel,
-        alpha: Basis,
-        a: Array,
-        parameters: Parameters,
-        past: PastProcess | None,
+        self, model: Model, parameters: Parameters, past: PastProcess | None = None
     ) -> None:
-        beta = parameters.cov_basis
+        beta, (kernel, alpha, a) = parameters.cov_basis, model.at(parameters)
         m = len(beta)
         self._kernel, self._alpha, self._beta, self._past = kernel, alpha, beta, past
         self._K = kernel(beta, beta)  # (m_b, m_b)

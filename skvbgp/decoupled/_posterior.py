@@ -14,7 +14,9 @@ from skvbgp._core.owners import Owners
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Distribution, Relevance
-from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
+from skvbgp.decoupled._bound import Gaussians, Model
+from skvbgp.decoupled._coupled import CoupledCovariance
+from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure_slopes
 from skvbgp.decoupled._process import Process
@@ -34,13 +36,16 @@ class Posterior:
     owners: Owners = ()  # by column of X: the input that it encodes
 
     @cached_property
-    def evaluation(self) -> Evaluation:
-        return Evaluation(self.model, self.parameters, self.q)
+    def covariance(self) -> CoupledCovariance | DirectCovariance:
+        """That of q(f), and what goes with it."""
+        if self.q is None:
+            return DirectCovariance(self.model, self.parameters)
+        return CoupledCovariance(self.model, self.parameters, self.q)
 
     @property
     def process(self) -> Process:
         """q(f) in scaled units."""
-        return self.evaluation.process
+        return self.covariance.process
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         process, likelihood, noise = self.process, self.model.likelihood, self.parameters.noise
@@ -124,7 +129,7 @@ class Posterior:
                 features = BasisFeatures.draw(kernel, d, rng)
                 values = features(beta)
                 weights = rng.standard_normal((values.shape[1], len(members)))
-                coefficients = self.evaluation.draw_coefficients(values @ weights, rng)
+                coefficients = self.covariance.draw_coefficients(values @ weights, rng)
                 sets.append(Paths(members, features, weights, coefficients))
         offset = self.model.likelihood.offset
         return FunctionDraws(self.coordinates, self.target, offset, self.process, tuple(sets))
