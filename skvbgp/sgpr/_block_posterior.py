@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -46,14 +47,11 @@ class BlockPosterior:
     """
 
     def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
-        self.n_samples = n_samples
-        model, p = state.model, state.parameters
-        self._blocks = blocks
-        self._known = Remembered(model, p, state.prior, model.noise(p), state.q, state.draw_rule)
-        self._coordinates, self._target = model.coordinates, state.target
-        self._places, self._owners = state.places, p.owners
-        draws = quasi_normal(n_samples, p.U.shape[1] + 1, state.seed)
-        self._conditional = BlockConditional(self._known, draws)
+        self.n_samples, self._blocks = n_samples, blocks
+        self._model, self._parameters = state.model, state.parameters
+        self._prior, self._q, self._rule = state.prior, state.q, state.draw_rule
+        self._coordinates, self._target = state.model.coordinates, state.target
+        self._places, self._seed = state.places, state.seed
 
     @classmethod
     def of(cls, state: State, blocks: KeptBlocks, n_samples: int) -> BlockPosterior:
@@ -62,6 +60,16 @@ class BlockPosterior:
         if last is None or last.n_samples != n_samples:
             last = _LAST[state] = cls(state, blocks, n_samples)
         return last
+
+    @cached_property
+    def _known(self) -> Remembered:
+        p, noise = self._parameters, self._model.noise(self._parameters)
+        return Remembered(self._model, p, self._prior, noise, self._q, self._rule)
+
+    @cached_property
+    def _conditional(self) -> BlockConditional:
+        d = self._parameters.U.shape[1]
+        return BlockConditional(self._known, quasi_normal(self.n_samples, d + 1, self._seed))
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         scaled = self._coordinates.scaled(X)
@@ -95,7 +103,7 @@ class BlockPosterior:
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions of f."""
         assert self._places is not None
-        return self._places.share_out(self._coordinates, self, self._owners)
+        return self._places.share_out(self._coordinates, self, self._parameters.owners)
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
         """Derivatives of the mean of f at scaled rows, (n, d), and given each draw, (S, n, d)."""
@@ -114,7 +122,7 @@ class BlockPosterior:
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)
         labels = self._blocks.lookup(X)
-        n, n_samples, root_S = len(X), self.n_samples, self._known.q.precision_factor_inv.T
+        n, n_samples, root_S = len(X), self.n_samples, self._q.precision_factor_inv.T
         means = np.empty((n_samples, n))
         coefficients = np.empty((n_samples, n, len(root_S)))
         covariance = np.zeros((n, n))
