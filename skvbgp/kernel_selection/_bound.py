@@ -18,12 +18,13 @@ theorem. With Z = X and one theta, L_i at the optimal q(u) is the log evidence, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.evidence import own_evidence
+from skvbgp._core.evidence import own_evidence, own_log_evidence
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError, whiten_bordered
 from skvbgp.base import Targets
@@ -32,12 +33,15 @@ from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Pairs
+from skvbgp.kernels._stack import Grid
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).
 _LARGEST_LOG = 500.0
 #: Rows that are in memory at once.
 _CHUNK_ROWS = 4096
+#: Entries of the kernel at several hyperparameters, that stay in the cache of a core.
+_MOST_ENTRIES = 2**16
 
 
 class Prior(InducingPrior):
@@ -233,3 +237,53 @@ def log_evidence(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> tuple[
 def add_known(noise: float, y: Targets) -> float | Array:
     """The variance of the noise of a single copy of rows."""
     return noise if y.variance is None else noise + y.variance
+
+
+class Comparison:
+    """Rows by which hyperparameters of a kernel are compared, without gradients.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    y : Targets
+    Z : ndarray of shape (m, d) or None
+        Inducing inputs; None stands for Z = X.
+    """
+
+    def __init__(self, X: Array, y: Targets, Z: Array | None = None) -> None:
+        self._y, self._rows = y, Grid(X, Z)
+        self._inducing = None if Z is None else Grid(Z)
+
+    def bounds(self, kernel: AnyKernel, points: Sequence[Array]) -> Array:
+        """The bound at each x, (S,); -inf where it fails."""
+        values = np.full(len(points), -np.inf)
+        size = max(1, _MOST_ENTRIES // self._rows.n_pairs)
+        for start in range(0, len(points), size):
+            for i, value in self._measure(kernel, points, range(start, start + size)):
+                values[i] = value
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    def _measure(
+        self, kernel: AnyKernel, points: Sequence[Array], some: range
+    ) -> Iterator[tuple[int, float]]:
+        """Bounds of those of the points that have one."""
+        learned = {}
+        for i in some[: len(points) - some.start]:
+            with suppress(NotPositiveDefiniteError):
+                learned[i] = parameters(kernel, points[i])
+        if not learned:
+            return
+        kernels = [given for given, _ in learned.values()]
+        K = self._rows.evaluate(kernels)
+        K_inducing = [None] * len(K) if self._inducing is None else self._inducing.evaluate(kernels)
+        for i, K_rows, K_own in zip(learned, K, K_inducing, strict=True):
+            with suppress(NotPositiveDefiniteError):
+                yield i, self._weigh(kernel, points[i], learned[i][1], K_rows, K_own)
+
+    def _weigh(
+        self, kernel: AnyKernel, x: Array, noise: float, K: Array, K_inducing: Array | None
+    ) -> float:
+        X, y, Z = self._rows.X, self._y, self._rows.Z
+        if Z is None:
+            return own_log_evidence(K, y.y, add_known(noise, y), y.weight, exact=True)
+        return Evaluation(Prior(kernel, x, Z, K_inducing), X, y, K=K).statistics.highest_bound

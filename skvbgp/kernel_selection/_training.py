@@ -29,6 +29,7 @@ from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._affine_gaussian import AffineGaussian
 from skvbgp.kernel_selection._bound import (
+    Comparison,
     Evaluation,
     Prior,
     average_statistics,
@@ -37,7 +38,6 @@ from skvbgp.kernel_selection._bound import (
     total_statistics,
 )
 from skvbgp.kernel_selection._categories import AnyKernel
-from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
 from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit

@@ -7,6 +7,7 @@ from skvbgp._core.linalg import NotPositiveDefiniteError
 from skvbgp._core.scaling import Target
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import (
+    Comparison,
     Evaluation,
     Prior,
     Statistics,
@@ -16,7 +17,6 @@ from skvbgp.kernel_selection._bound import (
     parameters,
     total_statistics,
 )
-from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels._pairs import Pairs
 from tests.derivatives import numerical_gradient

@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp.base import Targets
-from skvbgp.kernel_selection import _comparison, kernel_grammar
-from skvbgp.kernel_selection._bound import collapsed_bound, log_evidence
-from skvbgp.kernel_selection._comparison import Comparison
+from skvbgp.kernel_selection import _bound, kernel_grammar
+from skvbgp.kernel_selection._bound import Comparison, collapsed_bound, log_evidence
 from skvbgp.kernels._pairs import Pairs
 
 KERNELS = dict(kernel_grammar(depth=2))
@@ -23,7 +22,7 @@ def test_bounds_at_once_are_those_one_by_one(name, some, rng, monkeypatch):
     X, Z = rng.normal(size=(9, 2)), rng.normal(size=(4, 2))
     y, kernel = Targets(rng.normal(size=9), weight=rng.uniform(0.5, 2.0, 9)), KERNELS[name].bind(2)
     points = make_points(kernel, rng)
-    monkeypatch.setattr(_comparison, "_MOST_ENTRIES", some)
+    monkeypatch.setattr(_bound, "_MOST_ENTRIES", some)
     exact = [log_evidence(kernel, x, Pairs(X), y)[0] for x in points]
     assert_allclose(Comparison(X, y).bounds(kernel, points), exact, rtol=1e-10)
     sparse = [collapsed_bound(kernel, x[None], Z, X, y)[0] for x in points]

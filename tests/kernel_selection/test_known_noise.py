@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import (
+    Comparison,
     Evaluation,
     Prior,
     average_statistics,
@@ -15,7 +16,6 @@ from skvbgp.kernel_selection._bound import (
     parameters,
     total_statistics,
 )
-from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._scales import DataScales, Frame, weigh_known
 from skvbgp.kernel_selection._series import list_series_kernels
 from skvbgp.kernel_selection._targets import make_targets

@@ -11,6 +11,7 @@ from skvbgp import VBKSRegressor
 from skvbgp.base import Targets
 from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import (
+    Comparison,
     Evaluation,
     Prior,
     average_statistics,
@@ -19,7 +20,6 @@ from skvbgp.kernel_selection._bound import (
     parameters,
     total_statistics,
 )
-from skvbgp.kernel_selection._comparison import Comparison
 from skvbgp.kernel_selection._sample import draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import _whiten_level
