@@ -97,6 +97,10 @@ class Part(NamedTuple):
         return cls(trial.name, process, [process], np.ones(1), log_p)
 
 
+#: Parts that are worth their time, their shares, and what they say together.
+Shared = tuple[list[Part], Array, Array]
+
+
 class Found(NamedTuple):
     """Where a search stands, or has ended."""
 
@@ -290,10 +294,11 @@ class ClassSearch:
         counts = self.held.left_out.counts
         more = do_once(lambda: thread_map(self._condition, [(part,) for part in parts]))
         votes, all_parts = counts > 0.0, [*parts, *more]
-        gain = (self._share(all_parts)[2] - self._share(parts)[2])[votes]
+        shared = self._share(all_parts)
+        gain = (shared[2] - self._share(parts)[2])[votes]
         weight = counts[votes] / counts.sum()
         error = np.sqrt(np.sum(weight**2 * (gain - weight @ gain) ** 2))
-        both = self._mix(all_parts)
+        both = self._mix(all_parts, shared)
         return both if both.inducing and weight @ gain > _LEAST_GAIN * error else found
 
     def _condition(self, part: Part) -> Part:
@@ -385,7 +390,7 @@ class ClassSearch:
         n_kernel, n_votes = model.n_chosen - n_link, n_votes or self.n_grouped
         return n_kernel / n_votes + n_link / self.held.counts.sum()
 
-    def _share(self, parts: list[Part]) -> tuple[list[Part], Array, Array]:
+    def _share(self, parts: list[Part]) -> Shared:
         """Those parts that are worth their time, their shares, and what they say together."""
         charges = [self._charge(part.trained, part.n_votes) for part in parts]
         counts, log_p = self.held.left_out.counts, [part.log_p for part in parts]
@@ -394,11 +399,11 @@ class ClassSearch:
         parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
         return parts, shares, mix_log_probabilities([part.log_p for part in parts], shares)
 
-    def _mix(self, parts: list[Part]) -> Found:
-        """What has been found if these are all parts."""
+    def _mix(self, parts: list[Part], shared: Shared | None = None) -> Found:
+        """What has been found if these are all parts, of which `_share` may have said that."""
         near = [part.trained for part in parts if part.n_votes is None]
         counts, weights = self.held.left_out.counts, self._weigh_inputs(near)  # as they were judged
-        parts, shares, log_p = self._share(parts)
+        parts, shares, log_p = shared or self._share(parts)
         processes = [process for part in parts for process in part.processes]
         return Found(
             tuple(part.name for part in parts),
