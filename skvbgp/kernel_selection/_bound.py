@@ -32,8 +32,7 @@ from skvbgp.kernel_selection._categories import AnyKernel, gather
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
-from skvbgp.kernels._pairs import Pairs
-from skvbgp.kernels._stack import Grid
+from skvbgp.kernels._pairs import Grid, Pairs
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
 #: Logarithms of hyperparameters beyond are not evaluated (X or y may be of any scale).

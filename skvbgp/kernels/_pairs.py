@@ -1,12 +1,16 @@
-"""Kernels of all pairs of some rows, for training that asks for them at many hyperparameters.
+"""Kernels of the same pairs of rows at many hyperparameters.
 
-What depends on the rows alone is kept, a matrix is its lower triangle, row by row, and the
-gradient in the hyperparameters goes back through the values that are there already.
+What depends on the rows alone is kept. `Pairs` are for training, which asks for one matrix after
+the other: a matrix is its lower triangle, row by row, and the gradient in the hyperparameters goes
+back through the values that are there already. `Grid` is for a search that compares several
+hyperparameters: what is small takes longer to be called than to be computed, so that all of them
+take one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,32 +20,44 @@ from skvbgp._core.linalg import pack_symmetric, unpack_lower
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant
+from skvbgp.kernels._distance import centre
 from skvbgp.kernels._linear import Linear
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
-#: Rows up to which triangles are faster than blocks, and entries of what is kept of them.
-_FEW_ROWS, _MOST_ENTRIES = 512, 2**22
+#: Rows up to which triangles beat blocks; entries of what is kept of them, and of a grid.
+_FEW_ROWS, _MOST_ENTRIES, _MOST_IN_GRID = 512, 2**22, 2**20
 #: Gradient in theta (p,) from a cotangent (t,): of log k, if the kernel is positive, and else of k.
 #: It leaves that as it is, and is to be called once.
 _Pull = Callable[[Array], Array]
 
 
-class Pairs:
+class _InEachInput(ABC):
+    """What t pairs of rows have in each of d inputs."""
+
+    @cached_property
+    def squares(self) -> Array:
+        """Squared differences, (d, t)."""
+        return self._each(np.subtract) ** 2
+
+    @cached_property
+    def products(self) -> Array:
+        """Products, (d, t)."""
+        return self._each(np.multiply)
+
+    @abstractmethod
+    def _each(self, operation: np.ufunc) -> Array:
+        """What an operation makes of all pairs, (d, t)."""
+
+
+class Pairs(_InEachInput):
     """Pairs i >= j of rows X (n, d), t = n (n + 1) / 2 of them."""
 
     def __init__(self, X: Array) -> None:
         self.X = X
 
-    @cached_property
-    def squares(self) -> Array:
-        """Squared differences in each input, (d, t)."""
-        return np.array([pack_symmetric(np.subtract.outer(x, x) ** 2) for x in self.X.T])
-
-    @cached_property
-    def products(self) -> Array:
-        """Products in each input, (d, t)."""
-        return np.array([pack_symmetric(np.multiply.outer(x, x)) for x in self.X.T])
+    def _each(self, operation: np.ufunc) -> Array:
+        return np.array([pack_symmetric(operation.outer(x, x)) for x in self.X.T])
 
     @cached_property
     def _n_entries(self) -> Array:
@@ -87,8 +103,7 @@ class _Trace(NamedTuple):
 
 
 def _trace(kernel: Kernel, pairs: Pairs) -> _Trace:
-    # by the very class: one that inherits may have another covariance
-    return _TRACES.get(type(kernel), _trace_any)(kernel, pairs)
+    return _forms_of(kernel)[0](kernel, pairs)
 
 
 def _trace_sum(kernel: Sum, pairs: Pairs) -> _Trace:
@@ -119,8 +134,8 @@ def _trace_product(kernel: Product, pairs: Pairs) -> _Trace:
 
 
 def _fold(operation: np.ufunc, values: list[Array]) -> Array:
-    """All values (t,) or (1,) joined, in few arrays."""
-    first, second, *others = sorted(values, key=len, reverse=True)
+    """All values (..., t) or (..., 1) joined, in few arrays."""
+    first, second, *others = sorted(values, key=np.size, reverse=True)
     result: Array = operation(first, second)
     for other in others:
         operation(result, other, out=result)
@@ -192,13 +207,102 @@ def _trace_any(kernel: Kernel, pairs: Pairs) -> _Trace:
     return _Trace(pack_symmetric(K), pull, kernel.positive)
 
 
-_TRACES: dict[type, Callable[[Any, Pairs], _Trace]] = {
-    Sum: _trace_sum,
-    Product: _trace_product,
-    RBF: _trace_stationary,
-    Matern: _trace_stationary,
-    RationalQuadratic: _trace_stationary,
-    Periodic: _trace_periodic,
-    Linear: _trace_linear,
-    Constant: _trace_constant,
+# -- several hyperparameters at once ------------------------------------------------------------
+
+
+class Grid(_InEachInput):
+    """Pairs of rows X (n, d) and Z (m, d); None stands for X itself."""
+
+    def __init__(self, X: Array, Z: Array | None = None) -> None:
+        self.X, self.Z = X, Z
+        self.left, self.right = centre(X, Z)  # (n, d), (m, d)
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.left) * len(self.right)
+
+    def _each(self, operation: np.ufunc) -> Array:
+        sides = (self.X.T, (self.X if self.Z is None else self.Z).T)
+        return np.array([operation.outer(x, z).ravel() for x, z in zip(*sides, strict=True)])
+
+    def evaluate(self, kernels: Sequence[Kernel]) -> Array:
+        """k(X, Z) of one kernel at s hyperparameters, (s, n, m)."""
+        few = self.n_pairs * self.X.shape[1] <= _MOST_IN_GRID
+        values = _stack(kernels, self) if few else _stack_any(kernels, self)
+        every = np.broadcast_to(values, (len(kernels), self.n_pairs))
+        return every.reshape(len(kernels), len(self.left), len(self.right))
+
+
+def _stack(kernels: Sequence[Kernel], grid: Grid) -> Array:
+    """Values (s, t) of all pairs, or (s, 1) if they are equal."""
+    return _forms_of(kernels[0])[1](kernels, grid)
+
+
+def _stack_parts(kernels: Sequence[Sum] | Sequence[Product], grid: Grid) -> Array:
+    operation = np.add if isinstance(kernels[0], Sum) else np.multiply
+    parts = zip(*(k.kernels for k in kernels), strict=True)
+    return _fold(operation, [_stack(part, grid) for part in parts])
+
+
+def _stack_stationary(kernels: Sequence[RBF] | Sequence[Matern], grid: Grid) -> Array:
+    return kernels[0]._radial(_rates(kernels, "length_scale", grid) ** 2 @ grid.squares)
+
+
+def _stack_rational(kernels: Sequence[RationalQuadratic], grid: Grid) -> Array:
+    r2 = _rates(kernels, "length_scale", grid) ** 2 @ grid.squares
+    return np.array([k._radial(row) for k, row in zip(kernels, r2, strict=True)])
+
+
+def _stack_periodic(kernels: Sequence[Periodic], grid: Grid) -> Array:
+    if kernels[0].isotropic:
+        return _stack_any(kernels, grid)
+    radius = _rates(kernels, "length_scale", grid)[:, None]  # (s, 1, d)
+    rate = 2.0 * np.pi * _rates(kernels, "period", grid)[:, None]
+    left, right = (
+        np.concatenate([radius * np.cos(angles), radius * np.sin(angles)], axis=2)
+        for angles in (rate * grid.left, rate * grid.right)
+    )
+    # -|a - a'|^2 / 2 = a . a' - sum_i 1 / l_i^2 of points on circles of radius 1 / l
+    values = (left @ right.swapaxes(1, 2)).reshape(len(kernels), -1)
+    values -= np.sum(radius**2, axis=2)
+    return np.exp(values, out=values)
+
+
+def _stack_linear(kernels: Sequence[Linear], grid: Grid) -> Array:
+    values = _rates(kernels, "length_scale", grid) ** 2 @ grid.products
+    values += np.array([[k.offset**2] for k in kernels])
+    return values
+
+
+def _stack_constant(kernels: Sequence[Constant], grid: Grid) -> Array:
+    return np.array([[k.value] for k in kernels])
+
+
+def _stack_any(kernels: Sequence[Kernel], grid: Grid) -> Array:
+    return np.array([k(grid.X, grid.Z).ravel() for k in kernels])
+
+
+def _rates(kernels: Sequence[Any], name: str, grid: Grid) -> Array:
+    """One over a hyperparameter, for each input (s, d)."""
+    values = np.array([getattr(k, name) for k in kernels])
+    return 1.0 / np.broadcast_to(values.reshape(len(kernels), -1), (len(kernels), grid.X.shape[1]))
+
+
+_Forms = tuple[Callable[[Any, Pairs], _Trace], Callable[[Any, Grid], Array]]
+
+#: With its gradient, and for several hyperparameters.
+_FORMS: dict[type, _Forms] = {
+    Sum: (_trace_sum, _stack_parts),
+    Product: (_trace_product, _stack_parts),
+    RBF: (_trace_stationary, _stack_stationary),
+    Matern: (_trace_stationary, _stack_stationary),
+    RationalQuadratic: (_trace_stationary, _stack_rational),
+    Periodic: (_trace_periodic, _stack_periodic),
+    Linear: (_trace_linear, _stack_linear),
+    Constant: (_trace_constant, _stack_constant),
 }
+
+
+def _forms_of(kernel: Kernel) -> _Forms:
+    # by the very class: one that inherits may have another covariance
+    return _FORMS.get(type(kernel), (_trace_any, _stack_any))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.kernels import RBF, _stack
-from skvbgp.kernels._stack import Grid
+from skvbgp.kernels import RBF, _pairs
+from skvbgp.kernels._pairs import Grid
 from tests.kernels.cases import CASES, inputs
 
 
@@ -28,7 +28,7 @@ def test_values_are_those_of_the_kernels(kernel):
 
 def test_many_pairs_are_evaluated_by_the_kernel_itself(monkeypatch):
     X, kernels = inputs(6), at_several(2.0 * RBF((0.7, 1.3, 2.1)))
-    monkeypatch.setattr(_stack, "_MOST_ENTRIES", 6 * 6 * 3 - 1)
+    monkeypatch.setattr(_pairs, "_MOST_IN_GRID", 6 * 6 * 3 - 1)
     for values, k in zip(Grid(X).evaluate(kernels), kernels, strict=True):
         assert_array_equal(values, k(X))
 
