@@ -59,26 +59,10 @@ def moments_by_block(
     shared: tuple[Any, ...],
     n_jobs: int | None = None,
 ) -> tuple[Array, ...]:
-    """Means and variances of rows, block by block, on joblib's workers or on threads.
+    """Means and variances (n, ...) of rows, block by block, on joblib's workers or on threads.
 
-    Parameters
-    ----------
-    function : callable
-        ``function(*shared, rows of X, *data_of(block))`` gives means and variances, or other
-        arrays by row.
-    X : ndarray of shape (n, d)
-    labels : ndarray of shape (n,)
-        Block of each row.
-    data_of : callable
-        What a worker has to know of a block.
-    shared : tuple
-        What it has to know of all of them.
-    n_jobs : int or None
-        Number of joblib's workers; None leaves them to the active backend.
-
-    Returns
-    -------
-    mean, variance, ... : ndarrays of shape (n, ...)
+    ``function(*shared, rows of X, *data_of(block))`` gives them, or other arrays by row; labels
+    (n,) say which block a row is of. None of ``n_jobs`` leaves their number to the active backend.
     """
     pieces = rows_by_block(labels, _BLOCK_ROWS)
     parts: list[tuple[Array, ...]] = []

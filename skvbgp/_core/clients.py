@@ -53,25 +53,13 @@ def is_there(key: str) -> bool:
 def wait_for(
     client: Any, futures: Collection[Any], *, how: str = "ALL_COMPLETED", may_be_idle: bool = False
 ) -> None:
-    """Wait for tasks, but not for ever where Dask has nothing to do.
+    """Wait for tasks, all or the first of them, but not for ever where Dask has nothing to do.
 
     It may have lost all workers for good. It does not notice (2026.8), either, that a task needs
-    another one that has failed, as its workers died, if a third one between them is lost.
+    another one that has failed, as its workers died, if a third one between them is lost. With
+    ``may_be_idle``, a cluster without any workers may still get some, however long that takes.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    futures : collection of distributed.Future
-    how : {"ALL_COMPLETED", "FIRST_COMPLETED"}
-        Whether one of them is enough.
-    may_be_idle : bool
-        Whether a cluster without any workers may still get some, however long that takes.
-
-    Raises
-    ------
-    CancelledError
-        If Dask has cancelled one.
-    IdleError
+    What Dask has cancelled raises `CancelledError`, and nothing to do `IdleError`.
     """
     from distributed import wait
 
@@ -91,13 +79,7 @@ def wait_for(
 def result_of(future: Any) -> Any:
     """Result of a task that is done; its worker may still die for good before it has sent it.
 
-    Raises
-    ------
-    Exception
-        Whatever the task has raised.
-    CancelledError
-        If Dask has cancelled it.
-    IdleError
+    Raises what the task has raised, `CancelledError` if Dask has cancelled it, or `IdleError`.
     """
     if future.status == "error":
         return future.result()

@@ -44,24 +44,11 @@ def map_rows(
     names: Sequence[str],
     dtype: Any,
 ) -> Any:
-    """Lazy table of what a function makes of rows, by one task for each block.
+    """Lazy table (n, k) of what a function makes of rows, by one task for each block.
 
-    Parameters
-    ----------
-    function : callable
-        Function of a module: ``function(shared, *blocks)`` is an ndarray of shape
-        (rows of the blocks, k). Blocks may be empty.
-    shared : object
-        What all tasks need; it is in the graph once.
-    collections : sequence of Dask collections
-        With as many rows: arrays, or data frames and series with the same partitions.
-    names : sequence of str
-        The k columns of a data frame.
-    dtype : dtype
-
-    Returns
-    -------
-    table : Dask array of shape (n, k) or Dask DataFrame
+    The function is one of a module: ``function(shared, *blocks)`` is an array (rows of the blocks,
+    k). Blocks may be empty; ``shared`` is in the graph once. The collections have as many rows:
+    arrays, or data frames and series with the same partitions, of which the k columns get names.
     """
     from dask.delayed import delayed
 

@@ -72,16 +72,8 @@ class SecondMoment:
 
         [2 mu / E, -1 / E, 1, -sum_k (mu^2 / E + log(E) / 2)] . [middle, middle^2, -|apart|^2, 1],
 
-    so a tile of rows is one matrix product and one exponential.
-
-    Parameters
-    ----------
-    mu, s : ndarray of shape (n, d)
-        Means and variances of the inputs.
-    Z : ndarray of shape (m, d)
-        Inducing inputs.
-    n_kept : int
-        The exponentials are kept for later calls if there are no more than this.
+    so a tile of rows is one matrix product and one exponential. The exponentials are kept for later
+    calls if there are no more than ``n_kept``.
     """
 
     def __init__(self, mu: Array, s: Array, Z: Array, n_kept: int) -> None:

@@ -97,21 +97,9 @@ def kl_diagonal(
     prior_variance: Array,
     share: Array | float = 1.0,
 ) -> tuple[float, Array, Array]:
-    """KL between factorised Gaussians, with its gradients.
+    """KL between factorised Gaussians, from moments (k,), with its gradients in those of q.
 
-    Parameters
-    ----------
-    mean, variance : ndarray of shape (k,)
-        Moments of q.
-    prior_mean, prior_variance : ndarray of shape (k,)
-        Moments of the prior.
-    share : float or ndarray of shape (k,)
-        How often each entry counts.
-
-    Returns
-    -------
-    kl : float
-    d_mean, d_variance : ndarray of shape (k,)
+    An entry counts as often as its ``share`` says.
     """
     terms, d_mean, d_variance = kl_terms(mean, variance, prior_mean, prior_variance)
     return float(np.sum(share * terms)), share * d_mean, share * d_variance
@@ -159,19 +147,9 @@ def log_normal_density(white: Array, log_det: float) -> float:
 
 
 def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> Array:
-    """log N(y | 0, a K + s2 I) for many a and s2, by one decomposition of K.
+    """log N(y | 0, a K + s2 I) at many a and s2, (k,) each, by one decomposition of K (n, n).
 
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-    y : ndarray of shape (n,) or (n, k)
-        Columns are independent of one another.
-    signal, noise : ndarray of shape (k,)
-        Values of a and s2.
-
-    Returns
-    -------
-    values : ndarray of shape (k,)
+    Several columns of y are independent of one another.
     """
     eigenvalues, V = np.linalg.eigh(K)
     variances = np.multiply.outer(np.maximum(eigenvalues, 0.0), signal) + noise  # (n, k)

@@ -41,14 +41,8 @@ class Log:
 class Journal:
     """The logs of a fit, and the passes that it has reported.
 
-    Parameters
-    ----------
-    content : tuple or None
-        What `content` was in the fit that is repeated.
-    save : callable
-        Called with the content at the end of some passes.
-    every : int
-        How many passes lie between.
+    It begins with the ``content`` that the journal had in the fit that is repeated, if there is
+    one, and hands its own to ``save`` at the end of every so many passes.
     """
 
     def __init__(

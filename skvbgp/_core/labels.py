@@ -34,16 +34,8 @@ def choose_classes(found: NDArray[Any], classes: NDArray[Any] | None) -> NDArray
 class LabelledRows(ShardedRows):
     """Rows whose targets are labels: y has the number of each one's class.
 
-    Parameters
-    ----------
-    classes : ndarray of shape (k,), or None
-        All labels that will ever occur, sorted; None are those that are there.
-
-    Attributes
-    ----------
-    classes : ndarray of shape (k,)
-    totals : ndarray of shape (k,)
-        Number of rows of each class.
+    ``classes`` (k,) are all labels that will ever occur, sorted, or those that are there if none
+    are given; ``totals`` (k,) the numbers of their rows.
     """
 
     classes: NDArray[Any]

@@ -35,29 +35,12 @@ class NotPositiveDefiniteError(ArithmeticError):
 def jittered_cholesky(
     K: Array, name: str = "covariance matrix", *, jitter: float = JITTER
 ) -> Array:
-    """Lower Cholesky factor of ``K + jitter * mean(diag(K)) * I``.
+    """Lower Cholesky factor of ``K + jitter * mean(diag(K)) * I``; errors call K by its name.
 
-    The jitter grows tenfold until the factorisation succeeds, so that the factor is a
-    smooth function of ``K`` wherever the first attempt does.
-
-    Parameters
-    ----------
-    K : ndarray of shape (m, m)
-        Symmetric matrix, positive semi-definite up to rounding. Not modified.
-    name : str
-        How the error message calls the matrix.
-    jitter : float, default=1e-8
-        That of the first attempt.
-
-    Returns
-    -------
-    L : ndarray of shape (m, m)
-        Lower triangular factor.
-
-    Raises
-    ------
-    NotPositiveDefiniteError
-        If ``K`` is not finite, or indefinite beyond the largest jitter.
+    K (m, m) is symmetric and, up to rounding, positive semi-definite; it is not modified. The
+    jitter grows tenfold until the factorisation succeeds, so that the factor is a smooth function
+    of ``K`` wherever the first attempt does. A ``K`` that is not finite, or indefinite beyond the
+    largest jitter, raises `NotPositiveDefiniteError`.
     """
     scale = float(np.diagonal(K).sum() / max(1, len(K)))
     if not np.isfinite(K).all():
@@ -125,18 +108,11 @@ class Bordered(NamedTuple):
 
 
 def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
-    """Factorise C with two borders, the place's k and the targets Y.
+    """Factorise C with two borders, the place's k and the targets Y (m, n).
 
-    C is the matrix of n rows, K[:n, :n] + diag(noise), and k what a place has in common with them.
-    The factor of C, bordered by k' and Y, is bordered by (L^-1 k)' and (L^-1 Y')'.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n + 1, n + 1)
-        The kernel's matrix of the rows and of the place, which is the last.
-    Y : ndarray of shape (m, n)
-        Targets.
-    noise : ndarray of shape (n,)
+    K (n + 1, n + 1) is the kernel's matrix of n rows and of the place, which is the last. C is that
+    of the rows, K[:n, :n] + diag(noise), and k what the place has in common with them. The factor
+    of C, bordered by k' and Y, is bordered by (L^-1 k)' and (L^-1 Y')'.
     """
     m, n = Y.shape
     prior = np.diagonal(K)
@@ -317,20 +293,10 @@ def log_determinant(L: Array) -> float:
 
 
 def cholesky_vjp(LtdL: Array, L_inv: Array) -> Array:
-    """Cotangent of ``K`` from that of its Cholesky factor.
+    """Symmetric cotangent (m, m) of ``K`` from that of its Cholesky factor, whose inverse is L_inv.
 
-    Parameters
-    ----------
-    LtdL : ndarray of shape (m, m)
-        ``L.T @ dL`` for the cotangent ``dL`` of the lower factor; its upper triangle
-        is ignored. (The product is often cheaper to form than ``dL`` itself.)
-    L_inv : ndarray of shape (m, m)
-        Inverse of the factor.
-
-    Returns
-    -------
-    dK : ndarray of shape (m, m)
-        Symmetric cotangent: ``sum(dK * delta)`` for a symmetric change ``delta`` of K.
+    ``LtdL`` is ``L.T @ dL`` for the cotangent ``dL`` of the lower factor; its upper triangle is
+    ignored. (The product is often cheaper to form than ``dL`` itself.)
     """
     Phi = np.tril(LtdL)
     Phi.flat[:: len(Phi) + 1] *= 0.5

@@ -116,22 +116,11 @@ def spread_each(
 def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Call ``function(*task)`` for each task, on the threads that BLAS would have used.
 
-    A few large tasks, each with one BLAS thread, use the cores better than many small BLAS
-    calls with several: those wait for each other at the end of every call, for long if another
-    process takes a core meanwhile. The results are in order, and equal bit for bit for every
-    number of threads. Inside `parallel_map`, or another task, they run one after the other.
-
-    Parameters
-    ----------
-    function : callable
-        It must not write to what other tasks read.
-    tasks : iterable of tuples
-        Arguments of each call.
-
-    Returns
-    -------
-    results : list
-        Results in the order of the tasks.
+    A few large tasks, each with one BLAS thread, use the cores better than many small BLAS calls
+    with several: those wait for each other at the end of every call, for long if another process
+    takes a core meanwhile. The results are in order, and equal bit for bit for every number of
+    threads. Inside `parallel_map`, or another task, they run one after the other. The function must
+    not write to what other tasks read.
     """
     tasks = list(tasks)
     _keep_freed_memory()
@@ -147,11 +136,7 @@ def concurrently(*thunks: Callable[[], Any]) -> list[Any]:
 class LazyTasks(Sequence[tuple[Any, ...]]):
     """Tasks that are made when they are asked for, so that few of them are in memory at a time.
 
-    Parameters
-    ----------
-    n_tasks : int
-    make : callable
-        Task of a number in ``range(n_tasks)``, the same each time.
+    ``make`` gives the task of a number in ``range(n_tasks)``, the same each time.
     """
 
     def __init__(self, n_tasks: int, make: Callable[[int], tuple[Any, ...]]) -> None:
@@ -167,19 +152,9 @@ class LazyTasks(Sequence[tuple[Any, ...]]):
 def spawn_seeds(
     random_state: int | np.random.RandomState | None, n_seeds: int
 ) -> NDArray[np.int64]:
-    """Draw one seed per task, before the tasks are distributed.
+    """Draw one seed per task, before the tasks are distributed; a `RandomState` is advanced.
 
-    Parameters
-    ----------
-    random_state : int, RandomState instance or None
-        A `RandomState` is advanced.
-    n_seeds : int
-        Number of seeds.
-
-    Returns
-    -------
-    seeds : ndarray of shape (n_seeds,)
-        Seeds accepted by `check_random_state` once turned into `int`.
+    `check_random_state` accepts them once turned into `int`.
     """
     generator = check_random_state(random_state)
     return generator.randint(np.iinfo(np.int32).max, size=n_seeds, dtype=np.int64)
@@ -240,10 +215,7 @@ def _become_worker() -> None:
 class _SingleBlasThread:
     """Context in which BLAS uses one thread; it may be entered again, also by other threads.
 
-    Attributes
-    ----------
-    n_threads : int
-        Threads that BLAS had before: those that `thread_map` may use instead.
+    ``n_threads`` are those that BLAS had before, which `thread_map` may use instead.
     """
 
     def __init__(self) -> None:

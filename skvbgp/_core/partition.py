@@ -23,26 +23,17 @@ _SAMPLE_ROWS_PER_BLOCK = 32
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Division of the input space into blocks, made by `balanced_partition`.
+    """Division of the input space into B blocks, made by `balanced_partition`.
 
-    Attributes
-    ----------
-    centers : ndarray of shape (n_blocks, n_features)
-        Mean of the rows of each block.
-    sizes : ndarray of shape (n_blocks,)
-        Number of rows the partition was made from, by block.
-    normals, thresholds : ndarrays of shape (n_blocks, n_features) and (n_blocks,)
-        Hyperplane in front of each block: rows with ``x @ normal > threshold`` belong to this
-        block or a later one. The entry of a chunk's first block is not used.
-    chunk_starts : ndarray of shape (n_chunks + 1,)
-        First block of each appended chunk, and ``n_blocks`` at the end.
+    Of the hyperplane in front of each block, rows with ``x @ normal > threshold`` belong to this
+    block or a later one. The entry of a chunk's first block is not used.
     """
 
-    centers: NDArray[np.float64]  # (B, d)
-    sizes: NDArray[np.intp]  # (B,)
+    centers: NDArray[np.float64]  # (B, d) means of the rows of each block
+    sizes: NDArray[np.intp]  # (B,) numbers of rows the partition was made from
     normals: NDArray[np.float64]  # (B, d)
     thresholds: NDArray[np.float64]  # (B,)
-    chunk_starts: NDArray[np.intp]  # (C + 1,)
+    chunk_starts: NDArray[np.intp]  # (C + 1,) first block of each appended chunk, and B at the end
 
     @property
     def n_blocks(self) -> int:
@@ -50,22 +41,12 @@ class Partition:
         return len(self.sizes)
 
     def lookup(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Find the block of each row.
+        """Find the block (n,) of rows that are scaled like those the partition was made from.
 
-        The tree of each chunk leads to one candidate; the candidate with the nearest center
-        wins, the earliest if several are as near. With a single chunk this is the tree alone,
-        so the rows it was made from find their own blocks again, ties aside. A row's label does
-        not depend on the other rows, not even through rounding.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features)
-            Rows, scaled like those the partition was made from.
-
-        Returns
-        -------
-        labels : ndarray of shape (n_samples,)
-            Block of each row, in ``range(n_blocks)``.
+        The tree of each chunk leads to one candidate; the candidate with the nearest center wins,
+        the earliest if several are as near. With a single chunk this is the tree alone, so the rows
+        it was made from find their own blocks again, ties aside. A row's label does not depend on
+        the other rows, not even through rounding.
         """
         labels = np.empty(len(X), dtype=np.intp)  # (n,)
         step = max(1, _LOOKUP_CELLS // (len(self.chunk_starts) - 1))
@@ -90,19 +71,7 @@ class Partition:
         return low
 
     def joined(self, other: Partition) -> Partition:
-        """Join the partition of a later chunk; its labels move up by ``self.n_blocks``.
-
-        Parameters
-        ----------
-        other : Partition
-            Partition of the new rows, on the same scale. Its block `k` becomes the block
-            ``self.n_blocks + k`` of the result; the blocks of `self` keep their labels.
-
-        Returns
-        -------
-        partition : Partition
-            A new object with the blocks of both.
-        """
+        """Join the partition of a later chunk, whose labels move up by ``self.n_blocks``."""
         return Partition(
             centers=np.concatenate([self.centers, other.centers]),
             sizes=np.concatenate([self.sizes, other.sizes]),
@@ -205,24 +174,12 @@ def partition_rows(
 ) -> tuple[Partition, list[NDArray[np.intp]]]:
     """Divide any number of rows, maybe on disk, into compact blocks.
 
-    Up to 2**18 rows this is `balanced_partition`. Of more rows a random sample is divided, and
-    the others are looked up piece by piece: memory holds two integers for each row, not X, and
-    the sizes of the blocks vary by about a fifth.
+    Up to 2**18 rows this is `balanced_partition`. Of more rows a random sample is divided, and the
+    others are looked up piece by piece: memory holds two integers for each row, not X, and the
+    sizes of the blocks vary by about a fifth.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-    n_blocks : int
-        Number of blocks, from 1 to `n_samples`.
-    scaled : callable
-        Turns rows of X into coordinates in which Euclidean distances are meaningful.
-
-    Returns
-    -------
-    partition : Partition
-        Of the scaled rows.
-    blocks : list of `n_blocks` ndarrays
-        Row indices of each block, in ascending order.
+    The partition is of rows that are ``scaled``, to coordinates in which Euclidean distances are
+    meaningful. The row indices of each block are in ascending order.
     """
     n = len(X)
     n_sample = max(_SAMPLE_ROWS, _SAMPLE_ROWS_PER_BLOCK * n_blocks)
@@ -242,38 +199,15 @@ def partition_rows(
 
 
 def group_rows(labels: NDArray[np.intp], n_blocks: int) -> list[NDArray[np.intp]]:
-    """Turn labels into the sorted row indices of each block, empty blocks included.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,)
-        Block of each row.
-    n_blocks : int
-        Number of blocks.
-
-    Returns
-    -------
-    blocks : list of `n_blocks` ndarrays
-        ``blocks[k]`` holds the rows with label `k`, in ascending order.
-    """
+    """Turn labels (n,) into the sorted row indices of each block, empty blocks included."""
     ends = np.cumsum(np.bincount(labels, minlength=n_blocks))  # (B,)
     return np.split(np.argsort(labels, kind="stable"), ends[:-1])
 
 
 def rows_by_block(labels: NDArray[np.intp], max_rows: int) -> list[tuple[int, NDArray[np.intp]]]:
-    """The rows of each block that occurs, in pieces.
+    """The rows of each block that occurs among labels (n,), in pieces of at most so many rows.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,)
-        Block of each row.
-    max_rows : int
-        Rows of a piece, at most.
-
-    Returns
-    -------
-    pieces : list of (int, ndarray)
-        A block and some of its rows, in ascending order of blocks and of rows.
+    They are in ascending order of blocks and of rows.
     """
     order = np.argsort(labels, kind="stable")
     blocks, starts = np.unique(labels[order], return_index=True)

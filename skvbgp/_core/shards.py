@@ -53,22 +53,14 @@ class Begun(NamedTuple):
 
 
 class ShardedRows:
-    """Rows on the workers of a Dask cluster.
+    """Rows on the workers of a Dask cluster, ``n`` of them with ``d`` columns.
 
     Rows are numbered as in the collections until they move. What a worker loses when it dies is
     made again from the collections. A pickle of this object knows where the rows are, as long as
     the object itself keeps them there, and cannot make them again.
 
-    Attributes
-    ----------
-    n, d : int
-        Number of rows and of columns.
-    inputs, scale : RunningScale
-        Of X and of y.
-    boxes : ndarray of shape (n_shards, 2, d)
-        Least and largest entries of X.
-    at_one_place : bool
-        Whether all rows of X are equal.
+    ``inputs`` and ``scale`` are location and scale of X and of y, ``boxes`` (n_shards, 2, d) the
+    least and largest entries of X, and ``at_one_place`` says whether all rows of X are equal.
     """
 
     def __init__(self, X: Any, y: Any) -> None:
@@ -156,19 +148,12 @@ class ShardedRows:
         index: Index,
         own: Callable[[NDArray[np.intp]], tuple[Any, ...]] = lambda places: (),
     ) -> Begun:
-        """Start a function of rows where they are, in those shards that have some.
+        """Start a function of rows where they are, in those shards that have some of an index.
 
-        Parameters
-        ----------
-        function : callable
-            Function of a module, which gets a `Block` of a shard's rows in ``index``. Its
-            ``function(*shared, rows, *own(places))`` yields one result or two; a worker goes on
-            with the second while the first one is on its way.
-        shared : tuple
-        index : ndarray of shape (k,)
-            Sorted row numbers.
-        own : callable
-            Arguments that belong to some rows, given where these are in ``index``.
+        The index is sorted, and the function one of a module: ``function(*shared, rows,
+        *own(places))`` gets a `Block` of a shard's rows, and what belongs to these, given where
+        they are in the index. It yields one result or two; a worker goes on with the second while
+        the first one is on its way.
         """
         parts = self._find(index)
         tasks = {k: (function, shared, at, own(rows)) for k, (rows, at) in parts.items()}
@@ -230,20 +215,10 @@ class ShardedRows:
     def exchange(
         self, cut: Callable[..., list[Block]], shared: tuple[Any, ...], n_parts: int
     ) -> NDArray[np.intp]:
-        """Give each worker one part of all blocks. Rows have other numbers afterwards.
+        """Give each worker one part of all blocks; the shard (n_parts,) of each part's rows.
 
-        Parameters
-        ----------
-        cut : callable
-            Function of a module: ``cut(*shared, block)`` are the parts of a `Block`.
-        shared : tuple
-        n_parts : int
-            Up to `n_workers`.
-
-        Returns
-        -------
-        shards : ndarray of shape (n_parts,)
-            The shard of each part's rows, -1 of a part without any.
+        It is -1 where there are none. ``cut(*shared, block)``, a function of a module, are the
+        parts of a `Block`, up to `n_workers`. Rows have other numbers afterwards.
         """
         by_shard = [iter(blocks) for blocks in self._blocks]
         blocks = [next(by_shard[k]) for k in self._shard_of]

@@ -28,19 +28,9 @@ class AdamState:
 def adam_ascent(
     x: Array, gradient: Array, state: AdamState, step_size: float | Array
 ) -> tuple[Array, AdamState]:
-    """One step uphill [1]_.
+    """One step uphill from x (p,) [1]_.
 
-    Parameters
-    ----------
-    x, gradient : ndarray of shape (p,)
-    state : AdamState
-    step_size : float or ndarray of shape (p,)
-        About the largest change of an entry in this step.
-
-    Returns
-    -------
-    x : ndarray of shape (p,)
-    state : AdamState
+    The step size, of all entries or (p,), is about the largest change of an entry in this step.
 
     References
     ----------

@@ -18,17 +18,8 @@ _RECENT = 5
 def has_converged(values: list[float], tol: float, steps_per_value: int) -> bool:
     """Whether the mean of the last values no longer exceeds that of the ones before.
 
-    Parameters
-    ----------
-    values : list of float
-        Averages of the objective over ``steps_per_value`` steps each.
-    tol : float
-        Smallest rise, relative to the mean, that counts.
-    steps_per_value : int
-
-    Returns
-    -------
-    converged : bool
+    Each value is an average of the objective over so many steps. A rise counts from ``tol`` on,
+    relative to the mean.
     """
     window = -(-_AVERAGED_STEPS // steps_per_value)
     if len(values) < 2 * window:

@@ -79,11 +79,7 @@ def draw_processes(
 ) -> list[tuple[P, float]]:
     """Processes n from the Gaussian of the curvature at a maximum, with their log importance.
 
-    Returns
-    -------
-    processes : list of pairs
-        A process, and the logarithm of its posterior density, up to the evidence of all, over
-        the Gaussian's.
+    It is the logarithm of the posterior density, up to the evidence of all, over the Gaussian's.
     """
     center = trained.process.vector
     values, V = np.linalg.eigh(_measure_curvature(trained.process, groups))

@@ -9,19 +9,12 @@ def natural_gradient_step(
 ) -> WhitenedGaussian:
     """Move q's natural parameters towards the optimum that a mini-batch suggests.
 
-    For a conjugate bound the natural gradient in the natural parameters is the
-    difference between the optimum and the present value [1]_, so a step of size
-    ``rate`` is a convex combination and keeps the precision positive definite.
+    For a conjugate bound the natural gradient in the natural parameters is the difference between
+    the optimum and the present value [1]_, so a step of size ``rate`` is a convex combination and
+    keeps the precision positive definite; 1 forgets the past.
 
-    Parameters
-    ----------
-    q : WhitenedGaussian
-    information : ndarray of shape (m, m)
-        Estimate of the whole data's information matrix (without the prior's I).
-    information_shift : ndarray of shape (m,)
-        Estimate of the whole data's information vector.
-    rate : float in (0, 1]
-        1 forgets the past.
+    The batch estimates the whole data's information matrix (m, m), without the prior's I, and its
+    information vector (m,).
 
     References
     ----------
