@@ -39,25 +39,11 @@ class Sample(NamedTuple):
 def choose_points(
     kernel: BasisKernel, basis: Basis, new: Basis, rows: Array, counts: Array, size: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which points of a basis stay, and which new ones join it.
+    """Which points (m,) of a basis stay, and which new ones (c,) join it.
 
     All of them explain most of the rows' prior variance. Again and again the one goes without which
-    the least of it is lost, until ``size`` are left.
-
-    Parameters
-    ----------
-    kernel : BasisKernel
-    basis, new : Basis
-        Points m, and points c that may join.
-    rows : ndarray of shape (n, d)
-    counts : ndarray of shape (n,)
-    size : int
-        Number of points that are left, at most.
-
-    Returns
-    -------
-    stays : ndarray of bool of shape (m,)
-    joins : ndarray of bool of shape (c,)
+    the least of it is lost, until no more than ``size`` are left. The rows (n, d) count as often as
+    ``counts`` (n,) say.
     """
     m, points = len(basis), basis.joined(new)
     stays = np.ones(len(points), dtype=bool)

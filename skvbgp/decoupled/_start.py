@@ -33,20 +33,12 @@ def find_hyperparameters(
 ) -> tuple[Array, float]:
     """Find theta and the log variance of noise of largest posterior density, given some rows.
 
-    The best of the kernel's candidates, after a scan of the noise, is refined by gradients.
-    A sparse process, which cannot explain all of f, has more noise.
+    The best of the kernel's candidates, after a scan of the noise, is refined by gradients. A
+    sparse process, which cannot explain all of f, has more noise.
 
-    Parameters
-    ----------
-    model : Model
-    X : ndarray of shape (n, d)
-        Scaled rows.
-    y : ndarray of shape (n,) or (n, k)
-        Values of each f with additive noise, or nearly.
-    counts : ndarray of shape (n,) or None
-        How often each row counts; None is once.
-    known : ndarray of shape (n,) or None
-        Known variances of the noise of a single f.
+    The rows X (n, d) are scaled, and y (n,) or (n, k) values of each f with additive noise, or
+    nearly. They count as often as ``counts`` (n,) say, None is once; of a single f, variances (n,)
+    of the noise may be known besides.
     """
     rows = Basis(X)
     data = y, counts, known

@@ -67,16 +67,9 @@ class Ascent:
     def after(self, state: State, points: Array, n_rows: float) -> tuple[Ascent, State]:
         """The ascent on new rows alone whose prior is what a state says, and where it starts.
 
-        Points join both bases, as far as these have room, without a change of q(f). From then on
-        kernel and bases stay, as the past is expressed in them.
-
-        Parameters
-        ----------
-        state : State
-        points : ndarray of shape (k, d)
-            Scaled rows.
-        n_rows : float
-            Number of rows that have told the state of the noise, each as often as it counts.
+        Points (k, d), scaled rows, join both bases, as far as these have room, without a change of
+        q(f). From then on kernel and bases stay, as the past is expressed in them. So many rows,
+        each as often as it counts, have told the state of the noise.
         """
         state, evaluation = self.join(state, points)
         adam = AdamState.zeros(len(state.parameters.pack()))

@@ -130,20 +130,11 @@ def solve(problem: Problem, p: Parameters, sites: tuple[Sites, ...], tol: float)
 class Objective:
     """x -> (value, gradient) for L-BFGS.
 
-    x holds the kernel's theta and, if they are to be learned, the inducing inputs in units
-    of the distance of typical rows and the refinement of the missing entries.
+    x holds the kernel's theta and, if they are to be learned, the inducing inputs in units of the
+    distance of typical rows and the refinement of the missing entries.
 
-    Parameters
-    ----------
-    problem : Problem
-    start : Parameters
-    weights : ndarray of shape (n,)
-        Weights of the residuals in the trace correction.
-    sites : tuple of Sites
-        Where EP starts, for each problem; each evaluation goes on from the sites of the one before.
-    learn_inducing : bool
-    tol : float
-        Of EP.
+    The weights (n,) are those of the residuals in the trace correction. EP starts from the sites of
+    each problem, and in each evaluation from those of the one before; ``tol`` is that of EP.
     """
 
     def __init__(

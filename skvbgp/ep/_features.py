@@ -172,14 +172,7 @@ class PriorGradients(NamedTuple):
 
 
 class SparsePrior:
-    """Features A (n, m), noise (n,) and residual (n,) of all rows.
-
-    Parameters
-    ----------
-    inducing : InducingPrior
-    inputs : Inputs
-    approximation : {"dtc", "fitc"}
-    """
+    """Features A (n, m), noise (n,) and residual (n,) of all rows, by "dtc" or "fitc"."""
 
     def __init__(self, inducing: InducingPrior, inputs: Inputs, approximation: str) -> None:
         self.inducing = inducing

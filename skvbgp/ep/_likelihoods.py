@@ -59,16 +59,11 @@ class Probit:
 
 
 class Logistic:
-    r"""1 / (1 + exp(-t f)), as the mixture sum_k w_k Phi(t f / h_k), see :ref:`ep-logistic`.
+    """1 / (1 + exp(-t f)), as the mixture sum_k w_k Phi(t f / h_k), see :ref:`ep-logistic`.
 
-    It is off by 1e-7 at most, and by one per cent of the smaller probability up to |f| = 30. From
-    t f = -9 downwards the mixture is log-concave only up to its error: the curvature, which
-    is below 2e-4 there, is then cut off at 0.
-
-    Attributes
-    ----------
-    scale, weight : ndarray of shape (k,)
-        h_k and w_k.
+    Its ``scale`` h and ``weight`` w are (k,). It is off by 1e-7 at most, and by one per cent of the
+    smaller probability up to |f| = 30. From t f = -9 downwards the mixture is log-concave only up
+    to its error: the curvature, which is below 2e-4 there, is then cut off at 0.
     """
 
     def __init__(self) -> None:

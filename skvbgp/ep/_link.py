@@ -29,14 +29,8 @@ def log_probabilities(scores: Array, exclusion: float) -> Array:
 def learn_exclusion(scores: Array, codes: NDArray[np.intp], weight: Array | None) -> float:
     """The least exclusion that is not clearly worse than the best for rows left out.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (n, k)
-        Of rows that do not count in their own.
-    codes : ndarray of shape (n,)
-        Their classes.
-    weight : ndarray of shape (n,) or None
-        How often each row counts; None is once.
+    They have scores (n, k), none of which a row counts in itself, and classes ``codes`` (n,), and
+    count as often as their weights (n,) say; None is once.
     """
     own = np.arange(len(codes)), codes
     holds, fails = log_ndtr(scores), log_ndtr(-scores)

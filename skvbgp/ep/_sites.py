@@ -70,15 +70,9 @@ class Sites:
 
 
 class Posterior:
-    """q(v) = N(m, V) and its marginals for features A and sites.
+    """q(v) = N(m, V) and its marginals for features A (n, m) and sites, of one row each.
 
-    Parameters
-    ----------
-    A : ndarray of shape (n, m)
-    sites : Sites
-        Of one row each.
-    weight : ndarray of shape (n,) or None
-        How often each row counts; None is once.
+    A row counts as often as its weight (n,) says; None is once.
     """
 
     def __init__(self, A: Array, sites: Sites, weight: Array | None = None) -> None:

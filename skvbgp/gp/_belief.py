@@ -49,15 +49,9 @@ class Belief(NamedTuple):
 
 
 def learn_belief(parts: LocalMoments, y: Array, weight: Array | None = None) -> Belief:
-    """The best belief about processes.
+    """The best belief about processes, from what each says of the rows, left out in turn.
 
-    Parameters
-    ----------
-    parts : LocalMoments
-        What each process says of the rows, each left out.
-    y : ndarray of shape (n,)
-    weight : ndarray of shape (n,) or None
-        How often each row counts.
+    They count as often as their weights (n,) say.
     """
     log_density = np.array(measure_log_density(parts, y).T, order="C")  # (C, n)
     evidence = np.array(parts.evidence.T, order="C")

@@ -117,16 +117,9 @@ def bound_variance(prior: Array | float, k: Array, noise: Array | float) -> Arra
     """What the latent function's variance cannot fall below at places, whatever is rounded.
 
     Rows say most of f(x) if nothing but f(x) and noise moves them. Then y_i = k_i / prior f(x) +
-    noise, and the precision of f(x) is 1 / prior + sum_i (k_i / prior)^2 / noise_i.
-
-    Parameters
-    ----------
-    prior : float or ndarray of shape (m,)
-        Prior variances at the places.
-    k : ndarray of shape (n,) or (n, m)
-        Covariances of the rows with the places.
-    noise : float or ndarray of shape (n,)
-        Variances of the rows' noise.
+    noise, and the precision of f(x) is 1 / prior + sum_i (k_i / prior)^2 / noise_i. The prior
+    variances are those of a place or of m of them, k (n,) or (n, m) the covariances of the rows
+    with these.
     """
     told = (1.0 / np.broadcast_to(noise, len(k))) @ k**2  # prior^2 times what rows add
     return np.asarray(prior**2 / (prior + told + np.finfo(float).tiny))
@@ -147,16 +140,9 @@ def predict_from_matrices(
 ) -> Array:
     """Mean and variance of the latent function at one row, its noise and the log evidence.
 
-    One line (4,) for each process; processes with the same kernel share its matrix.
-
-    Parameters
-    ----------
-    K : dict
-        By kernel, the matrix (n + 1, n + 1) of the neighbours, the nearest one last, and the row.
-    y : ndarray of shape (n,)
-        Targets of the neighbours.
-    known : RowNoise, optional
-        What is known of their noise.
+    One line (4,) for each process; processes with the same kernel share its matrix K (n + 1, n +
+    1), of the neighbours, the nearest one last, and the row. The neighbours have targets (n,), and
+    maybe what is known of their noise.
     """
     return np.array([predict_line(one, y, K[one.covariance], known)[0] for one in processes])
 

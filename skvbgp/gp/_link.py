@@ -78,20 +78,9 @@ class Link:
     def score(
         self, mean: Array, variance: Array, counts: Array, log_frequencies: Array
     ) -> tuple[float, Array, Array, Array]:
-        """Log probability of labels, and its gradients.
+        """Log probability of labels, and its gradients in mean (n, K), variance (n,) and `vector`.
 
-        Parameters
-        ----------
-        mean : ndarray of shape (n, K)
-        variance : ndarray of shape (n,)
-        counts : ndarray of shape (n, K)
-            How often each place has each label.
-        log_frequencies : ndarray of shape (K,)
-
-        Returns
-        -------
-        value : float
-        d_mean, d_variance, d_vector : ndarrays of shape (n, K), (n,) and (3,)
+        The counts (n, K) say how often each place has each label.
         """
         log_p = self.log_probabilities(mean, variance, log_frequencies)
         origin = np.exp(log_frequencies) / self.width

@@ -13,28 +13,14 @@ from skvbgp.gp._rows import Rows
 
 
 class NearRows(PickledByFields):
-    """Base of frozen dataclasses that predict every place from the k nearest rows.
+    """Base of frozen dataclasses that predict every place from the k nearest rows."""
 
-    Attributes
-    ----------
-    rows : Rows
-        X in the user's units.
-    coordinates : Coordinates
-        Frame of the processes.
-    weights : ndarray of shape (d,)
-        Scaled inputs times these give the distance that "near" means.
-    k : int
-        Number of neighbours; with no more rows than this, predictions are exact.
-    gaps : Gaps or None
-        What missing entries of new rows may be; None is without them.
-    """
-
-    rows: Rows
-    coordinates: Coordinates
-    weights: Array
-    k: int
+    rows: Rows  # in the user's units
+    coordinates: Coordinates  # frame of the processes
+    weights: Array  # (d,), by which scaled inputs give the distance that "near" means
+    k: int  # neighbours; with no more rows than this, predictions are exact
     n_jobs: int | None
-    gaps: Gaps | None
+    gaps: Gaps | None  # what missing entries of new rows may be; None is without them
 
     @property
     def is_exact(self) -> bool:

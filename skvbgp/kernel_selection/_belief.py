@@ -38,16 +38,9 @@ class KernelBelief(NamedTuple):
 
 
 def kernel_belief(local_bounds: Array, *, n_samples: int, seed: int) -> KernelBelief:
-    """Maximise eq. (8).
+    """Maximise eq. (8), by so many draws of g.
 
-    Parameters
-    ----------
-    local_bounds : ndarray of shape (K,)
-        L_i. A kernel whose bound is -inf has failed and gets no belief; one has not.
-    n_samples : int
-        Draws of g.
-    seed : int
-        Determines the draws.
+    A kernel whose bound L_i, of (K,), is -inf has failed and gets no belief; one has not.
     """
     valid = np.isfinite(local_bounds)
     best = float(np.max(local_bounds))

@@ -241,12 +241,7 @@ def add_known(noise: float, y: Targets) -> float | Array:
 class Comparison:
     """Rows by which hyperparameters of a kernel are compared, without gradients.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    y : Targets
-    Z : ndarray of shape (m, d) or None
-        Inducing inputs; None stands for Z = X.
+    Without inducing inputs Z (m, d), these are the rows.
     """
 
     def __init__(self, X: Array, y: Targets, Z: Array | None = None) -> None:

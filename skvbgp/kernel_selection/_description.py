@@ -27,14 +27,7 @@ _REPEAT_SHARE = 0.75
 
 
 def describe(kernel: Kernel, extent: np.ndarray) -> list[str]:
-    """One phrase for each additive component.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    extent : ndarray of shape (d,)
-        Range of each input.
-    """
+    """One phrase for each additive component, of inputs with a range (d,)."""
     return [_phrase(term, extent) for term in list_terms(kernel)]
 
 

@@ -361,22 +361,8 @@ def leave_out(q: WhitenedGaussian, A: Array, y: Array, root: Array) -> tuple[Arr
 
     with its weight w and the known variance v of its noise. They are subtracted. With F the rows
     r_s a_s', what is asked for is F u alone, whose covariance G = F P^-1 F' becomes (I - G)^-1 G
-    (Woodbury).
-
-    Parameters
-    ----------
-    q : WhitenedGaussian
-        Of all rows.
-    A : ndarray of shape (n, S, m)
-        The rows a_s'.
-    y : ndarray of shape (n,)
-    root : ndarray of shape (n, S)
-        r_s.
-
-    Raises
-    ------
-    ValueError
-        If a row says more than q knows.
+    (Woodbury). A (n, S, m) holds the rows a_s', ``root`` (n, S) the r_s. A row that says more than
+    q knows is a `RowSaysMoreError`.
     """
     scaled = root[:, :, None] * (A @ q.precision_factor_inv.T)  # (n, S, m)
     G = scaled @ scaled.mT  # (n, S, S)

@@ -62,13 +62,7 @@ class _StopError(Exception):
 class KernelFits:
     """Fits of all kernels, which tasks ``function(*shared, kernel, fit)`` replace one by one.
 
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-    fits : sequence of LocalFit
-    n_jobs : int or None
-    end_pass : callable
-        Called at the end of each task with a function that returns the fits of that moment.
+    At the end of each task, ``end_pass`` gets a function that returns the fits of that moment.
     """
 
     def __init__(

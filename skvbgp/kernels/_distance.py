@@ -127,17 +127,11 @@ def factors(A: Array, B: Array) -> tuple[Array, Array]:
 
 
 def squared_distances(left: Array, right: Array, own: int | None = None) -> Array:
-    """Return |a_i - b_j|^2, (..., n, m), from its two factors.
+    """Return |a_i - b_j|^2, (..., n, m), from its two `factors`.
 
     Where the three terms cancel the distance is computed again from the differences, so that every
-    result is accurate and non-negative, and exactly 0 between equal points.
-
-    Parameters
-    ----------
-    left, right : ndarray of shape (..., n, d + 2) and (..., m, d + 2)
-        See `factors`.
-    own : int, optional
-        The column of the first row itself, if the rows are among the columns, one after the other.
+    result is accurate and non-negative, and exactly 0 between equal points. ``own`` is the column
+    of the first row itself, if the rows are among the columns, one after the other.
     """
     r2: Array = left @ right.swapaxes(-1, -2)
     if own is not None:  # not to be searched for

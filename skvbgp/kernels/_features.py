@@ -92,10 +92,7 @@ class Features:
 def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) -> Features:
     """Features of a kernel of d inputs, with m random frequencies for each of its terms.
 
-    Raises
-    ------
-    ValueError
-        If a part of the kernel has none: white noise is no function.
+    White noise, which is no function, has none, and raises ValueError.
     """
     return Features(tuple(_draw_term(leaves, d, m, rng) for leaves in list_terms(kernel)))
 

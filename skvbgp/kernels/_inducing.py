@@ -18,14 +18,8 @@ from skvbgp.kernels._base import Kernel
 class InducingPrior:
     """Kernel and inducing inputs Z (m, d), with what all rows share: u = L^-1 f(Z).
 
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : ndarray of shape (m, d)
-    nugget : float, default=0.0
-        Variance by which the inducing outputs differ from f(Z).
-    K : ndarray of shape (m, m), optional
-        The kernel at Z, if it is there already.
+    The inducing outputs may differ from f(Z) by noise of a small variance, the nugget. K (m, m) is
+    the kernel at Z, if it is there already.
     """
 
     def __init__(

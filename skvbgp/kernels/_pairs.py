@@ -65,13 +65,9 @@ class Pairs(_InEachInput):
         return pack_symmetric(2.0 - np.eye(len(self.X)))
 
     def evaluate(self, kernel: Kernel) -> tuple[Array, Callable[[Array], Array]]:
-        """k(X, X), of which what is above the diagonal may be missing, and its gradient.
+        """k(X, X) (n, n), of which what is above the diagonal may be missing, and its gradient.
 
-        Returns
-        -------
-        K : ndarray of shape (n, n)
-        pull_back : callable
-            Gradient in theta (p,) from a symmetric cotangent (n, n). To be called once.
+        The latter, in theta (p,) from a symmetric cotangent (n, n), is to be called once.
         """
         n, d = self.X.shape
         if n > _FEW_ROWS or n**2 * d > _MOST_ENTRIES:

@@ -22,13 +22,7 @@ class SquaredExponential:
 
     @classmethod
     def of(cls, kernel: Kernel, n_features: int) -> SquaredExponential:
-        """Read a kernel of `n_features` inputs.
-
-        Raises
-        ------
-        ValueError
-            If it is not an `RBF` times, maybe, some `Constant` kernels.
-        """
+        """Read a kernel of so many inputs: `RBF`, maybe times `Constant` kernels, or ValueError."""
         factors = kernel.kernels if isinstance(kernel, Product) else (kernel,)
         known = tuple(factor for factor in factors if isinstance(factor, RBF | Constant))
         rbf = [factor for factor in known if isinstance(factor, RBF)]

@@ -93,11 +93,7 @@ class BlockCache(Generic[E]):
 class BlockConditional:
     """Predictive moments of rows of one block, and functions, given each draw of theta.
 
-    Parameters
-    ----------
-    known : Remembered
-    draws : ndarray of shape (S, d + 1)
-        Standard normal points; the last column belongs to sigma_f.
+    The draws (S, d + 1) are standard normal points, whose last column belongs to sigma_f.
     """
 
     def __init__(self, known: Remembered, draws: Array) -> None:
@@ -137,13 +133,9 @@ class BlockConditional:
     ) -> tuple[Array, Array, list[Array]]:
         """Moments of scaled rows X of the block, given each draw of theta.
 
-        Returns
-        -------
-        mean : ndarray of shape (S, n)
-        variance : ndarray of shape (S, n), or (n, n) if ``full``
-            The (co)variance; only its average over draws if ``full``.
-        coefficients : list of S ndarrays of shape (n, m)
-            b of each draw: what correlates the rows with those of other blocks.
+        Means and variances (S, n), and of each draw b (n, m): what correlates the rows with those
+        of other blocks. With ``full``, the covariance (n, n), averaged over draws, takes the place
+        of the variances.
         """
         original = self._model.coordinates.original
         X_original = original(X)
@@ -248,14 +240,7 @@ class BlockConditional:
     def leave_out(self, block: Rows, factors: BlockFactors) -> tuple[Array, Array, Array]:
         """Observations at a block's rows, each given the others of it and each draw of theta.
 
-        Returns
-        -------
-        offset : ndarray of shape (n, S)
-            Of their means, which are offset + b' u.
-        variance : ndarray of shape (n, S)
-            Given u.
-        coefficients : ndarray of shape (n, S, m)
-            b.
+        Their means are offset + b' u: offsets (n, S), variances given u (n, S), and b (n, S, m).
         """
         own = self._noise.marginal_variance(self._model.coordinates.original(block.X))
         more = own - np.diagonal(self.noise_covariance(block))  # than the copies of a row have

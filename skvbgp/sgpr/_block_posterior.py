@@ -37,13 +37,7 @@ from skvbgp.sgpr._state import State
 class BlockPosterior:
     """Predictions that condition on the rows of the own block, in the user's units.
 
-    Parameters
-    ----------
-    state : State
-    blocks : KeptBlocks
-        The rows that the state keeps.
-    n_samples : int
-        Draws of theta.
+    The blocks are those that the state keeps; theta has ``n_samples`` draws.
     """
 
     def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
@@ -170,14 +164,8 @@ class BlockPosterior:
 class ExactBlockPosterior(ExactPosterior):
     """Predictions from all rows exactly, with noise that is correlated within a block.
 
-    The function itself is known as if the noise were not predicted with it.
-
-    Parameters
-    ----------
-    state : State
-    blocks : KeptBlocks
-        Their partition says whose noise a new row's is correlated with.
-    mixture : Mixture
+    The function itself is known as if the noise were not predicted with it. The blocks' partition
+    says whose noise a new row's is correlated with.
     """
 
     def __init__(self, state: State, blocks: KeptBlocks, mixture: Mixture) -> None:

@@ -28,13 +28,7 @@ class Division:
         return self.partition.lookup(X * self.unit)
 
     def group(self, X: Array) -> list[NDArray[np.intp]]:
-        """Which of all rows in scaled coordinates are in each block.
-
-        Raises
-        ------
-        ValueError
-            If they are not as many as the blocks were made of.
-        """
+        """Which of all rows in scaled coordinates are in each block; others are a ValueError."""
         labels, sizes = self.lookup(X), self.partition.sizes
         if not np.array_equal(np.bincount(labels, minlength=len(sizes)), sizes):
             raise ValueError(

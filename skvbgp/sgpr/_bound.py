@@ -72,13 +72,7 @@ class Prior:
 
 
 class Shared:
-    """What all rows share at some parameters: the prior of u, and the noise.
-
-    Parameters
-    ----------
-    model : Model
-    parameters : Parameters
-    """
+    """What all rows share at some parameters: the prior of u, and the noise."""
 
     def __init__(self, model: Model, parameters: Parameters) -> None:
         self.model, self.parameters = model, parameters
@@ -123,14 +117,8 @@ class DataGradients(NamedTuple):
 class Groups:
     """The data terms of some groups of rows.
 
-    Parameters
-    ----------
-    shared : Shared
-    batch : sequence of Rows
-    draws : sequence of (ndarray or None)
-        For every group its draws, or None for closed-form expectations.
-    whitened : bool
-        Whether each group is whitened, see `SampledGroup`.
+    Each group has draws, or None for closed-form expectations, and may be whitened, see
+    `SampledGroup`.
     """
 
     def __init__(
@@ -197,21 +185,9 @@ class Groups:
 
 
 class Evaluation:
-    """The bound's data terms at given parameters, for one batch of groups.
+    """The bound's data terms at given parameters, for one batch of groups, see `Groups`.
 
-    Parameters
-    ----------
-    model, parameters
-        As of `Shared`.
-    batch, draws
-        As of `Groups`.
-
-    Attributes
-    ----------
-    information : ndarray of shape (m, m)
-        The batch's information matrix about u.
-    shift : ndarray of shape (m,)
-        Its information vector.
+    ``information`` (m, m) and ``shift`` (m,) are what the batch says of u.
     """
 
     _whitens_rows = False
@@ -279,14 +255,9 @@ class Evaluation:
     ) -> tuple[float, Parameters]:
         """The bound and its gradient at fixed q(u).
 
-        Parameters
-        ----------
-        q : WhitenedGaussian
-        weight : float
-            Of the data terms: number of groups in all over that in the batch.
-        past : callable or None
-            Pseudo-likelihood of rows seen before: ``(q, alpha, second)`` to its
-            ``L' dL`` and its gradients in alpha and in alpha^2 + beta.
+        The data terms count ``weight`` times: the number of groups in all over that in the batch.
+        The past is a pseudo-likelihood of rows seen before: ``(q, alpha, second)`` to its ``L' dL``
+        and its gradients in alpha and in alpha^2 + beta.
         """
         p = self._parameters
         alpha = p.alpha

@@ -206,14 +206,7 @@ def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule
     of others in their block, is not about them. Nor is the bound: of the same rows, the kernel that
     explains blocks better has the higher one. See :doc:`/theory/training`.
 
-    Parameters
-    ----------
-    found, default : State
-        Trained on the same rows.
-    data : Data
-        These rows, in blocks.
-    rule : ClosedForm or CommonDraws
-        How predictions take expectations.
+    Both have been trained on the data, in blocks. The rule is how predictions take expectations.
     """
     try:
         scores = [judge_by_new_rows(state, data, rule) for state in (found, default)]

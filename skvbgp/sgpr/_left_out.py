@@ -101,10 +101,7 @@ class LeftOut(NamedTuple):
     def of(cls, q: WhitenedGaussian, row: Expected, precision: Array, shift: Array) -> LeftOut:
         """Without ``precision`` (n,) times E[a a'], and ``shift`` (n,) times E[a].
 
-        Raises
-        ------
-        RowSaysMoreError
-            If q does not know as much of a row.
+        RowSaysMoreError if q does not know as much of a row.
         """
         rest = q.shift - shift[:, None] * row.first  # (n, m)
         if isinstance(row, Integrated):
@@ -159,13 +156,8 @@ class Remembered(NamedTuple):
     ) -> tuple[Array, Array]:
         """Mean and variance (n,) of f at rows, each given all the others.
 
-        Parameters
-        ----------
-        rule : ClosedForm or CommonDraws
-            That of predictions.
-        data : Data
-        blocks : list of ndarray or None
-            The rows of each block, if their noise is correlated there.
+        The rule is that of predictions. If noise is correlated in blocks, these are the rows of
+        each.
         """
         groups: Sequence[RowIndex] = self._tiles(rule, len(data)) if blocks is None else blocks
         parts = self.predict_groups(rule, (data.rows(group) for group in groups))

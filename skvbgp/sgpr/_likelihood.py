@@ -207,14 +207,13 @@ class ClosedFormGroup:
 class SampledGroup:
     """The same as averages over reparameterised draws Lambda = nu + sqrt(xi) * e.
 
-    Parameters
-    ----------
-    draws : ndarray of shape (S, 1, d) or (S, n, d)
-        Standard normal e: common to the group's rows, or (independent noise only, where
-        the bound is a sum over rows) one for each row, which averages out far faster.
-    whitening : ndarray of shape (m, m) or None
-        L^-1 of Sigma_ZZ = L L'. Then ``psi`` and ``information`` are about the whitened inducing
-        outputs, with A = K L^-T for K, and `backward` takes W L^-1 for V = L^-T W L^-1.
+    The draws e are standard normal: (S, 1, d), common to the group's rows, or (S, n, d), one for
+    each row (independent noise only, where the bound is a sum over rows), which averages out far
+    faster.
+
+    With the whitening L^-1 (m, m) of Sigma_ZZ = L L', ``psi`` and ``information`` are about the
+    whitened inducing outputs, with A = K L^-T for K, and `backward` takes W L^-1 for V = L^-T W
+    L^-1.
     """
 
     def __init__(

@@ -142,11 +142,8 @@ class Memory:
     ) -> tuple[Array, float, float]:
         """Gradient of the pseudo-likelihood at the prior that this has been carried to.
 
-        Returns
-        -------
-        LtdL : ndarray of shape (m, m)
-            ``L' dL`` for the prior's factor; what is above the diagonal does not count.
-        d_alpha, d_second : float
+        ``L' dL`` (m, m) for the prior's factor, of which what is above the diagonal does not count,
+        and those in alpha and alpha^2 + beta.
         """
         # T = L_old^-1 L, so that L' dL = T' dT: of what has been carried, T' is part
         b, P = self.shift(target), self.sums.information

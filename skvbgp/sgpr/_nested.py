@@ -28,28 +28,14 @@ def solve_white(
     max_iter: int,
     tol: float,
 ) -> Parameters | None:
-    """Where f ends beside white noise, with a noise kernel of next to no amplitude.
+    """Where f ends beside white noise, with a noise kernel of next to no amplitude; or None.
 
-    L-BFGS, in closed form or at the mean of Lambda, which ends as soon as it is not going to get as
-    far as correlated noise has: were each of the iterations left to rise as the last ones
-    have on average.
+    L-BFGS, in closed form or at the mean of Lambda as the rule of independent noise has it, which
+    ends as soon as it is not going to get as far as correlated noise has ``learned``: were each of
+    the iterations left to rise as the last ones have on average. Then, the result is None.
 
-    Parameters
-    ----------
-    state : State
-        That correlated noise has been trained from; the first entry of its kernel's parameters is
-        the logarithm of an amplitude.
-    start : Parameters
-        Of f, and of white noise.
-    rule : ClosedForm or CommonDraws
-        The expectations of independent noise.
-    learned : State
-        Where correlated noise has ended.
-
-    Returns
-    -------
-    Parameters or None
-        None if white noise stays below.
+    It starts from f and white noise of ``start``. The state is that which correlated noise has been
+    trained from; the first entry of its kernel's parameters is the logarithm of an amplitude.
     """
     white, data = replace(state.model, structure=White()), replace(data, blocks=None)
     p, reached = replace(start, noise_theta=np.empty(0)), learned.lower_bound

@@ -308,20 +308,11 @@ class WhiteNoise(Noise):
 
 
 class ResidualNoise(Noise):
-    """Diagonal (FITC) or blocks (PITC, PIC) of the noise kernel's residual.
+    """Diagonal (FITC) or blocks (PITC, PIC) of the residual of a kernel k^eps, and sigma_n^2.
 
-    Parameters
-    ----------
-    noise_variance : float
-        sigma_n^2.
-    kernel : Kernel
-        k^eps.
-    U : ndarray of shape (m, d)
-        Inducing inputs, in the space in which the kernel is defined.
-    owners_of_theta : tuple of int
-        By entry of the kernel's theta: the hyperparameter that it is; none if all are different.
-    correlated : bool
-        Whether the rows of one group form a block.
+    Inducing inputs U (m, d) are in the space in which the kernel is defined. ``owners_of_theta``
+    are those of a `Structure`; the rows of one group may form a block, in which they are
+    ``correlated``.
     """
 
     def __init__(

@@ -47,11 +47,7 @@ _ROUNDING_SHARE = 0.01
 class GlobalPosterior:
     """Predictions in the user's units, with noise that is independent from row to row.
 
-    Parameters
-    ----------
-    state : State
-    latent : SparseLatent or Mixture
-        The distribution of f in scaled units; the mixture is that of an exact fit.
+    ``latent`` is the distribution of f in scaled units; the mixture is that of an exact fit.
     """
 
     def __init__(self, state: State, latent: SparseLatent | Mixture) -> None:
@@ -139,13 +135,7 @@ class GlobalPosterior:
 
 
 class ExactPosterior(GlobalPosterior):
-    """The same where the latent function is a mixture over draws of theta.
-
-    Parameters
-    ----------
-    state : State
-    mixture : Mixture
-    """
+    """The same where the latent function is a mixture over draws of theta."""
 
     def __init__(self, state: State, mixture: Mixture) -> None:
         super().__init__(state, mixture)
@@ -172,16 +162,8 @@ class ExactPosterior(GlobalPosterior):
 class SparseLatent:
     """Moments of f* for models whose test rows are independent of the data given s.
 
-    Parameters
-    ----------
-    parameters : Parameters
-    prior : Prior
-    q : WhitenedGaussian
-    rule : ClosedForm or CommonDraws
-        How the expectation over Lambda is taken.
-    draws : ndarray of shape (S, d)
-        Draws of Lambda for the correlations of rows, which have no closed form here, and where
-        rounding leaves nothing of it.
+    The rule is how the expectation over Lambda is taken. Draws (S, d) of it are for the
+    correlations of rows, which have no closed form here, and where rounding leaves nothing of it.
     """
 
     def __init__(

@@ -46,22 +46,10 @@ def rotate_vjp(X: Array, d_mean: Array, d_variance: Array) -> tuple[Array, Array
 
 
 def psi_statistic(X: Array, Z: Array, nu: Array, xi: Array, C_inv: Array) -> DiagonalPsi | DensePsi:
-    """E_q(Lambda)[K' C^-1 K] at unit signal variance, for K = k(Lambda X, Z).
+    """E_q(Lambda)[K' C^-1 K] at unit signal variance, for K = k(Lambda X, Z) and rotated Z (m, d).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    Z : ndarray of shape (m, d)
-        Rotated inducing inputs.
-    nu, xi : ndarray of shape (d,)
-        Moments of q(Lambda).
-    C_inv : ndarray of shape (n,) or (n, n)
-        Noise precision; a vector stands for a diagonal matrix.
-
-    Returns
-    -------
-    statistic : DiagonalPsi or DensePsi
-        With the matrix ``value``, (m, m), and ``vjp``.
+    Lambda has moments nu and xi (d,). A noise precision (n,) stands for a diagonal matrix. The
+    matrix (m, m) is the ``value`` of what is returned, which has a ``vjp``.
     """
     return (DiagonalPsi if C_inv.ndim == 1 else DensePsi)(X, Z, nu, xi, C_inv)
 

@@ -111,15 +111,8 @@ def gather_data(
 class ShardedEvaluation(Evaluation):
     """The data terms of a mini-batch, summed where its rows are.
 
-    Parameters
-    ----------
-    model, parameters
-        As of `Evaluation`.
-    batch : ShardedBatch
-    draws : object
-        As `ShardedBatch.draw` makes them.
-    q : WhitenedGaussian or None
-        At which the gradient will be asked for: the workers go on with it at once.
+    The draws are as `ShardedBatch.draw` makes them. At q, if there is one, the gradient will be
+    asked for: the workers go on with it at once.
     """
 
     def __init__(

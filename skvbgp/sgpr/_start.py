@@ -247,19 +247,13 @@ def start_from_blocks(
     follow: bool,
     smooth: Array | None = None,
 ) -> Parameters:
-    """Parameters whose noise explains the blocks of y; f may follow it.
+    """Parameters whose noise explains the blocks of y; f may ``follow`` it.
 
-    A function that starts rough or smooth mostly ends in the same optimum, and predicts better
-    from its own start. Beside noise that is almost zero, however, one that does not explain y
-    costs more than training can mend: then f starts as the squared exponential of the noise.
-
-    Parameters
-    ----------
-    follow : bool
-        Whether f may take the length scales and the amplitude of the noise.
-    smooth : ndarray of shape (d + 1,), optional
-        Logarithms of amplitude and length scales of the squared exponential that it takes then,
-        if that is not the noise's own.
+    A function that starts rough or smooth mostly ends in the same optimum, and predicts better from
+    its own start. Beside noise that is almost zero, however, one that does not explain y costs more
+    than training can mend: then f takes the length scales and the amplitude of the noise, as a
+    squared exponential. Where that is not the noise's own, ``smooth`` (d + 1,) are the logarithms
+    of amplitude and length scales.
     """
     own = fit_noise_to_blocks(model, parameters, data, rng)
     if not follow:

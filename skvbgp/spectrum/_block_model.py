@@ -29,13 +29,9 @@ class EvidenceGradient(NamedTuple):
 class BlockModel:
     """p(y_k | theta) and p(f* | y_k, theta) of one block, given its features.
 
-    Parameters
-    ----------
-    Phi, y : ndarray of shape (n, 2 m) and (n,)
-        Features and targets of the block's rows, see `Rows`; for `mean`, targets may be several,
-        (n, k).
-    signal_variance, noise_variance : float
-        sigma_s^2, and the noise of the local conditional.
+    Features (n, 2 m) and targets (n,) are those of the block's rows, see `Rows`; for `mean`,
+    targets may be several, (n, k). The variances are sigma_s^2 and the noise of the local
+    conditional.
     """
 
     def __init__(self, Phi: Array, y: Array, signal_variance: float, noise_variance: float) -> None:

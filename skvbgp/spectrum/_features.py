@@ -32,20 +32,10 @@ _SINE, _COSINE = _turn_series()
 
 
 def features(X: Array, R: Array) -> Array:
-    """Phi(X)', the features of every row.
+    """Phi(X)' (n, 2 m), the features of every row at frequencies R (m, d).
 
-    NumPy's double precision cosine is four times slower than the two polynomials at half the
-    angle that are used here.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    R : ndarray of shape (m, d)
-        Frequencies.
-
-    Returns
-    -------
-    Phi : ndarray of shape (n, 2 m)
+    NumPy's double precision cosine is four times slower than the two polynomials at half the angle
+    that are used here.
     """
     turns = X @ R.T  # (n, m)
     Phi = np.empty((len(X), 2 * len(R)))

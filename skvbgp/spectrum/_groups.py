@@ -50,14 +50,9 @@ class Group:
     def weigh(self, known: Array, Phi: Array, ratio: float) -> tuple[Array, Array]:
         """Weights W (S, T, p, k) of the targets in means, and A = Phi - W Phi_near.
 
-        Parameters
-        ----------
-        known : ndarray of shape (S, n_known, 2 m)
-            Features of the known rows, by S draws of the frequencies.
-        Phi : ndarray of shape (S, T, p, 2 m)
-            What is asked about the places: p linear functions of the weights of features.
-        ratio : float
-            What the noise adds to the diagonal of K.
+        The known rows have features (S, n_known, 2 m), by S draws of the frequencies. Phi (S, T, p,
+        2 m) is what is asked about the places: p linear functions of the weights of features. The
+        noise adds ``ratio`` to the diagonal of K.
         """
         (S, T, p, _), c, r = Phi.shape, len(self.shared), len(self.others)
         known = known.take(np.concatenate([self.shared, self.others]), axis=1)
@@ -89,14 +84,8 @@ class Group:
 def group_places(X: Array, near: Index, n_features: int) -> list[Group] | None:
     """Groups of near places, as large as takes the least time; None where that is each alone.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_known, d)
-        Known rows.
-    near : ndarray of shape (n, k)
-        Those that each place is conditioned on, in ascending order.
-    n_features : int
-        Of more neighbours than features, the systems are those of the features, each alone.
+    Each place is conditioned on some of the known rows X, ``near`` (n, k) in ascending order. With
+    more neighbours than features, the systems are those of the features, each alone.
     """
     n, k = near.shape
     if not 0 < k <= n_features:

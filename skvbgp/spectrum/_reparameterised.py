@@ -46,11 +46,8 @@ def bound_gradient(
 ) -> tuple[Array, tuple[Array, ...]]:
     """Gradient of the sampled bound in b (D,), and in the lower triangle of M, by group.
 
-    Parameters
-    ----------
-    Z, shifts : ndarray of shape (S, D)
-        Draws of z, and at alpha = M z + b the gradients of log p(y | alpha) in alpha. The
-        divergence is in closed form. Where q is certain, M has no gradient: zero.
+    Z (S, D) are draws of z, and ``shifts`` (S, D) the gradients of log p(y | alpha) in alpha at
+    alpha = M z + b. The divergence is in closed form. Where q is certain, M has no gradient: zero.
     """
     dM = [np.zeros_like(M) for M in q.factors]
     for k in q.structure.random_groups:

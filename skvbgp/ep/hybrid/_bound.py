@@ -24,11 +24,7 @@ from skvbgp.kernels._squared_exponential import SquaredExponential
 class LatentFeatures:
     """Features A = Psi1 L^-T (n, m) of latents q(x_i), and their second moments.
 
-    Parameters
-    ----------
-    inducing : InducingPrior
-        Of a kernel with unit variance.
-    latents : Inputs
+    The kernel has unit variance.
     """
 
     def __init__(self, inducing: InducingPrior, latents: Inputs) -> None:
@@ -69,13 +65,7 @@ class LatentFeatures:
 class ColumnMoments:
     """Mean and variance (n, p) of f_j at some latents, averaged over their uncertainty.
 
-    Parameters
-    ----------
-    features : LatentFeatures
-    amplitude : ndarray of shape (p,)
-    mean : ndarray of shape (p, m)
-    covariance : ndarray of shape (p, m, m)
-        Of q(v_j).
+    The functions have amplitudes (p,) and q(v_j) means (p, m) and covariances (p, m, m).
     """
 
     def __init__(
@@ -107,20 +97,10 @@ class BoundGradients(NamedTuple):
 
 
 class CollapsedBound:
-    r"""log of the integral of p(v_j) exp E_q(x)[sum_i nu_ij f_ij - tau_ij f_ij^2 / 2], by column.
+    """log of the integral of p(v_j) exp E_q(x)[sum_i nu_ij f_ij - tau_ij f_ij^2 / 2], by column.
 
-    Parameters
-    ----------
-    features : LatentFeatures
-    w, r : ndarray of shape (n, p)
-        Weights and shifts.
-
-    Attributes
-    ----------
-    value : ndarray of shape (p,)
-    mean : ndarray of shape (p, m)
-    covariance : ndarray of shape (p, m, m)
-        Of the optimal Gaussian q(v_j) of the whitened inducing outputs.
+    The weights w and shifts r are (n, p). Besides the ``value`` (p,), there are ``mean`` (p, m) and
+    ``covariance`` (p, m, m) of the optimal Gaussian q(v_j) of the whitened inducing outputs.
     """
 
     def __init__(self, features: LatentFeatures, w: Array, r: Array) -> None:

@@ -55,18 +55,12 @@ class FreePosterior(HybridPosterior):
 class RowBound:
     """The bound of each of some rows, as a function of its latents alone.
 
-    It is a sum of statistics of the latents, s_i = (E_i, E_i^2 + V_i, log E p(1 | f_i),
-    log E p(-1 | f_i)), with coefficients that are the row's, up to a constant.
+    It is a sum of statistics of the latents, s_i = (E_i, E_i^2 + V_i, log E p(1 | f_i), log E p(-1
+    | f_i)), with coefficients that are the row's, up to a constant.
 
-    Parameters
-    ----------
-    posterior : FreePosterior
-    Y, seen : ndarray of shape (n, d_c)
-        Continuous entries, see `HybridData`.
-    t : ndarray of shape (n, b)
-        Signs of discrete columns, 0 where missing: the first b of the posterior's.
-    weight : ndarray of shape (d_c + b,)
-        Weights of the columns, where the KL has 1.
+    Y and ``seen`` (n, d_c) are continuous entries as in `HybridData`, t (n, b) the signs of the
+    first b of the posterior's discrete columns, 0 where missing. The columns have weights (d_c +
+    b,), where the KL has 1.
     """
 
     def __init__(
