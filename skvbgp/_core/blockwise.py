@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,13 @@ _TILE_ROWS, _BLOCK_ROWS = 1024, 512
 #: Rows of one of joblib's tasks.
 _TASK_ROWS = 64
 
+_Moments = TypeVar("_Moments", bound=tuple[Array, ...])
 
-def in_tiles(function: Callable[[Any], tuple[Array, ...]], X: NDArray[Any]) -> Any:
+
+def in_tiles(function: Callable[[Any], _Moments], X: NDArray[Any]) -> _Moments:
     """What a function says of many rows, such as moments, tile by tile on several threads."""
-    return tuple(map(np.concatenate, zip(*_map_tiles(function, X), strict=True)))
+    parts = zip(*_map_tiles(function, X), strict=True)
+    return cast(_Moments, tuple(map(np.concatenate, parts)))
 
 
 def by_tile(function: Callable[[Array], Array], X: Array) -> Array:

@@ -109,10 +109,7 @@ class GivenVotes:
         return mean, learned + (rest + self.covariance.lost(votes.X))[out.owner]
 
     def _measure(self, X: Array) -> tuple[Array, Array, Array]:
-        moments: tuple[Array, Array, Array] = in_tiles(
-            lambda tile: self.inducing.measure(self.q, tile), X
-        )
-        return moments
+        return in_tiles(lambda tile: self.inducing.measure(self.q, tile), X)
 
 
 def measure_noise(process: ClassProcess, votes: Votes) -> Array:

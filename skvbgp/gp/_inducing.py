@@ -125,10 +125,9 @@ class GlobalPart(PickledByFields):
 
     def _measure(self, X: Array) -> tuple[Array, Array, Array]:
         """phi' w, k - phi' phi and phi' A^-1 phi, (n,) each and scaled."""
-        moments: tuple[Array, Array, Array] = in_tiles(
+        return in_tiles(
             lambda tile: self.inducing.measure(self.q, self.coordinates.scaled(tile)), X
         )
-        return moments
 
     def covariance(self, X: Array) -> Array:
         """Covariance (n, n) of the function."""
