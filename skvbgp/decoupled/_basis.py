@@ -7,6 +7,7 @@ sharpening) of the function around z. Data rows are points of the function itsel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -67,6 +68,11 @@ def exponential(left: Array, right: Array, most: Array) -> Array:
 def features(A: Array) -> Array:
     """[a^2, a, 1], (n, 2 d + 1)."""
     return np.hstack([A**2, A, np.ones((len(A), 1))])
+
+
+def _products(K: Array, A: Array) -> Array:
+    """K' A of a few columns A, in half of the time that ``K.T @ A`` takes."""
+    return (A.T @ K).T
 
 
 _Pair = tuple[Array, Array]
@@ -149,7 +155,7 @@ class GeneralizedSE:
         """Gradients in theta and in two bases, which both have multipliers or both have none."""
         if X.log_c is not None and Z.log_c is not None:
             squares = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
-            return self._vjp_of_points(X, Z, squares, K, dK)
+            return self._vjp_of_points(X, Z, squares, K, lambda rows: dK[rows])
         W, (left, columns) = dK * K, self._features(X, Z)
         return self._vjp_of_plain(X, Z, W.T @ left, W @ columns)
 
@@ -165,7 +171,7 @@ class GeneralizedSE:
         if u.shape[1] > 1:
             return *self.vjp_data(X, Z, K, u @ v.T), K.T @ u
         A, B = self._in_length_scales(X, Z)
-        sums = K.T @ (u * features(A))  # W does not have to be formed
+        sums = _products(K, u * features(A))  # W does not have to be formed
         return *self._vjp_of_sums(Z, B, v * sums), sums[:, -1:]
 
     def _vjp_of_sums(self, Z: Basis, B: Array, sums: Array) -> tuple[Array, Basis]:
@@ -187,9 +193,12 @@ class GeneralizedSE:
         return dtheta, Basis(dZ, dlog_c if log_c.ndim == 2 else dlog_c.sum(axis=1))
 
     def _vjp_of_points(
-        self, X: Basis, Z: Basis, squares: _Pair, K: Array, dK: Array
+        self, X: Basis, Z: Basis, squares: _Pair, K: Array, dK: Callable[[slice], Array]
     ) -> tuple[Array, Basis, Basis]:
-        """Gradients for points with multipliers, of which the squares are given."""
+        """Gradients for points with multipliers, of which the squares are given.
+
+        ``dK`` is a function of rows, which it may be formed from while they are in the cache.
+        """
         # With W the cotangent of log K and e = c^2 + c'^2:
         # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e,
         # all from sums of W / e^2, as W / e = (c^2 + c'^2) W / e^2
@@ -201,11 +210,11 @@ class GeneralizedSE:
         of_Z = np.hstack([right, square_Z * right, square_Z**2])
         sums_X, sums_Z = np.empty((len(X), of_Z.shape[1])), np.zeros_like(of_Z)
         for rows in row_blocks(*K.shape):
-            W, e = dK[rows] * K[rows], square_X[rows] + square_Z[:, 0]
+            W, e = dK(rows) * K[rows], square_X[rows] + square_Z[:, 0]
             e *= e
             W /= e
             sums_X[rows] = W @ of_Z
-            sums_Z += W.T @ of_X[rows]
+            sums_Z += _products(W, of_X[rows])
         k = left.shape[1]
         from_Z = square_X * sums_X[:, :k] + sums_X[:, k:-1]  # of W / e
         from_X = square_Z * sums_Z[:, :k] + sums_Z[:, k:-1]
@@ -225,10 +234,13 @@ class GeneralizedSE:
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
         """The same for dK = u v', u (n, k) and v (m, k), which has short cuts."""
-        if X.log_c is not None or u.shape[1] > 1:
+        if X.log_c is not None and Z.log_c is not None:
+            squares = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
+            return self._vjp_of_points(X, Z, squares, K, lambda rows: u[rows] @ v.T)
+        if u.shape[1] > 1:
             return self.vjp(X, Z, K, u @ v.T)
         left, columns = self._features(X, Z)
-        from_X = v * (K.T @ (u * left))  # W does not have to be formed
+        from_X = v * _products(K, u * left)  # W does not have to be formed
         from_Z = u * (K @ (v * columns))
         return self._vjp_of_plain(X, Z, from_X, from_Z)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import add
+from operator import iadd
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ class Evaluation:
                 for tile in _tiles(len(sample), _RESIDUAL_TILE_ROWS)
             ]
         parts = thread_map(lambda function, arguments: function(*arguments), tasks)
-        c = reduce(add, parts)
+        c = reduce(iadd, parts)  # the first of data
         gradient, da = self._covariance.backward(zeros, c)
         da = da + c.a
         kernel, alpha = process.kernel, process.alpha

@@ -134,7 +134,7 @@ class CoupledCovariance:
     def backward(self, zeros: Parameters, c: Cotangents) -> tuple[Parameters, Array]:
         """Gradient through L, v and the KL divergence: in the parameters, and in a."""
         has_past, v, a = self._past is not None, self.v, self._a
-        residual_v = -self._L_inv @ (self._Kba @ c.residual)  # gradient in A_alpha' a of its
+        residual_v = -(self._L_inv @ (self._Kba @ c.residual))  # gradient in A_alpha' a of its
         dv = -c.w if has_past else residual_v - c.w
         if not self._orthogonal:
             dv = dv + c.w + self._pull
@@ -142,8 +142,10 @@ class CoupledCovariance:
             own = self._residual
             v, a, dv = (np.hstack(pair) for pair in ((v, own[1]), (a, own[0]), (dv, residual_v)))
         # v = L^-1 K_ba a, and T = L^-T of the rows' A = K_xb T, of which dA' A is known
-        LtdL = -(self.process.w @ c.w.T + self._residual[1] @ residual_v.T) - dv @ v.T
-        LtdL -= 2.0 * np.sum(self.process.M @ c.M, axis=0)
+        left = np.hstack([self.process.w, self._residual[1], dv])
+        LtdL = left @ -np.hstack([c.w, residual_v, v]).T
+        for M, dM in zip(self.process.M, c.M, strict=True):
+            LtdL -= 2.0 * (M @ dM)
         du = self._L_inv.T @ dv
 
         def through_Kba() -> Parameters:

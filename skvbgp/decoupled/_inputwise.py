@@ -10,6 +10,7 @@ exponent is then a product of the features [x^2, x, 1] with coefficients of the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +53,12 @@ class InputwiseSE(GeneralizedSE):
         return K
 
     def _vjp_of_points(
-        self, X: Basis, Z: Basis, squares: tuple[Array, Array], K: Array, dK: Array
+        self,
+        X: Basis,
+        Z: Basis,
+        squares: tuple[Array, Array],
+        K: Array,
+        dK: Callable[[slice], Array],
     ) -> tuple[Array, Basis, Basis]:
         # With W the cotangent of log K:
         # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
@@ -61,7 +67,7 @@ class InputwiseSE(GeneralizedSE):
         dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
         for rows in row_blocks(*K.shape):
-            W = dK[rows] * K[rows]
+            W = dK(rows) * K[rows]
             total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
             for i in range(A.shape[1]):
                 e = square_X[rows, i, None] + square_Z[:, i]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,15 +45,18 @@ class Cotangents:
     residual: Array  # (m_a, k) in the residual's K_alpha a, whose part in K_beta,alpha is to come
     curvature: Array  # (k, m_b, m_b) -2 A' min(dL/ds, 0) A
 
-    def __add__(self, other: Cotangents) -> Cotangents:
-        parts = []
-        for f in fields(self):
-            mine, theirs = getattr(self, f.name), getattr(other, f.name)
-            if f.name == "gradient":
-                parts.append(mine.unpack(mine.pack() + theirs.pack()))
-            else:
-                parts.append(mine + theirs)
-        return Cotangents(*parts)
+    def __iadd__(self, other: Cotangents) -> Self:
+        self.value += other.value
+        pairs: list[tuple[Any, Any]] = [
+            (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)[2:]
+        ]
+        pairs += [
+            (getattr(self.gradient, f.name), getattr(other.gradient, f.name))
+            for f in fields(Parameters)
+        ]
+        for mine, theirs in pairs:
+            mine += theirs
+        return self
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,9 @@ class Process:
         expected = likelihood.expected(noise, y.ravel(), mean.ravel(), variance.ravel(), *told)
         each = np.repeat(counts, y.shape[1])
         dm, ds = (weight * (each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
-        dA = dm @ self.w.T + 2.0 * np.einsum("ik,kij->ij", ds, AM)
+        AM *= 2.0 * ds.T[:, :, None]
+        dA = AM.sum(axis=0) if len(AM) > 1 else AM[0]
+        dA += dm @ self.w.T
         dM = _weigh(A, ds)
         if expected.precision is None:
             concave = np.minimum(ds, 0.0)
@@ -172,7 +177,7 @@ class Process:
             gradient.alpha_log_c[index] += drows.log_c
         residual = np.zeros_like(self.a)
         residual[index] = c
-        no_M, no_w = np.zeros_like(self.M), np.zeros_like(self.w)
+        no_M, no_w = np.zeros((1, 1, 1)), np.zeros((1, 1))  # which are added to others
         return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, residual, no_M)
 
 
