@@ -20,7 +20,16 @@ IMPUTERS = {
     "iterative": lambda: [IterativeImputer(random_state=0)],
     "NaN": lambda: [],
 }
-ESTIMATORS = ["VBGPRegressor", "VBDTCRegressor", "VBFITCRegressor"]
+ESTIMATORS = [
+    "VBGPRegressor",
+    "VBDTCRegressor",
+    "VBFITCRegressor",
+    "VBPITCRegressor",
+    "VBPICRegressor",
+    "SVBSSGPRegressor",
+    "DecoupledGPRegressor",
+    "VBKSRegressor",
+]
 
 
 def main():

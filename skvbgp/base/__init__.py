@@ -21,6 +21,8 @@ from skvbgp.base._fading import (
     ForgetsLabels,
 )
 from skvbgp.base._function import DescribesFunction, Draws, Relevance, swap_categories
+from skvbgp.base._gap_noise import FillsGaps
+from skvbgp.base._gap_slopes import SLOPE, SLOPE_LIMITS, SLOPE_SPREAD
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._labels import Labels, declared_classes
 from skvbgp.base._lazy import lazily

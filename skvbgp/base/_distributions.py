@@ -80,6 +80,7 @@ class PredictsDistributions:
             raise RuntimeError("At most one of return_std and return_cov can be requested.")
         X = self._check_inputs(X)
         known = self._read_noise(y_var, len(X), include_noise=include_noise)
+        X, known = self._fill(X, known)
         posterior = self._posterior()
         with single_blas_thread:
             if return_cov:
@@ -257,6 +258,7 @@ class PredictsDistributions:
     def _by_tile(self, X: Array, include_noise: bool, y_var: Any, evaluate: Evaluate) -> Array:
         """What is made of the rows' distributions, of some rows at a time."""
         known = self._read_noise(y_var, len(X), include_noise=include_noise)
+        X, known = self._fill(X, known)
         posterior = self._posterior()
 
         def evaluate_tile(rows: slice) -> Array:
@@ -273,6 +275,13 @@ class PredictsDistributions:
         refuse_collection(X, "This method")
         with reading(X):
             return self._read(X, reset=False)
+
+    def _fill(self, X: Array, variance: Array | None) -> tuple[Array, Array | None]:
+        """X as the posterior takes it, and what is known of the rows' variances besides.
+
+        Posteriors that take gaps get them; to others, see `FillsGaps`.
+        """
+        return X, variance
 
     def _posterior(self) -> Any:
         """The posterior of all that was learned, by parameters that may have changed since."""

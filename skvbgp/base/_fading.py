@@ -125,7 +125,8 @@ class ForgetfulRegressor(_KeepsStream, VariationalRegressor):
         given = X, y, np.zeros(y.shape) if variance is None else variance
         known = self._remember(given, sample_weight, reset=reset, streams=streams)
         (X, y, variance), weight, n_forgotten = known
-        return _count_forgotten(*self._count(X, y, weight, variance), n_forgotten)
+        counted = self._count(X, y, weight, variance, begins=True)
+        return _count_forgotten(*counted, n_forgotten)
 
 
 class ForgetsLabels(_KeepsStream):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,12 @@ class Gaps:
         return cls._learn(Coordinates.of_seen(X), X, np.asarray(missing.any(axis=0)))
 
     @classmethod
+    def of_many(cls, X: Array) -> Self:
+        """The same from rows that may be many, of which few are looked at closely."""
+        sample = cls.of(X[:: -(-len(X) // _LEARNED_FROM)])
+        return replace(sample, columns=find_gaps(X))
+
+    @classmethod
     def of_whole(cls, inputs: RunningScale, X: ShardedColumns) -> Self:
         """Learn from rows without gaps, whose moments are known and of which few are looked at."""
         coordinates = Coordinates(inputs.mean, inputs.unit)
@@ -83,10 +89,10 @@ class Gaps:
         filled = np.where(missing, self.coordinates.original(mean), X)
         return filled, np.where(missing, np.maximum(variance, _LEAST_VARIANCE), 0.0)
 
-    def measure_slope(self, j: int, X: Array, predict: Callable[[Array], Array]) -> float:
+    def measure_slope(self, j: int, X: Array, predict: Callable[[Array], Array]) -> Any:
         """How much predictions of known rows X change, squared, if input j were missing.
 
-        In relation to the variance of what would be missing.
+        In relation to the variance of what would be missing; of predictions (n, t) each, (t,).
         """
         X = X[:: -(-len(X) // _SLOPE_ROWS)]
         empty = X.copy()
@@ -94,7 +100,7 @@ class Gaps:
         filled, inputs = self.fill(empty)
         assert inputs is not None  # an entry of every row is missing
         before, after = predict(X), predict(filled)
-        return float(np.mean((after - before) ** 2) / np.mean(inputs[:, j]))
+        return np.mean((after - before) ** 2, axis=0) / np.mean(inputs[:, j])
 
     def measure_stds(self, inputs: Array | None) -> Array | None:
         """Standard deviations (n, d) in units of X, from variances (n, g) of rows `filled`."""

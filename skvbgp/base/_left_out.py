@@ -27,6 +27,7 @@ class LeavesOut:
     _posterior: Callable[[], Any]
     _read_rows: Callable[..., tuple[Any, Any]]
     _check_known_noise: Callable[[], None]
+    _fill: Callable[..., tuple[Array, Any]]
     n_outputs_: int
 
     def loo_predict(
@@ -92,7 +93,7 @@ class LeavesOut:
         weight = as_weights(sample_weight, len(y))
         if y_var is not None:
             self._check_known_noise()
-        variance = as_noise(y_var, y.shape)
+        X, variance = self._fill(X, as_noise(y_var, y.shape))
         posterior = self._posterior()
         with single_blas_thread:
             if y.ndim == 1:

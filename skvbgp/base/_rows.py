@@ -40,7 +40,7 @@ class ReadsRows(ReadsInputs):
         They are without copies and rows of weight zero.
         """
         X, y, variance = self._read_all(X, y, reset=reset, sample_weight=sample_weight, y_var=y_var)
-        return self._count(X, y, sample_weight, variance)
+        return self._count(X, y, sample_weight, variance, begins=reset)
 
     def _read_all(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any, y_var: Any
@@ -53,8 +53,10 @@ class ReadsRows(ReadsInputs):
         self._check_known_noise()
         return X, y, as_noise(y_var, y.shape)
 
-    def _count(self, X: Any, y: Any, sample_weight: Any, variance: Array | None) -> tuple[Any, Any]:
-        """What `_prepare` makes of these."""
+    def _count(
+        self, X: Any, y: Any, sample_weight: Any, variance: Array | None, *, begins: bool
+    ) -> tuple[Any, Any]:
+        """What `_prepare` makes of these, which are all rows if training ``begins`` with them."""
         if self.n_outputs_ == 1:
             return count_targets(X, y, sample_weight, unless_zero(variance))
         weight = as_weights(sample_weight, len(y))

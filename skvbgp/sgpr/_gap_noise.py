@@ -12,14 +12,10 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.base import SLOPE, SLOPE_LIMITS, SLOPE_SPREAD
 from skvbgp.kernels._pairs import Pairs
 from skvbgp.sgpr._noise import Mask, Model, Noise, NoiseGradients, Pull, Structure
 from skvbgp.sgpr._parameters import Parameters
-
-#: Median of the prior of mean squared slopes, for a target of unit variance and inputs of unit
-#: spread; standard deviation and limits of their logarithms.
-_SLOPE, _SPREAD = 0.3, 1.0
-_LIMITS = np.log([1e-4, 1e3])
 
 
 @dataclass(frozen=True)
@@ -37,12 +33,14 @@ class Gapped(Structure):
 
     @property
     def theta(self) -> Array:
-        slopes = np.full(len(self.gap_columns), np.log(_SLOPE / self.scale))
+        slopes = np.full(len(self.gap_columns), np.log(SLOPE / self.scale))
         return np.append(self.whole.theta, slopes)
 
     @property
     def bounds(self) -> Array:
-        return np.concatenate([self.whole.bounds, np.tile(_LIMITS, (len(self.gap_columns), 1))])
+        return np.concatenate(
+            [self.whole.bounds, np.tile(SLOPE_LIMITS, (len(self.gap_columns), 1))]
+        )
 
     def rescale(self, factor: float) -> Gapped:
         return replace(self, whole=self.whole.rescale(factor), scale=self.scale * factor)
@@ -55,10 +53,10 @@ class Gapped(Structure):
         value, gradient = self.whole.log_prior(theta)
         if not self.has_prior:
             return value, np.append(gradient, np.zeros(len(slopes)))
-        away = (slopes + np.log(self.scale / _SLOPE)) / _SPREAD
-        constant = len(slopes) * np.log(2.0 * np.pi * _SPREAD**2)
+        away = (slopes + np.log(self.scale / SLOPE)) / SLOPE_SPREAD
+        constant = len(slopes) * np.log(2.0 * np.pi * SLOPE_SPREAD**2)
         value -= 0.5 * float(constant + away @ away)
-        return value, np.append(gradient, -away / _SPREAD)
+        return value, np.append(gradient, -away / SLOPE_SPREAD)
 
     def noise(self, noise_variance: float, theta: Array, U: Array) -> GapNoise:
         theta, slopes = self._split(theta)

@@ -11,6 +11,7 @@ from skvbgp.base import (
     FORGETTING_OR_WINDOW,
     LEARNING,
     DescribesFunction,
+    FillsGaps,
     ForgetfulRegressor,
     Interval,
     LeavesOut,
@@ -22,13 +23,16 @@ from skvbgp.spectrum._spread import SpreadBlocks
 from skvbgp.spectrum._state import State
 
 
-class SVBSSGPRegressor(DescribesFunction, LeavesOut, ForgetfulRegressor):
+class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegressor):
     """Stochastic variational Bayesian sparse spectrum Gaussian process (sVBSSGP).
 
     The kernel is a sum of cosines, k(x, x') = sigma_s^2 / m sum_i cos(2 pi r_i' (x - x')).
     The m frequencies r_i and the weights s of their cosines and sines have a joint Gaussian
     posterior. Predictions combine the global function, phi(x)' s, with the Gaussian process of
     the rows in the new row's own block of the training data [Hoang2017]_, or of its neighbours.
+
+    X may have missing entries (NaN), in training and in prediction: rows that have them have more
+    noise, by slopes that are learned before.
 
     Parameters
     ----------

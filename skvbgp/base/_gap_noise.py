@@ -1,0 +1,217 @@
+"""Regressors whose learners know nothing of gaps: a row with missing entries has more noise.
+
+It is the row at the means of what is missing, and what the function may differ by from its value
+there is known noise to the learner, and variance of the function in predictions. See
+:ref:`gap-noise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import draw_distinct
+from skvbgp._core.owners import Owners, find_shared
+from skvbgp._core.pickling import PickledByFields
+from skvbgp._core.scaling import RunningScale, check_unit, scale_variance
+from skvbgp._core.shards import ShardedColumns
+from skvbgp.base._gap_slopes import SLOPE, GapRows, learn_slopes
+from skvbgp.base._gaps import Gaps, find_gaps
+from skvbgp.base._start import START_ROWS
+from skvbgp.base._validation import as_weights
+from skvbgp.base._weights import count_rows
+
+#: Most rows that slopes are learned from, and rows that are kept for new ones with other gaps.
+_EVIDENCE_ROWS, _PLACES = 512, 1_000
+#: A stream begins again with the gaps of all its rows while these are no more than so many.
+_KEPT_ROWS = 1_000
+
+
+class GivenRows(NamedTuple):
+    """Rows as they were given, but for those of weight zero."""
+
+    X: Array  # (n, d), NaN where an entry is missing
+    y: Array  # (n,) or (n, t), NaN where one of several outputs was not observed
+    weight: Array  # (n,) positive
+    variance: Array  # of the shape of y: known variances of the noise
+
+    @classmethod
+    def of(cls, X: Array, y: Array, sample_weight: Any, variance: Array | None) -> Self:
+        """All of them, in the order in which they are."""
+        weight = as_weights(sample_weight, len(y))
+        variance = np.zeros(y.shape) if variance is None else variance
+        if np.all(weight > 0.0):
+            return cls(X, y, weight, variance)
+        return cls(X, y, weight, variance).take(np.flatnonzero(weight))
+
+    def take(self, index: Any) -> Self:
+        """Some of them."""
+        return type(self)(*(values[index] for values in self))
+
+    def joined(self, new: GivenRows) -> GivenRows:
+        """These and others."""
+        return GivenRows(*map(np.concatenate, zip(self, new, strict=True)))
+
+    def merged(self) -> GivenRows:
+        """The rows of which equal ones are one with the sum of their weights."""
+        counted = count_rows(self.X, np.column_stack([self.y, self.variance]), self.weight)
+        rows = self.take(counted.rows)
+        return rows if counted.weight is None else rows._replace(weight=counted.weight)
+
+
+@dataclass(frozen=True)
+class GapNoise(PickledByFields):
+    """What missing entries may be, and how much that matters to each output."""
+
+    learned: Gaps | None  # None of rows without gaps, of which few are enough for new ones
+    slopes: Array  # (d, t) mean squared slopes of y, 0 of columns that had no gaps
+    places: Array  # (k, d) some of the known rows, without gaps
+    n_rows: int  # that this has been learned from
+
+    @classmethod
+    def learn(cls, rows: GivenRows, *, learns: bool, owners: Owners) -> Self:
+        """Of rows in memory.
+
+        Where nothing ``learns`` hyperparameters, or rows are too few, slopes are those that are
+        expected.
+        """
+        outputs = rows.y.reshape(len(rows.y), -1).T
+        slopes = np.zeros((rows.X.shape[1], len(outputs)))
+        if not find_gaps(rows.X).any():
+            return cls(None, slopes, _thin(rows.X), len(rows.X))
+        distinct = rows.merged()
+        gaps, shape = Gaps.of_many(distinct.X), (len(distinct.X), -1)
+        pairs = zip(distinct.y.reshape(shape).T, distinct.variance.reshape(shape).T, strict=True)
+        for j, (y, variance) in enumerate(pairs):
+            one = distinct._replace(y=y, variance=variance).take(np.flatnonzero(~np.isnan(y)))
+            slopes[gaps.columns, j] = _learn_of_output(gaps, one, learns, owners)
+        places, _ = gaps.fill(_thin(distinct.X))
+        return cls(gaps, slopes, places, len(rows.X))
+
+    @classmethod
+    def of_whole(cls, X: ShardedColumns) -> Self:
+        """Of rows on Dask's workers, none of which has a gap, and of one output."""
+        return cls(None, np.zeros((X.shape[1], 1)), _thin(X), len(X))
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """The joint Gaussian of the columns; kept, but not pickled."""
+        return Gaps.of(self.places) if self.learned is None else self.learned
+
+    def precede(self, X: Array) -> bool:
+        """Whether rows have a gap in a column that had none."""
+        if self.learned is None:
+            return bool(np.isnan(X).any())
+        return self.learned.precede(X)
+
+    def fill(self, X: Array, predict: Callable[[Array], Array]) -> tuple[Array, Array | None]:
+        """Rows without gaps, and variances (n, t) of the functions there, None if all are zero.
+
+        Where a column had no gaps, its slope is measured on what is predicted for the places.
+        """
+        if not find_gaps(X).any():
+            return X, None
+        X, inputs = self.gaps.fill(X)
+        assert inputs is not None
+        slopes = self.slopes.copy()
+        for j in np.flatnonzero(inputs.any(axis=0) & ~self.gaps.columns).tolist():
+            slopes[j] = self.gaps.measure_slope(j, self.places, predict)
+        # sums by row: those of a product of matrices would depend on the other rows
+        return X, np.column_stack([np.sum(inputs * column, axis=1) for column in slopes.T])
+
+
+def _thin(X: Array | ShardedColumns) -> Array:
+    """Some of many rows."""
+    return np.array(X[:: -(-len(X) // _PLACES)])
+
+
+def _learn_of_output(gaps: Gaps, rows: GivenRows, learns: bool, owners: Owners) -> Array:
+    """Slopes (g,) of the columns with gaps, in squared units of y."""
+    if not len(rows.y):  # of an output that was never observed, which is refused later
+        return np.zeros(int(gaps.columns.sum()))
+    scale = RunningScale.of(rows.y[:, None], rows.weight)
+    check_unit(scale.unit, "y")
+    squared = float(scale.std[0]) ** 2
+    if len(rows.y) > _EVIDENCE_ROWS:
+        rows = rows.take(draw_distinct(len(rows.y), _EVIDENCE_ROWS, np.random.RandomState(0)))
+    X, inputs = gaps.fill(rows.X)
+    if inputs is None or not learns or len(rows.y) < START_ROWS or squared == 0.0:
+        return np.full(int(gaps.columns.sum()), SLOPE * squared)
+    mean, unit = float(scale.mean[0]), float(scale.unit[0])
+    coordinates = gaps.coordinates.keeping(find_shared(X.shape[1], owners))
+    scaled = GapRows(
+        coordinates.scaled(X),
+        inputs[:, gaps.columns],
+        (rows.y - mean) / unit,
+        rows.weight,
+        scale_variance(rows.variance, unit),
+        owners,
+    )
+    return squared * learn_slopes(scaled)
+
+
+class FillsGaps:
+    """Adds missing entries of X to a `VariationalRegressor` whose learner takes known noise."""
+
+    _takes_gaps: Any = True
+    _owners: Owners
+    _posterior: Callable[[], Any]
+    forgetting: float
+    n_outputs_: int
+    _gap_noise: GapNoise
+    #: All rows of a stream, while they are few; None if there were others.
+    _gap_rows: GivenRows | None
+    _begins_again = False  # whether the last rows that were read are all rows, of a stream
+
+    def _count(
+        self, X: Any, y: Any, sample_weight: Any, variance: Array | None, *, begins: bool
+    ) -> tuple[Any, Any]:
+        """The rows without gaps; in a stream all of them, where gaps are to be learned again."""
+        count, self._begins_again = super()._count, False  # type: ignore[misc]
+        if isinstance(X, ShardedColumns):
+            if begins:
+                self._gap_noise, self._gap_rows = GapNoise.of_whole(X), None
+            return count(X, y, sample_weight, variance, begins=begins)
+        known = None if begins else self._gap_rows
+        rows = GivenRows.of(X, y, sample_weight, variance)
+        if known is not None:
+            rows = known.joined(rows)
+            self._begins_again = self._is_due(rows)
+            if self._begins_again:
+                X, y, sample_weight, variance = rows
+        keeps = self.forgetting == 1.0 and len(rows.X) <= _KEPT_ROWS
+        self._gap_rows = None
+        if keeps and (begins or known is not None):
+            self._gap_rows = GivenRows(*map(np.array, rows))
+        if begins or self._begins_again:
+            learns = getattr(self, "learn_hyperparameters", True)
+            self._gap_noise = GapNoise.learn(rows, learns=learns, owners=self._owners)
+        X, variance = self._fill(X, variance)
+        return count(X, y, sample_weight, variance, begins=begins)
+
+    def _is_due(self, rows: GivenRows) -> bool:
+        """Whether all rows of a stream say more of gaps: twice as many, or other columns."""
+        if not np.isnan(rows.X).any():
+            return False
+        noise = self._gap_noise
+        return len(rows.X) >= 2 * noise.n_rows or noise.precede(rows.X)
+
+    def _learns_anew(self, inputs: Any, targets: Any) -> bool:
+        return self._begins_again or super()._learns_anew(inputs, targets)  # type: ignore[misc]
+
+    def _fill(self, X: Array, variance: Array | None) -> tuple[Array, Array | None]:
+        X, own = self._gap_noise.fill(X, self._predict_mean)
+        if own is None:
+            return X, variance
+        own = own if self.n_outputs_ > 1 else own[:, 0]
+        return X, own if variance is None else variance + own
+
+    def _predict_mean(self, X: Array) -> Array:
+        """The mean of y at rows without gaps."""
+        mean: Array = self._posterior().moments(X, True)[0]
+        return mean

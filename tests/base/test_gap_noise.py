@@ -1,0 +1,296 @@
+"""Missing entries of X as known noise, for regressors whose learners know nothing of them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.impute import IterativeImputer, SimpleImputer
+
+from skvbgp import SVBSSGPRegressor
+from skvbgp.base import Gaps, _gap_noise
+from skvbgp.base._gap_slopes import GapRows, learn_slopes, log_density
+from tests.derivatives import numerical_gradient
+from tests.gaps import make_data
+from tests.oracles import gap_noise as oracle
+
+MODELS = {
+    "SVBSSGP": SVBSSGPRegressor(15, max_iter=10, n_samples=5, random_state=0),
+}
+#: Those that fit well enough to tell inputs that matter from others.
+BETTER = {
+    "SVBSSGP": SVBSSGPRegressor(40, max_iter=60, random_state=0),
+}
+models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+better = pytest.mark.parametrize("model", BETTER.values(), ids=BETTER.keys())
+
+
+def slopes_of(model):
+    return model._gap_noise.slopes[:, 0]
+
+
+def fill(X, T=None):
+    """Rows T, or those that are learned from, with the variances of what is missing."""
+    return Gaps.of(X).fill(X if T is None else T)
+
+
+# -- the process that says how much a gap matters --------------------------------------------------
+
+
+@pytest.mark.parametrize("owners", [(), (0, 1, 1)], ids=["numbers", "category"])
+def test_log_density(owners, rng):
+    """Literally, with every copy a row, up to the constants of the prior."""
+    n, counts = 12, np.repeat([1, 2, 3], 4)
+    X, S, known = rng.standard_normal((n, 3)), np.zeros((n, 2)), np.zeros(n)
+    S[::3, 0], S[1::4, 1], known[::5] = 0.7, 0.4, 0.2
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(n)
+    rows = GapRows(X, S, y, counts.astype(float), known, owners)
+    x = np.array([0.3, 0.1, 0.6, 0.6, -2.0, -1.5, 0.4])
+    copies = [np.repeat(part, counts, axis=0) for part in (X, S, y, known)]
+
+    def expected(x):
+        n_inputs, parts = 2 if owners else 3, (x[0], x[1:4], x[4], x[5:])
+        value = oracle.log_density(*copies, *parts, n_inputs)
+        prior = norm(0.5 * np.log(n_inputs), np.sqrt(0.5))
+        constant = 3.0 * prior.logpdf(prior.mean()) + 2.0 * norm.logpdf(0.0)
+        if owners:  # the length scale that two columns share is there once
+            constant += prior.logpdf(x[2]) - prior.logpdf(prior.mean())
+        return value - constant
+
+    value, gradient = log_density(x, rows)
+    assert_allclose(value, expected(x), rtol=1e-9)
+    numerical = numerical_gradient(lambda x: log_density(x, rows)[0], x)
+    if owners:
+        numerical[2:4] = 0.5 * (numerical[2] + numerical[3])
+    assert_allclose(gradient, numerical, atol=1e-6)
+
+
+def test_slopes_are_those_of_the_function(rng):
+    """Of y = 2 x_1 and nothing of x_2, where half of the rows lack one of the two."""
+    n = 300
+    X, missing = rng.standard_normal((n, 2)), np.zeros((n, 2), dtype=bool)
+    missing[::4, 0], missing[1::4, 1] = True, True
+    y = 2.0 * X[:, 0] + 0.1 * rng.standard_normal(n)
+    filled, S = np.where(missing, 0.0, X), missing.astype(float)
+    slopes = learn_slopes(GapRows(filled, S, y / y.std(), np.ones(n), np.zeros(n)))
+    assert_allclose(slopes[0] * y.var(), np.mean(y[::4] ** 2), rtol=0.3)
+    assert slopes[1] < 0.05
+
+
+# -- the estimators --------------------------------------------------------------------------------
+
+
+@models
+def test_rows_with_gaps_are_noisy_ones(model, rng):
+    """Training and predictions are those of the filled rows, each with noise that is known."""
+    X, y = make_data(60, rng)
+    T, t = make_data(9, rng, share=0.0)
+    T[::2, 1] = np.nan
+    y_var = np.where(np.arange(60) % 3 == 0, 0.2, 0.0)
+    model, plain = clone(model), clone(model)
+    model.fit(X, y, y_var=y_var)
+    filled, variance = fill(X)
+    own = variance @ slopes_of(model)
+    assert np.all((own > 0.0) == np.isnan(X).any(axis=1))
+    plain.fit(filled, y, y_var=own + y_var)
+    assert model.lower_bound_ == pytest.approx(plain.lower_bound_, rel=1e-10)
+    new, new_variance = fill(X, T)
+    f_var = new_variance @ slopes_of(model)
+    for options in ({"return_std": True}, {"return_cov": True}):
+        said, expected = model.predict(T, **options), plain.predict(new, **options, y_var=f_var)
+        for ours, theirs in zip(said, expected, strict=True):
+            assert_allclose(ours, theirs, rtol=1e-8, atol=1e-12)
+    f_std, known = (
+        m.predict(X, True, include_noise=False)[1] for X, m in ((T, model), (new, plain))
+    )
+    assert_allclose(f_std**2, known**2 + f_var, rtol=1e-8)
+    expected = plain.log_predictive_density(new, t, y_var=f_var + 0.1)
+    assert_allclose(model.log_predictive_density(T, t, y_var=0.1), expected, rtol=1e-8)
+    said, expected = model.predict_interval(T), plain.predict_interval(new, y_var=f_var)
+    assert_allclose(said, expected, rtol=1e-6)
+    assert model.sample_y(T, 2).shape == (9, 2)
+
+
+@pytest.mark.parametrize("name", ["SVBSSGP"])
+def test_rows_with_gaps_are_left_out(name, rng):
+    X, y = make_data(60, rng)
+    model, plain = clone(MODELS[name]).fit(X, y), clone(MODELS[name])
+    filled, variance = fill(X)
+    own = variance @ slopes_of(model)
+    expected = plain.fit(filled, y, y_var=own).loo_predict(filled, y, y_var=own)
+    assert_allclose(model.loo_predict(X, y), expected, rtol=1e-6)
+    some = slice(10, 20)
+    assert_allclose(model.loo_predict(X[some], y[some]), np.array(expected)[:, some], rtol=1e-6)
+
+
+@better
+def test_a_gap_matters_as_much_as_its_input(model, rng):
+    """The last input says nothing: no harm is done if it is missing."""
+    X, y = make_data(150, rng)
+    model = clone(model).fit(X, y)
+    slopes = slopes_of(model) / np.var(y)
+    assert slopes[2] < 0.1 * slopes[:2].min()
+    T, _ = make_data(50, rng, share=0.0)
+    mean, std = model.predict(T, True)
+    for j, low, high in ((0, 0.3, 2.0), (2, 0.0, 0.1)):
+        gap = T.copy()
+        gap[:, j] = np.nan
+        other, wide = model.predict(gap, True)
+        assert low < np.sqrt(np.mean(wide**2 - std**2)) < high
+        assert low < np.sqrt(np.mean((other - mean) ** 2)) + 0.1 * low < 2.0 * high
+
+
+@pytest.mark.thorough
+@better
+def test_slopes_of_inputs_without_gaps_are_measured(model, rng):
+    """Only new rows have gaps: wide where the input matters, and not where it does not."""
+    X, y = make_data(150, rng, share=0.0)
+    model = clone(model).fit(X, y)
+    T, t = make_data(200, rng, share=0.0)
+    std = model.predict(T, True)[1]
+    for j, low, high in ((1, 0.25, 1.0), (2, 0.0, 0.15)):
+        gap = T.copy()
+        gap[:, j] = np.nan
+        mean, wide = model.predict(gap, True)
+        assert low <= np.sqrt(max(np.mean(wide**2 - std**2), 0.0)) < high
+        assert np.mean(np.abs(t - mean) < 1.96 * wide) > 0.8
+
+
+@models
+def test_hyperparameters_that_are_not_learned(model, rng):
+    X, y = make_data(50, rng)
+    X[:, 2] = np.nan_to_num(X[:, 2])
+    model = clone(model).set_params(learn_hyperparameters=False).fit(X, y)
+    assert_allclose(slopes_of(model), [0.3 * np.var(y), 0.3 * np.var(y), 0.0])
+
+
+@models
+def test_streams_begin_again_while_rows_are_few(model, rng):
+    """With twice the rows, or a gap in another column, they are fits to all of them."""
+    X, y = make_data(40, rng)
+    X[:32, 1] = np.where(np.isnan(X[:32, 1]), 0.5, X[:32, 1])
+    X[35, 1] = np.nan
+    weight = np.where(np.arange(40) == 3, 0.0, 1.0)
+    stream = clone(model)
+    for start in range(0, 32, 4):
+        rows = slice(start, start + 4)
+        stream.partial_fit(X[rows], y[rows], sample_weight=weight[rows])
+    assert_array_equal(stream._gap_noise.gaps.columns, [True, False, True])
+    stream.partial_fit(X[32:], y[32:])
+    assert_array_equal(stream._gap_noise.gaps.columns, [True, True, True])
+    assert stream.n_samples_seen_ == 39
+    fresh = clone(model).fit(X, y, sample_weight=weight)
+    assert_allclose(stream.predict(X, True), fresh.predict(X, True), rtol=1e-8)
+
+
+@models
+def test_later_rows_of_a_stream_are_filled_by_what_is_known(model, rng, monkeypatch):
+    """Beyond rows that are kept, by slopes that have been learned, or else are measured."""
+    monkeypatch.setattr(_gap_noise, "_KEPT_ROWS", 59)
+    X, y = make_data(80, rng)
+    X[:60, 1] = np.where(np.isnan(X[:60, 1]), 0.5, X[:60, 1])
+    stream, plain = clone(model).fit(X[:60], y[:60]), clone(model)
+    noise = stream._gap_noise
+    filled, variance = fill(X[:60])
+    plain.fit(filled, y[:60], y_var=variance @ slopes_of(stream))
+    new, new_variance = fill(X[:60], X[60:])
+    slopes = slopes_of(stream).copy()
+    slopes[1] = noise.gaps.measure_slope(1, filled, plain.predict)
+    assert np.any(new_variance[:, 1] > 0.0) and slopes[1] > 0.0
+    stream.partial_fit(X[60:], y[60:])
+    assert stream._gap_noise is noise and stream._gap_rows is None
+    plain.partial_fit(new, y[60:], y_var=new_variance @ slopes)
+    assert_allclose(stream.predict(filled, True), plain.predict(filled, True), rtol=1e-7)
+
+
+@models
+def test_a_stream_that_forgets_is_a_fit_to_the_rows_that_count(model, rng):
+    X, y = make_data(60, rng)
+    model = clone(model).set_params(forgetting=40)
+    stream = clone(model).fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
+    fresh = clone(model).fit(X[20:], y[20:])
+    assert_allclose(stream.predict(X, True), fresh.predict(X, True), rtol=1e-8)
+
+
+@models
+def test_a_call_that_fails_changes_nothing(model, rng):
+    X, y = make_data(40, rng)
+    model = clone(model).fit(X, y)
+    before, expected = dict(vars(model)), model.predict(X, True)
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit(np.where(np.isnan(X), np.inf, X), y)
+    bad = np.where(np.arange(40) == 0, 1e300, y)
+    with pytest.raises(ValueError):
+        model.partial_fit(X, bad)
+    assert vars(model) == before
+    assert_array_equal(model.predict(X, True), expected)
+
+
+@models
+def test_copies_of_rows_with_gaps_are_weights(model, rng):
+    X, y = make_data(60, rng)
+    weight = np.repeat([1, 2], 30)
+    expected = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    model = clone(model).fit(X, y, sample_weight=weight)
+    assert_allclose(slopes_of(model), slopes_of(expected), rtol=1e-6)
+    assert_allclose(model.predict(X, True), expected.predict(X, True), rtol=1e-5)
+
+
+@models
+def test_outputs_have_slopes_of_their_own(model, rng):
+    X, y = make_data(60, rng)
+    other = np.where(np.arange(60) % 4 == 0, np.nan, 3.0 * np.nan_to_num(X[:, 2]))
+    both = clone(model).fit(X, np.column_stack([y, other]))
+    alone = clone(model).fit(X, y)
+    assert_allclose(both._gap_noise.slopes[:, 0], slopes_of(alone))
+    assert both._gap_noise.slopes[2, 1] > 2.0 * both._gap_noise.slopes[0, 1]
+    mean, std = both.predict(X, True)
+    expected = alone.predict(X, True)
+    assert_allclose([mean[:, 0], std[:, 0]], expected, rtol=1e-8)
+
+
+@models
+def test_few_rows_with_gaps(model, rng):
+    """Of columns, too, that have no entry at all; and rows without any."""
+    X, y = make_data(12, rng, share=0.3)
+    X[:, 1] = np.nan
+    X[4] = np.nan
+    model = clone(model).fit(X, y)
+    assert np.isfinite(model.predict(X, True)).all()
+    mean, std = model.predict(np.full((2, 3), np.nan), True)
+    assert np.isfinite(mean).all() and np.all(std > 0.3 * np.std(y))
+
+
+@models
+def test_functions_are_asked_for_at_known_places(model, rng):
+    X, y = make_data(60, rng)
+    model = clone(model).fit(X, y)
+    assert model.feature_importances_.shape == (3,)
+    draws = model.sample_function(2)
+    assert draws(np.nan_to_num(X)).shape == (60, 2)
+    for say in (draws, model.predict_gradient):
+        with pytest.raises(ValueError, match="NaN"):
+            say(X)
+
+
+@models
+def test_new_rows_of_dask_have_gaps(model, rng):
+    da = pytest.importorskip("dask.array")
+    X, y = make_data(40, rng)
+    model = clone(model).fit(X, y)
+    assert_allclose(model.predict(da.from_array(X)).compute(), model.predict(X), rtol=1e-8)
+
+
+@pytest.mark.thorough
+@better
+def test_predictions_are_better_than_behind_imputers(model, rng):
+    X, y = make_data(300, rng)
+    T, t = make_data(200, rng)
+
+    def measure_nlpd(X, T):
+        return -np.mean(clone(model).fit(X, y).log_predictive_density(T, t))
+
+    ours = measure_nlpd(X, T)
+    for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
+        assert ours < measure_nlpd(imputer.fit_transform(X), imputer.transform(T)) - 0.1
