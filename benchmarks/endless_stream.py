@@ -38,8 +38,8 @@ SETTINGS = {
     "VBKS": ("VBKSRegressor", {"kernels": [RBF(), Matern(nu=2.5)], "n_inducing": 50}),
     "VBGP": ("VBGPRegressor", {"forgetting": 5_000}),
     "VBGPClassifier": ("VBGPClassifier", {"forgetting": 100_000}),
-    "EPDTC": ("EPDTCClassifier", {"n_inducing": 50, "forgetting": 2_000}),
-    "HybridGPLVM": ("HybridGPLVM", {"forgetting": 2_000}),
+    "EPDTC": ("EPDTCClassifier", {"n_inducing": 50, "forgetting": 20_000}),
+    "HybridGPLVM": ("HybridGPLVM", {"forgetting": 10_000}),
 }
 
 
