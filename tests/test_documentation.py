@@ -143,6 +143,8 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.gp.VBGPClassifier",
         "skvbgp.sgpr.VBDTCRegressor",
         "skvbgp.sgpr.VBFITCRegressor",
+        "skvbgp.sgpr.VBPITCRegressor",
+        "skvbgp.sgpr.VBPICRegressor",
         "skvbgp.spectrum.SVBSSGPRegressor",
         "skvbgp.ep.EPDTCClassifier",
         "skvbgp.ep.HybridGPLVM",

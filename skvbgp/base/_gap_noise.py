@@ -163,7 +163,7 @@ class FillsGaps:
     _posterior: Callable[[], Any]
     forgetting: float
     n_outputs_: int
-    _gap_noise: GapNoise
+    _gap_noise: GapNoise | None  # None of a fit that takes no gaps
     #: All rows of a stream, while they are few; None if there were others.
     _gap_rows: GivenRows | None
     _begins_again = False  # whether the last rows that were read are all rows, of a stream
@@ -173,24 +173,26 @@ class FillsGaps:
     ) -> tuple[Any, Any]:
         """The rows without gaps; in a stream all of them, where gaps are to be learned again."""
         count, self._begins_again = super()._count, False  # type: ignore[misc]
+        learns, known = begins and self._takes_gaps, None if begins else self._gap_rows
+        self._gap_rows = None
+        if begins:
+            self._gap_noise = None
         if isinstance(X, ShardedColumns):
-            if begins:
-                self._gap_noise, self._gap_rows = GapNoise.of_whole(X), None
+            if learns:
+                self._gap_noise = GapNoise.of_whole(X)
             return count(X, y, sample_weight, variance, begins=begins)
-        known = None if begins else self._gap_rows
-        rows = GivenRows.of(X, y, sample_weight, variance)
-        if known is not None:
-            rows = known.joined(rows)
-            self._begins_again = self._is_due(rows)
+        if learns or known is not None:
+            rows = GivenRows.of(X, y, sample_weight, variance)
+            if known is not None:
+                rows = known.joined(rows)
+                self._begins_again = learns = self._is_due(rows)
+            if self.forgetting == 1.0 and len(rows.X) <= _KEPT_ROWS:
+                self._gap_rows = GivenRows(*map(np.array, rows))
+            if learns:
+                is_free = getattr(self, "learn_hyperparameters", True)
+                self._gap_noise = GapNoise.learn(rows, learns=is_free, owners=self._owners)
             if self._begins_again:
                 X, y, sample_weight, variance = rows
-        keeps = self.forgetting == 1.0 and len(rows.X) <= _KEPT_ROWS
-        self._gap_rows = None
-        if keeps and (begins or known is not None):
-            self._gap_rows = GivenRows(*map(np.array, rows))
-        if begins or self._begins_again:
-            learns = getattr(self, "learn_hyperparameters", True)
-            self._gap_noise = GapNoise.learn(rows, learns=learns, owners=self._owners)
         X, variance = self._fill(X, variance)
         return count(X, y, sample_weight, variance, begins=begins)
 
@@ -199,12 +201,17 @@ class FillsGaps:
         if not np.isnan(rows.X).any():
             return False
         noise = self._gap_noise
+        assert noise is not None  # as there are rows
         return len(rows.X) >= 2 * noise.n_rows or noise.precede(rows.X)
 
     def _learns_anew(self, inputs: Any, targets: Any) -> bool:
         return self._begins_again or super()._learns_anew(inputs, targets)  # type: ignore[misc]
 
     def _fill(self, X: Array, variance: Array | None) -> tuple[Array, Array | None]:
+        if self._gap_noise is None and find_gaps(X).any():
+            raise ValueError("Input X contains NaN, which the parameters of the fit did not take.")
+        if self._gap_noise is None:
+            return X, variance
         X, own = self._gap_noise.fill(X, self._predict_mean)
         if own is None:
             return X, variance

@@ -12,6 +12,7 @@ from skvbgp.base import (
     LEARNING,
     DescribesFunction,
     FadingRegressor,
+    FillsGaps,
     ForgetfulRegressor,
     Interval,
     LeavesOut,
@@ -172,12 +173,15 @@ class VBFITCRegressor(_IndependentRegressor):
     The rows are divided into blocks by location. The noise of a block is correlated by the
     residual of a noise kernel; new rows are predicted through the inducing inputs alone
     [Yu2019]_. See :class:`VBPICRegressor`, which uses the block of a new row as well.
+
+    X may have missing entries (NaN), in training and in prediction: rows that have them are in the
+    blocks of their means, and have more noise, by slopes that are learned before.
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
     windows=True,
 )
-class VBPITCRegressor(ForgetfulRegressor, _SparseRegressor):
+class VBPITCRegressor(FillsGaps, ForgetfulRegressor, _SparseRegressor):
     _parameter_constraints = _COMMON | FORGETTING_OR_WINDOW | _NOISE_KERNEL | _BLOCKS
 
     def __init__(
@@ -228,13 +232,16 @@ class VBPITCRegressor(ForgetfulRegressor, _SparseRegressor):
     With ``include_noise=False`` it is that of the latent function alone, whose standard
     deviation may be larger: rows of the block tell the sum of the two better than either.
     `sample_function`, `predict_gradient` and `feature_importances_` are of that function, too.
+
+    X may have missing entries (NaN), in training and in prediction: rows that have them are in the
+    blocks of their means, and have more noise, by slopes that are learned before.
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     blocks=True,
     automatic=True,
     windows=True,
 )
-class VBPICRegressor(ForgetfulRegressor, _SparseRegressor):
+class VBPICRegressor(FillsGaps, ForgetfulRegressor, _SparseRegressor):
     _parameter_constraints = VBPITCRegressor._parameter_constraints | {
         "n_inducing": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})]
     }

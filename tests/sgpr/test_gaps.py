@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import Gaps
@@ -257,13 +257,6 @@ def test_predictions_are_better_than_behind_imputers(cls, rng):
     for imputer in (SimpleImputer(), IterativeImputer(random_state=0)):
         filled, new = imputer.fit_transform(X), imputer.transform(T)
         assert ours < measure_nlpd(clone(model).fit(filled, y), new, t) - 0.1
-
-
-@pytest.mark.parametrize("cls", [VBPICRegressor, VBPITCRegressor])
-def test_blocks_of_places_have_no_gaps(cls, rng):
-    X, y = make_data(30, rng)
-    with pytest.raises(ValueError, match="NaN"):
-        cls().fit(X, y)
 
 
 def test_new_rows_of_dask_have_gaps(rng):
