@@ -145,6 +145,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.sgpr.VBFITCRegressor",
         "skvbgp.sgpr.VBPITCRegressor",
         "skvbgp.sgpr.VBPICRegressor",
+        "skvbgp.decoupled.DecoupledGPRegressor",
         "skvbgp.spectrum.SVBSSGPRegressor",
         "skvbgp.ep.EPDTCClassifier",
         "skvbgp.ep.HybridGPLVM",

@@ -15,6 +15,7 @@ from skvbgp.base import (
     LEARNING,
     START_ROWS,
     DescribesFunction,
+    FillsGaps,
     ForgetfulRegressor,
     Interval,
     StrOptions,
@@ -43,13 +44,17 @@ CONSTRAINTS: dict[str, Any] = {
 }
 
 
-class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
+class DecoupledGPRegressor(FillsGaps, DescribesFunction, ForgetfulRegressor):
     """Gaussian process regression with separate bases for the mean and the covariance.
 
     The posterior mean has a basis of its own, at a cost linear in its size, so that it may
     be many times larger than that of the covariance, whose cost is cubic. Everything is
     learned online, from mini-batches: the model starts from the first batch and grows with
     the data, in `fit` as in `partial_fit` [Cheng2017]_.
+
+    With ``likelihood="gaussian"``, X may have missing entries (NaN), in training and in prediction:
+    rows that have them have more noise, by slopes that are learned before. With ``replay=0``, which
+    keeps no rows to learn them from, it may not.
 
     Parameters
     ----------
@@ -239,6 +244,10 @@ class DecoupledGPRegressor(DescribesFunction, ForgetfulRegressor):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.likelihood == "poisson"
         return tags
+
+    @property
+    def _takes_gaps(self) -> bool:
+        return self.likelihood == "gaussian" and self.replay > 0  # or no row may be kept
 
     def _learner(self) -> DecoupledLearner:
         return DecoupledLearner.of(self, owners=self._owners)

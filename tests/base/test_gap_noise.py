@@ -9,6 +9,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 
 from skvbgp import (
+    DecoupledGPRegressor,
     SVBSSGPRegressor,
     VBPICRegressor,
     VBPITCRegressor,
@@ -23,12 +24,14 @@ MODELS = {
     "SVBSSGP": SVBSSGPRegressor(15, max_iter=10, n_samples=5, random_state=0),
     "VBPITC": VBPITCRegressor(10, n_blocks=3, max_iter=5, random_state=0),
     "VBPIC": VBPICRegressor(10, n_blocks=3, max_iter=5, n_samples=3, random_state=0),
+    "DecoupledGP": DecoupledGPRegressor(30, 15, max_iter=10, random_state=0),
 }
 #: Those that fit well enough to tell inputs that matter from others.
 BETTER = {
     "SVBSSGP": SVBSSGPRegressor(40, max_iter=60, random_state=0),
     "VBPITC": VBPITCRegressor(40, n_blocks=3, max_iter=30, random_state=0),
     "VBPIC": VBPICRegressor(40, n_blocks=3, max_iter=30, random_state=0),
+    "DecoupledGP": DecoupledGPRegressor(100, 50, max_iter=100, random_state=0),
 }
 models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 better = pytest.mark.parametrize("model", BETTER.values(), ids=BETTER.keys())
@@ -256,6 +259,21 @@ def test_outputs_have_slopes_of_their_own(model, rng):
     mean, std = both.predict(X, True)
     expected = alone.predict(X, True)
     assert_allclose([mean[:, 0], std[:, 0]], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("parameters", [{"replay": 0}, {"likelihood": "student_t"}])
+def test_where_no_rows_are_kept_or_noise_is_not_known_there_are_no_gaps(parameters, rng):
+    X, y = make_data(60, rng)
+    whole = np.nan_to_num(X)
+    model = clone(MODELS["DecoupledGP"]).set_params(**parameters)
+    with pytest.raises(ValueError, match="contains NaN"):
+        clone(model).fit(X, y)
+    model.fit(whole, y)
+    assert model._gap_rows is None and model._gap_noise is None
+    model.set_params(replay=100, likelihood="gaussian")
+    for call in (model.predict, model.partial_fit):
+        with pytest.raises(ValueError, match="the parameters of the fit did not take"):
+            call(X, *([y] if call == model.partial_fit else []))
 
 
 @models
