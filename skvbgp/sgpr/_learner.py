@@ -47,7 +47,7 @@ from skvbgp.sgpr._start import (
 from skvbgp.sgpr._state import State
 from skvbgp.sgpr._training import (
     Trained,
-    check_start,
+    bound_start,
     collapse_bound,
     refine,
     solve_at_mean,
@@ -144,7 +144,7 @@ class SparseLearner(Settings):
             return self._train_exact(state, data, end_pass)
         rng = np.random.RandomState(state.seed)
         state, smooth = self._choose_noise_kernel(state, data)
-        first = self._begin(state, data, rng, smooth)
+        first, bound = self._begin(state, data, rng, smooth)
         rule = first.draw_rule
         improves = self.learn_hyperparameters and not state.is_warm
         state = replace(state, draw_rule=rule)
@@ -159,7 +159,7 @@ class SparseLearner(Settings):
         learned = self._learn(
             first, conclude, lambda end: self._solve(first, data, rng, follows, end), watch
         )
-        rivals = [first.parameters] if follows else []
+        rivals = [first.parameters] if follows and bound > learned.lower_bound else []
         contains_white = self.structure.is_open and not state.model.structure.found
         may_improve = contains_white and improves and not watch.stopped
         if may_improve and self._is_collapsed(len(data)):
@@ -173,12 +173,12 @@ class SparseLearner(Settings):
 
     def _begin(
         self, state: State, data: Data, rng: np.random.RandomState, smooth: Array | None
-    ) -> State:
-        """What training starts from, and the rule of its expectations.
+    ) -> tuple[State, float]:
+        """What training starts from with the rule of its expectations, and the bound there.
 
-        Where f follows noise that is next to none, closed forms may drown in rounding errors. Then
-        they are taken over draws or, if these drown as well or are not ours to choose, f starts as
-        usual.
+        The bound is infinite where nobody has asked. Where f follows noise that is next to none,
+        closed forms may drown in rounding errors. Then they are taken over draws or, if these drown
+        as well or are not ours to choose, f starts as usual.
         """
         first, seed = state, state.seed
         if self.learn_hyperparameters and not state.is_warm:
@@ -186,16 +186,16 @@ class SparseLearner(Settings):
         p, rule = first.parameters, self._rule_of_fit(data, first.parameters, seed)
         is_sure = not (self.structure.correlated and self._is_collapsed(len(data)))
         if is_sure or not self.learn_hyperparameters:
-            return replace(first, draw_rule=rule)
+            return replace(first, draw_rule=rule), np.inf
         draws = [] if self.psi == "closed_form" else [self._common_draws(len(data), p, seed)]
         packed = p.unpack(p.pack())  # as training has them: a rounding may decide
         for one in [rule, *draws]:
             try:
-                check_start(state.model, data, one, packed)
+                bound = bound_start(state.model, data, one, packed) - state.log_unit
             except NotPositiveDefiniteError:
                 continue
-            return replace(first, draw_rule=one)
-        return replace(state, draw_rule=self._rule_of_fit(data, state.parameters, seed))
+            return replace(first, draw_rule=one), bound
+        return replace(state, draw_rule=self._rule_of_fit(data, state.parameters, seed)), np.inf
 
     def _rescue(self, state: State, learned: State, data: Data) -> State:
         """What white noise learns from the same start, where mini-batches of blocks have failed."""

@@ -73,9 +73,9 @@ class DiagonalPrecision:
         """The moment A B' of two (n, k) matrices whose product is symmetric."""
         return np.einsum("nk,nk->n", A, B)
 
-    def weigh(self, G: Array) -> Array:
-        """The moment C^-1 G C^-1."""
-        return G * self.matrix**2
+    def weigh(self, G: Array, A: Array, B: Array) -> Array:
+        """The moment C^-1 G C^-1 + A B' C^-1, where A B' = C^-1 H of a symmetric H."""
+        return G * self.matrix**2 + self.gram(A, B) * self.matrix
 
     def covariance_vjp(self, weighed: Array) -> Array:
         """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G of which this is `weigh`."""
@@ -107,8 +107,10 @@ class DensePrecision:
     def gram(self, A: Array, B: Array) -> Array:
         return symmetric_product(A, B)
 
-    def weigh(self, G: Array) -> Array:
-        return symmetric_product(self.matrix, self.matrix @ G)
+    def weigh(self, G: Array, A: Array, B: Array) -> Array:
+        half = self.matrix @ G
+        half += A @ B.T
+        return symmetric_product(half, self.matrix)
 
     def covariance_vjp(self, weighed: Array) -> Array:
         # all symmetric to the last digit: the noise's gradient in U is the small difference of two
@@ -137,7 +139,7 @@ def _sum_up(
     """F, and its gradients in the signal and in C.
 
     Given f = E[K v] and, of G = E[K V K' + K~], the penalty tr(C^-1 G), a part ``moment`` in the
-    form of C, and ``factors`` A, B (n, k) of the rest's A B' = C^-1 (G - moment) C^-1.
+    form of C, and ``factors`` A, B (n, k) of the rest's A B' = C^-1 (G - moment).
     """
     weighted_y = precision.solve(y)
     fit = float(weighted_y @ f)
@@ -146,11 +148,10 @@ def _sum_up(
 
     def covariance() -> Array:
         weighted_f = precision.solve(f)
-        a, b = factors()
-        left = np.column_stack([weighted_y - alpha * weighted_f, -alpha * weighted_y, second * a])
-        right = np.column_stack([weighted_y, weighted_f, b])  # left @ right' is symmetric
+        left = np.column_stack([weighted_y - alpha * weighted_f, -alpha * weighted_y])
+        right = np.column_stack([weighted_y, weighted_f])  # left @ right' is symmetric
         weighed = precision.gram(left, right)
-        weighed += second * precision.weigh(moment)
+        weighed += second * precision.weigh(moment, *factors())
         return precision.covariance_vjp(weighed)
 
     return float(value), (fit, -0.5 * penalty), covariance
@@ -232,7 +233,6 @@ class SampledGroup:
         self.precision = as_precision(C, copies)
         self._rotated = [X * (nu + np.sqrt(xi) * e) for e in draws]  # S of (n, d)
         self._K = [unit_se(x, Z) for x in self._rotated]  # S of (n, m)
-        self._is_whitened = whitening is not None
         A = (K if whitening is None else tril_times(whitening, K.T).T for K in self._K)
         self._roots = [self.precision.root_times(a) for a in A]  # of C^-1, times A
         self.psi = np.asarray(sum(root.T @ root for root in self._roots) / len(draws))
@@ -257,7 +257,7 @@ class SampledGroup:
         d_nu, d_xi = np.zeros_like(self._nu), np.zeros_like(self._xi)
         dZ = np.zeros_like(Z)
         f, penalty = np.zeros(len(y)), 0.0
-        products = []  # of C^-1 K and C^-1 A V, whose moments are those of K V K' between C^-1
+        products = []  # C^-1 A V and K of each draw, of whose product E[K V K'] is the mean
         priors = np.ones(len(y))  # E[K~] of the form of C
         if is_block:
             priors = np.zeros_like(precision.matrix)
@@ -266,7 +266,7 @@ class SampledGroup:
             weighted = precision.root_back(root)
             weighted_V = weighted @ V
             penalty += float(np.vdot(K, weighted_V)) / n_draws
-            products.append((weighted_V, None if self._is_whitened else weighted, K))
+            products.append((weighted_V, K))
             W = -second * weighted_V  # W becomes dF/dK * K
             W += np.outer(alpha * weighted_y, v)
             W *= K
@@ -283,9 +283,8 @@ class SampledGroup:
         penalty += float(np.vdot(precision.matrix, priors))
 
         def factors() -> tuple[Array, Array]:
-            left = [weighted_V / n_draws for weighted_V, _, _ in products]
-            right = [precision.solve(K) if given is None else given for _, given, K in products]
-            return np.hstack(left), np.hstack(right)
+            left, right = zip(*products, strict=True)
+            return np.hstack(left) / n_draws, np.hstack(right)
 
         value, d_signal, covariance = _sum_up(
             precision, y, f, priors, factors, penalty, alpha, second

@@ -17,6 +17,8 @@ from skvbgp.sgpr._training import collapse_bound, settle, solve_full
 
 #: Amplitude of a noise kernel that says next to nothing, relative to sigma_n^2.
 _SMALL_SHARE = 1e-5
+#: Nats that are nothing: white noise that is ahead by less has found the same optimum.
+_TIE = 0.1
 
 
 def solve_white(
@@ -32,7 +34,8 @@ def solve_white(
 
     L-BFGS, in closed form or at the mean of Lambda as the rule of independent noise has it, which
     ends as soon as it is not going to get as far as correlated noise has ``learned``: were each of
-    the iterations left to rise as the last ones have on average. Then, the result is None.
+    the iterations left to rise as the last ones have on average. Then, or where it is ahead by next
+    to nothing, the result is None.
 
     It starts from f and white noise of ``start``. The state is that which correlated noise has been
     trained from; the first entry of its kernel's parameters is the logarithm of an amplitude.
@@ -55,7 +58,7 @@ def solve_white(
         tol=tol,
         end_pass=give_up_below(reached, max_iter),
     )
-    if max(trained.values, default=-np.inf) < reached:
+    if max(trained.values, default=-np.inf) < reached + _TIE:
         return None
     p = trained.parameters
     if at_mean:

@@ -63,13 +63,14 @@ def collapse_bound(model: Model, data: Data, draw_rule: DrawRule) -> Bound:
     return bound
 
 
-def check_start(model: Model, data: Data, draw_rule: DrawRule, parameters: Parameters) -> None:
-    """Raise the `NotPositiveDefiniteError` that `collapse_bound` raises at some parameters."""
+def bound_start(model: Model, data: Data, draw_rule: DrawRule, parameters: Parameters) -> float:
+    """The value of `collapse_bound` at some parameters, or the error that it raises there."""
     if isinstance(draw_rule, ClosedForm):  # as training takes it: a rounding may decide
-        collapse_bound(model, data, draw_rule)(parameters)
-        return
+        return collapse_bound(model, data, draw_rule)(parameters)[0]
     evaluation, q = _evaluate_collapsed(model, data, draw_rule)(parameters)
-    _refuse_drowned(evaluation.value(q), evaluation)
+    value = evaluation.value(q)
+    _refuse_drowned(value, evaluation)
+    return value
 
 
 def _evaluate_collapsed(

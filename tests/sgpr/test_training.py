@@ -20,7 +20,7 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, sign_draws
 from skvbgp.sgpr._start import narrow, settle_variances
 from skvbgp.sgpr._training import (
-    check_start,
+    bound_start,
     collapse_bound,
     solve_at_mean,
     solve_full,
@@ -239,10 +239,10 @@ def test_a_start_is_refused_where_its_bound_is_higher_than_it_can_be(rule, monke
     given = problem.model, problem.data, rule
     value, _ = collapse_bound(*given)(problem.parameters)
     monkeypatch.setattr(Evaluation, "ceiling", value + 1e-6)
-    check_start(*given, problem.parameters)
+    bound_start(*given, problem.parameters)
     monkeypatch.setattr(Evaluation, "ceiling", value - 1e-6)
     with pytest.raises(NotPositiveDefiniteError, match="drowned"):
-        check_start(*given, problem.parameters)
+        bound_start(*given, problem.parameters)
 
 
 @pytest.mark.thorough
