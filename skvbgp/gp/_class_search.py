@@ -6,8 +6,9 @@ prior, less one nat for each hyperparameter.
 
 Few rows: all of them share in predictions, see `learn_shares`, and average over draws of their
 hyperparameters. Many rows: the best are trained further, and share; those of two classes that are
-not predicted from neighbours also with a likelihood of labels, see `_probit_process`, those that
-are also through inducing inputs, see `_class_inducing`.
+not predicted from neighbours also with a likelihood of labels, see `_probit_process`. Those that
+are have learned from groups of near places. What they become on random ones may be better, from
+neighbours or through inducing inputs, see `_class_inducing`.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
 #: The name of a kernel with a probit likelihood ends so; kernels of either kind that get one.
 _PROBIT, _N_PROBIT = ", probit", 2
 _PROBIT_ITERATIONS = 10
-#: The name of a kernel that predicts through inducing inputs ends so; places that it knows, and
-#: those that it is trained on once more; how many standard errors it has to gain.
-_INDUCING, _MOST_KNOWN, _TRAINED_PLACES, _LEAST_GAIN = ", inducing", 20_000, 500, 1.0
-_INDUCING_ITERATIONS = 10
-#: Least share of the entropy of frequencies that is left for that.
+#: Random places that what predicts from neighbours or inducing inputs is trained on once more.
+_FAR_PLACES, _FAR_ITERATIONS = 500, 10
+#: The name of a kernel that predicts through inducing inputs ends so; places that it knows.
+_INDUCING, _MOST_KNOWN = ", inducing", 20_000
+#: Standard errors that either has to gain.
+_LEAST_GAIN = 1.0
+#: Least share of the entropy of frequencies that is left for a probit likelihood to be tried.
 _OVERLAP = 0.25
 #: Draws of the hyperparameters of a kernel, if few places; those that matter, in nats.
 _N_DRAWS = 16
@@ -88,7 +91,7 @@ class Part(NamedTuple):
     processes: Sequence[ClassModel | InducingClasses]  # these predict
     weights: Array  # of the processes
     log_p: Array  # (M, K), of votes that are left out
-    #: Votes that have chosen the kernel, if others have than of all parts from neighbours.
+    #: Votes that have chosen the kernel, if others have than those of groups of near places.
     n_votes: float | None = None
 
     @classmethod
@@ -96,9 +99,10 @@ class Part(NamedTuple):
         """A trial at the maximum."""
         return cls(trial.name, process, [process], np.ones(1), log_p)
 
-
-#: Parts that are worth their time, their shares, and what they say together.
-Shared = tuple[list[Part], Array, Array]
+    @property
+    def is_inducing(self) -> bool:
+        """Whether it predicts through inducing inputs."""
+        return isinstance(self.processes[0], InducingClasses)
 
 
 class Found(NamedTuple):
@@ -209,8 +213,8 @@ class ClassSearch:
         self._train_further(chosen)
         parts = self._make_parts(self.trials)
         found = self._mix(parts)
-        if self.m and not self.is_exact and not self.stopped:
-            return self._add_inducing(parts, found)
+        if not self.is_exact and not self.stopped:
+            return self._learn_afar(parts, found)
         if self.stopped or not self._overlap(found.score):
             return found
         self._try_probit()
@@ -232,14 +236,19 @@ class ClassSearch:
     def _try(
         self, starts: Sequence[tuple[str, ClassModel]], groups: list[tuple[Votes]], max_iter: int
     ) -> None:
+        for trial in self._fit(starts, groups, max_iter):
+            self.trials.append(trial)
+            if not self.stopped:
+                self.stopped = self.end_pass(lambda: self._judge(_rank(self.trials)[:1]))
+
+    def _fit(
+        self, starts: Sequence[tuple[str, ClassModel]], groups: list[tuple[Votes]], max_iter: int
+    ) -> list[Trial]:
         def fit(name: str, process: ClassModel) -> Trial:
             trained = train(process, groups, max_iter=max_iter, tol=self.tol)
             return Trial(name, trained, trained.value - len(process.vector))
 
-        for trial in do_once(lambda: thread_map(fit, starts)):
-            self.trials.append(trial)
-            if not self.stopped:
-                self.stopped = self.end_pass(lambda: self._judge(_rank(self.trials)[:1]))
+        return do_once(lambda: thread_map(fit, starts))
 
     def _choose(self, n_starts: int) -> list[Trial]:
         """The trials that have been freed, and the best of those that these come from."""
@@ -289,27 +298,38 @@ class ClassSearch:
         parts = self._log_probabilities(processes, moments)
         return [Part.of(*each) for each in zip(trials, processes, parts, strict=True)]
 
-    def _add_inducing(self, parts: list[Part], found: Found) -> Found:
-        """What the parts are through inducing inputs as well, if that gains by votes left out."""
+    def _learn_afar(self, parts: list[Part], found: Found) -> Found:
+        """What the parts become on random places, if that gains by votes left out.
+
+        Near places do not show what is far apart, nor those that are near no others. With inducing
+        inputs, where far places speak, kernels are also what they become; without, instead.
+        """
+        afar = self.votes.part(np.sort(self.known[:_FAR_PLACES]))
+        starts, max_iter = [part[:2] for part in parts], self.max_iter or _FAR_ITERATIONS
+        trials, n_votes = self._fit(starts, [(afar,)], max_iter), float(afar.sizes.sum())
+        if self.m:
+            given = [(trial, n_votes) for trial in trials]
+            return self._add(parts, found, do_once(lambda: thread_map(self._condition, given)))
+        others = [part._replace(n_votes=n_votes) for part in self._make_parts(trials)]
+        return self._mix(others) if self._gains(others, parts) else found
+
+    def _add(self, parts: list[Part], found: Found, more: list[Part]) -> Found:
+        """What the parts are with those through inducing inputs, if that gains."""
+        both = self._mix([*parts, *more])
+        return both if both.inducing and self._gains([*parts, *more], parts) else found
+
+    def _gains(self, parts: list[Part], before: list[Part]) -> bool:
+        """Whether parts say more of votes left out than others, by more than the standard error."""
         counts = self.held.left_out.counts
-        more = do_once(lambda: thread_map(self._condition, [(part,) for part in parts]))
-        votes, all_parts = counts > 0.0, [*parts, *more]
-        shared = self._share(all_parts)
-        gain = (shared[2] - self._share(parts)[2])[votes]
+        votes = counts > 0.0
+        gain = (self._share(parts)[2] - self._share(before)[2])[votes]
         weight = counts[votes] / counts.sum()
         error = np.sqrt(np.sum(weight**2 * (gain - weight @ gain) ** 2))
-        both = self._mix(all_parts, shared)
-        return both if both.inducing and weight @ gain > _LEAST_GAIN * error else found
+        return bool(weight @ gain > _LEAST_GAIN * error)
 
-    def _condition(self, part: Part) -> Part:
-        """The same kernel through inducing inputs, with the link that this asks for.
-
-        It is trained further on random places: groups of near ones do not show what is far apart.
-        """
-        votes, index = self.votes, self.known[:_TRAINED_PLACES]
-        trained_on, max_iter = votes.part(np.sort(index)), self.max_iter or _INDUCING_ITERATIONS
-        trained = train(part.trained, [(trained_on,)], max_iter=max_iter, tol=self.tol)
-        process = cast(ClassProcess, trained.process)
+    def _condition(self, trial: Trial, n_votes: float) -> Part:
+        """The same kernel through inducing inputs, with the link that this asks for."""
+        votes, process = self.votes, cast(ClassProcess, trial.process)
         Z, n_classes = votes.X[self.known[: self.m]], len(votes.log_frequencies)
         start = InducingClasses.start(process, Z, n_classes, by_class=self.by_class)
         told = start.plus(votes.part(np.sort(self.known)))
@@ -318,8 +338,7 @@ class ClassSearch:
         link = process.link.learn(*moments, self.held.left_out.counts, votes.log_frequencies)
         log_p = link.log_probabilities(*moments, votes.log_frequencies)
         told = replace(told, process=replace(process, link=link))
-        n_votes = float(trained_on.sizes.sum())
-        return Part(part.name + _INDUCING, process, [told], np.ones(1), log_p, n_votes)
+        return Part(trial.name + _INDUCING, process, [told], np.ones(1), log_p, n_votes)
 
     def _draw(self, trials: list[Trial]) -> Found:
         """The shares of trials that average over draws, weighted by importance."""
@@ -381,8 +400,8 @@ class ClassSearch:
     def _charge(self, model: ClassModel, n_votes: float | None = None) -> float:
         """Nats a vote that hyperparameters have gained by being chosen by votes, one each in all.
 
-        From neighbours, those of the kernel were chosen by groups, the link by what is left out.
-        Through inducing inputs ``n_votes`` others have chosen the kernel.
+        Of many rows, those of the kernel were chosen by groups or ``n_votes`` others, the link by
+        what is left out.
         """
         if self.is_exact:
             return model.n_chosen / self.votes.counts.sum()
@@ -390,7 +409,7 @@ class ClassSearch:
         n_kernel, n_votes = model.n_chosen - n_link, n_votes or self.n_grouped
         return n_kernel / n_votes + n_link / self.held.counts.sum()
 
-    def _share(self, parts: list[Part]) -> Shared:
+    def _share(self, parts: list[Part]) -> tuple[list[Part], Array, Array]:
         """Those parts that are worth their time, their shares, and what they say together."""
         charges = [self._charge(part.trained, part.n_votes) for part in parts]
         counts, log_p = self.held.left_out.counts, [part.log_p for part in parts]
@@ -399,11 +418,11 @@ class ClassSearch:
         parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
         return parts, shares, mix_log_probabilities([part.log_p for part in parts], shares)
 
-    def _mix(self, parts: list[Part], shared: Shared | None = None) -> Found:
-        """What has been found if these are all parts, of which `_share` may have said that."""
-        near = [part.trained for part in parts if part.n_votes is None]
+    def _mix(self, parts: list[Part]) -> Found:
+        """What has been found if these are all parts."""
+        near = [part.trained for part in parts if not part.is_inducing]
         counts, weights = self.held.left_out.counts, self._weigh_inputs(near)  # as they were judged
-        parts, shares, log_p = shared or self._share(parts)
+        parts, shares, log_p = self._share(parts)
         processes = [process for part in parts for process in part.processes]
         return Found(
             tuple(part.name for part in parts),

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
+from skvbgp._optim.maximum import train
 from skvbgp.gp import _class_search
 from skvbgp.gp._class_search import ClassSearch, learn_shares, start_class_process
 from skvbgp.gp._rows import average_weights
@@ -103,3 +104,19 @@ def test_from_neighbours_those_are_of_groups(weight, rng, monkeypatch):
     search = make_search(rng, 20, weight)
     search.run([("a", start([2.0, 2.0]))], grows=False)
     assert_allclose(search._charge(start([2.0, 2.0])), (3.0 / 25.0 + 3.0 / 10.0) / weight)
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch):
+    """From all votes of these, which are then what has chosen them."""
+    monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf if gains else np.inf)
+    monkeypatch.setattr(_class_search, "_FAR_PLACES", 40)
+    search, chosen_by = make_search(rng, 20, 3.0), []
+    monkeypatch.setattr(search, "_charge", lambda _, n=None: chosen_by.append(n) or 0.0)
+    (trained,) = search.run([("a", start([2.0, 2.0]))], grows=False).trained
+    (near,) = search._make_parts(search.trials)
+    afar = search.votes.part(np.sort(search.known[:40]))
+    expected = train(near.trained, [(afar,)], max_iter=1, tol=1e-3).process
+    assert expected.process != near.trained.process
+    assert trained.process == (expected if gains else near.trained).process
+    assert chosen_by[-1] == (120.0 if gains else None)

@@ -155,20 +155,19 @@ def make_inducing(search, p):
 
 
 @pytest.mark.parametrize(("n_worse", "kept"), [(4, False), (0, True)])
-def test_a_gain_has_to_be_larger_than_its_standard_error(n_worse, kept, monkeypatch):
+def test_a_gain_has_to_be_larger_than_its_standard_error(n_worse, kept):
     search = make_search(np.random.RandomState(0))
     search.n_grouped = 90.0
     near, p = make_part(search, np.full(90, 0.5)), np.full(90, 0.55)
     p[:n_worse] = 0.01
     other = make_inducing(search, p)
-    monkeypatch.setattr(search, "_condition", lambda part: other)
     parts, _, log_p = search._share([near, other])
     gain = (log_p - near.log_p)[search.held.left_out.counts > 0.0]
     assert len(parts) == 2
     assert gain.mean() > 0.0
     assert (gain.mean() > gain.std() / np.sqrt(90)) == kept
     found = search._mix([near])
-    result = search._add_inducing([near], found)
+    result = search._add([near], found, [other])
     assert len(result.inducing) == kept
     assert (result is found) != kept
 
@@ -181,9 +180,8 @@ def test_without_a_share_they_change_nothing(monkeypatch):
     p = np.where(np.arange(90) < 60, 0.8, 0.3)
     near = [make_part(search, p), make_part(search, p[::-1])]
     other = make_inducing(search, np.full(90, 0.1))
-    monkeypatch.setattr(search, "_condition", lambda part: other)
     found = search._mix(near)
-    assert search._add_inducing(near, found) is found
+    assert search._add(near, found, [other]) is found
 
 
 def test_hyperparameters_are_charged_to_the_random_places(rng):
@@ -272,9 +270,12 @@ def test_a_row_alone_and_on_workers():
     assert_array_equal(clone(model).fit(X, y).predict_proba(X + 0.1), p)
 
 
-def test_they_share_where_they_gain_and_only_there(rng):
+def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
     X, y = make_shells()
-    model, near = small().fit(X, y), small(n_inducing=0).fit(X, y)
+    model = small().fit(X, y)
+    with monkeypatch.context() as patch:
+        patch.setattr(_class_search, "_LEAST_GAIN", np.inf)
+        near = small(n_inducing=0).fit(X, y)
     T, t = make_shells(400, seed=1)
     loss, loss_near = (
         -np.mean(np.log(m.predict_proba(T)[np.arange(400), t])) for m in (model, near)
