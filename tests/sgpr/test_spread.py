@@ -206,6 +206,7 @@ def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     monkeypatch.setattr("skvbgp.base._start.START_ROWS", 60)
     monkeypatch.setattr("skvbgp.sgpr._start._SAMPLE_ROWS", 60)
     monkeypatch.setattr("skvbgp.sgpr._places._PLACES", 60)
+    monkeypatch.setattr("skvbgp.base._gap_noise._PLACES", 60)
     monkeypatch.setattr("skvbgp._core.regions._SAMPLE_ROWS", 60)
     monkeypatch.setattr("skvbgp._core.sharded_blocks._FETCHED_ROWS", 120)
     calls, collect = [], ShardedRows._collect

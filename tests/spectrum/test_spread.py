@@ -151,6 +151,7 @@ def test_what_would_gather_rows_is_refused():
 
 def test_what_comes_to_the_client_does_not_grow_with_the_rows(monkeypatch):
     monkeypatch.setattr("skvbgp._core.regions._SAMPLE_ROWS", 100)
+    monkeypatch.setattr("skvbgp.base._gap_noise._PLACES", 100)
     calls, call_some = [], ShardedRows.call_some
 
     def call_and_measure(rows, function, tasks):
