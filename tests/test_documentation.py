@@ -147,6 +147,7 @@ def test_table_of_capabilities_is_about_every_estimator_and_says_what_is_so():
         "skvbgp.sgpr.VBPICRegressor",
         "skvbgp.decoupled.DecoupledGPRegressor",
         "skvbgp.spectrum.SVBSSGPRegressor",
+        "skvbgp.kernel_selection.VBKSRegressor",
         "skvbgp.ep.EPDTCClassifier",
         "skvbgp.ep.HybridGPLVM",
     }

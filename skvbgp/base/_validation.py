@@ -21,8 +21,8 @@ _ADVICE = {
     "Input X contains NaN": (
         "VBGPClassifier, EPDTCClassifier, HybridGPLVM, VBDTCRegressor, VBFITCRegressor, "
         "VBPITCRegressor, VBPICRegressor, SVBSSGPRegressor, with Gaussian noise and replay "
-        "DecoupledGPRegressor and, unless n_inducing is a number, VBGPRegressor take rows with "
-        "missing entries."
+        "DecoupledGPRegressor and, unless n_inducing is a number, VBGPRegressor, or forgetting is "
+        "below 1, VBKSRegressor take rows with missing entries."
     ),
     "Input y contains NaN": "Leave out the rows in which y is not known.",
     "does not contain any features": "One row has two dimensions as well: df.iloc[[0]], or X[:1].",

@@ -18,6 +18,7 @@ from skvbgp.base import (
     FORGETTING,
     DescribesFunction,
     FadingRegressor,
+    FillsGaps,
     Interval,
     LeavesOut,
     OutputsLearner,
@@ -48,7 +49,7 @@ class KernelOutputsLearner(OutputsLearner):
         return replace(state, outputs=outputs)
 
 
-class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
+class VBKSRegressor(FillsGaps, DescribesFunction, LeavesOut, FadingRegressor):
     """Sparse Gaussian process regression that learns a belief about its kernel (VBKS).
 
     Each kernel of a list gets a sparse Gaussian process of its own, whose variational lower
@@ -61,6 +62,10 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     Kernels see the inputs about their mean and in their own units, so that length scales and
     periods are in the units of X. Starting values, and bounds that are left at their default,
     come from the data: periods from the spectrum of y.
+
+    X may have missing entries (NaN), in training and in prediction, unless `forgetting` is below 1:
+    rows that have them have more noise, by slopes that are learned before, the same for all
+    kernels.
 
     Parameters
     ----------
@@ -215,8 +220,8 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     Raises
     ------
     ValueError
-        In `fit` and `partial_fit` also if `y_var` is given where logarithms of y are candidates: by
-        `transforms`, or of calls before without it.
+        In `fit` and `partial_fit` also if `y_var` is given, or an entry of X is missing, where
+        logarithms of y are candidates: by `transforms`, or of calls before without it.
 
     Notes
     -----
@@ -300,6 +305,10 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
 
     _outputs_learner = KernelOutputsLearner
 
+    @property
+    def _takes_gaps(self) -> bool:
+        return self.forgetting == 1.0  # or the first rows would say for ever what is missing
+
     def _learner(self) -> VBKSLearner:
         return VBKSLearner.of(self, owners=self._owners)
 
@@ -308,12 +317,17 @@ class VBKSRegressor(DescribesFunction, LeavesOut, FadingRegressor):
     ) -> Array:
         n_samples = as_count(n_samples, "n_samples", least=0)
         X, rng = self._check_inputs(X), check_random_state(random_state)
+        X, own = self._fill(X, None)
         posterior = self._posterior()
         with single_blas_thread:
             if self.n_outputs_ == 1:
-                return posterior.sample(X, n_samples, include_noise, rng)
-            draws = [one.sample(X, n_samples, include_noise, rng) for one in posterior.outputs]
-        return np.stack(draws, axis=1)
+                draws = posterior.sample(X, n_samples, include_noise, rng)
+            else:
+                each = [one.sample(X, n_samples, include_noise, rng) for one in posterior.outputs]
+                draws = np.stack(each, axis=1)
+        if own is not None:
+            draws = draws + np.sqrt(own)[..., None] * rng.standard_normal(draws.shape)
+        return np.asarray(draws)
 
     def prune(self, top_k: Any) -> Self:
         """Keep the kernels of the highest belief only, and recompute the belief about them.

@@ -97,8 +97,8 @@ class KernelSettings(RegressionLearner):
             raise ValueError(f"transforms must be of {', '.join(TRANSFORMS)}; got {names!r}.")
         if y.variance is not None and names != ["identity"]:
             raise ValueError(
-                f"y_var is a variance of y, and of no logarithm: it takes transforms='auto' or "
-                f"['identity']; got {names!r}."
+                "y_var, and what missing entries of X add to it, is a variance of y, and of no "
+                f"logarithm: it takes transforms='auto' or ['identity']; got {names!r}."
             )
         return names
 

@@ -26,8 +26,8 @@ _WIDEST_LOG = 1.0
 _MARGINS = (0.01, 0.05, 0.25)
 #: What is said where noise of y is to be added to that of a logarithm.
 _LOGARITHMS = (
-    "y_var is a variance of y, and the model has learned logarithms of y, too: give y_var in the "
-    "first call, or take transforms=['identity']."
+    "y_var, and what missing entries of X add to it, is a variance of y, and the model has learned "
+    "logarithms of y, too: have some in the first call, or take transforms=['identity']."
 )
 #: What users may ask for.
 TRANSFORMS = ("identity", "log")

@@ -11,8 +11,10 @@ from sklearn.impute import IterativeImputer, SimpleImputer
 from skvbgp import (
     DecoupledGPRegressor,
     SVBSSGPRegressor,
+    VBKSRegressor,
     VBPICRegressor,
     VBPITCRegressor,
+    kernel_grammar,
 )
 from skvbgp.base import Gaps, _gap_noise
 from skvbgp.base._gap_slopes import GapRows, learn_slopes, log_density
@@ -20,11 +22,13 @@ from tests.derivatives import numerical_gradient
 from tests.gaps import make_data
 from tests.oracles import gap_noise as oracle
 
+KERNELS = kernel_grammar(1, base=("SE", "LIN"))
 MODELS = {
     "SVBSSGP": SVBSSGPRegressor(15, max_iter=10, n_samples=5, random_state=0),
     "VBPITC": VBPITCRegressor(10, n_blocks=3, max_iter=5, random_state=0),
     "VBPIC": VBPICRegressor(10, n_blocks=3, max_iter=5, n_samples=3, random_state=0),
     "DecoupledGP": DecoupledGPRegressor(30, 15, max_iter=10, random_state=0),
+    "VBKS": VBKSRegressor(KERNELS, max_iter=10, n_restarts=1, random_state=0),
 }
 #: Those that fit well enough to tell inputs that matter from others.
 BETTER = {
@@ -32,9 +36,13 @@ BETTER = {
     "VBPITC": VBPITCRegressor(40, n_blocks=3, max_iter=30, random_state=0),
     "VBPIC": VBPICRegressor(40, n_blocks=3, max_iter=30, random_state=0),
     "DecoupledGP": DecoupledGPRegressor(100, 50, max_iter=100, random_state=0),
+    "VBKS": VBKSRegressor(KERNELS, random_state=0),
 }
 models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 better = pytest.mark.parametrize("model", BETTER.values(), ids=BETTER.keys())
+#: VBKS learns in any case, and its rows fade.
+refitted = [name for name in MODELS if name != "VBKS"]
+refitted = pytest.mark.parametrize("model", [MODELS[name] for name in refitted], ids=refitted)
 
 
 def slopes_of(model):
@@ -123,7 +131,7 @@ def test_rows_with_gaps_are_noisy_ones(model, rng):
     assert model.sample_y(T, 2).shape == (9, 2)
 
 
-@pytest.mark.parametrize("name", ["SVBSSGP", "VBPITC", "VBPIC"])
+@pytest.mark.parametrize("name", ["SVBSSGP", "VBPITC", "VBPIC", "VBKS"])
 def test_rows_with_gaps_are_left_out(name, rng):
     X, y = make_data(60, rng)
     model, plain = clone(MODELS[name]).fit(X, y), clone(MODELS[name])
@@ -168,7 +176,7 @@ def test_slopes_of_inputs_without_gaps_are_measured(model, rng):
         assert np.mean(np.abs(t - mean) < 1.96 * wide) > 0.8
 
 
-@models
+@refitted
 def test_hyperparameters_that_are_not_learned(model, rng):
     X, y = make_data(50, rng)
     X[:, 2] = np.nan_to_num(X[:, 2])
@@ -215,7 +223,7 @@ def test_later_rows_of_a_stream_are_filled_by_what_is_known(model, rng, monkeypa
     assert_allclose(stream.predict(filled, True), plain.predict(filled, True), rtol=1e-7)
 
 
-@models
+@refitted
 def test_a_stream_that_forgets_is_a_fit_to_the_rows_that_count(model, rng):
     X, y = make_data(60, rng)
     model = clone(model).set_params(forgetting=40)
@@ -274,6 +282,25 @@ def test_where_no_rows_are_kept_or_noise_is_not_known_there_are_no_gaps(paramete
     for call in (model.predict, model.partial_fit):
         with pytest.raises(ValueError, match="the parameters of the fit did not take"):
             call(X, *([y] if call == model.partial_fit else []))
+
+
+def test_kernels_of_rows_that_fade_have_no_gaps(rng):
+    X, y = make_data(20, rng)
+    with pytest.raises(ValueError, match="contains NaN"):
+        clone(MODELS["VBKS"]).set_params(forgetting=0.9).partial_fit(X, y)
+
+
+def test_logarithms_have_no_gaps(rng):
+    X, y = make_data(20, rng)
+    y = np.exp(y)
+    model = clone(MODELS["VBKS"]).set_params(transforms=["log"])
+    with pytest.raises(ValueError, match="missing entries of X"):
+        clone(model).fit(X, y)
+    model.fit(np.nan_to_num(X), y)
+    assert np.isfinite(model.predict(X, True)).all()
+    for call in (model.partial_fit, model.log_predictive_density):
+        with pytest.raises(ValueError, match="missing entries of X"):
+            call(X, y)
 
 
 @models

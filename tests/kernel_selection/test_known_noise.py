@@ -308,7 +308,7 @@ def test_logarithms_have_no_known_noise(transforms):
     X, y = make_series(30)
     model = small(transforms=transforms)
     for call in (model.fit, clone(model).fit(X, y).partial_fit):
-        with pytest.raises(ValueError, match="y_var is a variance of y, and of no logarithm"):
+        with pytest.raises(ValueError, match="a variance of y, and of no logarithm"):
             call(X, y, y_var=0.1)
     model.fit(X, y)
     check_predictions(model, X)  # an error of y adds to what any transform says of y
