@@ -278,7 +278,7 @@ def test_workers_that_die_for_ever_leave_the_estimator_as_it_was(
     monkeypatch, tmp_path, case, method
 ):
     """Dask may blame what the rows are made from, or forget that it has to make them."""
-    monkeypatch.setattr("skvbgp._core.shards._LOOK_EVERY", 0.2)
+    monkeypatch.setattr("skvbgp._core.clients._LOOK_EVERY", 0.2)
     model, rows, later, describe = case
     before = describe(model.fit(*rows))
     count_deaths = let_workers_die(monkeypatch, tmp_path, "skvbgp._core.shards._copy", 99)
