@@ -41,6 +41,9 @@ _NOISES = np.array([0.0, 1e-4, 1e-3, 1e-2, 1e-1])
 #: After training: most blocks whose rows judge, and the lead that a kernel needs over the default,
 #: in standard errors of the difference.
 _MOST_JUDGES, _STANDARD_ERRORS = 16, 2.0
+#: Nats a row that blocks say more than f does, from which white noise is tried, too, and most
+#: rows that are asked.
+_HIDDEN, _MOST_SCREENED = 0.5, 512
 
 
 class Judges(NamedTuple):
@@ -213,6 +216,26 @@ def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule
     except RowSaysMoreError:  # it seems so, as closed forms have drowned
         return default
     return found if scores[0].leads(scores[1], _STANDARD_ERRORS) else default
+
+
+def hides_f(learned: State, data: Data) -> bool:
+    """Whether f says far less of known rows than blocks do: it has left to these what it could say.
+
+    With few inducing inputs and little noise, correlated noise explains the rows of a block, and
+    the bound rewards it. What new rows are predicted from, f, may then be next to nothing. Rows are
+    not left out here, which takes long and changes little where inducing inputs are few.
+    """
+    p, q, order = learned.parameters, learned.q, np.random.RandomState(learned.seed)
+    rows = data.rows(order.permutation(len(data))[:_MOST_SCREENED])
+    A = learned.prior.whiten_rows(rows.X * p.nu)
+    root = A @ q.precision_factor_inv.T
+    variance = p.alpha**2 * (1.0 - np.sum(A**2, axis=1) + np.sum(root**2, axis=1))
+    own = learned.noise.marginal_variance(learned.model.coordinates.original(rows.X))
+    variance += rows.add_known(own)
+    squares = (rows.y - p.alpha * A @ q.mean) ** 2
+    each = -0.5 * (np.log(2.0 * np.pi * variance) + squares / variance)
+    of_blocks = (learned.lower_bound + learned.log_unit) / learned.summary.n
+    return float(np.average(each, weights=rows.counts)) < of_blocks - _HIDDEN
 
 
 def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:

@@ -21,7 +21,7 @@ from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gap_noise import admit_gaps
-from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel
+from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel, hides_f
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import has_failed, solve_white, with_noise_kernel, without_noise_kernel
 from skvbgp.sgpr._noise import Blocks, Model, White
@@ -130,13 +130,21 @@ class SparseLearner(Settings):
         state = replace(state, kept_rows=kept, restarts_at=restarts_at, blocks=blocks)
         watch = Watch(end_pass)
         learned = self._train(state, data, watch)
-        if not watch.stopped:
-            learned = self._rescue(state, learned, data)
-        found = learned.model.structure.found and not state.is_warm
-        if not (self._has_rival and found) or watch.stopped:
+        if watch.stopped:
             return learned
-        rival = replace(self, structure=Blocks(owners=self.owners))._train(state, data, end_pass)
-        return choose_for_new_rows(learned, rival, data, self._rule_of_predictions(state))
+        learned = self._rescue(state, learned, data)
+        rule = self._rule_of_predictions(state)
+        if self._has_rival and learned.model.structure.found and not state.is_warm:
+            rival = replace(self, structure=Blocks(owners=self.owners))._train(state, data, watch)
+            learned = choose_for_new_rows(learned, rival, data, rule)
+        may_hide = not (self.local or watch.stopped) and self._may_be_white(state, data)
+        if not (may_hide and hides_f(learned, data)):
+            return learned
+        if self.psi != "closed_form":  # with little noise, closed forms drown
+            rule = self._common_draws(len(data), learned.parameters, state.seed)
+        white = self._learn_white(state, learned, data, rule)
+        rival = self._conclude(learned, data, learned.parameters, rule)
+        return white if choose_for_new_rows(white, rival, data, rule) is white else learned
 
     def _train(self, state: State, data: Data, end_pass: EndPass) -> State:
         """The state after training on rows that are divided into its blocks."""
@@ -167,7 +175,7 @@ class SparseLearner(Settings):
             limits = self.max_iter or _LBFGS_MEAN_ITERATIONS, self.tol
             white = solve_white(first, state.parameters, data, rule, learned, *limits)
             rivals += [] if white is None else [white]
-        others = [_count_passes(conclude(p), learned) for p in rivals]
+        others = [conclude(p).with_passes_of(learned) for p in rivals]
         learned = max([learned, *others], key=lambda state: state.lower_bound)
         return choose_noise_variance(learned, data, conclude)
 
@@ -199,19 +207,26 @@ class SparseLearner(Settings):
 
     def _rescue(self, state: State, learned: State, data: Data) -> State:
         """What white noise learns from the same start, where mini-batches of blocks have failed."""
-        contains_white = self.structure.correlated and self.structure.is_open
+        is_collapsed = self._is_collapsed(len(data))
+        if is_collapsed or not self._may_be_white(state, data) or not has_failed(learned, data):
+            return learned
+        rule = self._rule_of_fit(data, learned.parameters, state.seed)
+        rescued = self._learn_white(state, learned, data, rule)
+        return max(learned, rescued, key=lambda state: state.lower_bound)
+
+    def _may_be_white(self, state: State, data: Data) -> bool:
+        """Whether blocks' noise is ours to choose, and white noise a part of what it may be."""
         is_ours = self.learn_hyperparameters and self.max_iter is None and not state.is_warm
-        if not (contains_white and is_ours and type(data) is Data) or self._is_collapsed(len(data)):
-            return learned
-        if self._is_exact(len(data)) or not has_failed(learned, data):
-            return learned
-        white = replace(self, structure=White(), local=False)
-        rows = replace(data, blocks=None)
+        is_sparse = type(data) is Data and not self._is_exact(len(data))
+        return self.structure.correlated and self.structure.is_open and is_ours and is_sparse
+
+    def _learn_white(self, state: State, learned: State, data: Data, rule: DrawRule) -> State:
+        """The state after training beside white noise, with a noise kernel of no amplitude."""
+        white, rows = replace(self, structure=White(), local=False), replace(data, blocks=None)
         trained = white._train(without_noise_kernel(state), rows, go_on)
         p = with_noise_kernel(trained.parameters, state)
-        rule = self._rule_of_fit(data, p, state.seed)
-        rescued = replace(self._conclude(state, data, p, rule), draw_rule=rule)
-        return max(learned, _count_passes(rescued, learned), key=lambda state: state.lower_bound)
+        concluded = self._conclude(state, data, p, rule).with_passes_of(learned)
+        return replace(concluded, draw_rule=rule)
 
     def _conclude(self, state: State, data: Data, parameters: Parameters, rule: DrawRule) -> State:
         """The state with other parameters, after a pass over the rows."""
@@ -480,8 +495,3 @@ class SparseLearner(Settings):
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
         return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)
-
-
-def _count_passes(state: State, learned: State) -> State:
-    """The state that was found besides the one that the passes have learned."""
-    return replace(state, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)

@@ -182,6 +182,10 @@ class State(PickledByFields):
             self.model, self.parameters, self.prior, self.noise, self.q, self.draw_rule
         )
 
+    def with_passes_of(self, learned: State) -> State:
+        """The same, which was found beside what the passes of another state have learned."""
+        return replace(self, lower_bounds=learned.lower_bounds, n_iter=learned.n_iter)
+
     @cached_property
     def lower_bound(self) -> float:
         """The complete bound on log p(y), y on its own scale."""

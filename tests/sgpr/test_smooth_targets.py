@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp import VBPICRegressor, VBPITCRegressor
+from skvbgp.sgpr._learner import SparseLearner
 
 
 def smooth(n, seed):
@@ -57,17 +58,39 @@ def test_where_predictions_do_not_use_blocks(n, seed, m, psi):
     assert np.all(np.isfinite(std) & (std > 0.0))
 
 
-def test_a_search_does_not_end_where_nothing_is_left_of_q():
-    """Rows that would have been left out of it said more than all that was known.
+@pytest.mark.parametrize("options", [{"noise_kernel": "auto"}, {"psi": "closed_form"}])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_blocks_do_not_hide_a_function_from_new_rows(options, noise):
+    """With few inducing inputs, f was 0: the bound of rows in blocks is higher by hundreds of nats.
 
-    How high the bound ends, rounding decides: with noise of 1e-7 beside functions of 1e4.
+    Without noise, its own is .1 below functions of 1e4, and closed forms drown.
     """
     X, _ = smooth(100, 2)
-    y = X[:, 0] * X[:, 1]
-    model = VBPITCRegressor(noise_kernel="auto", n_inducing=5, random_state=0).fit(X, y)
-    mean, std = model.predict(X, return_std=True)
-    assert np.all(np.isfinite(mean) & np.isfinite(std) & (std > 0.0))
+    new, _ = smooth(100, 9)
+    y = X[:, 0] * X[:, 1] + noise * np.random.default_rng(5).standard_normal(100)
+    model = VBPITCRegressor(n_inducing=5, random_state=0, **options).fit(X, y)
+    mean, std = model.predict(new, return_std=True)
+    error = mean - new[:, 0] * new[:, 1]
+    assert np.sqrt(np.mean(error**2)) < 0.15  # 1.1 is that of f = 0
+    assert np.mean(np.abs(error) < 2.0 * std) > 0.9
     assert np.isfinite(model.lower_bound_)
+
+
+def test_blocks_keep_f_where_new_rows_are_told_as_well(monkeypatch):
+    """White noise is not trained and, if it is asked for all the same, does not lead."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2.0, 2.0, (120, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(120)
+    model, tried = VBPITCRegressor(n_inducing=20, random_state=0), []
+    learn = SparseLearner._learn_white
+    monkeypatch.setattr(
+        SparseLearner, "_learn_white", lambda *given: tried.append(1) or learn(*given)
+    )
+    bound = model.fit(X, y).lower_bound_
+    assert not tried
+    monkeypatch.setattr("skvbgp.sgpr._kernel_search._HIDDEN", -np.inf)
+    assert model.fit(X, y).lower_bound_ == bound
+    assert tried
 
 
 def test_training_goes_on_from_where_closed_forms_drown():
