@@ -92,11 +92,17 @@ def public_estimators():
     return {v for v in values if inspect.isclass(v) and issubclass(v, BaseEstimator)}
 
 
+def checks_of(estimators, is_chosen=lambda estimator, check: True):
+    """Scikit-learn's checks, or some of them."""
+    every = parametrize_with_checks(estimators, xfail_strict=True)
+    chosen = [case for case in every.args[1] if is_chosen(*case)]
+    ids = functools.cache(every.kwargs["ids"])  # one print of an estimator for all of its checks
+    return pytest.mark.parametrize(every.args[0], chosen, ids=ids)
+
+
 def contract(estimators, *, is_quick):
     """Checks of scikit-learn's that are quick, or the others, of which quick ones say the same."""
-    every = parametrize_with_checks(estimators, xfail_strict=True)
-    chosen = [case for case in every.args[1] if says_its_own(*case) == is_quick]
-    return pytest.mark.parametrize(every.args[0], chosen, **every.kwargs)
+    return checks_of(estimators, lambda *case: says_its_own(*case) == is_quick)
 
 
 #: Of two checks that differ in how a matrix is made, the one that stays says what the other does.
@@ -144,7 +150,7 @@ def test_contract_that_takes_longer(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks([*SIBLINGS, *OTHER_SETTINGS], xfail_strict=True)
+@checks_of([*SIBLINGS, *OTHER_SETTINGS])
 def test_contract_of_siblings_and_with_other_settings(estimator, check):
     check(estimator)
 
