@@ -1,4 +1,4 @@
-"""Random orders of many rows."""
+"""Random orders of many rows, and some of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ _STORED_ROWS = 2**22
 _ROUNDS = 6
 
 Index = NDArray[np.signedinteger[Any]]
+
+
+def thin(n: int, most: int) -> slice:
+    """At most so many of n rows, all over them; all if they are few."""
+    return slice(None, None, max(1, -(-n // most)))
 
 
 def shuffled_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator[Index]:

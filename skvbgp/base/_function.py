@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import thin
 from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._validation import as_count
@@ -54,7 +55,7 @@ class Relevance(NamedTuple):
     @staticmethod
     def choose_rows(n: int) -> slice:
         """Some of n rows, or all if they are few, to average over."""
-        return slice(None, None, max(1, -(-n // _RELEVANCE_ROWS)))
+        return thin(n, _RELEVANCE_ROWS)
 
     @classmethod
     def of_slopes(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import draw_distinct
+from skvbgp._core.order import draw_distinct, thin
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, check_unit, scale_variance
@@ -127,7 +127,7 @@ class GapNoise(PickledByFields):
 
 def _thin(X: Array | ShardedColumns) -> Array:
     """Some of many rows."""
-    return np.array(X[:: -(-len(X) // _PLACES)])
+    return np.array(X[thin(len(X), _PLACES)])
 
 
 def _learn_of_output(gaps: Gaps, rows: GivenRows, learns: bool, owners: Owners) -> Array:
@@ -191,6 +191,9 @@ class FillsGaps:
             if learns:
                 is_free = getattr(self, "learn_hyperparameters", True)
                 self._gap_noise = GapNoise.learn(rows, learns=is_free, owners=self._owners)
+                # nothing to fill, and rows may be many, and on disk: they are not read once more
+                if self._gap_noise.learned is None:
+                    return count(X, y, sample_weight, variance, begins=begins)
             if self._begins_again:
                 X, y, sample_weight, variance = rows
         X, variance = self._fill(X, variance)

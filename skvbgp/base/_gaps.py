@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.column_gaussian import ColumnGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import thin
 from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
 from skvbgp._core.shards import ShardedColumns
 
@@ -56,7 +57,7 @@ class Gaps:
     @classmethod
     def of_many(cls, X: Array) -> Self:
         """The same from rows that may be many, of which few are looked at closely."""
-        sample = cls.of(X[:: -(-len(X) // _LEARNED_FROM)])
+        sample = cls.of(X[thin(len(X), _LEARNED_FROM)])
         return replace(sample, columns=find_gaps(X))
 
     @classmethod
@@ -70,7 +71,7 @@ class Gaps:
         cls, coordinates: Coordinates, X: Array | ShardedColumns, columns: NDArray[np.bool_]
     ) -> Self:
         check_unit(coordinates.scale, "X")
-        sample = X[:: -(-len(X) // _LEARNED_FROM)]
+        sample = X[thin(len(X), _LEARNED_FROM)]
         return cls(coordinates, ColumnGaussian.fit(coordinates.scaled(sample)), columns)
 
     def precede(self, X: Array) -> bool:
@@ -94,7 +95,7 @@ class Gaps:
 
         In relation to the variance of what would be missing; of predictions (n, t) each, (t,).
         """
-        X = X[:: -(-len(X) // _SLOPE_ROWS)]
+        X = X[thin(len(X), _SLOPE_ROWS)]
         empty = X.copy()
         empty[:, j] = np.nan
         filled, inputs = self.fill(empty)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skvbgp._core import order
-from skvbgp._core.order import draw_distinct, draw_first, shuffled_parts
+from skvbgp._core.order import draw_distinct, draw_first, shuffled_parts, thin
 
 
 @pytest.fixture(params=[True, False], ids=["stored", "computed"])
@@ -42,6 +42,11 @@ def test_first_ones_are_those_of_a_permutation(monkeypatch):
     computed = [draw_first(50, size, np.random.RandomState(0)) for size in (10, 50)]
     assert_array_equal(computed[0], computed[1][:10])
     assert_array_equal(np.sort(computed[1]), np.arange(50))
+
+
+@pytest.mark.parametrize(("n", "expected"), [(0, []), (3, [0, 1, 2]), (4, [0, 2]), (7, [0, 3, 6])])
+def test_some_of_many_rows(n, expected):
+    assert_array_equal(np.arange(n)[thin(n, 3)], expected)
 
 
 def test_a_seed_gives_an_order():
