@@ -17,9 +17,10 @@ from skvbgp import (
     kernel_grammar,
 )
 from skvbgp.base import Gaps, _gap_noise
+from skvbgp.base._gap_noise import GapNoise, GivenRows
 from skvbgp.base._gap_slopes import GapRows, learn_slopes, log_density
 from tests.derivatives import numerical_gradient
-from tests.gaps import make_data
+from tests.gaps import check_measured_slopes, make_data
 from tests.oracles import gap_noise as oracle
 
 KERNELS = kernel_grammar(1, base=("SE", "LIN"))
@@ -101,6 +102,15 @@ def test_slopes_are_those_of_the_function(rng):
     assert slopes[1] < 0.05
 
 
+def test_slopes_are_in_squared_units_of_the_target(rng):
+    X, y = make_data(60, rng)
+    one, other = (
+        GapNoise.learn(GivenRows.of(X, target, None, None), learns=True, owners=()).slopes
+        for target in (y, 8.0 * y + 3.0)
+    )
+    assert_allclose(other, 64.0 * one, rtol=1e-5)
+
+
 # -- the estimators --------------------------------------------------------------------------------
 
 
@@ -167,17 +177,7 @@ def test_a_gap_matters_as_much_as_its_input(model, rng):
 @pytest.mark.thorough
 @better
 def test_slopes_of_inputs_without_gaps_are_measured(model, rng):
-    """Only new rows have gaps: wide where the input matters, and not where it does not."""
-    X, y = make_data(150, rng, share=0.0)
-    model = clone(model).fit(X, y)
-    T, t = make_data(200, rng, share=0.0)
-    std = model.predict(T, True)[1]
-    for j, low, high in ((1, 0.25, 1.0), (2, 0.0, 0.15)):
-        gap = T.copy()
-        gap[:, j] = np.nan
-        mean, wide = model.predict(gap, True)
-        assert low <= np.sqrt(max(np.mean(wide**2 - std**2), 0.0)) < high
-        assert np.mean(np.abs(t - mean) < 1.96 * wide) > 0.8
+    check_measured_slopes(clone(model), rng)
 
 
 @refitted
