@@ -211,6 +211,18 @@ def tril_gram(L: Array) -> Array:
     return gram
 
 
+def outer_factors(u: Array, v: Array) -> tuple[Array, Array]:
+    """Factors (n, k') and (k', m) of ``u @ v.T``, of few columns.
+
+    NumPy leaves the product of single ones to a loop of its own, which is slower than BLAS is with
+    a column of zeros besides.
+    """
+    k = u.shape[1]
+    left, right = np.zeros((len(u), max(k, 2))), np.zeros((max(k, 2), len(v)))
+    left[:, :k], right[:k] = u, v.T
+    return left, right
+
+
 def symmetric_product(A: Array, B: Array) -> Array:
     """``A @ B.T`` that is known to be symmetric, in little more than half of the operations.
 

@@ -13,12 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import Array
+from skvbgp._core.linalg import Array, outer_factors
 from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel
 from skvbgp.kernels._by_input import own_hyperparameters
-from skvbgp.kernels._distance import centre, factors, row_blocks
+from skvbgp.kernels._distance import choose_origin, row_blocks
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,23 @@ class Basis:
 
 
 def exponential(left: Array, right: Array, most: Array) -> Array:
-    """Exponentials (n, m) of the products of two factors, which are ``most`` (m,) but for rounding.
+    """Exponentials (n, m) of left' right, which is no more than ``most`` but for rounding.
 
-    Some rows at a time, so that they stay in the cache.
+    From features (k, n) and (k, m), and (n, 1) or (m,). Some rows at a time, so that they stay in
+    the cache.
     """
-    K = np.empty((len(left), len(right)))
+    K = np.empty((left.shape[1], right.shape[1]))
+    most = np.broadcast_to(most, K.shape)
     for rows in row_blocks(*K.shape):
-        exponent = np.matmul(left[rows], right.T, out=K[rows])
-        np.minimum(exponent, most, out=exponent)
+        exponent = np.matmul(left[:, rows].T, right, out=K[rows])
+        np.minimum(exponent, most[rows], out=exponent)
         np.exp(exponent, out=exponent)
     return K
 
 
 def features(A: Array) -> Array:
-    """[a^2, a, 1], (n, 2 d + 1)."""
-    return np.hstack([A**2, A, np.ones((len(A), 1))])
-
-
-def _products(K: Array, A: Array) -> Array:
-    """K' A of a few columns A, in half of the time that ``K.T @ A`` takes."""
-    return (A.T @ K).T
+    """[a^2, a, 1] of inputs (d, n): (2 d + 1, n)."""
+    return np.concatenate([A**2, A, np.ones((1, A.shape[1]))])
 
 
 _Pair = tuple[Array, Array]
@@ -89,6 +86,9 @@ class GeneralizedSE:
     .. math:: \rho^2 \left(\frac{2 c c'}{c^2 + c'^2}\right)^{d/2}
               \exp\left(-\frac{r^2}{c^2 + c'^2}\right),
               \quad r^2 = \sum_i (x_i - x'_i)^2 / s_i^2.
+
+    Inside, what belongs to points is an array with a column for each of them: what has as few
+    entries for a point as it has inputs is worked on in long rows.
     """
 
     log_variance: float  # log rho^2
@@ -127,42 +127,44 @@ class GeneralizedSE:
         """Covariances (n, m)."""
         left, right = self._factors(X, Z)
         if X.log_c is None:  # the exponent is one matrix product
-            e, log_scale = self._row_of_pairs(Z)
-            right = right / -e[:, None]
-            right[:, 1] += log_scale
-            return exponential(left, right, log_scale)
+            e, most = self._row_of_pairs(Z)
+            right /= -e
+            right[1] += most
+            return exponential(left, right, most)
         if Z.log_c is None:
-            return self(Z, X).T
-        square_X, square_Z = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
-        half_d = 0.5 * Z.Z.shape[1]
-        constant = self.log_variance + half_d * np.log(2.0)
-        by_row, by_column = constant + half_d * X.log_c, half_d * Z.log_c
+            e, most = self._row_of_pairs(X)
+            left /= -e
+            left[0] += most
+            return exponential(left, right, most[:, None])
+        # with h = (c / c' + c' / c) / 2 and q = r^2 / (2 c c'), log K = log rho^2 - d/2 log h - q/h
+        c_X, c_Z, half_d = np.exp(X.log_c), np.exp(Z.log_c), 0.5 * Z.Z.shape[1]
+        unit = 0.5 * np.exp(-self.log_variance / half_d)  # of h and q, so that rho^2 is in log h
+        left /= c_X
+        right *= -unit / c_Z
+        ratios, others = np.stack([c_X, 1.0 / c_X]), unit * np.stack([1.0 / c_Z, c_Z])
         K = np.empty((len(X), len(Z)))
         for rows in row_blocks(*K.shape):
-            e = square_X[rows, None] + square_Z
-            exponent = np.matmul(left[rows], right.T, out=K[rows])
-            np.maximum(exponent, 0.0, out=exponent)
-            exponent /= e
-            np.log(e, out=e)
-            e *= half_d
-            exponent += e
-            np.subtract(by_column, exponent, out=exponent)
-            exponent += by_row[rows, None]
+            h = ratios[:, rows].T @ others
+            exponent = np.matmul(left[:, rows].T, right, out=K[rows])
+            np.minimum(exponent, 0.0, out=exponent)
+            exponent /= h
+            np.log(h, out=h)
+            h *= half_d
+            exponent -= h
             np.exp(exponent, out=exponent)
         return K
 
     def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
         """Gradients in theta and in two bases, which both have multipliers or both have none."""
         if X.log_c is not None and Z.log_c is not None:
-            squares = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
-            return self._vjp_of_points(X, Z, squares, K, lambda rows: dK[rows])
+            return self._vjp_of_points(X, Z, K, lambda rows: dK[rows])
         W, (left, columns) = dK * K, self._features(X, Z)
-        return self._vjp_of_plain(X, Z, W.T @ left, W @ columns)
+        return self._vjp_of_plain(X, Z, left @ W, columns @ W.T)
 
     def vjp_data(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis]:
         """Gradients in theta and in a basis, for rows X of data."""
         A, B = self._in_length_scales(X, Z)
-        return self._vjp_of_sums(Z, B, (dK * K).T @ features(A))
+        return self._vjp_of_sums(Z, B, features(A) @ (dK * K))
 
     def vjp_data_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
@@ -171,77 +173,76 @@ class GeneralizedSE:
         if u.shape[1] > 1:
             return *self.vjp_data(X, Z, K, u @ v.T), K.T @ u
         A, B = self._in_length_scales(X, Z)
-        sums = _products(K, u * features(A))  # W does not have to be formed
-        return *self._vjp_of_sums(Z, B, v * sums), sums[:, -1:]
+        sums = (u.T * features(A)) @ K  # W does not have to be formed
+        return *self._vjp_of_sums(Z, B, v.T * sums), sums[-1:].T
 
     def _vjp_of_sums(self, Z: Basis, B: Array, sums: Array) -> tuple[Array, Basis]:
-        """Gradients in theta and a basis from W' [a^2, a, 1], with W the cotangent of log K."""
+        """Gradients in theta and a basis from [a^2, a, 1] W, with W the cotangent of log K."""
         # With e_i = 1 + c_i^2: d/db_i = 2 sum W (a_i - b_i) / e_i,
         # d/dlog s_i = 2 sum W (a_i - b_i)^2 / e_i
         # and d/dlog c_i = sum W (1/2 + 2 c_i^2 ((a_i - b_i)^2 / e_i - 1/2) / e_i)
-        d = B.shape[1]
+        d = len(B)
         log_c = np.zeros(len(Z)) if Z.log_c is None else Z.log_c
-        square = np.exp(2.0 * (log_c if log_c.ndim == 2 else log_c[:, None]))
-        e = 1.0 + square  # (m, 1) or (m, d)
-        firsts, total = sums[:, d:-1], sums[:, -1:]
-        r2 = (sums[:, :d] + total * B**2 - 2.0 * firsts * B) / e
-        dtheta = np.append(total.sum(), 2.0 * r2.sum(axis=0))
-        dZ = 2.0 * (firsts - total * B) / e / np.exp(self.log_length_scale)
+        square = np.exp(2.0 * log_c.T)
+        e = 1.0 + square  # (m,) or (d, m)
+        firsts, total = sums[d:-1], sums[-1]
+        r2 = (sums[:d] + total * B**2 - 2.0 * firsts * B) / e
+        dtheta = np.append(total.sum(), 2.0 * r2.sum(axis=1))
+        dZ = 2.0 * (firsts - total * B) / (e * np.exp(self.log_length_scale)[:, None])
         if Z.log_c is None:
-            return dtheta, Basis(dZ)
-        dlog_c = 0.5 * total + 2.0 * square * (r2 - 0.5 * total) / e
-        return dtheta, Basis(dZ, dlog_c if log_c.ndim == 2 else dlog_c.sum(axis=1))
+            return dtheta, Basis(dZ.T)
+        if log_c.ndim == 1:
+            r2 = r2.sum(axis=0)
+        through_front = self._through_front(total)
+        return dtheta, Basis(dZ.T, (through_front + 2.0 * square * (r2 - through_front) / e).T)
 
     def _vjp_of_points(
-        self, X: Basis, Z: Basis, squares: _Pair, K: Array, dK: Callable[[slice], Array]
+        self, X: Basis, Z: Basis, K: Array, dK: Callable[[slice], Array]
     ) -> tuple[Array, Basis, Basis]:
-        """Gradients for points with multipliers, of which the squares are given.
+        """Gradients for points with multipliers.
 
         ``dK`` is a function of rows, which it may be formed from while they are in the cache.
         """
         # With W the cotangent of log K and e = c^2 + c'^2:
         # d/dr^2 = -W / e,  d/dlog c = d/2 W + 2 c^2 (r^2 / e - d/2) W / e,
         # all from sums of W / e^2, as W / e = (c^2 + c'^2) W / e^2
-        half_d = 0.5 * Z.Z.shape[1]
+        half_d, k = 0.5 * Z.Z.shape[1], Z.Z.shape[1] + 2
         left, right = self._factors(X, Z)
-        A, B = left[:, 2:], -0.5 * right[:, 2:]
-        square_X, square_Z = (square[:, None] for square in squares)
-        of_X = np.hstack([left, square_X * left, square_X**2])
-        of_Z = np.hstack([right, square_Z * right, square_Z**2])
-        sums_X, sums_Z = np.empty((len(X), of_Z.shape[1])), np.zeros_like(of_Z)
+        A, B = left[2:], -0.5 * right[2:]
+        square_X, square_Z = _squares(X), _squares(Z)
+        of_X = np.vstack([left, square_X * left, square_X**2])
+        of_Z = np.vstack([right, square_Z * right, square_Z**2])
+        powers_X = np.stack([square_X**2, 2.0 * square_X, np.ones_like(square_X)])
+        powers_Z = np.stack([np.ones_like(square_Z), square_Z, square_Z**2])
+        sums_X, sums_Z = np.empty_like(of_X), np.zeros_like(of_Z)
         for rows in row_blocks(*K.shape):
-            W, e = dK(rows) * K[rows], square_X[rows] + square_Z[:, 0]
-            e *= e
-            W /= e
-            sums_X[rows] = W @ of_Z
-            sums_Z += _products(W, of_X[rows])
-        k = left.shape[1]
-        from_Z = square_X * sums_X[:, :k] + sums_X[:, k:-1]  # of W / e
-        from_X = square_Z * sums_Z[:, :k] + sums_Z[:, k:-1]
-        total_X = (square_X**2 * sums_X[:, :1] + 2.0 * square_X * sums_X[:, k : k + 1])[:, 0]
-        total_X += sums_X[:, -1]
-        total_Z = (square_Z**2 * sums_Z[:, 1:2] + 2.0 * square_Z * sums_Z[:, k + 1 : k + 2])[:, 0]
-        total_Z += sums_Z[:, -1]
-        de_X = np.sum(left * sums_X[:, :k], axis=1)  # r^2 = left right'
-        de_Z = np.sum(sums_Z[:, :k] * right, axis=1)
-        dA = -from_Z[:, 2:] - 2.0 * from_Z[:, :1] * A
-        dB = 2.0 * (from_X[:, 2:] - from_X[:, 1:2] * B)
-        de_X -= half_d * from_Z[:, 0]
-        de_Z -= half_d * from_X[:, 1]
-        return self._gather((A, B), (dA, dB), squares, (total_X, total_Z), (de_X, de_Z))
+            W = dK(rows) * K[rows]
+            W /= powers_X[:, rows].T @ powers_Z  # e^2
+            np.matmul(of_Z, W.T, out=sums_X[:, rows])
+            sums_Z += of_X[:, rows] @ W
+        from_Z = square_X * sums_X[:k] + sums_X[k:-1]  # of W / e
+        from_X = square_Z * sums_Z[:k] + sums_Z[k:-1]
+        total_X = square_X * (square_X * sums_X[0] + 2.0 * sums_X[k]) + sums_X[-1]
+        total_Z = square_Z * (square_Z * sums_Z[1] + 2.0 * sums_Z[k + 1]) + sums_Z[-1]
+        dA = -from_Z[2:] - 2.0 * from_Z[0] * A
+        dB = 2.0 * (from_X[2:] - from_X[1] * B)
+        de_X = _dot(left, sums_X[:k]) - half_d * from_Z[0]  # r^2 = left' right
+        de_Z = _dot(right, sums_Z[:k]) - half_d * from_X[1]
+        squares, totals = (square_X, square_Z), (total_X, total_Z)
+        return self._gather((A, B), (dA, dB), squares, totals, (de_X, de_Z))
 
     def vjp_outer(
         self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
     ) -> tuple[Array, Basis, Basis]:
         """The same for dK = u v', u (n, k) and v (m, k), which has short cuts."""
         if X.log_c is not None and Z.log_c is not None:
-            squares = np.exp(2.0 * X.log_c), np.exp(2.0 * Z.log_c)
-            return self._vjp_of_points(X, Z, squares, K, lambda rows: u[rows] @ v.T)
+            left, right = outer_factors(u, v)
+            return self._vjp_of_points(X, Z, K, lambda rows: left[rows] @ right)
         if u.shape[1] > 1:
             return self.vjp(X, Z, K, u @ v.T)
-        left, columns = self._features(X, Z)
-        from_X = v * _products(K, u * left)  # W does not have to be formed
-        from_Z = u * (K @ (v * columns))
+        features, columns = self._features(X, Z)
+        from_X = v.T * ((u.T * features) @ K)  # W does not have to be formed
+        from_Z = u.T * ((v.T * columns) @ K.T)
         return self._vjp_of_plain(X, Z, from_X, from_Z)
 
     def _features(self, X: Basis, Z: Basis) -> _Pair:
@@ -249,28 +250,26 @@ class GeneralizedSE:
         # every sum over pairs is a matrix product with W, the cotangent of log K, as
         # log K = log rho^2 - (|a|^2 + |b|^2 - 2 a.b) / 2
         left, right = self._factors(X, Z)
-        B, ones = -0.5 * right[:, 2:], np.ones((len(Z), 1))
-        return left, np.hstack([0.5 * B, 0.5 * ones, ones])
+        return left, np.vstack([-0.25 * right[2:], 0.5 * right[:1], right[:1]])
 
     def _vjp_of_plain(
         self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
     ) -> tuple[Array, Basis, Basis]:
-        """Gradients for points of f, from W' and W times the two `_features`."""
-        left, right = self._factors(X, Z)
-        A, B = left[:, 2:], -0.5 * right[:, 2:]
-        dA = 2.0 * (from_Z[:, :-2] - from_Z[:, -2:-1] * A)
-        dB = from_X[:, 2:] - from_X[:, 1:2] * B
-        s, slopes = np.exp(self.log_length_scale), np.sum(A * dA, axis=0) + np.sum(B * dB, axis=0)
-        return np.append(from_Z[:, -1].sum(), -slopes), Basis(dA / s), Basis(dB / s)
+        """Gradients for points of f, from the two `_features` times W and times W'."""
+        A, B = self._in_length_scales(X, Z)
+        dA = 2.0 * (from_Z[:-2] - from_Z[-2] * A)
+        dB = from_X[2:] - from_X[1] * B
+        s, slopes = np.exp(self.log_length_scale), np.sum(A * dA, axis=1) + np.sum(B * dB, axis=1)
+        return np.append(from_Z[-1].sum(), -slopes), Basis(dA.T / s), Basis(dB.T / s)
 
     def _gather(
         self, inputs: _Pair, gradients: _Pair, squares: _Pair, totals: _Pair, de: _Pair
     ) -> tuple[Array, Basis, Basis]:
         """The same, from sums of W and its products by row and column."""
-        s = np.exp(self.log_length_scale)
-        products = [np.sum(P * dP, axis=0) for P, dP in zip(inputs, gradients, strict=True)]
+        s = np.exp(self.log_length_scale)[:, None]
+        products = [np.sum(P * dP, axis=1) for P, dP in zip(inputs, gradients, strict=True)]
         bases = [
-            Basis(dP / s, self._through_front(total) + 2.0 * square * change)
+            Basis((dP / s).T, (self._through_front(total) + 2.0 * square * change).T)
             for dP, square, total, change in zip(gradients, squares, totals, de, strict=True)
         ]
         return np.append(totals[0].sum(), -sum(products)), bases[0], bases[1]
@@ -299,15 +298,17 @@ class GeneralizedSE:
         variance = np.exp(self.log_variance) * unit**2
         return Constant(variance) * RBF(np.exp(self.log_length_scale) * coordinates.scale)
 
-    def _factors(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
-        """[|a|^2, 1, a] and [1, |b|^2, -2 b], whose products are r^2."""
-        return factors(*self._in_length_scales(X, Z))
+    def _factors(self, X: Basis, Z: Basis) -> _Pair:
+        """[|a|^2, 1, a] and [1, |b|^2, -2 b], (d + 2, n) and (d + 2, m): r^2 is left' right."""
+        A, B = self._in_length_scales(X, Z)
+        left = np.vstack([_dot(A, A), np.ones(len(X)), A])
+        return left, np.vstack([np.ones(len(Z)), _dot(B, B), -2.0 * B])
 
-    def _in_length_scales(self, X: Basis, Z: Basis) -> tuple[Array, Array]:
-        """Both locations centred, and in units of the length scales."""
-        s = np.exp(self.log_length_scale)
-        A, B = centre(X.Z, Z.Z)
-        return A / s, B / s
+    def _in_length_scales(self, X: Basis, Z: Basis) -> _Pair:
+        """Both locations centred, and in units of the length scales, (d, n) and (d, m)."""
+        s, origin = np.exp(self.log_length_scale), choose_origin(X.Z, Z.Z)
+        A, B = (np.subtract(P.Z.T, origin[:, None], order="C") / s[:, None] for P in (X, Z))
+        return A, B
 
     def _row_of_pairs(self, Z: Basis) -> tuple[Array, Array]:
         """c'^2 + 1 and the logarithm of K at r = 0, (m,) both, for pairs with points of f."""
@@ -316,6 +317,17 @@ class GeneralizedSE:
         e = 1.0 + np.exp(2.0 * Z.log_c)
         half_d = 0.5 * Z.Z.shape[1]
         return e, self.log_variance + half_d * (np.log(2.0) + Z.log_c - np.log(e))
+
+
+def _squares(points: Basis) -> Array:
+    """c^2 of points with multipliers, (m,)."""
+    assert points.log_c is not None
+    return np.asarray(np.exp(2.0 * points.log_c))
+
+
+def _dot(A: Array, B: Array) -> Array:
+    """Inner products of the columns of two arrays, (m,)."""
+    return np.asarray(np.einsum("ij,ij->j", A, B))
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,8 @@ class InputwiseSE(GeneralizedSE):
         A, B = self._in_length_scales(X, Z)
         if X.log_c is None:
             e, log_front = 1.0 + _squares(Z), self._log_front(Z)
-            level = log_front - np.sum(B**2 / e, axis=1)
-            right = np.hstack([-1.0 / e, 2.0 * B / e, level[:, None]])
-            return exponential(features(A), right, log_front)
+            level = log_front - np.sum(B**2 / e, axis=0)
+            return exponential(features(A), np.vstack([-1.0 / e, 2.0 * B / e, level]), log_front)
         if Z.log_c is None:
             return self(Z, X).T
         square_X, square_Z = _squares(X), _squares(Z)
@@ -45,52 +44,48 @@ class InputwiseSE(GeneralizedSE):
         K = np.empty((len(X), len(Z)))
         for rows in row_blocks(*K.shape):
             exponent = by_row[rows, None] + by_column
-            for i in range(A.shape[1]):
-                e = square_X[rows, i, None] + square_Z[:, i]
-                exponent -= (A[rows, i, None] - B[:, i]) ** 2 / e
+            for a, b, c_X, c_Z in zip(A[:, rows], B, square_X[:, rows], square_Z, strict=True):
+                e = c_X[:, None] + c_Z
+                exponent -= (a[:, None] - b) ** 2 / e
                 exponent -= 0.5 * np.log(e)
             np.exp(exponent, out=K[rows])
         return K
 
     def _vjp_of_points(
-        self,
-        X: Basis,
-        Z: Basis,
-        squares: tuple[Array, Array],
-        K: Array,
-        dK: Callable[[slice], Array],
+        self, X: Basis, Z: Basis, K: Array, dK: Callable[[slice], Array]
     ) -> tuple[Array, Basis, Basis]:
         # With W the cotangent of log K:
         # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
         A, B = self._in_length_scales(X, Z)
-        square_X, square_Z = squares
+        square_X, square_Z = _squares(X), _squares(Z)
         dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
         for rows in row_blocks(*K.shape):
             W = dK(rows) * K[rows]
             total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
-            for i in range(A.shape[1]):
-                e = square_X[rows, i, None] + square_Z[:, i]
-                V, difference = W / e, A[rows, i, None] - B[:, i]
+            for i in range(len(A)):
+                e = square_X[i, rows, None] + square_Z[i]
+                V, difference = W / e, A[i, rows, None] - B[i]
                 pull = V * difference
-                dA[rows, i], dB[:, i] = -2.0 * pull.sum(axis=1), dB[:, i] + 2.0 * pull.sum(axis=0)
+                dA[i, rows], dB[i] = -2.0 * pull.sum(axis=1), dB[i] + 2.0 * pull.sum(axis=0)
                 de = pull * difference / e - 0.5 * V
-                de_X[rows, i], de_Z[:, i] = de.sum(axis=1), de_Z[:, i] + de.sum(axis=0)
-        return self._gather((A, B), (dA, dB), squares, (total_X, total_Z), (de_X, de_Z))
+                de_X[i, rows], de_Z[i] = de.sum(axis=1), de_Z[i] + de.sum(axis=0)
+        squares, totals = (square_X, square_Z), (total_X, total_Z)
+        return self._gather((A, B), (dA, dB), squares, totals, (de_X, de_Z))
 
     def _through_front(self, total: Array) -> Array:
-        return 0.5 * total[:, None]
+        return 0.5 * total
 
     def _log_front(self, Z: Basis) -> Array:
         """The logarithm of K at zero distance from points of f, (m,)."""
         if Z.log_c is None:
             return np.full(len(Z), self.log_variance)
-        logs = np.log(2.0) + Z.log_c - np.log(1.0 + _squares(Z))
-        return np.asarray(self.log_variance + 0.5 * logs.sum(axis=1))
+        logs = np.log(2.0) + Z.log_c.T - np.log(1.0 + _squares(Z))
+        return np.asarray(self.log_variance + 0.5 * logs.sum(axis=0))
 
 
 def _squares(points: Basis) -> Array:
-    """c^2, (m, d); 1 for points of f."""
+    """c^2, (d, m); 1 for points of f."""
     if points.log_c is None:
-        return np.ones_like(points.Z)
-    return np.asarray(np.exp(2.0 * points.log_c))
+        return np.ones_like(points.Z.T)
+    return np.asarray(np.exp(2.0 * points.log_c.T))

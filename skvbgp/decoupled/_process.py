@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array, tril_times, triu_times
+from skvbgp._core.linalg import Array, outer_factors, tril_times, triu_times
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 
@@ -74,28 +74,28 @@ class Process:
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance of each f at scaled rows X, (n, k)."""
         rows = Basis(X)
-        A = self._whiten(self.kernel(rows, self.beta))
-        mean = self.kernel(rows, self.alpha) @ self.a + A @ self.w
-        return mean, self._variance(self.kernel.diag(rows), A, A @ self.M)
+        At = self._whiten(self.kernel(self.beta, rows))
+        mean = self.kernel(rows, self.alpha) @ self.a + At.T @ self.w
+        return mean, self._variance(self.kernel.diag(rows), At, self.M @ At)
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """Mean (n, k) and covariance (k, n, n) of each f at scaled rows X."""
         rows = Basis(X)
-        A = self._whiten(self.kernel(rows, self.beta))
-        covariance = self.kernel(rows, rows) + A @ self.M @ A.T
+        At = self._whiten(self.kernel(self.beta, rows))
+        covariance = self.kernel(rows, rows) + At.T @ self.M @ At
         mean, variance = self.moments(X)
         every = np.arange(len(X))
         covariance[:, every, every] = variance.T
         return mean, covariance
 
-    def _whiten(self, Kxb: Array) -> Array:
-        """A of rows, (n, m_b)."""
-        return tril_times(self.T.T, Kxb.T).T
+    def _whiten(self, Kbx: Array) -> Array:
+        """A' of rows, (m_b, n): products with triangles like it that way round."""
+        return tril_times(self.T.T, Kbx)
 
     @staticmethod
-    def _variance(prior: Array, A: Array, AM: Array) -> Array:
+    def _variance(prior: Array, At: Array, MAt: Array) -> Array:
         prior = prior[:, None]
-        return np.maximum(prior + np.einsum("kij,ij->ik", AM, A), _LEAST_VARIANCE * prior)
+        return np.maximum(prior + np.einsum("kji,ji->ik", MAt, At), _LEAST_VARIANCE * prior)
 
     def data_term(
         self,
@@ -113,28 +113,28 @@ class Process:
         Each row's is there as often as it counts, (n,); variances of noise may be known, (n,).
         """
         rows = Basis(X)
-        Kxa, Kxb = self.kernel(rows, self.alpha), self.kernel(rows, self.beta)
-        A = self._whiten(Kxb)
-        AM = A @ self.M
+        Kxa, Kbx = self.kernel(rows, self.alpha), self.kernel(self.beta, rows)
+        At = self._whiten(Kbx)
+        MAt = self.M @ At
         prior = self.kernel.diag(rows)
-        variance = self._variance(prior, A, AM)
-        mean = Kxa @ self.a + A @ self.w
+        variance = self._variance(prior, At, MAt)
+        mean = Kxa @ self.a + At.T @ self.w
         told = () if known is None else (known,)
         expected = likelihood.expected(noise, y.ravel(), mean.ravel(), variance.ravel(), *told)
         each = np.repeat(counts, y.shape[1])
         dm, ds = (weight * (each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
-        AM *= 2.0 * ds.T[:, :, None]
-        dA = AM.sum(axis=0) if len(AM) > 1 else AM[0]
-        dA += dm @ self.w.T
-        dM = _weigh(A, ds)
+        MAt *= 2.0 * ds.T[:, None, :]
+        dAt = MAt.sum(axis=0) if len(MAt) > 1 else MAt[0]
+        dAt += np.matmul(*outer_factors(self.w, dm))
+        dM = _weigh(At, ds)
         if expected.precision is None:
             concave = np.minimum(ds, 0.0)
         else:
             concave = -0.5 * weight * (each * expected.precision).reshape(y.shape)
-        curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(A, concave))
+        curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(At, concave))
         dtheta_a, dalpha, da = self.kernel.vjp_data_outer(rows, self.alpha, Kxa, dm, self.a)
-        dKxb = triu_times(self.T.T, dA.T).T
-        dtheta_b, dbeta = self.kernel.vjp_data(rows, self.beta, Kxb, dKxb)
+        dKbx = triu_times(self.T.T, dAt)
+        dtheta_b, dbeta = self.kernel.vjp_data(rows, self.beta, Kbx.T, dKbx.T)
         dtheta_diag, _ = self.kernel.vjp_diag(rows, ds.sum(axis=1))
         gradient = fill(
             zeros,
@@ -148,7 +148,7 @@ class Process:
             gradient,
             da,
             dM,
-            A.T @ dm,
+            At @ dm,
             np.zeros_like(self.a),
             curvature,
         )
@@ -181,12 +181,12 @@ class Process:
         return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, residual, no_M)
 
 
-def _weigh(A: Array, weights: Array) -> Array:
+def _weigh(At: Array, weights: Array) -> Array:
     """A' diag(weights) A for each column of weights (n, k), (k, m, m)."""
     if weights.max() > 0.0:
-        return A.T @ (weights.T[:, :, None] * A)
-    roots = [np.sqrt(-own)[:, None] * A for own in weights.T]
-    return -np.stack([root.T @ root for root in roots])  # BLAS makes half of each
+        return (weights.T[:, None, :] * At) @ At.T
+    roots = [np.sqrt(-own) * At for own in weights.T]
+    return -np.stack([root @ root.T for root in roots])  # BLAS makes half of each
 
 
 def fill(

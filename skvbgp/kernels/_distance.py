@@ -21,19 +21,25 @@ _SYMMETRIC_ROWS = 96
 
 
 def centre(X: Array, Z: Array | None) -> tuple[Array, Array]:
-    """Shift both inputs by the mean of the second; ``Z=None`` gives the same array twice.
+    """Shift both inputs to `choose_origin`'s; ``Z=None`` gives the same array twice."""
+    origin = choose_origin(X, Z)
+    A = X - origin  # (n, d)
+    return A, A if Z is None else Z - origin
+
+
+def choose_origin(X: Array, Z: Array | None) -> Array:
+    """Choose where differences of two inputs are taken from, (d,): at the mean of the second.
 
     Distances do not change, but their rounding error, which grows with the squared norms, does.
     Where a few rows are far away from all others, the mean is, too: the origin is then the median
     of the input that spreads less, so that such rows take nothing from the others.
     """
     rows = X if Z is None or not len(Z) else Z
-    origin = rows.sum(axis=0) / len(rows)  # (d,)
+    origin: Array = np.einsum("ij->j", rows) / len(rows)
     if _is_far(origin):
         sets = [X] if Z is None else [rows for rows in (Z, X) if len(rows)]
         origin = np.median(min(sets, key=lambda rows: np.ptp(rows, axis=0).max()), axis=0)
-    A = X - origin  # (n, d)
-    return A, A if Z is None else Z - origin
+    return origin
 
 
 def find_origins(X: Array) -> Array:

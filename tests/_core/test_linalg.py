@@ -16,6 +16,7 @@ from skvbgp._core.linalg import (
     inverse_from_cholesky,
     jittered_cholesky,
     log_determinant,
+    outer_factors,
     pack_symmetric,
     solve_stack,
     symmetric_product,
@@ -172,6 +173,14 @@ def test_products_of_triangles(rng, m):
     assert_allclose(tril_gram(L), L.T @ L, rtol=0, atol=m * m * 2e-16)
     S = well_conditioned(3, rng)
     assert_allclose(symmetric_product(A, A @ S), A @ S @ A.T, rtol=0, atol=2e-14)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3])
+def test_products_of_few_columns(rng, k):
+    u, v = rng.normal(size=(4, k)), rng.normal(size=(5, k))
+    left, right = outer_factors(u, v)
+    assert left.shape[1] > 1  # NumPy would not ask BLAS
+    assert_allclose(left @ right, u @ v.T, rtol=0, atol=1e-15)
 
 
 def test_triangle_of_a_symmetric_matrix(rng):
