@@ -20,16 +20,17 @@ from skvbgp.base import Gaps, _gap_noise
 from skvbgp.base._gap_noise import GapNoise, GivenRows
 from skvbgp.base._gap_slopes import GapRows, learn_slopes, log_density
 from tests.derivatives import numerical_gradient
+from tests.fits import FitOnce
 from tests.gaps import check_measured_slopes, make_data
 from tests.oracles import gap_noise as oracle
 
 KERNELS = kernel_grammar(1, base=("SE", "LIN"))
 MODELS = {
-    "SVBSSGP": SVBSSGPRegressor(15, max_iter=10, n_samples=5, random_state=0),
-    "VBPITC": VBPITCRegressor(10, n_blocks=3, max_iter=5, random_state=0),
-    "VBPIC": VBPICRegressor(10, n_blocks=3, max_iter=5, n_samples=3, random_state=0),
-    "DecoupledGP": DecoupledGPRegressor(30, 15, max_iter=10, random_state=0),
-    "VBKS": VBKSRegressor(KERNELS, max_iter=10, n_restarts=1, random_state=0),
+    "SVBSSGP": SVBSSGPRegressor(15, max_iter=2, n_samples=5, random_state=0),
+    "VBPITC": VBPITCRegressor(10, n_blocks=3, max_iter=2, random_state=0),
+    "VBPIC": VBPICRegressor(10, n_blocks=3, max_iter=2, n_samples=3, random_state=0),
+    "DecoupledGP": DecoupledGPRegressor(30, 15, max_iter=2, random_state=0),
+    "VBKS": VBKSRegressor(KERNELS, max_iter=2, n_restarts=1, random_state=0),
 }
 #: Those that fit well enough to tell inputs that matter from others.
 BETTER = {
@@ -39,11 +40,13 @@ BETTER = {
     "DecoupledGP": DecoupledGPRegressor(100, 50, max_iter=100, random_state=0),
     "VBKS": VBKSRegressor(KERNELS, random_state=0),
 }
+pytestmark = pytest.mark.usefixtures("quick_searches")
 models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 better = pytest.mark.parametrize("model", BETTER.values(), ids=BETTER.keys())
 #: VBKS learns in any case, and its rows fade.
 refitted = [name for name in MODELS if name != "VBKS"]
 refitted = pytest.mark.parametrize("model", [MODELS[name] for name in refitted], ids=refitted)
+fit_once = FitOnce()
 
 
 def slopes_of(model):
@@ -149,7 +152,7 @@ def test_rows_with_gaps_are_noisy_ones(model, rng):
 @pytest.mark.parametrize("name", ["SVBSSGP", "VBPITC", "VBPIC", "VBKS"])
 def test_rows_with_gaps_are_left_out(name, rng):
     X, y = make_data(60, rng)
-    model, plain = clone(MODELS[name]).fit(X, y), clone(MODELS[name])
+    model, plain = fit_once(clone(MODELS[name]), X, y), clone(MODELS[name])
     filled, own = fill(model, X)
     expected = plain.fit(filled, y, y_var=own).loo_predict(filled, y, y_var=own)
     assert_allclose(model.loo_predict(X, y), expected, rtol=1e-6)
@@ -196,8 +199,8 @@ def test_streams_begin_again_while_rows_are_few(model, rng):
     X[35, 1] = np.nan
     weight = np.where(np.arange(40) == 3, 0.0, 1.0)
     stream = clone(model)
-    for start in range(0, 32, 4):
-        rows = slice(start, start + 4)
+    for start in range(0, 32, 8):
+        rows = slice(start, start + 8)
         stream.partial_fit(X[rows], y[rows], sample_weight=weight[rows])
     assert_array_equal(stream._gap_noise.gaps.columns, [True, False, True])
     stream.partial_fit(X[32:], y[32:])
@@ -239,7 +242,7 @@ def test_a_stream_that_forgets_is_a_fit_to_the_rows_that_count(model, rng):
 @models
 def test_a_call_that_fails_changes_nothing(model, rng):
     X, y = make_data(40, rng)
-    model = clone(model).fit(X, y)
+    model = fit_once(clone(model), X, y)
     before, expected = dict(vars(model)), model.predict(X, True)
     with pytest.raises(ValueError, match="infinity"):
         model.partial_fit(np.where(np.isnan(X), np.inf, X), y)
@@ -265,7 +268,7 @@ def test_outputs_have_slopes_of_their_own(model, rng):
     X, y = make_data(60, rng)
     other = np.where(np.arange(60) % 4 == 0, np.nan, 3.0 * np.nan_to_num(X[:, 2]))
     both = clone(model).fit(X, np.column_stack([y, other]))
-    alone = clone(model).fit(X, y)
+    alone = fit_once(clone(model), X, y)
     assert_allclose(both._gap_noise.slopes[:, 0], slopes_of(alone))
     assert both._gap_noise.slopes[2, 1] > 2.0 * both._gap_noise.slopes[0, 1]
     mean, std = both.predict(X, True)
@@ -322,7 +325,7 @@ def test_few_rows_with_gaps(model, rng):
 @models
 def test_functions_are_asked_for_at_known_places(model, rng):
     X, y = make_data(60, rng)
-    model = clone(model).fit(X, y)
+    model = fit_once(clone(model), X, y)
     assert model.feature_importances_.shape == (3,)
     draws = model.sample_function(2)
     assert draws(np.nan_to_num(X)).shape == (60, 2)
@@ -335,7 +338,7 @@ def test_functions_are_asked_for_at_known_places(model, rng):
 def test_new_rows_of_dask_have_gaps(model, rng):
     da = pytest.importorskip("dask.array")
     X, y = make_data(40, rng)
-    model = clone(model).fit(X, y)
+    model = fit_once(clone(model), X, y)
     assert_allclose(model.predict(da.from_array(X)).compute(), model.predict(X), rtol=1e-8)
 
 
