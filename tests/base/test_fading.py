@@ -30,7 +30,12 @@ FIRST = [next(e for e in EVERY if type(e) is cls) for cls in CLASSES]
 each = pytest.mark.parametrize("estimator", FIRST, ids=repr)
 NEAR = [e for e in GP if not isinstance(e.n_inducing, int)]  # rows there are not forgotten
 LABELLING = once([*NEAR, *EP, *DECOUPLED], ForgetsLabels)
-each_classifier = pytest.mark.parametrize("classifier", LABELLING, ids=repr)
+OTHERS = [c for i, c in enumerate(LABELLING) if type(c) in map(type, LABELLING[:i])]
+each_classifier = pytest.mark.parametrize(
+    "classifier",
+    [pytest.param(c, marks=pytest.mark.thorough if c in OTHERS else []) for c in LABELLING],
+    ids=repr,
+)
 N, SHARE, WINDOW = 54, 0.9, 25
 #: Rows of the calls, of which the last one alone may be more than a window.
 STEPS = [[18, 36, 54], [20, 54]]
@@ -121,14 +126,14 @@ def test_the_newest_rows_of_a_fit_are_in_the_window(estimator):
 @each
 def test_single_rows_come_and_go(estimator):
     """The rows that are kept are bounded, and so is the time of a call."""
-    X, y = make_data(12)
+    X, y = make_data(7)
     for forgetting, kept in ((3, 3), (0.2, 3)):  # 0.2 ** 3 is less than a hundredth
         model = clone(estimator).set_params(forgetting=forgetting, max_iter=1)
         stream(model, range(1, 4), X, y)
         model.fit(X[:1], y[:1])
-        for i in range(1, 12):
+        for i in range(1, 7):
             model.partial_fit(X[i : i + 1], y[i : i + 1])
-        assert len(model._stream.age) == kept and model.n_samples_seen_ == 12
+        assert len(model._stream.age) == kept and model.n_samples_seen_ == 7
 
 
 @each
@@ -263,14 +268,14 @@ def labelled(rng):
 
 
 def assert_same_classes(model, expected, X):
-    one, other = (m.predict_proba(X[::4]) for m in (model, expected))  # some need a search each
+    one, other = (m.predict_proba(X[::9]) for m in (model, expected))  # some need a search each
     assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
-@each_classifier
+@pytest.mark.parametrize("classifier", LABELLING, ids=repr)
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("known", [False, True])
-@pytest.mark.in_turn("known")
+@pytest.mark.in_turn("known", "forgetting")
 def test_a_stream_of_labels_is_a_fit_to_rows_by_their_age(
     classifier, known, forgetting, labelled, rng
 ):
