@@ -43,29 +43,27 @@ def find_hyperparameters(
     rows = Basis(X)
     data = y, counts, known
 
-    def rank(candidates: list[Array], some: slice) -> list[Array]:
-        """Candidates with their best noise, from the best one by some rows to the worst."""
-        chosen, told = rows[some], (y[some], pick(counts, some), pick(known, some))
-
-        def scan(theta: Array) -> tuple[float, Array]:
-            K = model.kernel.with_theta(theta)(chosen, chosen)
-            value, log_noise = evidence.scan_noises(K, *told)
-            return value + model.log_prior(theta)[0], np.append(theta, log_noise)
-
-        scans = thread_map(scan, [(theta,) for theta in candidates])
-        return [x for _, x in sorted(scans, key=lambda scanned: -scanned[0])]
-
-    candidates = model.kernel.candidates
-    if len(X) > _CHOOSING_ROWS and len(candidates) > _FEW:
-        candidates = [x[:-1] for x in rank(candidates, slice(_CHOOSING_ROWS))[:_FEW]]
-    x = rank(candidates, slice(None))[0]
-
     def log_density(x: Array) -> tuple[float, Array]:
         value, gradient = log_evidence(model, x, rows, *data)
         log_prior, slope = model.log_prior(x[:-1])
         gradient[:-1] = average_shared(gradient[:-1] + slope, model.own_theta)
         return value + log_prior, gradient
 
+    some = slice(_CHOOSING_ROWS)
+    chosen, told = rows[some], (y[some], pick(counts, some), pick(known, some))
+
+    def scan(theta: Array) -> tuple[float, Array]:
+        K = model.kernel.with_theta(theta)(chosen, chosen)
+        value, log_noise = evidence.scan_noises(K, *told)
+        return value + model.log_prior(theta)[0], np.append(theta, log_noise)
+
+    scans = thread_map(scan, [(theta,) for theta in model.kernel.candidates])
+    best = [x for _, x in sorted(scans, key=lambda scanned: -scanned[0])][:_FEW]
+    if len(X) > _CHOOSING_ROWS and len(best) > 1:
+        densities = thread_map(lambda x: log_density(x)[0], [(x,) for x in best])
+        x = best[int(np.argmax(densities))]
+    else:
+        x = best[0]
     bounds = np.append(model.kernel.bounds, [_LOG_NOISE_BOUNDS], axis=0)
     x = lbfgs_ascent(log_density, x, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds).x
     return x[:-1], float(x[-1])
