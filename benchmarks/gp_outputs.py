@@ -8,7 +8,7 @@ from time import process_time
 import numpy as np
 from common import Report, load, parser, scores
 
-from skvbgp import VBGPRegressor
+import skvbgp
 from skvbgp.kernels import RBF
 
 #: Columns that are outputs, by data set; the target is the last one.
@@ -25,6 +25,7 @@ def main():
     cli = parser(__doc__, data=True)
     cli.add_argument("--datasets", nargs="+", default=["synthetic", *COLUMNS])
     cli.add_argument("--models", nargs="+", default=["own", "learned"], choices=MODELS)
+    cli.add_argument("--estimator", default="VBGPRegressor", help="by its name in skvbgp")
     cli.add_argument("--splits", type=int, nargs="+", default=[0, 2], help="seeds of synthetic")
     cli.add_argument("--rows", type=int, default=600, help="training rows; synthetic has 200")
     cli.add_argument("--missing", type=float, default=0.5, help="share of the training targets")
@@ -41,7 +42,7 @@ def main():
                 source = *load(args.data, name), COLUMNS[name], split, args.rows, args.missing
                 sets = [split_columns(*source, draw=i) for i in range(args.draws)]
             for how in args.models:
-                results = [compare(*data, how) for data in sets]
+                results = [compare(*data, args.estimator, how) for data in sets]
                 means = {key: np.mean([one[key] for one in results]) for key in results[0]}
                 report.add(data=name, split=split, outputs=how, **means)
 
@@ -78,9 +79,9 @@ def split_columns(X, y, test_mask, columns, split, n, missing, draw=0, n_test=50
     return inputs[train], Y[train], inputs[test], Y[test], hidden
 
 
-def compare(X, Y, X_test, Y_test, missing, how):
+def compare(X, Y, X_test, Y_test, missing, estimator, how):
     """Scores per value, and seconds of the processor for the fit."""
-    model = VBGPRegressor(**MODELS[how], random_state=0)
+    model = getattr(skvbgp, estimator)(**MODELS[how], random_state=0)
     start = process_time()
     model.fit(X, np.where(missing, np.nan, Y))
     seconds = process_time() - start

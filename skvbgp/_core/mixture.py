@@ -60,7 +60,7 @@ class NormalMixture:
 
     def rescaled(self, origin: float, unit: float) -> NormalMixture:
         """The distributions of origin + unit * y."""
-        return NormalMixture(origin + unit * self.mean, unit * self.std, self.weights)
+        return NormalMixture(origin + unit * self.mean, abs(unit) * self.std, self.weights)
 
     def with_noise(self, variance: Array) -> NormalMixture:
         """Those of y with independent normal noise of these variances (n,), too."""

@@ -3,6 +3,7 @@
 from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
 from skvbgp.base._estimator import (
     CATEGORIES,
+    JOINT_OUTPUTS,
     LEARNING,
     Interval,
     StrOptions,
@@ -24,6 +25,8 @@ from skvbgp.base._function import DescribesFunction, Draws, Relevance, swap_cate
 from skvbgp.base._gap_noise import FillsGaps
 from skvbgp.base._gap_slopes import SLOPE, SLOPE_LIMITS, SLOPE_SPREAD
 from skvbgp.base._gaps import Gaps, find_gaps
+from skvbgp.base._joint_learner import JoinsOutputs, JointState, StackingLearner
+from skvbgp.base._joint_outputs import JointFunction, JointPosterior, Units, lengthen
 from skvbgp.base._labels import Labels, declared_classes
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, Learner, Posterior, RegressionLearner

@@ -116,6 +116,16 @@ class PredictsDistributions:
             On the scale of y.
         """
         n_samples = as_count(n_samples, "n_samples", least=0)
+        check_is_fitted(self)
+        joint_outputs = getattr(self._posterior(), "joint_outputs", None)
+        if joint_outputs is not None:
+            X, known = self._fill(self._check_inputs(X), None)
+            with single_blas_thread:
+                mean, cov = joint_outputs(X, include_noise)
+            if known is not None:
+                cov.flat[:: len(cov) + 1] += known.ravel()
+            joint = draw_normal(mean, cov, n_samples, check_random_state(random_state))
+            return joint.reshape(len(X), -1, n_samples)
         mean, cov = self.predict(X, return_cov=True, include_noise=include_noise)
         rng = check_random_state(random_state)
         if mean.ndim == 1:

@@ -43,6 +43,8 @@ class Interval(_Interval):
 
 #: The constraint of the parameter ``categorical_features``.
 CATEGORIES = {"categorical_features": ["array-like", StrOptions({"from_dtype"}), None]}
+#: That of the parameter ``output_covariance``.
+JOINT_OUTPUTS: dict[str, Any] = {"output_covariance": [StrOptions({"learned"}), None]}
 #: Those of what most estimators learn by.
 LEARNING: dict[str, Any] = {
     "learn_hyperparameters": ["boolean"],
@@ -205,8 +207,9 @@ class VariationalRegressor(RegressorMixin, PredictsDistributions, ReadsRows, Var
             Training inputs. A memory-mapped array is read in batches. An estimator that takes Dask
             arrays and DataFrames, as the user guide's table says, never gathers their rows.
         y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
-            Training targets. Each of several outputs has a model of its own; where it is NaN, it
-            was not observed. A Dask collection has one output.
+            Training targets. Each of several outputs has a model of its own, unless parameters say
+            that they have something in common; where it is NaN, it was not observed. A Dask
+            collection has one output.
         sample_weight : float or array-like of shape (n_samples,), default=None
             How often each row counts: a weight of 2 is the row twice, 0 leaves it out (and has the
             other rows copied). None is 1.

@@ -13,6 +13,7 @@ from skvbgp._core.copies import make_keys
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base._joint_outputs import JointPosterior, lengthen
 from skvbgp.base._validation import as_weights, reading
 from skvbgp.base._weights import Targets, as_noise, count_rows
 
@@ -98,12 +99,17 @@ class LeavesOut:
         with single_blas_thread:
             if y.ndim == 1:
                 return _leave_out(posterior, X, y, weight, variance)
-            columns = [
+            if isinstance(posterior, JointPosterior):
+                t = y.shape[1]
+                given = lengthen(X, t), y.ravel(), np.repeat(weight, t), variance.ravel()
+                mean, std = _leave_out(posterior, *given)
+                return mean.reshape(y.shape), std.reshape(y.shape)
+            each = [
                 _leave_out(one, X, y[:, j], weight, variance[:, j])
                 for j, one in enumerate(posterior.outputs)
             ]
-        mean, std = zip(*columns, strict=True)
-        return np.column_stack(mean), np.column_stack(std)
+        means, stds = zip(*each, strict=True)
+        return np.column_stack(means), np.column_stack(stds)
 
 
 def _leave_out(

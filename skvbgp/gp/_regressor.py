@@ -6,11 +6,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
-from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     CATEGORIES,
@@ -20,15 +17,15 @@ from skvbgp.base import (
     Observations,
     StrOptions,
     VariationalRegressor,
-    as_count,
     as_noise,
     as_weights,
     keep,
+    lengthen,
 )
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._function import LearnedFunction
-from skvbgp.gp._joint_outputs import JointLearner, JointState, lengthen
+from skvbgp.gp._joint_outputs import JointLearner
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._outputs import GPOutputsLearner
 from skvbgp.gp._rows import Rows
@@ -313,17 +310,6 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     @property
     def _most_fetched(self) -> int:
         return self._learner().few
-
-    def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, include_noise: bool = True
-    ) -> Array:
-        if not isinstance(getattr(self, "_state", None), JointState):
-            return super().sample_y(X, n_samples, random_state, include_noise=include_noise)
-        n_samples = as_count(n_samples, "n_samples", least=0)
-        X, rng = self._check_inputs(X), check_random_state(random_state)
-        with single_blas_thread:
-            mean, cov = self._state.posterior.joint_outputs(X, include_noise)
-        return draw_normal(mean, cov, n_samples, rng).reshape(len(X), -1, n_samples)
 
     def _full_learner(self) -> GPLearner | JointLearner | GPOutputsLearner:
         single = self._learner()

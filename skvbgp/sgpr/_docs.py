@@ -16,7 +16,7 @@ _AUTO_INDUCING = """
         of new rows. At most the number of distinct rows is used.
 """
 
-_COMMON = """
+_INPUTS = """
     inducing_inputs : array-like of shape (n_inducing, n_features), default=None
         Starting inducing inputs, in the space of X. None chooses them by k-means.
 
@@ -26,7 +26,25 @@ _COMMON = """
         each other, by one over its length scale. Missing values are a category; what `fit` has not
         seen is as far from all others. A stream, and `warm_start`, keeps the categories of its
         first fit. None is no input.
+"""
 
+_OUTPUTS = """
+    output_covariance : "learned" or None, default=None
+        How several outputs go together. None is a model for each. "learned" is one model in which
+        they learn from each other: they share length scales and, relative to their spreads, the
+        signal, and their covariance is learned, as is a noise variance of each. Rows are then the
+        values that were observed, in memory, also where numbers of rows are compared; inducing
+        inputs are those of all outputs, and one that is given is one of each. `signal_std`,
+        `noise_variance` and `hyperparameter_variance` are relative to the spread of each output.
+        Draws are joint in the outputs; ``return_cov`` and `log_predictive_density` take each by
+        itself. What `loo_predict` leaves out is one value, given the others of its row. Of one
+        output it changes nothing.{kernel}
+"""
+
+_OUTPUTS_KERNEL = """
+        A `noise_kernel` cannot be given: there is a process of the default for each output."""
+
+_COMMON = """
     length_scale : float or array-like of shape (n_features,), default=None
         Starting length scales, 1 / nu, in the units of X. None is half the spread of
         each input times the square root of their number.
@@ -203,6 +221,7 @@ _ATTRIBUTES = """
         Number of outputs. Of several ones, every attribute that describes a model is an array, of
         numbers, or a list with one entry for each, and `n_iter_` is the sum.
 
+{outputs}
     feature_importances_ : ndarray of shape (n_features,)
         Mean squared derivative of the mean of the function, over at most 1,000 training rows, times
         the variance of the input; with a sum of one, or all zero where predictions are constant. Of
@@ -210,6 +229,15 @@ _ATTRIBUTES = """
 
     feature_importances_std_ : ndarray of shape (n_features,)
         Standard deviation of these shares between draws of the hyperparameters.
+"""
+
+_OUTPUTS_ATTRIBUTE = """
+    output_covariance_ : ndarray of shape (n_outputs, n_outputs)
+        Prior covariance of the outputs' functions at one place, on the squared scale of y.
+        Diagonal where `output_covariance` is None. Where it is "learned", the model is one: of what
+        describes it, the signal's moments and `noise_variance_` have an entry for each output,
+        `inducing_inputs_` have further columns that say how much of each output they are{kernel},
+        and the rest is as of one output.
 """
 
 _NOISE_ATTRIBUTE = """
@@ -245,14 +273,26 @@ def documented(
     blocks: bool = False,
     automatic: bool = False,
     forgets: bool = False,
+    joins: bool = False,
     windows: bool = False,
 ) -> Callable[[type], type]:
     """Class decorator that assembles the docstring around a class's own ``text``."""
 
     def decorate(cls: type) -> type:
-        parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _COMMON
+        has_kernel = default_noise_kernel is not None
+        parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _INPUTS
+        outputs = ""
+        if joins:
+            parameters += _OUTPUTS.format(kernel=_OUTPUTS_KERNEL if has_kernel else "")
+            kernel = (
+                ",\n        as has `noise_kernel_`, which is relative to spreads"
+                if has_kernel
+                else ""
+            )
+            outputs = _OUTPUTS_ATTRIBUTE.format(kernel=kernel)
+        parameters += _COMMON
         parameters += _FORGETTING if forgets else _WINDOW if windows else ""
-        if default_noise_kernel is not None:
+        if has_kernel:
             auto = _AUTO_WITHOUT_BLOCK if blocks else _AUTO_INDEPENDENT
             names = {
                 "value": '"auto"' if automatic else "None",
@@ -266,7 +306,7 @@ def documented(
             text,
             "\n    Parameters\n    ----------",
             parameters,
-            _ATTRIBUTES.format(extra="" if default_noise_kernel is None else _NOISE_ATTRIBUTE),
+            _ATTRIBUTES.format(extra=_NOISE_ATTRIBUTE if has_kernel else "", outputs=outputs),
             _REFERENCES,
             _EXAMPLE.format(name=cls.__name__),
         ]

@@ -14,7 +14,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.base import SLOPE, SLOPE_LIMITS, SLOPE_SPREAD
 from skvbgp.kernels._pairs import Pairs
-from skvbgp.sgpr._noise import Mask, Model, Noise, NoiseGradients, Pull, Structure
+from skvbgp.sgpr._noise import Mask, Model, Noise, NoiseGradients, Pull, Structure, Variance
 from skvbgp.sgpr._parameters import Parameters
 
 
@@ -58,7 +58,7 @@ class Gapped(Structure):
         value -= 0.5 * float(constant + away @ away)
         return value, np.append(gradient, -away / SLOPE_SPREAD)
 
-    def noise(self, noise_variance: float, theta: Array, U: Array) -> GapNoise:
+    def noise(self, noise_variance: Variance, theta: Array, U: Array) -> GapNoise:
         theta, slopes = self._split(theta)
         return GapNoise(self.whole.noise(noise_variance, theta, U), self.scale * np.exp(slopes))
 

@@ -119,7 +119,7 @@ def try_kernels(
         trial_model, start = _with_kernel(model, parameters, kernel)
         learned = fit_noise_to_groups(trial_model, start, groups, max_iter=max_iter)
         kernel = kernel.with_theta(learned.noise_theta)
-        trials.append(Trial(name, kernel, judge(kernel, learned.noise_variance, judges)))
+        trials.append(Trial(name, kernel, judge(kernel, float(learned.noise_variance), judges)))
 
     for name, kernel in make_base_kernels(len(parameters.nu), model.coordinates.scale):
         if trials:

@@ -31,11 +31,14 @@ from skvbgp.kernels._pairs import Pairs, evaluate_once
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 
+#: Length scale by which the noise of one output has nothing to do with that of another.
+_OTHER_OUTPUT = 0.2
+
 
 class NoiseGradients(NamedTuple):
     """Cotangents of the noise's parameters, from one group of rows or several."""
 
-    noise_variance: float
+    noise_variance: Variance
     theta: Array  # (p,)
     U: Array | float  # (m, d)
     Kuu: Array | float  # (m, m) what flows through k^eps(U, U); added to theta and U last
@@ -47,12 +50,26 @@ class NoiseGradients(NamedTuple):
 #: Gradients of ``sum(dC * C)`` from dC.
 Pull = Callable[[Array], NoiseGradients]
 Mask = NDArray[np.bool_]
+#: sigma_n^2 of all rows or, where the last t columns of X say which output a row is of, of each.
+Variance = float | Array
+
+
+def spread_variance(variance: Variance, X: Array) -> Variance:
+    """That of each row (n,), where outputs differ."""
+    return variance if np.ndim(variance) == 0 else X[:, -np.size(variance) :] @ variance
+
+
+def gather_slopes(variance: Variance, X: Array, slopes: Array) -> Variance:
+    """Gradient in the variance, from those in what rows have of it, (n,)."""
+    if np.ndim(variance) == 0:
+        return float(slopes.sum())
+    return np.asarray(slopes @ X[:, -np.size(variance) :])
 
 
 class Noise(Protocol):
     """Noise at given parameters; X is in the user's units, variances are of the scaled target."""
 
-    noise_variance: float  # sigma_n^2; of correlated noise, what copies of a row do not share
+    noise_variance: Variance  # sigma_n^2; of correlated noise, what copies of a row do not share
 
     def covariance(self, X: Array) -> Array:
         """Noise covariance of one group of rows, (n,) if they are independent or (n, n)."""
@@ -138,7 +155,7 @@ class Structure:
         """The same on another scale of y, whose square is ``factor`` times as large."""
         return self
 
-    def noise(self, noise_variance: float, theta: Array, U: Array) -> Noise:
+    def noise(self, noise_variance: Variance, theta: Array, U: Array) -> Noise:
         """The noise of these parameters and inducing inputs, the latter in the user's units."""
         raise NotImplementedError
 
@@ -159,7 +176,7 @@ class Structure:
 class White(Structure):
     """Independent noise of one variance (DTC)."""
 
-    def noise(self, noise_variance: float, theta: Array, U: Array) -> WhiteNoise:
+    def noise(self, noise_variance: Variance, theta: Array, U: Array) -> WhiteNoise:
         return WhiteNoise(noise_variance)
 
 
@@ -171,6 +188,7 @@ class Diagonal(Structure):
     kernel: Any = None
     scale: float = 1.0  # factor between the kernel's value and a covariance of the scaled target
     owners: Owners = ()  # by column of the rows: the input that it encodes
+    n_outputs: int = 0  # columns, the last ones, that say which output a row is of
 
     explained = True
 
@@ -186,10 +204,17 @@ class Diagonal(Structure):
     def owners_of_theta(self) -> Owners:  # type: ignore[override]
         return own_hyperparameters(self.kernel, self.owners) if self.owners else ()
 
+    @property
+    def is_auto(self) -> bool:
+        """Whether the kernel is left to a search."""
+        return isinstance(self.kernel, str) and self.kernel == "auto"
+
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        if self.kernel is None or is_auto(self.kernel):
-            length_scale = scale * np.sqrt(count_inputs(len(scale), self.owners))
+        if self.kernel is None or self.is_auto:
+            own = len(scale) - self.n_outputs
+            length_scale = scale * np.sqrt(count_inputs(len(scale), self.owners) - self.n_outputs)
             bounds = np.outer(scale, [1e-3, 1e4])
+            length_scale[own:], bounds[own:] = _OTHER_OUTPUT, _OTHER_OUTPUT
             default = Constant(noise_variance) * RBF(length_scale, length_scale_bounds=bounds)
             return replace(self, kernel=default)
         try:
@@ -203,7 +228,7 @@ class Diagonal(Structure):
     def rescale(self, factor: float) -> Structure:
         return replace(self, scale=self.scale * factor)
 
-    def noise(self, noise_variance: float, theta: Array, U: Array) -> ResidualNoise:
+    def noise(self, noise_variance: Variance, theta: Array, U: Array) -> ResidualNoise:
         kernel = self.kernel.with_theta(theta)
         if self.scale != 1.0:
             kernel = Constant(self.scale, value_bounds="fixed") * kernel
@@ -227,7 +252,7 @@ class Blocks(Diagonal):
 
     @property
     def is_searched(self) -> bool:  # type: ignore[override]
-        return is_auto(self.kernel)
+        return self.is_auto
 
     @property
     def is_open(self) -> bool:  # type: ignore[override]
@@ -237,10 +262,6 @@ class Blocks(Diagonal):
         if self.is_searched:  # the default, until a search has found another one
             return replace(self, kernel=None).start(scale, noise_variance, factor)
         return super().start(scale, noise_variance, factor)
-
-
-def is_auto(kernel: Any) -> bool:
-    return isinstance(kernel, str) and kernel == "auto"
 
 
 class GroupNoise(NamedTuple):
@@ -289,19 +310,20 @@ def _pull_with_weights(pull: Pull, own: Array | float, weight: Array) -> Pull:
 
 
 class WhiteNoise(Noise):
-    """C = sigma_n^2 I (DTC)."""
+    """Independent noise, of one variance or of one for each output (DTC)."""
 
-    def __init__(self, noise_variance: float) -> None:
+    def __init__(self, noise_variance: Variance) -> None:
         self.noise_variance = noise_variance
 
     def covariance(self, X: Array) -> Array:
-        return np.full(len(X), self.noise_variance)
+        return np.full(len(X), spread_variance(self.noise_variance, X))
 
     def marginal_variance(self, X: Array) -> Array:
         return self.covariance(X)
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        return NoiseGradients(float(dC.sum()), np.empty(0), 0.0, 0.0)
+        d_variance = gather_slopes(self.noise_variance, X, dC)
+        return NoiseGradients(d_variance, np.empty(0), 0.0, 0.0)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         return gradients
@@ -317,7 +339,7 @@ class ResidualNoise(Noise):
 
     def __init__(
         self,
-        noise_variance: float,
+        noise_variance: Variance,
         kernel: Kernel,
         U: Array,
         owners_of_theta: Owners = (),
@@ -329,7 +351,7 @@ class ResidualNoise(Noise):
         self._prior = InducingPrior(kernel, U)
 
     def far_variance(self, X: Array) -> Array:
-        return np.asarray(self._kernel.diag(X) + self.noise_variance)
+        return np.asarray(self._kernel.diag(X) + spread_variance(self.noise_variance, X))
 
     def evaluate(
         self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
@@ -370,14 +392,16 @@ class ResidualNoise(Noise):
     def _add_noise(self, X: Array, A: Array) -> Array:
         """Variances of the noise of rows, given them whitened."""
         residual = self._kernel.diag(X) - np.sum(A**2, axis=1)
-        return np.asarray(np.maximum(residual, 0.0) + self.noise_variance)
+        own = spread_variance(self.noise_variance, X)
+        return np.asarray(np.maximum(residual, 0.0) + own)
 
     def _pull_variances(self, X: Array, Kxu: Array, A: Array, dC: Array) -> NoiseGradients:
         B = self._regress(A)
         weighted = dC[:, None] * B
         d_theta, _ = self._kernel.vjp_diag(X, dC)
         dKuu = B.T @ weighted
-        return self._pull_cross(X, Kxu, weighted, float(dC.sum()), d_theta, dKuu)
+        d_variance = gather_slopes(self.noise_variance, X, dC)
+        return self._pull_cross(X, Kxu, weighted, d_variance, d_theta, dKuu)
 
     def _pull_block(
         self, X: Array, Kxu: Array, A: Array, pull_own: Callable[[Array], Array], dC: Array
@@ -392,7 +416,13 @@ class ResidualNoise(Noise):
         return triu_times(self._prior.L_inv, A.T).T
 
     def _pull_cross(
-        self, X: Array, Kxu: Array, weighted: Array, d_variance: float, d_theta: Array, dKuu: Array
+        self,
+        X: Array,
+        Kxu: Array,
+        weighted: Array,
+        d_variance: Variance,
+        d_theta: Array,
+        dKuu: Array,
     ) -> NoiseGradients:
         """All gradients: those of what rows have of their own, and of -2 ``weighted`` in Kxu."""
         weighted *= -2.0

@@ -65,7 +65,7 @@ def choose_noise_variance(
     """
     if not state.model.structure.found:
         return state
-    learned = state.parameters.noise_variance
+    learned = float(state.parameters.noise_variance)
     state = replace(state, learned_noise=learned)
     chosen = find_noise_variance(state, data, conclude)
     if chosen == learned:
@@ -93,7 +93,7 @@ def find_noise_variance(
     state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
 ) -> float:
     """The largest noise, from that of the state on, with which known rows hardly lose."""
-    learned = state.parameters.noise_variance
+    learned = float(state.parameters.noise_variance)
     noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
     held = _leave_out(state, data, conclude)
     total = sum(h.weight.sum() for h in held)

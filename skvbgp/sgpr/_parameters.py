@@ -29,10 +29,15 @@ class Parameters:
     xi: Array  # (d,) their variance
     alpha: float  # mean of the signal's standard deviation
     beta: float  # its variance
-    noise_variance: float  # sigma_n^2
+    noise_variance: float | Array  # sigma_n^2, or that of each of several outputs, (t,)
     noise_theta: Array  # (p,) log hyperparameters of the noise kernel
     U: Array  # (m, d) inducing inputs; rotated, they are Z = nu * U
     owners: Owners = ()  # of the columns, see `_core.owners`: those of an input share nu and xi
+
+    @property
+    def n_outputs(self) -> int:
+        """Columns, the last ones, that say which of several outputs a row is of."""
+        return np.size(self.noise_variance) if np.ndim(self.noise_variance) else 0
 
     @property
     def second_moment(self) -> float:

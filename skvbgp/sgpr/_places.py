@@ -38,11 +38,25 @@ class Places(NamedTuple):
         """The same places of rows that count less by a factor."""
         return Places(self.X, share * self.weight)
 
-    def share_out(self, coordinates: Coordinates, latent: Any, owners: Owners) -> Relevance:
-        """Shares of the inputs in what a latent function varies by."""
-        X = coordinates.scaled(self.X)
-        slopes, values = latent.slopes(X), latent.means
-        return Relevance.of_slopes(X, self.weight, *slopes, owners=owners, predict=values)
+    def share_out(
+        self, coordinates: Coordinates, latent: Any, owners: Owners, n_outputs: int = 0
+    ) -> Relevance:
+        """Shares of the inputs in what a latent function varies by.
+
+        The last columns, which say which of several outputs a row is of, are no inputs.
+        """
+        rows = coordinates.scaled(self.X)
+        X, outputs = np.split(rows, [rows.shape[1] - n_outputs], axis=1)
+        d = X.shape[1]
+        mean, each = latent.slopes(rows)
+        return Relevance.of_slopes(
+            X,
+            self.weight,
+            mean[:, :d],
+            each[..., :d],
+            owners=owners[:d],
+            predict=lambda X: latent.means(np.hstack([X, outputs])),
+        )
 
 
 def _thin(weight: Array) -> tuple[Index, Array]:

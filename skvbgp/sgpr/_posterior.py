@@ -106,7 +106,8 @@ class GlobalPosterior:
         """Shares (d,) of the inputs in the variation of predictions."""
         places = self._state.places
         assert places is not None
-        return places.share_out(self._coordinates, self._latent, self._state.parameters.owners)
+        p = self._state.parameters
+        return places.share_out(self._coordinates, self._latent, p.owners, p.n_outputs)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
         """Functions n from the posterior of f."""
@@ -221,7 +222,7 @@ class SparseLatent:
             return False
         rounding = np.finfo(float).eps * float(np.abs(self._V).sum())
         p = self._parameters
-        return bool(p.second_moment * rounding <= _ROUNDING_SHARE * p.noise_variance)
+        return bool(p.second_moment * rounding <= _ROUNDING_SHARE * np.min(p.noise_variance))
 
     @property
     def _points(self) -> Array:

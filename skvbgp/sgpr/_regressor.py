@@ -5,22 +5,29 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skvbgp._core.linalg import Array
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING,
     FORGETTING_OR_WINDOW,
+    JOINT_OUTPUTS,
     LEARNING,
     DescribesFunction,
     FadingRegressor,
     FillsGaps,
     ForgetfulRegressor,
     Interval,
+    JoinsOutputs,
     LeavesOut,
     StrOptions,
     VariationalRegressor,
     keep,
 )
 from skvbgp.sgpr._docs import documented
+from skvbgp.sgpr._joint_outputs import SparseJointLearner, correlate
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Blocks, Diagonal, White
 from skvbgp.sgpr._spread import SpreadRows
@@ -67,10 +74,26 @@ class _SparseRegressor(DescribesFunction, LeavesOut, VariationalRegressor):
             )
 
 
-class _IndependentRegressor(FadingRegressor, _SparseRegressor):
-    """A regressor whose rows have independent noise: they may fade, and lack entries."""
+class _IndependentRegressor(JoinsOutputs, FadingRegressor, _SparseRegressor):
+    """A regressor whose rows have independent noise: they may fade, and lack entries.
+
+    That of outputs that learn from each other has a variance for each.
+    """
 
     _takes_gaps = True
+    _joint_learner = SparseJointLearner
+    signal_std_mean_: Any
+    signal_std_var_: Any
+
+    @property
+    def output_covariance_(self) -> Array:
+        """Prior covariance of the outputs' functions at one place, (n_outputs, n_outputs)."""
+        check_is_fitted(self)
+        variance = np.atleast_1d(self.signal_std_mean_**2 + self.signal_std_var_)
+        if not self._joins:
+            return np.diag(variance)
+        std = np.sqrt(variance)
+        return correlate(self._state) * np.outer(std, std)
 
 
 @documented(
@@ -84,9 +107,10 @@ class _IndependentRegressor(FadingRegressor, _SparseRegressor):
     noise, by slopes that are learned.
     """,
     forgets=True,
+    joins=True,
 )
 class VBDTCRegressor(_IndependentRegressor):
-    _parameter_constraints = _COMMON | FORGETTING
+    _parameter_constraints = _COMMON | FORGETTING | JOINT_OUTPUTS
 
     def __init__(
         self,
@@ -94,6 +118,7 @@ class VBDTCRegressor(_IndependentRegressor):
         *,
         inducing_inputs: Any = None,
         categorical_features: Any = None,
+        output_covariance: str | None = None,
         length_scale: Any = None,
         signal_std: float | None = None,
         noise_variance: float | None = None,
@@ -131,9 +156,10 @@ class VBDTCRegressor(_IndependentRegressor):
     """,
     default_noise_kernel="a squared exponential with one length scale per input",
     forgets=True,
+    joins=True,
 )
 class VBFITCRegressor(_IndependentRegressor):
-    _parameter_constraints = _COMMON | FORGETTING | _NOISE_KERNEL
+    _parameter_constraints = _COMMON | FORGETTING | JOINT_OUTPUTS | _NOISE_KERNEL
 
     def __init__(
         self,
@@ -142,6 +168,7 @@ class VBFITCRegressor(_IndependentRegressor):
         noise_kernel: Any = None,
         inducing_inputs: Any = None,
         categorical_features: Any = None,
+        output_covariance: str | None = None,
         length_scale: Any = None,
         signal_std: float | None = None,
         noise_variance: float | None = None,

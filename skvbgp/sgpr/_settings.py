@@ -82,6 +82,7 @@ class Settings(RegressionLearner):
     local: bool = False
     forgetting: float = 1.0
     owners: Owners = ()  # by column of X: the input that it encodes
+    n_outputs: int = 0  # columns of X, the last ones, that say which output a row is of
 
     # -- which solver, and which expectations ------------------------------------------
 

@@ -37,6 +37,9 @@ from skvbgp.sgpr._quadrature import sign_draws
 from skvbgp.sgpr._settings import Settings
 from skvbgp.sgpr._state import State
 
+#: Starting inverse length scale of the columns that say which output a row is of: a correlation of
+#: exp(-nu^2) between any two.
+_OUTPUT_NU = 0.8
 #: Rows that the starting length scales are judged by, and what these are divided by.
 _SAMPLE_ROWS = 512
 _FACTORS = (1.0, 4.0, 16.0, 64.0)
@@ -88,11 +91,14 @@ def start_cold(
     m = settings.count_inducing(n)
     coordinates, U = _choose_inputs(sample, m, settings, rng)
     owners = settings.owners
-    d = count_inputs(sample.X.shape[1], owners)
-    nu = np.full(len(coordinates.scale), 2.0 / np.sqrt(d))
+    n_columns, t = len(coordinates.scale), settings.n_outputs
+    own = n_columns - t  # columns that are of inputs
+    d = count_inputs(n_columns, owners) - t
+    nu = np.full(n_columns, 2.0 / np.sqrt(d))
     if settings.length_scale is not None:
         length_scale = as_vector(settings.length_scale, d, "length_scale", positive=True)
-        nu = coordinates.scale / spread_inputs(length_scale, owners)
+        nu[:own] = coordinates.scale[:own] / spread_inputs(length_scale, owners[:own])
+    nu[own:] = _OUTPUT_NU
     alpha, noise_variance, factor = 1.0, 0.1, 1.0
     if settings.signal_std is not None:
         alpha = settings.signal_std / target.unit
@@ -108,9 +114,16 @@ def start_cold(
         as_vector(settings.prior_mean, d + 1, "prior_mean", positive=False),
         as_vector(settings.prior_variance, d + 1, "prior_variance", positive=True),
     )
-    hyperprior = HyperPrior(*(np.append(spread_inputs(p[:-1], owners), p[-1]) for p in prior))
+    default = 0.0, 4.0  # of what tells outputs apart
+    hyperprior = HyperPrior(
+        *(
+            np.concatenate([spread_inputs(p[:-1], owners[:own]), np.full(t, one), p[-1:]])
+            for p, one in zip(prior, default, strict=True)
+        )
+    )
     structure = settings.structure.start(coordinates.scale, noise_variance, factor)
-    parameters = Parameters(nu, xi, alpha, beta, noise_variance, structure.theta, U, owners)
+    variance = np.full(t, noise_variance) if t else noise_variance
+    parameters = Parameters(nu, xi, alpha, beta, variance, structure.theta, U, owners)
     _check_range(parameters)
     return Model(coordinates, hyperprior, structure), parameters
 
@@ -121,9 +134,11 @@ def _choose_inputs(
     """Coordinates, and inducing inputs in them.
 
     The frame is that of the given inducing inputs, if there are any: it does not
-    depend on which rows come first in a stream. Categories are in it as they are encoded.
+    depend on which rows come first in a stream. Categories, and which output a row is of, are in it
+    as they are encoded.
     """
     shared = find_shared(sample.X.shape[1], settings.owners)
+    shared[len(shared) - settings.n_outputs :] = True
     if settings.inducing_inputs is None:
         coordinates = Coordinates.of(*sample).keeping(shared)
         check_unit(coordinates.scale, "X")
@@ -131,9 +146,8 @@ def _choose_inputs(
         return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
     given = settings.inducing_inputs
     if given.shape[1] != sample.X.shape[1]:
-        raise ValueError(
-            f"inducing_inputs has {given.shape[1]} columns, but X has {sample.X.shape[1]}."
-        )
+        m, d = given.shape[1] - settings.n_outputs, sample.X.shape[1] - settings.n_outputs
+        raise ValueError(f"inducing_inputs has {m} columns, but X has {d}.")
     coordinates = Coordinates.of(given).keeping(shared)
     check_unit(coordinates.scale, "inducing_inputs")
     return coordinates, coordinates.scaled(given)
@@ -174,9 +188,9 @@ def choose_target(summary: RunningScale, *, centred: bool) -> Target:
 def _check_range(parameters: Parameters) -> None:
     """Refuse starting values that double precision cannot tell apart from a limit."""
     values = [*parameters.nu, *parameters.xi, parameters.alpha, parameters.beta]
-    values.append(parameters.noise_variance)
+    values.extend(np.ravel(parameters.noise_variance))
     with np.errstate(over="ignore"):
-        ratio = parameters.second_moment / parameters.noise_variance
+        ratio = parameters.second_moment / np.min(parameters.noise_variance)
     if not (np.isfinite(values).all() and np.all(np.array(values) > 0.0) and ratio < 1e18):
         raise ValueError(
             "The starting length_scale, signal_std, noise_variance or hyperparameter_variance "
@@ -191,7 +205,8 @@ def go_on_from(
     """Those of the fit before for d features; y's unit was then ``ratio`` times the present one."""
     p = parameters
     if p.U.shape[1] != d:
-        raise ValueError(f"warm_start: X has {d} features, but the fit before had {p.U.shape[1]}.")
+        now, then = d - p.n_outputs, p.U.shape[1] - p.n_outputs
+        raise ValueError(f"warm_start: X has {now} features, but the fit before had {then}.")
     p = replace(
         p, alpha=p.alpha * ratio, beta=p.beta * ratio**2, noise_variance=p.noise_variance * ratio**2
     )

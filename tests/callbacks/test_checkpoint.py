@@ -179,6 +179,8 @@ def test_a_fit_goes_on_and_ends_as_it_would_have(case, ends, path):
             ),
             2,
         ),
+        (clone(CASES["exact"]).set_params(output_covariance="learned", n_inducing=120), 2),
+        (clone(CASES["stochastic"]).set_params(output_covariance="learned"), 2),
         (CASES["exact"], 6),  # in the second output
         (CASES["stochastic"], 7),
         (CASES["spectrum"], 10),

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBGPRegressor
+from skvbgp.base import lengthen
 from skvbgp.gp._coregion import Coregion
-from skvbgp.gp._joint_outputs import lengthen
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
 from tests.oracles import gp as oracle

@@ -614,3 +614,30 @@ def evidence_quadrature_1d(X, y, C, prior_mean, prior_variance, n_grid=161, widt
         log_terms[a] = log_likelihood + log_weight[a] + log_weight
     largest = np.max(log_terms)
     return largest + math.log(np.sum(np.exp(log_terms - largest)))
+
+
+# ------------------------------------------------------------------------------------------
+# several outputs: f_i(x) = the i-th of functions with the covariance B k(x, x') (intrinsic
+# coregionalisation), and the white noise of each has a variance of its own
+
+
+def predict_joint_outputs(k, B, rows, y, places, outputs, noises, jitter=0.0):
+    """Mean and covariance of f at places (p, d), of each in an output (p,), at fixed theta.
+
+    rows: pairs (X, their outputs) of the values y; places: pairs of inducing inputs and of new
+    ones. k is the kernel of inputs (X, Z) -> (n, m), noises those of the rows (n,). Each inducing
+    input is one of every output: their covariance is the Kronecker product of k(Z, Z) and B.
+    """
+    X, own = rows
+    Z, X_new = places
+    t = len(B)
+    Suu = np.kron(k(Z, Z), B) + jitter * np.eye(t * len(Z))
+    Kxu, Ksu = (
+        np.hstack([np.outer(k(x, Z)[:, a], np.ones(t)) * B[o] for a in range(len(Z))])
+        for x, o in ((X, own), (X_new, outputs))
+    )
+    C_inv = np.diag(1.0 / noises)
+    inverse = np.linalg.inv(Suu + Kxu.T @ C_inv @ Kxu)
+    mean = Ksu @ inverse @ Kxu.T @ C_inv @ y
+    prior = k(X_new, X_new) * B[np.ix_(outputs, outputs)]
+    return mean, prior - Ksu @ np.linalg.inv(Suu) @ Ksu.T + Ksu @ inverse @ Ksu.T
