@@ -59,10 +59,12 @@ def exponential(left: Array, right: Array, most: Array) -> Array:
     the cache.
     """
     K = np.empty((left.shape[1], right.shape[1]))
+    size = float(np.dot(*(np.abs(part).max(axis=1, initial=0.0) for part in (left, right))))
     most = np.broadcast_to(most, K.shape)
     for rows in row_blocks(*K.shape):
         exponent = np.matmul(left[:, rows].T, right, out=K[rows])
-        np.minimum(exponent, most[rows], out=exponent)
+        if size > _LARGE:
+            np.minimum(exponent, most[rows], out=exponent)
         np.exp(exponent, out=exponent)
     return K
 
@@ -72,6 +74,8 @@ def features(A: Array) -> Array:
     return np.concatenate([A**2, A, np.ones((1, A.shape[1]))])
 
 
+#: Sum of products from which on rounding may change a covariance by more than 1e-10 of it.
+_LARGE = 1e5
 _Pair = tuple[Array, Array]
 #: Factors of all length scales that training may start from.
 _LENGTH_FACTORS = 2.0 ** np.arange(-8, 3)

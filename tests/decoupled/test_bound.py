@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import jittered_cholesky
-from skvbgp.decoupled._basis import Basis
+from skvbgp.decoupled._basis import Basis, GeneralizedSE
 from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import Gaussian, Probit, StudentT
@@ -283,6 +283,18 @@ def test_batches_and_samples_are_unbiased(parametrization):
     assert_allclose(np.mean([part[0] for part in parts]), exact[0], rtol=1e-10)
     gradients = np.mean([part[1].pack() for part in parts], axis=0)
     assert_allclose(gradients, exact[1].pack(), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", [GeneralizedSE, InputwiseSE])
+@pytest.mark.parametrize("distance", [0.0, 1e2, 1e7])
+def test_rounding_makes_no_covariance_larger_than_a_variance(kernel, distance):
+    """Squares of distances from the origin are rounded, the more the farther it is."""
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    X[::2] += distance
+    log_c = np.zeros(60) if kernel is GeneralizedSE else np.zeros((60, 2))
+    rows, points = Basis(X), Basis(X, log_c)
+    for pair in ((rows, rows), (rows, points), (points, rows)):
+        assert kernel(0.0, np.zeros(2))(*pair).max() <= 1.0 + 1e-10
 
 
 def test_tiles_change_nothing(monkeypatch):
