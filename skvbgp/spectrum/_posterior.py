@@ -18,18 +18,20 @@ import numpy as np
 from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, thin
 from skvbgp._core.partition import balanced_partition, group_rows, rows_by_block
 from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._gaussian import Gaussian
 from skvbgp.spectrum._local import Block, Local, Neighbours
-from skvbgp.spectrum._paths import Design, FunctionDraws, draw_paths
+from skvbgp.spectrum._paths import Design, FunctionDraws, count_draws, draw_paths
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
 _TILE_ROWS = 128
+#: Known rows that say how much of the variance is between draws of alpha.
+_SHARE_ROWS = 64
 
 #: The group (n,) of each of some rows, and what a group is conditioned on.
 Groups = tuple[Index, Callable[[int], Local]]
@@ -173,8 +175,25 @@ class SpectrumPosterior:
             raise TypeError(
                 "sample_function needs a model of rows in memory, not of a Dask collection."
             )
-        paths = draw_paths(self._mixture.draws, n, self._mixture.hyper, rng)
+        draws, n_draws = self._mixture.draws, 1
+        if n > 1:
+            n_draws = count_draws(n, len(draws), self._measure_between())
+        draws = [draws[k] for k in rng.permutation(len(draws))[:n_draws]]
+        paths = draw_paths(draws, n, self._mixture.hyper, rng)
         return FunctionDraws(*frames, self, paths, rng.standard_normal((rows.n, n)))
+
+    def _measure_between(self) -> float:
+        """Share of the variance of known rows, left out, that is between draws of alpha.
+
+        Their average, over some of the rows.
+        """
+        rows = self._state.rows
+        assert isinstance(rows, BlockedRows)
+        index = np.arange(rows.n)[thin(rows.n, _SHARE_ROWS)]
+        groups, X = self._group_known(rows, index), rows.all_rows.X[index]
+        means, variances = self.by_group(_components, X, groups=groups)
+        between = means.var(axis=1)
+        return float(np.mean(between / (between + variances.mean(axis=1))))
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given the others and q."""

@@ -1,5 +1,7 @@
 """Draws of the function, its gradients, and the relevance of the inputs that they give."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,6 +9,7 @@ from sklearn.feature_selection import SelectFromModel
 
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._paths import count_draws
 from skvbgp.spectrum._rows import Rows
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.fits import FitOnce
@@ -111,6 +114,63 @@ def test_draws_have_the_moments_of_predict(options, rng):
     places = np.vstack([X[labels == labels[0]][:4], [[9.0, 9.0]]])
     check_draws(model, places, 1500, jointly=options["n_neighbors"] is not None)
     check_draws(model, places[:4], 1500)
+
+
+@pytest.mark.parametrize("n", [2, 10, 100, 10_000])
+@pytest.mark.parametrize("spread", [0.0, 0.03, 0.3, 1.0])
+def test_functions_share_no_fewer_draws_of_alpha_than_their_average_allows(rng, n, spread):
+    """Its variance, over all choices of so many draws, is 1.25 times that of independent ones."""
+    means, variances = spread * rng.standard_normal(7), rng.uniform(0.5, 1.5, 7)
+    total = means.var() + variances.mean()
+    n_draws = count_draws(n, 7, means.var() / total)
+
+    def variance(k):
+        chosen = np.array(list(combinations(range(7), k)))
+        between = (means[chosen].mean(axis=1) - means.mean()) ** 2
+        return np.mean(between + variances[chosen].mean(axis=1) / n)
+
+    assert 1 <= n_draws <= min(n, 7)
+    assert variance(n_draws) <= 1.25 * total / n
+    assert n_draws == 1 or variance(n_draws - 1) > 1.25 * total / n
+    assert count_draws(n, 1, 0.0) == 1
+
+
+def test_the_share_between_draws_of_alpha_is_that_of_rows_left_out():
+    X, y = make_data()
+    posterior = fit_once(small(n_neighbors=9, gamma=0.4), X, y)._posterior()
+    known, hyper = posterior._state.rows.all_rows, posterior._mixture.hyper
+    shares = []
+    for i, x in enumerate(known.X):
+        others = np.delete(np.arange(len(known)), i)
+        near = others[oracle.nearest(x, known.X[others], 9)]
+        given = known.X[near], known.y[near]
+        noise = hyper.signal_variance, hyper.local_noise_variance
+        each = [
+            oracle.test_conditional(x, *given, R, s, 0.4, *noise)
+            for R, s in posterior._mixture.draws
+        ]
+        mean, variance = np.array(each).T
+        shares.append(mean.var() / (mean.var() + variance.mean()))
+    assert_allclose(posterior._measure_between(), np.mean(shares), rtol=1e-8)
+
+
+def test_functions_come_from_any_draw_of_alpha():
+    """From as few as will do, which are others for another random_state."""
+    X, y = make_data()
+    posterior = fit_once(small(n_neighbors=9), X, y)._posterior()
+    draws = [R for R, _ in posterior._mixture.draws]
+    few = count_draws(5, len(draws), posterior._measure_between())
+    assert few < len(draws)
+    owners = []
+    for seed in range(50):
+        paths = posterior.draw_functions(5, np.random.RandomState(seed)).paths
+        assert len(paths) == few
+        assert sum(len(path.members) for path in paths) == 5
+        owners += [i for path in paths for i, R in enumerate(draws) if R is path.R]
+    counts = np.bincount(owners, minlength=len(draws))
+    share = few / len(draws)
+    assert_allclose(counts, 50 * share, atol=5.0 * np.sqrt(50 * share * (1.0 - share)))
+    assert len(posterior.draw_functions(10_000, np.random.RandomState(0)).paths) == len(draws)
 
 
 @pytest.mark.thorough
