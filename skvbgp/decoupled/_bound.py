@@ -21,9 +21,8 @@ from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import Past
 from skvbgp.decoupled._process import Cotangents, Indices, Process, add_up, fill
 
-#: Rows that one thread works on at a time: of data, and of the residual's matrix.
+#: Rows of data that one thread works on at a time.
 _TILE_ROWS = 512
-_RESIDUAL_TILE_ROWS = 128
 
 
 Gaussians = tuple[WhitenedGaussian, ...]
@@ -129,14 +128,12 @@ class Evaluation:
                 partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
                 (X[tile], y[tile], counts[tile], pick(known, tile), weight),
             )
-            for tile in _tiles(len(X), _TILE_ROWS)
+            for tile in (slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS))
         ]
         if len(sample):
             share = m / len(sample)
-            tasks += [
-                (process.residual_term, (zeros, sample[tile], *self._covariance.residual, share))
-                for tile in _tiles(len(sample), _RESIDUAL_TILE_ROWS)
-            ]
+            arguments = zeros, sample, *self._covariance.residual, share
+            tasks.append((process.residual_term, arguments))
         parts = thread_map(lambda function, arguments: function(*arguments), tasks)
         c = reduce(iadd, parts)  # the first of data
         gradient, da = self._covariance.backward(zeros, c)
@@ -156,7 +153,3 @@ class Evaluation:
     def natural_step(self, c: Cotangents, rate: float) -> Gaussians | None:
         """q(u) after a natural-gradient step; None if the covariance is parametrised directly."""
         return None if self._model.is_direct else self._covariance.natural_step(c, rate)
-
-
-def _tiles(n: int, size: int) -> list[slice]:
-    return [slice(start, start + size) for start in range(0, n, size)]

@@ -345,7 +345,8 @@ class DecoupledLearner(RegressionLearner):
 
     def _ascent(self, rng: np.random.RandomState, learning_rate: float) -> Ascent:
         sizes = self.n_mean_basis, self.n_cov_basis
-        return Ascent(sizes, learning_rate, self.learn_hyperparameters, rng)
+        first_turn = int(rng.randint(np.iinfo(np.int32).max))
+        return Ascent(sizes, learning_rate, self.learn_hyperparameters, first_turn)
 
     # -- what has been learned -------------------------------------------------------------------
 

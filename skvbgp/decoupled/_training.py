@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
@@ -24,8 +25,8 @@ from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._past import Past
 from skvbgp.decoupled._state import State
 
-#: Points of the mean basis that stand for all of them in the KL divergence of one step.
-_RESIDUAL_SAMPLE = 256
+#: Most points of the mean basis that stand for all of them in the KL divergence of one step.
+_RESIDUAL_SAMPLE = 128
 #: Steps of the natural gradient on q(u): the first, and the last.
 _NATURAL_RATES = (0.1, 0.01)
 #: Step sizes of Adam relative to the learning rate.
@@ -60,7 +61,7 @@ class Ascent:
     sizes: tuple[int, int]  # of the mean and of the covariance basis in the end
     learning_rate: float
     learn_hyperparameters: bool
-    rng: np.random.RandomState
+    first_turn: int  # of the mean basis' points; a random one, as a run may be a single step
     sample: Sample | None = None  # of a stream's rows, if the noise is not left to steps
     past: Past | None = None  # what is known from rows that the batches do not stand for
 
@@ -136,6 +137,15 @@ class Ascent:
             state = replace(state, parameters=replace(p, L0=p.L0 + _START_L0 * np.diag(new)))
         return state, evaluation
 
+    def take_turns(self, m: int, step: int) -> NDArray[np.intp]:
+        """Which of m points of the mean basis stand for all of them in a step.
+
+        All of them in turn: what some say too much of, the next ones say too little of. Twice as
+        many that each step drew anew would say less.
+        """
+        n_turns = max(1, -(-m // _RESIDUAL_SAMPLE))
+        return np.arange((self.first_turn + step) % n_turns, m, n_turns)
+
     def count_missing_points(self, state: State) -> int:
         """Points that the larger of the two gaps has room for."""
         return max(0, *self._gaps(state.parameters))
@@ -147,9 +157,7 @@ class Ascent:
         X, y = batch.X, batch.y
         model, p, m = state.model, state.parameters, len(state.parameters.alpha)
         weight = batch.n_rows / len(y)
-        sample = np.arange(m)
-        if m > _RESIDUAL_SAMPLE:
-            sample = self.rng.choice(m, _RESIDUAL_SAMPLE, replace=False)
+        sample = self.take_turns(m, clock.step)
         evaluation = Evaluation(model, p, state.q, self.past)
         known = batch.counts, batch.known
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)

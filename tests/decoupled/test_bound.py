@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import jittered_cholesky
@@ -12,6 +12,7 @@ from skvbgp.decoupled._basis import Basis, GeneralizedSE
 from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import Gaussian, Probit, StudentT
+from skvbgp.decoupled._training import Ascent
 from tests.decoupled.problems import (
     LIKELIHOODS,
     M_ALPHA,
@@ -297,11 +298,21 @@ def test_rounding_makes_no_covariance_larger_than_a_variance(kernel, distance):
         assert kernel(0.0, np.zeros(2))(*pair).max() <= 1.0 + 1e-10
 
 
+@pytest.mark.parametrize("m", [0, 5, 128, 129, 1000])
+def test_points_of_the_mean_basis_take_turns(m):
+    ascent = Ascent((m, 1), 0.1, learn_hyperparameters=True, first_turn=77)
+    n_turns = max(1, -(-m // 128))
+    turns = [ascent.take_turns(m, step) for step in range(3, 3 + n_turns)]
+    assert_array_equal(np.sort(np.concatenate(turns)), np.arange(m))
+    sizes = [len(turn) for turn in turns]
+    assert max(sizes) <= 128
+    assert max(sizes) - min(sizes) <= 1
+
+
 def test_tiles_change_nothing(monkeypatch):
     model, p, q, X, y = make_problem()
     expected = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
     monkeypatch.setattr("skvbgp.decoupled._bound._TILE_ROWS", 2)
-    monkeypatch.setattr("skvbgp.decoupled._bound._RESIDUAL_TILE_ROWS", 4)
     found = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
     assert_allclose(found[0], expected[0], rtol=1e-12)
     assert_allclose(found[1].pack(), expected[1].pack(), rtol=1e-9, atol=1e-10)
