@@ -16,7 +16,6 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import skvbgp
-from skvbgp.kernel_selection._series import list_series_kernels
 
 
 @pytest.hookimpl(wrapper=True)
@@ -27,6 +26,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000)  # and to look through what a test leaves, a hundredth of all time
         gc.enable()
 
 
@@ -73,7 +73,9 @@ def find_case(cases, values):
 
 @pytest.fixture(autouse=True, scope="session")
 def _single_threaded():
-    with threadpool_limits(limits=1):
+    from skvbgp._core.parallel import single_blas_thread
+
+    with threadpool_limits(limits=1), single_blas_thread:  # which takes time to enter
         yield
 
 
@@ -98,6 +100,9 @@ def quick_block_start(monkeypatch):
 @pytest.fixture
 def quick_searches(monkeypatch, quick_block_start):
     """Few draws and steps of every search, in tests that do not ask how good its result is."""
+    # Here, for `pytest -n` reads this file before it starts its workers, and needs none of this.
+    from skvbgp.kernel_selection._series import list_series_kernels
+
     for module, name, value in [
         ("sgpr._kernel_search", "_ITERATIONS", 2),
         ("sgpr._kernel_search", "_FOLLOWING_ITERATIONS", 1),
@@ -105,9 +110,11 @@ def quick_searches(monkeypatch, quick_block_start):
         ("spectrum._start", "_MAX_ITER", 5),
         ("gp._search", "_N_DRAWS", 2),
         ("gp._class_search", "_N_DRAWS", 2),
+        ("ep.hybrid._free_posterior", "_MAX_ITER", 10),
         ("kernel_selection._training", "_DRAWS_PER_RESTART", 2),
         ("kernel_selection._training", "_SCREENING_ITERATIONS", 6),
         ("kernel_selection._belief", "_MAX_ITER", 5),
+        ("kernel_selection._learner", "_SERIES_CLIMB", 4),
     ]:
         monkeypatch.setattr(f"skvbgp.{module}.{name}", value)
     monkeypatch.setattr(

@@ -17,9 +17,18 @@ from skvbgp._core.parallel import (
     LazyTasks,
     parallel_each,
     parallel_map,
+    single_blas_thread,
     spawn_seeds,
     spread_each,
 )
+
+
+@pytest.fixture(autouse=True)
+def _outside_of_the_context_of_all_tests():
+    single_blas_thread.__exit__()
+    yield
+    single_blas_thread.__enter__()
+
 
 BACKENDS = ["sequential", "threading", pytest.param("loky", marks=pytest.mark.thorough)]
 
