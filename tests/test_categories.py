@@ -9,8 +9,9 @@ from sklearn.base import clone, is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from tests.fits import FitOnce
 from tests.gp.test_categories import make_data
-from tests.test_common import CLASSES, FIRST, quickest
+from tests.test_common import CLASSES, FIRST, SIBLING_CLASSES, quickest
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 TAKE_CATEGORIES = [
@@ -19,8 +20,14 @@ TAKE_CATEGORIES = [
     if "categorical_features" in one.get_params()
 ]
 every = pytest.mark.parametrize(
-    "estimator", TAKE_CATEGORIES, ids=[type(one).__name__ for one in TAKE_CATEGORIES]
+    "estimator",
+    [
+        pytest.param(one, marks=pytest.mark.thorough if type(one) in SIBLING_CLASSES else [])
+        for one in TAKE_CATEGORIES  # siblings' own tests are those of the family
+    ],
+    ids=[type(one).__name__ for one in TAKE_CATEGORIES],
 )
+fit_once = FitOnce()
 
 
 def make_rows(estimator, n=60):
@@ -54,7 +61,7 @@ def test_pipelines_clones_and_pickles(estimator):
     pd = pytest.importorskip("pandas")
     X, y = make_rows(estimator)
     frame = pd.DataFrame({"x": X[:, 0].astype(float), "c": X[:, 1], "z": X[:, 2].astype(float)})
-    model = clone(estimator).fit(X, y)
+    model = fit_once(clone(estimator), X, y)
     expected = say(model, X)
     typed = clone(estimator).set_params(categorical_features="from_dtype")
     pipeline = make_pipeline(FunctionTransformer(), typed).fit(frame.astype({"c": "category"}), y)
@@ -83,7 +90,7 @@ def test_streams_and_warm_starts_keep_the_categories_of_the_first_fit(estimator)
 @every
 def test_what_is_said_of_the_function(estimator):
     X, y = make_rows(estimator)
-    model = clone(estimator).fit(X, y)
+    model = fit_once(clone(estimator), X, y)
     if not hasattr(model, "predict_gradient"):
         pytest.skip("It has no function.")
     importances = model.feature_importances_

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import is_classifier
 from sklearn.datasets import make_regression
 
-from tests.test_common import CLASSES, quickly_fitted
+from tests.test_common import CLASSES, but_siblings, quickly_fitted
 
 pytestmark = [
     pytest.mark.usefixtures("quick_searches"),
@@ -42,7 +42,7 @@ def through_skops(estimator, folder):
         (through_skops, True),
     ],
 )
-@pytest.mark.parametrize("cls", CLASSES)
+@but_siblings("cls", CLASSES)
 @pytest.mark.in_turn("trip")
 def test_round_trip(cls, trip, predicted_before, tmp_path):
     estimator = quickly_fitted(cls)
