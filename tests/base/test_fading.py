@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from skvbgp import VBPITCRegressor
 from skvbgp.base import ForgetfulRegressor, ForgetsLabels, LeavesOut
 from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.ep.cases import INSTANCES as EP
@@ -27,7 +28,15 @@ def once(estimators, kind):
 EVERY = once([*SPECTRUM, *DECOUPLED, *SGPR], ForgetfulRegressor)
 CLASSES = list(dict.fromkeys(map(type, EVERY)))
 FIRST = [next(e for e in EVERY if type(e) is cls) for cls in CLASSES]
-each = pytest.mark.parametrize("estimator", FIRST, ids=repr)
+#: Blocks of one kind are enough for what all regressors share.
+each = pytest.mark.parametrize(
+    "estimator",
+    [
+        pytest.param(e, marks=pytest.mark.thorough if type(e) is VBPITCRegressor else [])
+        for e in FIRST
+    ],
+    ids=repr,
+)
 NEAR = [e for e in GP if not isinstance(e.n_inducing, int)]  # rows there are not forgotten
 LABELLING = once([*NEAR, *EP, *DECOUPLED], ForgetsLabels)
 OTHERS = [c for i, c in enumerate(LABELLING) if type(c) in map(type, LABELLING[:i])]

@@ -41,11 +41,21 @@ BETTER = {
     "VBKS": VBKSRegressor(KERNELS, random_state=0),
 }
 pytestmark = pytest.mark.usefixtures("quick_searches")
-models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-better = pytest.mark.parametrize("model", BETTER.values(), ids=BETTER.keys())
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+
+
+def but_the_sibling(models):
+    """VBPIC is trained as VBPITC is: by default, that one is for what they share."""
+    marked = [
+        pytest.param(model, marks=pytest.mark.thorough if name == "VBPIC" else [], id=name)
+        for name, model in models.items()
+    ]
+    return pytest.mark.parametrize("model", marked)
+
+
+models, better = but_the_sibling(MODELS), but_the_sibling(BETTER)
 #: VBKS learns in any case, and its rows fade.
-refitted = [name for name in MODELS if name != "VBKS"]
-refitted = pytest.mark.parametrize("model", [MODELS[name] for name in refitted], ids=refitted)
+refitted = but_the_sibling({name: one for name, one in MODELS.items() if name != "VBKS"})
 fit_once = FitOnce()
 
 
@@ -117,7 +127,7 @@ def test_slopes_are_in_squared_units_of_the_target(rng):
 # -- the estimators --------------------------------------------------------------------------------
 
 
-@models
+@every_model
 def test_rows_with_gaps_are_noisy_ones(model, rng):
     """Training and predictions are those of the filled rows, each with noise that is known."""
     X, y = make_data(60, rng)
@@ -203,6 +213,7 @@ def test_streams_begin_again_while_rows_are_few(model, rng):
         rows = slice(start, start + 8)
         stream.partial_fit(X[rows], y[rows], sample_weight=weight[rows])
     assert_array_equal(stream._gap_noise.gaps.columns, [True, False, True])
+    assert stream._gap_noise.n_rows == 31  # of 7 rows before, and of 15, but not of 23
     stream.partial_fit(X[32:], y[32:])
     assert_array_equal(stream._gap_noise.gaps.columns, [True, True, True])
     assert stream.n_samples_seen_ == 39
@@ -310,7 +321,7 @@ def test_logarithms_have_no_gaps(rng):
             call(X, y)
 
 
-@models
+@every_model
 def test_few_rows_with_gaps(model, rng):
     """Of columns, too, that have no entry at all; and rows without any."""
     X, y = make_data(12, rng, share=0.3)
