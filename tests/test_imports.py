@@ -114,6 +114,16 @@ def test_imports_point_downwards():
     assert violations(PACKAGE_ROOT) == []
 
 
+def test_private_parts_of_sklearn_enter_through_one_module():
+    users = {
+        name
+        for name, path in module_files(PACKAGE_ROOT)
+        for target in imported_names(name, path)
+        if target.startswith("sklearn.") and "._" in target
+    }
+    assert len(users) <= 1, users
+
+
 @pytest.mark.parametrize(
     ("module", "source"),
     [
@@ -136,16 +146,6 @@ def test_a_wrong_import_is_found(tmp_path, module, source):
     path.parent.mkdir(parents=True)
     path.write_text(source)
     assert len(violations(tmp_path)) == 1
-
-
-def test_private_parts_of_sklearn_enter_through_one_module():
-    users = {
-        name
-        for name, path in module_files(PACKAGE_ROOT)
-        for target in imported_names(name, path)
-        if target.startswith("sklearn.") and "._" in target
-    }
-    assert len(users) <= 1, users
 
 
 def test_modules_stay_small():
