@@ -177,7 +177,7 @@ def test_unusual_data(cls, solver, case):
 def test_unusual_data_in_a_stream(cls, case):
     X, y = unusual()[case]
     model = small(cls, max_iter=1, n_inducing=6)
-    for rows in np.array_split(np.arange(len(X)), min(3, len(X))):
+    for rows in np.array_split(np.arange(len(X)), min(2, len(X))):
         model.partial_fit(X[rows], y[rows])
     assert_sound(model, X[:10], y)
 

@@ -103,6 +103,7 @@ def test_gradient_of_what_columns_share(rng, cls, solver):
 
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("solver", ["exact", "collapsed", "stochastic"])
+@pytest.mark.in_turn("solver")
 def test_columns_of_a_category_stay_equal(rng, cls, solver):
     X, y = make_data(60, rng)
     model = make_model(cls, solver=solver, max_iter=4, n_inducing=60 if solver == "exact" else 8)

@@ -36,7 +36,7 @@ def ages(n):
 @pytest.mark.parametrize("step", [1, 5, N])
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.parametrize("knows_noise", [True, False])
-@pytest.mark.in_turn("solver", "normalize_y")
+@pytest.mark.in_turn("cls", "solver", "normalize_y")
 def test_rows_count_by_their_age(cls, solver, step, normalize_y, knows_noise, rng):
     X, y = make_data(N)
     y[:20] += 7.0  # mean and spread of y fade, too

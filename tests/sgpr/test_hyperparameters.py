@@ -108,6 +108,7 @@ def test_amplitude_of_a_given_noise_kernel(cls, normalize_y, noise_variance):
     assert_allclose(model.noise_kernel_(X), unit * kernel(X), rtol=1e-10)
 
 
+@pytest.mark.in_turn("cls")
 @with_noise_kernel
 @pytest.mark.parametrize(
     ("ours", "theirs"),

@@ -75,7 +75,7 @@ def assert_equal_models(model, expected, X, rtol=1e-8):
     [(), *((name,) for name in GIVEN), tuple(GIVEN), ("hyperparameter_variance",)],
     ids="-".join,
 )
-@pytest.mark.in_turn("n_chunks", "normalize_y")
+@pytest.mark.in_turn("cls", "n_chunks", "normalize_y")
 def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
     X, y = make_data(N)
     values = {**GIVEN, "hyperparameter_variance": 0.05}

@@ -22,7 +22,7 @@ def log_density_of_noise(y):
     "n, seed, options",
     [
         (30, 2, {"n_inducing": 5}),
-        (60, 1, {"n_inducing": 20}),
+        pytest.param(*(60, 1, {"n_inducing": 20}), marks=pytest.mark.thorough),
         (30, 2, {"n_inducing": 5, "psi": "closed_form"}),
         pytest.param(
             *(60, 1, {"n_inducing": 20, "psi": "closed_form"}), marks=pytest.mark.thorough
@@ -43,7 +43,7 @@ def test_a_function_is_found(n, seed, options):
 @pytest.mark.parametrize(
     "n, seed, m, psi",
     [
-        (60, 1, 20, "auto"),
+        pytest.param(60, 1, 20, "auto", marks=pytest.mark.thorough),
         (60, 2, 5, "auto"),
         pytest.param(60, 0, 20, "closed_form", marks=pytest.mark.thorough),
         (30, 0, 5, "auto"),
@@ -60,6 +60,7 @@ def test_where_predictions_do_not_use_blocks(n, seed, m, psi):
 
 @pytest.mark.parametrize("options", [{"noise_kernel": "auto"}, {"psi": "closed_form"}])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.in_turn("noise")
 def test_blocks_do_not_hide_a_function_from_new_rows(options, noise):
     """With few inducing inputs, f was 0: the bound of rows in blocks is higher by hundreds of nats.
 
@@ -79,8 +80,8 @@ def test_blocks_do_not_hide_a_function_from_new_rows(options, noise):
 def test_blocks_keep_f_where_new_rows_are_told_as_well(monkeypatch):
     """White noise is not trained and, if it is asked for all the same, does not lead."""
     rng = np.random.default_rng(3)
-    X = rng.uniform(-2.0, 2.0, (120, 1))
-    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(120)
+    X = rng.uniform(-2.0, 2.0, (70, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(70)
     model, tried = VBPITCRegressor(n_inducing=20, random_state=0), []
     learn = SparseLearner._learn_white
     monkeypatch.setattr(
