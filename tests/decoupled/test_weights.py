@@ -164,6 +164,7 @@ def test_few_rows_are_an_exact_process_with_less_noise_where_weights_are_large()
 
 @both
 @each
+@pytest.mark.in_turn("cls")
 def test_a_weight_is_a_repetition(cls, parametrization):
     """Even with several mini-batches, as equal rows are one."""
     X, y = make_data(cls, 120)

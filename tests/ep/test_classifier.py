@@ -291,7 +291,7 @@ def test_missing_entries_may_occur_only_in_prediction():
 def test_what_training_learns_of_missing_entries(refine):
     """And what becomes of it with more rows, and in the next fit."""
     X, y = make_labels(60, missing=0.3)
-    model = small(n_inducing=5, refine=refine, max_iter=25, warm_start=True)
+    model = small(n_inducing=5, refine=refine, max_iter=8, warm_start=True)
     model.partial_fit(X[:50], y[:50], classes=[0, 1])
     p = model._state.start.parameters
     missing = np.isnan(X[:50])

@@ -313,9 +313,9 @@ def test_tables_of_which_little_varies(rng, make):
 
 def test_streams_of_single_rows(rng):
     """Their categories are those of the first one, and others."""
-    X, y = make_data(12, rng)
+    X, y = make_data(7, rng)
     model = learning()
-    for i in range(12):
+    for i in range(7):
         model.partial_fit(X[i : i + 1], y[i : i + 1], classes=["no", "yes"])
     other = X.copy()
     other[X[:, 1] != X[0, 1], 1] = "other"

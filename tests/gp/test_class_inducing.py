@@ -203,7 +203,9 @@ def make_shells(n=160, d=4, seed=0):
 
 def small(**parameters):
     kernel = RBF([2.0, 4.0, 6.0, 8.0])
-    return small_classifier(kernel, **{"n_neighbors": 10, "n_inducing": 30, **parameters})
+    return small_classifier(
+        kernel, **{"n_neighbors": 10, "n_inducing": 30, "max_iter": 1, **parameters}
+    )
 
 
 @pytest.fixture
@@ -272,10 +274,10 @@ def test_a_row_alone_and_on_workers():
 
 def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
     X, y = make_shells()
-    model = small().fit(X, y)
+    model = small(max_iter=5).fit(X, y)
     with monkeypatch.context() as patch:
         patch.setattr(_class_search, "_LEAST_GAIN", np.inf)
-        near = small(n_inducing=0).fit(X, y)
+        near = small(n_inducing=0, max_iter=5).fit(X, y)
     T, t = make_shells(400, seed=1)
     loss, loss_near = (
         -np.mean(np.log(m.predict_proba(T)[np.arange(400), t])) for m in (model, near)
@@ -284,7 +286,7 @@ def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
     assert loss < loss_near - 0.02
     assert model.log_predictive_probability_ > near.log_predictive_probability_ + 0.02
     noise = rng.permutation(y)
-    model, near = small().fit(X, noise), small(n_inducing=None).fit(X, noise)
+    model, near = (small(n_inducing=m, max_iter=5).fit(X, noise) for m in (30, None))
     assert model.n_inducing_ == 0
     assert_array_equal(model.predict_proba(T), near.predict_proba(T))
 

@@ -49,8 +49,8 @@ def test_wine_is_better_than_by_logistic_regression():
 def test_a_class_that_is_near_no_row_is_told_apart():
     """A wide class around a narrow one, of which nearly all near rows are, those of both."""
     rng = np.random.default_rng(0)
-    y = np.arange(2_600) % 2
-    X = rng.standard_normal((2_600, 20)) * np.where(y, 1.0, 2.0)[:, None] + y[:, None] / 4.5**0.5
+    y = np.arange(2_000) % 2
+    X = rng.standard_normal((2_000, 20)) * np.where(y, 1.0, 2.0)[:, None] + y[:, None] / 4.5**0.5
     model = small(RBF(2.0), n_neighbors=100, n_inducing=None, max_iter=None)
     model.fit(X[:1_600], y[:1_600])
     assert log_loss(y[1_600:], model.predict_proba(X[1_600:])) < 0.25

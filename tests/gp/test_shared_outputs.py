@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -213,12 +214,13 @@ def test_search_over_kernels_is_shared_and_where_it_ended_a_warm_start_begins(da
 def test_weights_are_repetitions(data, n_neighbors):
     X, Y, T = data
     weight = np.arange(60) % 3
-    model = make_model(n_neighbors=n_neighbors).fit(X, Y, sample_weight=weight, y_var=0.01)
+    make = partial(make_model, n_neighbors=n_neighbors, max_iter=2)
+    model = make().fit(X, Y, sample_weight=weight, y_var=0.01)
     rows = np.repeat(np.arange(60), weight)
-    repeated = make_model(n_neighbors=n_neighbors).fit(X[rows], Y[rows], y_var=0.01)
+    repeated = make().fit(X[rows], Y[rows], y_var=0.01)
     assert_allclose(repeated.predict(T), model.predict(T), rtol=1e-6)
     assert_allclose(repeated.log_predictive_density_, model.log_predictive_density_, rtol=1e-6)
-    alone = make_model(n_neighbors=n_neighbors).fit(X, Y[:, :2], sample_weight=weight)
+    alone = make().fit(X, Y[:, :2], sample_weight=weight)
     twins = [output.twin for output in alone._state.outputs]
     assert (twins[1] is not None) == (n_neighbors == "auto")
 
@@ -291,7 +293,7 @@ def test_new_rows_are_known_at_once_and_hyperparameters_stay(data):
 @pytest.mark.parametrize("forgetting", [0.98, 20])
 def test_streams_forget(data, forgetting):
     X, Y, T = data
-    stream = make_model(forgetting=forgetting)
+    stream = make_model(forgetting=forgetting, max_iter=2)
     for i in range(0, 60, 15):
         stream.partial_fit(X[i : i + 15], Y[i : i + 15])
     assert stream.predict(T).shape == (7, 3)

@@ -12,7 +12,7 @@ KERNELS = [("SE", Constant() * RBF()), ("LIN", Linear())]
 def small(**parameters):
     """An instance that trains in a fraction of a second."""
     quick = {"kernels": KERNELS, "n_inducing": 20, "n_restarts": 1, "n_samples": 200}
-    return VBKSRegressor(**{**quick, "max_iter": 8, "random_state": 0, **parameters})
+    return VBKSRegressor(**{**quick, "max_iter": 4, "random_state": 0, **parameters})
 
 
 def make_series(n=60, seed=0, noise=0.1):

@@ -54,6 +54,7 @@ OPTIONS = {
     "gaussian": {"hyperparameter_posterior": "gaussian", "kernels": KERNELS[:1]},
     "series": {"kernels": "auto", "n_inducing": None, "n_trained": 1, "top_k": 3},
 }
+OPTIONS = {name: {"max_iter": 2, **options} for name, options in OPTIONS.items()}
 every = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 
 

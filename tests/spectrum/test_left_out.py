@@ -25,6 +25,7 @@ def leave_out_by_brute_force(model, X, i, y_var=None):
 
 @pytest.mark.parametrize("n_neighbors", [None, 7, 40, 500])
 @pytest.mark.parametrize("n_frequencies", [2, 8, 30])
+@pytest.mark.in_turn("n_frequencies")
 def test_as_the_others_alone(n_neighbors, n_frequencies):
     """Whether there are more rows than features or less."""
     X, y = make_data()

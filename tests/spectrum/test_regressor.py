@@ -411,7 +411,7 @@ def test_units_of_y_and_x_do_not_matter(scale):
 @pytest.mark.in_turn("posterior", "objective")
 def test_degenerate_data_have_finite_answers(posterior, objective, change):
     X, y = change(*make_data())
-    model = small(posterior=posterior, objective=objective, n_blocks="auto")
+    model = small(posterior=posterior, objective=objective, n_blocks="auto", max_iter=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for gamma in (0.0, 0.5, 1.0):

@@ -297,7 +297,7 @@ def test_degenerate_data(rng, kind, latents):
         X[3] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = quick(max_iter=15, latents=latents).fit(X, y)
+        model = quick(max_iter=2, latents=latents).fit(X, y)
         holes = X[:5].copy()
         holes[0] = np.nan
         filled, std = model.impute(holes, return_std=True)

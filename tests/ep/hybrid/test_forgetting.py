@@ -6,6 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import HybridGPLVM
 
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
 N, SHARE, WINDOW = 60, 0.9, 25
 each = pytest.mark.parametrize("latents", ["map", "free"])
 
