@@ -4,11 +4,11 @@ Every kernel is trained on some rows with one length scale for all inputs, the b
 one for each. They are compared by the log probability of labels that are left out, plus their log
 prior, less one nat for each hyperparameter.
 
-Few rows: all of them share in predictions, see `learn_shares`, and average over draws of their
-hyperparameters. Many rows: the best are trained further, and share; those of two classes that are
-not predicted from neighbours also with a likelihood of labels, see `_probit_process`. Those that
-are have learned from groups of near places. What they become on random ones may be better, from
-neighbours or through inducing inputs, see `_class_inducing`.
+Few rows: the best is also tried plus lines, and all share in predictions, see `learn_shares`, and
+average over draws of their hyperparameters. Many rows: the best are trained further, and share. Two
+classes that are not predicted from neighbours are also tried with a likelihood of labels, see
+`_probit_process`. What predicts from neighbours has learned from groups of near places. What it
+becomes on random ones may be better, or through inducing inputs, see `_class_inducing`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows, average_weights, draw_groups, size_groups
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._candidates import make_leaves
+from skvbgp.kernels._candidates import add_fading_lines, make_leaves
 
 #: Places that an exact process is tried on.
 _TRIAL_PLACES = 500
@@ -192,10 +192,15 @@ class ClassSearch:
         """Whether all places are neighbours of any other."""
         return len(self.votes) <= self.k
 
+    @property
+    def _is_small(self) -> bool:
+        """Whether hyperparameters are drawn, as the first trials are of all places."""
+        return self.is_exact and len(self.votes) <= _TRIAL_PLACES
+
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + _N_FREED * grows + _MOST_KEPT + 2 * _N_PROBIT
+        return n_starts + (_N_FREED + 1) * grows + _MOST_KEPT + 2 * _N_PROBIT
 
     def run(self, starts: Sequence[tuple[str, ClassModel]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
@@ -206,18 +211,21 @@ class ClassSearch:
             freed = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
         chosen = self._choose(len(starts))
+        if grows and self._is_small and not self.stopped:
+            self._try_lines(self.trials[len(starts) :] or self.trials)
         if self.stopped:
             return self._judge(chosen)
-        if self.is_exact and len(self.votes) <= _TRIAL_PLACES:
-            return self._draw(self.trials)
-        self._train_further(chosen)
-        parts = self._make_parts(self.trials)
+        if self._is_small:
+            parts = self._draw(self.trials)
+        else:
+            self._train_further(chosen)
+            parts = self._make_parts(self.trials)
         found = self._mix(parts)
         if not self.is_exact and not self.stopped:
             return self._learn_afar(parts, found)
         if self.stopped or not self._overlap(found.score):
             return found
-        self._try_probit()
+        self._try_probit(chosen if self._is_small else self.trials)
         return self._mix([*parts, *self._make_parts(self.trials[len(parts) :])])
 
     # -- trials ----------------------------------------------------------------------------------
@@ -250,6 +258,13 @@ class ClassSearch:
 
         return do_once(lambda: thread_map(fit, starts))
 
+    def _try_lines(self, trials: list[Trial]) -> None:
+        """Try the best of some kernels plus lines: alone, it asks near rows for all slopes."""
+        best = _rank(trials)[0]
+        name, kernel = add_fading_lines(best.name, best.process.kernel, self.d)
+        model = replace(best.process, process=replace(best.process.process, kernel=kernel))
+        self._try([(name, model)], [(self.votes,)], self.max_iter or _TRIAL_ITERATIONS)
+
     def _choose(self, n_starts: int) -> list[Trial]:
         """The trials that have been freed, and the best of those that these come from."""
         most = _MOST_KEPT if self.is_exact else _MOST_FROM_NEIGHBOURS
@@ -269,10 +284,16 @@ class ClassSearch:
         entropy = -float(np.exp(log_frequencies) @ log_frequencies)
         return self.is_exact and len(log_frequencies) == 2 and -score > _OVERLAP * entropy
 
-    def _try_probit(self) -> None:
-        """Try the best kernels with a probit likelihood, and the last, those that were freed."""
-        trials, starts = self.trials, []
-        for trial in [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]:
+    def _try_probit(self, trials: list[Trial]) -> None:
+        """Try the best kernels with a probit likelihood, and the last, those that were freed.
+
+        Of few places only the best of these.
+        """
+        starts, chosen = [], [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
+        if self._is_small:
+            freed = [trial for trial in trials if trial.process.shared_scale is not None]
+            chosen = _rank(freed or trials)[:1]
+        for trial in chosen:
             model = trial.process
             process = replace(model.process, noise=float(np.exp(LABEL_NOISE[0])))
             probit = ProbitProcess(process, self.d, model.shared_scale)
@@ -340,15 +361,15 @@ class ClassSearch:
         told = replace(told, process=replace(process, link=link))
         return Part(trial.name + _INDUCING, process, [told], np.ones(1), log_p, n_votes)
 
-    def _draw(self, trials: list[Trial]) -> Found:
-        """The shares of trials that average over draws, weighted by importance."""
+    def _draw(self, trials: list[Trial]) -> list[Part]:
+        """Trials that average over draws, weighted by importance."""
         group = [(self.votes,)]
         seeds = [self.rng.randint(np.iinfo(np.int32).max) for _ in trials]
         drawn = thread_map(
             lambda trial, seed: draw_processes(trial.trained, group, _N_DRAWS, seed),
             zip(trials, seeds, strict=True),
         )
-        return self._mix([self._average(*each) for each in zip(trials, drawn, strict=True)])
+        return [self._average(*each) for each in zip(trials, drawn, strict=True)]
 
     def _average(self, trial: Trial, drawn: list[tuple[ClassModel, float]]) -> Part:
         """The draws that matter of a trial."""

@@ -34,9 +34,9 @@ class VBGPClassifier(ForgetfulClassifier):
     are learned by what they say of rows that are left out, which has a closed form.
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
     for all inputs or one for each, and predictions average over those that predict best together,
-    with up to 500 rows also over draws of their hyperparameters. With more rows, all of which
-    predict, kernels of two classes are also tried with a probit likelihood. Far from all rows the
-    probabilities are the frequencies of the classes.
+    with up to 500 rows also over draws of their hyperparameters, and the best kernel is also tried
+    plus lines. As long as all rows predict, kernels of two classes are also tried with a probit
+    likelihood. Far from all rows the probabilities are the frequencies of the classes.
 
     Parameters
     ----------

@@ -35,6 +35,8 @@ _TYPICAL_LENGTHS = {
 }
 #: Spread of the logarithms that tells the length scales of two equal factors apart.
 _APART = 0.7
+#: How far lines reach until they fade, in length scales of a kernel before training.
+_REACH = 10.0
 
 
 def make_leaves(d: int, *, isotropic: bool) -> list[Named]:
@@ -124,9 +126,19 @@ def add_lines(name: str, kernel: Kernel, d: int) -> Named:
 
     Their slopes have one variance, so that they cost one hyperparameter.
     """
+    return f"{name} + LIN", Sum(kernel, _lines(d))
+
+
+def add_fading_lines(name: str, kernel: Kernel, d: int) -> Named:
+    """The same for inputs of unit variance, of lines that fade where all rows are far away."""
+    length_scale = _REACH * float(np.sqrt(d))
+    fading = RBF(length_scale, length_scale_bounds="fixed", isotropic=True)
+    return f"{name} + LIN", Sum(kernel, Product(_lines(d), fading))
+
+
+def _lines(d: int) -> Kernel:
     fixed: dict[str, Any] = {"length_scale_bounds": "fixed", "offset_bounds": "fixed"}
-    lines = Linear(offset=0.0, isotropic=True, **fixed)
-    return f"{name} + LIN", Sum(kernel, Product(_amplitude(1.0 / d), lines))
+    return Product(_amplitude(1.0 / d), Linear(offset=0.0, isotropic=True, **fixed))
 
 
 def _amplitude(value: float) -> Constant:

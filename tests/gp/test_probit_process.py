@@ -206,6 +206,23 @@ def test_two_classes_that_overlap_are_tried_with_it(several):
     assert list_kinds(fit(X, y, n_neighbors=50)) == {ClassProcess}
 
 
+@pytest.mark.parametrize("n_trial, n_probit", [(40, 2), (500, 1)])
+def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_probit):
+    """The other parts average over draws of their hyperparameters."""
+    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", n_trial)
+    X, y = several
+    kernels, tried = [("M", Matern(2.0, nu=1.5)), ("S", RBF(2.0))], []
+    leave_out = ProbitProcess.leave_out
+    monkeypatch.setattr(
+        ProbitProcess, "leave_out", lambda one, votes: tried.append(one) or leave_out(one, votes)
+    )
+    found = VBGPClassifier(kernels, max_iter=8, random_state=0).fit(X, y)._state.found
+    assert len(tried) == n_probit
+    assert {type(process) for process in found.trained} == {ClassProcess, ProbitProcess}
+    regressions = [p for p in found.processes if isinstance(p, ClassProcess)]
+    assert (len(regressions) > len(kernels)) == (n_trial == 500)
+
+
 def test_a_stream_that_comes_to_need_neighbours(several, monkeypatch):
     monkeypatch.setattr("skvbgp.gp._class_learner._EXACT_PLACES", 120)
     monkeypatch.setattr("skvbgp.gp._class_learner._NEIGHBOURS", 100)

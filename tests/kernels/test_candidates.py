@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.kernels._candidates import add_lines, combine, make_base_kernels
+from skvbgp.kernels._candidates import (
+    add_fading_lines,
+    add_lines,
+    combine,
+    make_base_kernels,
+)
 
 BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
 
@@ -33,6 +38,16 @@ def test_lines_are_added_to_what_a_kernel_has_learned(rng):
     assert sum_name == "RQ + LIN"
     assert_allclose(total(X), kernel(X) + 0.5 * X @ X.T)
     assert total.n_free == kernel.n_free + 1
+
+
+def test_lines_that_fade_are_straight_among_the_rows_only(rng):
+    X, (name, kernel) = rng.standard_normal((5, 2)), BEST[0]
+    sum_name, total = add_fading_lines(name, kernel, 2)
+    assert sum_name == "RQ + LIN"
+    r2 = np.sum((X[:, None] - X) ** 2, axis=2)
+    assert_allclose(total(X), kernel(X) + 0.5 * X @ X.T * np.exp(-0.5 * r2 / 200.0))
+    assert total.n_free == kernel.n_free + 1
+    assert_allclose(total(X, X + 150.0), kernel(X, X + 150.0), atol=1e-12)
 
 
 def test_equal_parts_of_a_product_or_a_sum_can_be_told_apart():
