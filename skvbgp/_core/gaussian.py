@@ -15,7 +15,14 @@ from typing import Self
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_gram, tril_inverse
+from skvbgp._core.linalg import (
+    Array,
+    cholesky,
+    exact_cholesky,
+    log_determinant,
+    tril_gram,
+    tril_inverse,
+)
 from skvbgp._core.pickling import PickledByFields
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -41,6 +48,11 @@ class WhitenedGaussian(PickledByFields):
     def precision_factor(self) -> Array:
         """Lower Cholesky factor of the precision, (m, m)."""
         return cholesky(self.precision, "precision of q(u)")
+
+    def refuse_jitter(self) -> None:
+        """Factorise the precision as it is, or raise `NotPositiveDefiniteError`."""
+        # where a cached property keeps its value, as the factor is the same
+        self.__dict__["precision_factor"] = exact_cholesky(self.precision, "precision of q(u)")
 
     @cached_property
     def precision_factor_inv(self) -> Array:

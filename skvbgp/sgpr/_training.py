@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, NotPositiveDefiniteError, exact_cholesky
+from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, no_annealing, report_as
@@ -88,7 +88,7 @@ def _evaluate_collapsed(
         evaluation = kind(model, parameters, batch, draws)
         q = evaluation.optimal_q()
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
-            exact_cholesky(q.precision, "precision of q(u)")
+            q.refuse_jitter()
         return evaluation, q
 
     return evaluate_at

@@ -11,6 +11,7 @@ from skvbgp._core.gaussian import (
     kl_diagonal,
     scan_log_normal_density,
 )
+from skvbgp._core.linalg import NotPositiveDefiniteError
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 
@@ -35,6 +36,20 @@ def test_moments(q):
     assert_allclose(R.T @ R, covariance, rtol=1e-12, atol=1e-13)
     # asking for the excess leaves the covariance as it was
     assert_allclose(q.covariance, covariance, rtol=1e-12, atol=1e-13)
+
+
+def test_a_precision_that_needs_no_jitter_is_factorised_once(q, monkeypatch):
+    expected = WhitenedGaussian(q.precision, q.shift).precision_factor
+    q.refuse_jitter()
+    monkeypatch.setattr("skvbgp._core.gaussian.cholesky", None)
+    assert_array_equal(q.precision_factor, expected)
+
+
+def test_a_precision_that_needs_jitter_is_refused():
+    q = WhitenedGaussian(np.ones((2, 2)) - 1e-12 * np.eye(2), np.zeros(2))
+    with pytest.raises(NotPositiveDefiniteError, match="precision of q"):
+        q.refuse_jitter()
+    assert np.isfinite(q.precision_factor).all()
 
 
 def test_kl_to_prior(q):
