@@ -33,8 +33,12 @@ def draw_levels(n: int, rng: np.random.RandomState) -> Array:
 
 
 def choose_by_level(level: Array, shares: Array) -> Index:
-    """Which of C things each of n levels stands for, by their shares (C,), which sum to one."""
-    return np.searchsorted(np.cumsum(shares)[:-1], level).astype(np.intp)
+    """Which of C things each of S levels stands for, (S,), by their shares (C,), which sum to one.
+
+    Shares (n, C) of n places give (n, S).
+    """
+    ends = np.cumsum(shares, axis=-1)[..., :-1, None]
+    return np.asarray(np.sum(ends < level, axis=-2, dtype=np.intp))
 
 
 def share_members(n: int, shares: Array, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:

@@ -121,7 +121,7 @@ def bound_variance(prior: Array | float, k: Array, noise: Array | float) -> Arra
     variances are those of a place or of m of them, k (n,) or (n, m) the covariances of the rows
     with these.
     """
-    told = (1.0 / np.broadcast_to(noise, len(k))) @ k**2  # prior^2 times what rows add
+    told = (1.0 / np.full(len(k), noise)) @ k**2  # prior^2 times what rows add
     return np.asarray(prior**2 / (prior + told + np.finfo(float).tiny))
 
 
@@ -156,7 +156,7 @@ def predict_line(
     it say. The nearest rows are the last, and the scale follows their innovations.
     """
     n, prior = len(y), float(K[-1, -1])
-    noise = np.broadcast_to(process.spread_noise(known), n)
+    noise = np.full(n, process.spread_noise(known))  # for one place faster than to broadcast it
     bordered = factorise_bordered(K, y[None], noise)
     a, innovations, diagonal = bordered.place, bordered.targets[0], np.diagonal(bordered.factor)
     summary = process.summarise(innovations, np.log(diagonal), known, process.count_nearest(n))

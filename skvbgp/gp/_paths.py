@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtrs
 
 from skvbgp._core.blockwise import by_tile
 from skvbgp._core.draws import choose_by_level, draw_levels
@@ -114,7 +114,7 @@ class FunctionDraws:
             own = owners[self.members[c]] == c
             error = self.priors[c].gradient(x) - slopes[c] @ corrections[c]
             values[:, owners == c] = np.sqrt(given[c].spread) * error[:, own]
-        return self._spread_out(belief, means, owners, values)
+        return self._spread_out(belief, means.T, owners, values)
 
     @cached_property
     def _known(self) -> list[Array]:
@@ -150,35 +150,35 @@ class FunctionDraws:
             means[c] = k @ one.weights
             error = self.priors[c](scaled) - k @ self._corrections[c]
             values[:, own] = np.sqrt(one.spread) * error
-        return self._spread_out(belief, means, choose_by_level(self.level, belief), values)
+        return self._spread_out(belief, means.T, choose_by_level(self.level, belief), values)
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
         posterior, mixture = self.posterior, self.posterior.mixture
         scaled = posterior.coordinates.scaled(X)
         priors = [prior(scaled) for prior in self.priors]
         places = posterior.known.visit(mixture.processes, X, near)
-        values = np.empty((len(X), len(self.level)))
+        lines = np.empty((len(X), len(priors), 4))
+        errors = np.empty((len(X), len(priors), len(self.level)))
         for i, (index, K, y, noise) in enumerate(places):
-            lines, deviations = [], []
-            for process, known, prior in zip(mixture.processes, self._known, priors, strict=True):
-                line, bordered = predict_line(process, y, K[process.covariance], noise)
-                lines.append(line)
-                weights = solve_triangular(  # C^-1 k, of values at the rows
-                    bordered.factor, bordered.place, trans="T", lower=True, check_finite=False
-                )
-                carried = weights @ known[index]
-                deviations.append(np.sqrt(line[2] / process.noise) * (prior[i] - carried))
-            means, _, _, evidence = np.array(lines).T
-            belief = mixture.weigh(evidence[None])[0]
-            owners = choose_by_level(self.level, belief)
-            own = np.array(deviations)[owners, np.arange(len(owners))]
-            values[i] = self._spread_out(belief, means[:, None], owners, own[None])[0]
-        return values
+            for c, process in enumerate(mixture.processes):
+                lines[i, c], bordered = predict_line(process, y, K[process.covariance], noise)
+                weights, _ = dtrtrs(bordered.factor.T, bordered.place)  # C^-1 k, of values at rows
+                errors[i, c] = priors[c][i] - weights @ self._known[c][index]
+        means, _, noises, evidence = np.moveaxis(lines, 2, 0)  # (n, C) each
+        belief = mixture.weigh(evidence)
+        owners = choose_by_level(self.level, belief)
+        spread = noises / np.array([process.noise for process in mixture.processes])
+        own = np.take_along_axis(errors, owners[:, None], axis=1)[:, 0]
+        values = np.sqrt(np.take_along_axis(spread, owners, axis=1)) * own
+        return self._spread_out(belief, means, owners, values)
 
     def _spread_out(self, belief: Array, means: Array, owners: Index, values: Array) -> Array:
-        """Functions (n, S) from their deviations from the means (C, n) of their processes.
+        """Functions (n, S) from their deviations from the means (n, C) of their processes.
 
-        Calibrated as the mixture is, about its mean.
+        Calibrated as the mixture is, about its mean. Belief and owners are the same for all rows
+        or those of each.
         """
-        mean, factor = belief @ means, np.sqrt(self.posterior.mixture.calibration)
-        return np.asarray(mean[:, None] + factor * ((means[owners] - mean).T + values))
+        factor = np.sqrt(self.posterior.mixture.calibration)
+        mean = np.sum(belief * means, axis=1)[:, None]
+        own = np.take_along_axis(means, np.broadcast_to(owners, values.shape), axis=1)
+        return np.asarray(mean + factor * ((own - mean) + values))

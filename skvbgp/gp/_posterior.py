@@ -111,8 +111,8 @@ class KnownRows:
             rows = slice(start, start + step)
             both = np.concatenate([self.X[near[rows]], X[rows, None]], axis=1)
             matrices = measure_matrices(processes, self.coordinates.scaled(both))
-            for index, K in zip(near[rows], matrices, strict=True):
-                y = self.target.scaled(self.y[index])
+            targets = self.target.scaled(self.y[near[rows]])
+            for index, K, y in zip(near[rows], matrices, targets, strict=True):
                 yield index, K, y, pick(self.noise, index)
 
 
