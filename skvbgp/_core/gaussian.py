@@ -17,8 +17,9 @@ import numpy as np
 
 from skvbgp._core.linalg import (
     Array,
-    cholesky,
+    NotPositiveDefiniteError,
     exact_cholesky,
+    jittered_cholesky,
     log_determinant,
     tril_gram,
     tril_inverse,
@@ -45,14 +46,17 @@ class WhitenedGaussian(PickledByFields):
         return WhitenedGaussian(self.precision + information, self.shift + shift)
 
     @cached_property
+    def exact_factor(self) -> Array:
+        """The factor of the precision as it is, or `NotPositiveDefiniteError`."""
+        return exact_cholesky(self.precision, "precision of q(u)")
+
+    @cached_property
     def precision_factor(self) -> Array:
         """Lower Cholesky factor of the precision, (m, m)."""
-        return cholesky(self.precision, "precision of q(u)")
-
-    def refuse_jitter(self) -> None:
-        """Factorise the precision as it is, or raise `NotPositiveDefiniteError`."""
-        # where a cached property keeps its value, as the factor is the same
-        self.__dict__["precision_factor"] = exact_cholesky(self.precision, "precision of q(u)")
+        try:
+            return self.exact_factor
+        except NotPositiveDefiniteError:
+            return jittered_cholesky(self.precision, "precision of q(u)")
 
     @cached_property
     def precision_factor_inv(self) -> Array:
