@@ -100,7 +100,11 @@ class StackingLearner(RegressionLearner):
     def start(
         self, X: Any, y: list[Any], rng: np.random.RandomState, before: JointState | None
     ) -> JointStart:
-        values: Any = X if isinstance(X, Values) else Values.of(X, y)
+        values: Any = X
+        if not isinstance(X, Values):  # which are those of a training that begins again
+            for j in range(self.t):
+                X.refuse_unobserved(j)
+            values = Values.of(X, y)
         units = Units.of(values.X, values.y.y, values.y.weight, self.t)
         if not self.single.normalize_y:
             units = replace(units, mean=np.zeros(self.t))

@@ -449,6 +449,8 @@ def test_what_cannot_be(data):
         joint(VBFITCRegressor, noise_kernel=RBF()).fit(X, seen)
     with pytest.raises(ValueError, match="Output 1 of y has no observed value"):
         joint(VBDTCRegressor).fit(X, np.where([True, False, True], seen, np.nan))
+    with pytest.raises(ValueError, match="Output 0 of y has no observed value"):
+        joint(VBDTCRegressor).fit(X, np.full_like(seen, np.nan))
     with pytest.raises(ValueError, match="inducing_inputs has 3 columns, but X has 2"):
         joint(VBDTCRegressor, inducing_inputs=np.zeros((4, 3))).fit(X, seen)
     model = joint(VBDTCRegressor, warm_start=True).fit(X, seen)
