@@ -214,6 +214,7 @@ def test_the_label_of_a_row_of_weight_zero_is_a_class():
 
 @both
 @pytest.mark.parametrize("replay", [50_000, 40, 0])
+@pytest.mark.in_turn("replay")
 def test_a_weight_is_a_repetition_in_a_stream(cls, replay):
     """Of few rows at first, which are taken again with the next ones."""
     X, y = make_data(cls, 150)

@@ -36,10 +36,11 @@ def make_starts(names, *, gaussian):
 
 
 @pytest.mark.parametrize(
-    "true, kernel",
+    ("true", "kernel"),
     [("Matern-1/2", Matern([1.0, 2.0], nu=0.5)), ("SE", RBF([1.0, 2.0]))],
 )
 @pytest.mark.parametrize("k", [30, 200])
+@pytest.mark.in_turn("k")
 def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
     """By neighbours that predict, and by the evidence of all rows."""
     X, y = make_rows(kernel, 150)

@@ -99,6 +99,7 @@ def eager(monkeypatch):
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
+@pytest.mark.in_turn("n_neighbors")
 def test_gradients_are_those_of_warped_predictions(n_neighbors):
     X, y = make_counts(50)
     model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0, max_iter=4).fit(X, y)

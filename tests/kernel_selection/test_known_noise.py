@@ -186,6 +186,7 @@ every = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 
 
 @every
+@pytest.mark.in_turn("options")
 @pytest.mark.usefixtures("quick_searches")
 def test_none_is_known_where_all_variances_are_zero(options):
     X, y = make_series(40)

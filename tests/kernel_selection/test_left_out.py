@@ -120,6 +120,7 @@ def test_rows_of_a_stream_and_of_fewer_kernels():
 
 
 @every
+@pytest.mark.in_turn("options")
 def test_rows_in_the_order_given(options):
     """Equal rows share a prediction, and are left out together; those without weight have none."""
     X, y = make_data()

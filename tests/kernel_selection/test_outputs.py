@@ -70,6 +70,7 @@ def assert_as_alone(model, alone, T):
 
 
 @every
+@pytest.mark.in_turn("options")
 def test_every_output_is_what_it_would_be_alone(data, options):
     X, Y, T = data
     model = make_model(**options)

@@ -21,7 +21,13 @@ from tests.sgpr.problems import check_gradient, small_problem, structure_of
 
 T = 3
 every = pytest.mark.parametrize("cls", INDEPENDENT)
-ways = pytest.mark.parametrize(("cls", "solver"), [(c, s) for c in INDEPENDENT for s in SOLVERS])
+
+
+def ways(function):
+    """Both, each with the next solver."""
+    return every(
+        pytest.mark.parametrize("solver", SOLVERS)(pytest.mark.in_turn("solver")(function))
+    )
 
 
 @pytest.fixture(scope="module")
