@@ -211,13 +211,15 @@ def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_pr
     """The other parts average over draws of their hyperparameters."""
     monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", n_trial)
     X, y = several
-    kernels, tried = [("M", Matern(2.0, nu=1.5)), ("S", RBF(2.0))], []
+    useless = RBF(1e-3, length_scale_bounds="fixed")
+    kernels, tried = [("S", useless), ("M", Matern(2.0, nu=1.5))], []
     leave_out = ProbitProcess.leave_out
     monkeypatch.setattr(
         ProbitProcess, "leave_out", lambda one, votes: tried.append(one) or leave_out(one, votes)
     )
     found = VBGPClassifier(kernels, max_iter=8, random_state=0).fit(X, y)._state.found
     assert len(tried) == n_probit
+    assert isinstance(tried[-1].process.kernel, Matern)
     assert {type(process) for process in found.trained} == {ClassProcess, ProbitProcess}
     regressions = [p for p in found.processes if isinstance(p, ClassProcess)]
     assert (len(regressions) > len(kernels)) == (n_trial == 500)

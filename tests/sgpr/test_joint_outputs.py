@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from skvbgp.base import lengthen
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _start
 from skvbgp.sgpr._data import Coordinates
+from skvbgp.sgpr._joint_outputs import correlate
 from skvbgp.sgpr._noise import HyperPrior
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import INDEPENDENT, SOLVERS, small
@@ -381,6 +383,41 @@ def test_stream_that_forgets(cls, data):
     model.partial_fit(X[60:], seen[60:])
     assert model.n_samples_seen_ == 120
     assert_allclose(model._full_learner().model.forgetting ** T, 0.9)  # of values, T in a row
+
+
+def test_units_of_y_count_as_much_as_rows_that_fade(data):
+    X, seen, _ = data
+    unit, bounds = np.array([1e-3, 5.0, 1e4]), []
+    for scale in (np.ones(T), unit):
+        model = joint(VBDTCRegressor, forgetting=0.9, learn_hyperparameters=False)
+        model.partial_fit(X[:60], scale * seen[:60]).partial_fit(X[60:65], scale * seen[60:65])
+        bounds.append(model.lower_bound_)
+    counted = 0.9 ** np.arange(65)[::-1] @ ~np.isnan(seen[:65])
+    assert_allclose(bounds[0] - bounds[1], counted @ np.log(unit), rtol=1e-8)
+
+
+def test_without_normalisation_functions_are_around_zero(data):
+    X, _, Y = data
+    far, Y = np.full((1, 2), 1e3), Y + [300.0, 0.0, 0.0]
+    mean = [joint(VBDTCRegressor, normalize_y=on).fit(X, Y).predict(far)[0] for on in (True, False)]
+    assert_allclose(mean[0], Y.mean(axis=0), rtol=0.05)
+    assert_allclose(mean[1], 0.0, atol=1e-6)
+
+
+def test_correlations_are_expected_ones():
+    """Over the length scales of indicators, independent normal variables."""
+    nu, xi = np.array([0.3, 0.9]), np.array([0.5, 0.2])
+    state = SimpleNamespace(
+        model=SimpleNamespace(parameters=SimpleNamespace(nu=nu, xi=xi)),
+        units=SimpleNamespace(unit=np.array([2.0, -1.0])),
+    )
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    each = [
+        weights @ np.exp(-0.5 * (m + np.sqrt(v) * nodes) ** 2) / np.sqrt(2.0 * np.pi)
+        for m, v in zip(nu, xi, strict=True)
+    ]
+    expected = -each[0] * each[1]
+    assert_allclose(correlate(state), [[1.0, expected], [expected, 1.0]], rtol=1e-10)
 
 
 @every
