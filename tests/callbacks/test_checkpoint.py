@@ -183,8 +183,8 @@ def test_a_fit_goes_on_and_ends_as_it_would_have(case, ends, path):
         (clone(CASES["stochastic"]).set_params(output_covariance="learned"), 2),
         (CASES["exact"], 6),  # in the second output
         (CASES["stochastic"], 7),
-        (CASES["spectrum"], 10),
-        (CASES["decoupled"], 7),
+        pytest.param(CASES["spectrum"], 10, marks=pytest.mark.thorough),
+        pytest.param(CASES["decoupled"], 7, marks=pytest.mark.thorough),
     ],
 )
 def test_several_outputs(model, after, path):

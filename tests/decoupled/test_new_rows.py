@@ -140,7 +140,7 @@ def make_rows(n, low, d, seed):
     "options",
     [{}, {"parametrization": "hybrid"}, {"likelihood": "student_t", "max_iter": 60}],
 )
-@pytest.mark.in_turn("options")
+@pytest.mark.in_turn("options", "factor")
 def test_old_rows_keep_their_standard_deviation(options, d, factor):
     """With full bases: it was 2 and 18 times as large, as the noise was to explain the new rows."""
     X, f = make_rows(400, 0.0, d, 0)

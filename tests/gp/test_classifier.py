@@ -49,11 +49,11 @@ def test_wine_is_better_than_by_logistic_regression():
 def test_a_class_that_is_near_no_row_is_told_apart():
     """A wide class around a narrow one, of which nearly all near rows are, those of both."""
     rng = np.random.default_rng(0)
-    y = np.arange(2_000) % 2
-    X = rng.standard_normal((2_000, 20)) * np.where(y, 1.0, 2.0)[:, None] + y[:, None] / 4.5**0.5
-    model = small(RBF(2.0), n_neighbors=100, n_inducing=None, max_iter=None)
-    model.fit(X[:1_600], y[:1_600])
-    assert log_loss(y[1_600:], model.predict_proba(X[1_600:])) < 0.25
+    y = np.arange(1_000) % 2
+    X = rng.standard_normal((1_000, 12)) * np.where(y, 1.0, 2.0)[:, None] + y[:, None] / 4.5**0.5
+    model = small(RBF(2.0), n_neighbors=60, n_inducing=None, max_iter=None)
+    model.fit(X[:800], y[:800])
+    assert log_loss(y[800:], model.predict_proba(X[800:])) < 0.3
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 10])
@@ -388,7 +388,7 @@ def test_what_callbacks_ask_for_changes_no_result(k):
 
 
 @pytest.mark.usefixtures("quick_searches")
-@pytest.mark.parametrize(("k", "most"), [(90, 8), (20, 3)])
+@pytest.mark.parametrize(("k", "most"), [(90, 8), pytest.param(20, 3, marks=pytest.mark.thorough)])
 def test_kernels_of_both_kinds_may_share(k, most):
     """Of few rows all that were tried; from neighbours those by input and the best other one.
 

@@ -171,7 +171,9 @@ def residual(kernel, Z, X, outputs):
 # --- what is learned ----------------------------------------------------------------------------
 
 
-@every
+@pytest.mark.parametrize(
+    "cls", [VBDTCRegressor, pytest.param(VBFITCRegressor, marks=pytest.mark.thorough)]
+)
 def test_outputs_that_learn_from_each_other_predict_better(cls, data):
     X, seen, Y = data
     gain = density(learned(cls).fit(X, seen), X, Y) - density(
