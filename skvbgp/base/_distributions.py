@@ -117,11 +117,10 @@ class PredictsDistributions:
         """
         n_samples = as_count(n_samples, "n_samples", least=0)
         check_is_fitted(self)
-        joint_outputs = getattr(self._posterior(), "joint_outputs", None)
-        if joint_outputs is not None:
+        if self._full_learner().joins_outputs:
             X, known = self._fill(self._check_inputs(X), None)
             with single_blas_thread:
-                mean, cov = joint_outputs(X, include_noise)
+                mean, cov = self._posterior().joint_outputs(X, include_noise)
             if known is not None:
                 cov.flat[:: len(cov) + 1] += known.ravel()
             joint = draw_normal(mean, cov, n_samples, check_random_state(random_state))

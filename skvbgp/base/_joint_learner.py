@@ -88,6 +88,7 @@ class StackingLearner(RegressionLearner):
 
     single: Any  # RegressionLearner
     t: int
+    joins_outputs: ClassVar[bool] = True
 
     @property
     @abstractmethod

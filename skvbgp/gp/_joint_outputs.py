@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class JointLearner(RegressionLearner):
 
     single: GPLearner
     t: int
+    joins_outputs: ClassVar[bool] = True
 
     @property
     def model(self) -> GPLearner:

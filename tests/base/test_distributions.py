@@ -79,6 +79,14 @@ def test_intervals_are_quantiles_and_rows_do_not_matter_to_each_other(fitted):
     assert_allclose(densities, model.log_predictive_density(places, y), rtol=1e-8)
 
 
+def test_draws_ask_one_posterior(monkeypatch):
+    model = SVBSSGPRegressor(3, max_iter=2, random_state=0).fit(*make_data(20))
+    posterior, made = model._posterior(), []
+    monkeypatch.setattr(model, "_posterior", lambda: made.append(posterior) or posterior)
+    assert model.sample_y(make_data(4)[0], 2).shape == (4, 2)
+    assert len(made) == 1
+
+
 @pytest.mark.parametrize("bad", [0.0, 1.0, np.nan, [0.5, 2.0], [], [[0.5]], "median"])
 def test_what_is_no_probability_is_refused(fitted, bad):
     model, places = fitted
