@@ -152,6 +152,10 @@ class Target:
     def original(self, y: Array) -> Array:
         return y * self.unit + self.mean
 
+    def scaled_noise(self, variance: Array | None) -> Array | None:
+        """Known variances (n,) of the noise of y as those of the scaled target; None is none."""
+        return None if variance is None else scale_variance(variance, self.unit)
+
     def unscaled(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Mean and (co)variance of y, or of its transform, from those of the scaled target."""
         return self.original(mean), variance * self.unit**2

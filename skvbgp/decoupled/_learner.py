@@ -16,7 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_order, shuffled_parts
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.parallel import spawn_seeds
-from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit, scale_variance
+from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend, report_as
@@ -160,7 +160,8 @@ class DecoupledLearner(RegressionLearner):
         values = model.likelihood.latent_values(target.scaled(known.y), known.weight)
         if np.ptp(values) == 0.0:
             return theta, noise, False
-        scaled, told = coordinates.scaled(X[some]), (known.counts, _scale_known(target, known))
+        scaled = coordinates.scaled(X[some])
+        told = known.counts, target.scaled_noise(known.variance)
         theta, log_noise = find_hyperparameters(model, scaled, values, *told)
         settled = self._is_exact(model, len(X))
         if settled:
@@ -421,13 +422,8 @@ def _scale(state: State, X: Array, y: Targets) -> tuple[Array, Array, Array, Arr
     How often they count, and variances of their noise.
     """
     targets = state.target.scaled(y.y).reshape(len(y), -1)
-    known = _scale_known(state.target, y)
+    known = state.target.scaled_noise(y.variance)
     return state.coordinates.scaled(X), targets, y.counts, known
-
-
-def _scale_known(target: Target, y: Targets) -> Array | None:
-    """Known variances of the noise, of the scaled target."""
-    return None if y.variance is None else scale_variance(y.variance, target.unit)
 
 
 def _count_telling(state: State, y: Targets, total: float) -> float:
@@ -435,7 +431,7 @@ def _count_telling(state: State, y: Targets, total: float) -> float:
 
     The Fisher information about its logarithm is the square of its share in a row's noise.
     """
-    known = _scale_known(state.target, y)
+    known = state.target.scaled_noise(y.variance)
     if known is None:
         return total
     share = state.model.likelihood.learned_share(state.parameters.noise, known)

@@ -34,7 +34,7 @@ class Frame(NamedTuple):
         return centred
 
     def scale(self, X: Array, y: Targets) -> tuple[Array, Targets]:
-        variance = None if y.variance is None else self.target.scaled_noise(y.variance)
+        variance = self.target.scaled_noise(y.variance)
         return self.centre(X), replace(y, y=self.target.scaled(y.y), variance=variance)
 
 

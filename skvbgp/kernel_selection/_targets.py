@@ -16,7 +16,7 @@ from scipy.special import logsumexp, ndtri
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, find_quantile
-from skvbgp._core.scaling import RunningScale, Target, check_unit, scale_variance
+from skvbgp._core.scaling import RunningScale, Target, check_unit
 
 #: Logarithms of moments of y are cut off here, before their squares overflow; y may be as large.
 _LARGEST_LOG = 352.0
@@ -85,10 +85,6 @@ class PlainTarget(Target):
 
     def scaled(self, y: Array) -> Array:
         return super().scaled(self.forward(y))
-
-    def scaled_noise(self, variance: Array) -> Array:
-        """Known variances (n,) of the noise of y as those of the scaled target."""
-        return scale_variance(variance, self.unit)
 
     def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
         """Sum over the rows, as often as they count, of the log slopes of `scaled`."""
@@ -160,8 +156,9 @@ class LogTarget(PlainTarget):
         log_y, exists = self._log_where(y)
         return np.where(exists, of_transform.cdf(log_y), 0.0)
 
-    def scaled_noise(self, variance: Array) -> Array:
-        raise ValueError(_LOGARITHMS)
+    def scaled_noise(self, variance: Array | None) -> None:
+        if variance is not None:
+            raise ValueError(_LOGARITHMS)
 
     def log_jacobian(self, y: Array, counts: Array | None = None) -> float:
         log_y = self.forward(y)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, pack_symmetric, unpack_symmetric
 from skvbgp._core.order import Index
-from skvbgp._core.scaling import Coordinates, Target, scale_variance
+from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import Begun, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
@@ -103,8 +103,7 @@ def gather_data(
 ) -> Data:
     """The rows with their frames, wherever they are."""
     kind: Any = ShardedData if isinstance(X, ShardedColumns) else Data
-    v = targets.variance
-    variance = None if v is None else scale_variance(v, target.unit)
+    variance = target.scaled_noise(targets.variance)
     return kind(X, targets.y, coordinates, target, weight=targets.weight, variance=variance)
 
 

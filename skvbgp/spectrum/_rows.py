@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.partition import Partition, balanced_partition, group_rows, partition_rows
 from skvbgp._core.pickling import PickledByFields
-from skvbgp._core.scaling import Coordinates, Target, scale_variance
+from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Neighbourhoods, Targets, join_variances, join_weights, pick
 from skvbgp.spectrum._features import features
 
@@ -51,8 +51,7 @@ class Rows:
 
     def scaled(self, coordinates: Coordinates, target: Target) -> Rows:
         """The user's rows in the frames of training."""
-        v = self.variance
-        variance = None if v is None else scale_variance(v, target.unit)
+        variance = target.scaled_noise(self.variance)
         return Rows(coordinates.scaled(self.X), target.scaled(self.y), self.weight, variance)
 
     def as_targets(self) -> Targets:
