@@ -160,6 +160,11 @@ class Target:
         """Mean and (co)variance of y, or of its transform, from those of the scaled target."""
         return self.original(mean), variance * self.unit**2
 
+    def unscaled_slopes(self, mean: Array, variance: Array, scale: Array) -> tuple[Array, Array]:
+        """The same of derivatives (..., d), from those in inputs in units of ``scale`` (d,)."""
+        unit = self.unit / scale
+        return mean * unit, variance * unit**2
+
 
 def scale_variance(variance: Array, unit: float | Array) -> Array:
     """Known variances of noise (n,) for a target in other units, of all rows or (n,)."""

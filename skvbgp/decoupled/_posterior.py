@@ -95,8 +95,7 @@ class Posterior:
         """Mean and variance (n, d) of the derivatives of f."""
         scaled = self.coordinates.scaled(X)
         mean, variance = in_tiles(partial(measure_slopes, self.process), scaled)
-        unit = self.target.unit / self.coordinates.scale
-        return mean * unit, variance * unit**2
+        return self.target.unscaled_slopes(mean, variance, self.coordinates.scale)
 
     @property
     def relevance(self) -> Relevance:

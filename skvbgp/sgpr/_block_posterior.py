@@ -90,8 +90,7 @@ class BlockPosterior:
         """Mean and variance (n, d) of the derivatives of f, in its block."""
         means, variances = self.by_block(slope_components, self._coordinates.scaled(X))
         mean, variance = average_moments(means, variances, axis=1)
-        unit = self._target.unit / self._coordinates.scale
-        return mean * unit, variance * unit**2
+        return self._target.unscaled_slopes(mean, variance, self._coordinates.scale)
 
     @property
     def relevance(self) -> Relevance:

@@ -98,8 +98,7 @@ class GlobalPosterior:
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives of f."""
         mean, variance = in_tiles(self._latent.slope_moments, self._coordinates.scaled(X))
-        unit = self._target.unit / self._coordinates.scale
-        return mean * unit, variance * unit**2
+        return self._target.unscaled_slopes(mean, variance, self._coordinates.scale)
 
     @property
     def relevance(self) -> Relevance:

@@ -145,9 +145,9 @@ class SpectrumPosterior:
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives, as long as the neighbours are the same."""
-        unit = self._state.target.unit / self._state.coordinates.scale
-        mean, variance = self.by_group(_slope_moments, self._state.coordinates.scaled(X))
-        return mean * unit, variance * unit**2
+        coordinates = self._state.coordinates
+        mean, variance = self.by_group(_slope_moments, coordinates.scaled(X))
+        return self._state.target.unscaled_slopes(mean, variance, coordinates.scale)
 
     @property
     def relevance(self) -> Relevance:
