@@ -146,7 +146,8 @@ _NOISE_KERNEL = """
         Kernel k^eps of the noise's residual, of :mod:`skvbgp.kernels` or scikit-learn,
         over the inputs as they are given; a kernel of unit variance gets a learned
         amplitude. Its amplitude is on the squared scale of y if `noise_variance` is given,
-        otherwise relative to the variance of y. None is {default}.{auto}
+        otherwise relative to the variance of y. None is a squared exponential with one length
+        scale per input.{auto}
 """
 
 _AUTO = """
@@ -220,8 +221,9 @@ _ATTRIBUTES = """
     n_outputs_ : int
         Number of outputs. Of several ones, every attribute that describes a model is an array, of
         numbers, or a list with one entry for each, and `n_iter_` is the sum.
+"""
 
-{outputs}
+_IMPORTANCES = """
     feature_importances_ : ndarray of shape (n_features,)
         Mean squared derivative of the mean of the function, over at most 1,000 training rows, times
         the variance of the input; with a sum of one, or all zero where predictions are constant. Of
@@ -239,6 +241,9 @@ _OUTPUTS_ATTRIBUTE = """
         `inducing_inputs_` have further columns that say how much of each output they are{kernel},
         and the rest is as of one output.
 """
+
+_OUTPUTS_NOISE_ATTRIBUTE = """,
+        as has `noise_kernel_`, which is relative to spreads"""
 
 _NOISE_ATTRIBUTE = """
     noise_kernel_ : kernel
@@ -267,50 +272,32 @@ _EXAMPLE = """
 
 
 def documented(
-    text: str,
-    *,
-    default_noise_kernel: str | None = None,
-    blocks: bool = False,
-    automatic: bool = False,
-    forgets: bool = False,
-    joins: bool = False,
-    windows: bool = False,
+    text: str, *, noise_kernel: bool = False, blocks: bool = False, automatic: bool = False
 ) -> Callable[[type], type]:
-    """Class decorator that assembles the docstring around a class's own ``text``."""
+    """Class decorator that assembles the docstring around a class's own ``text``.
+
+    Its noise may have a kernel, and be of ``blocks``; some defaults may be ``automatic``.
+    """
 
     def decorate(cls: type) -> type:
-        has_kernel = default_noise_kernel is not None
-        parameters = (_AUTO_INDUCING if automatic else _INDUCING) + _INPUTS
-        outputs = ""
-        if joins:
-            parameters += _OUTPUTS.format(kernel=_OUTPUTS_KERNEL if has_kernel else "")
-            kernel = (
-                ",\n        as has `noise_kernel_`, which is relative to spreads"
-                if has_kernel
-                else ""
-            )
-            outputs = _OUTPUTS_ATTRIBUTE.format(kernel=kernel)
-        parameters += _COMMON
-        parameters += _FORGETTING if forgets else _WINDOW if windows else ""
-        if has_kernel:
-            auto = _AUTO_WITHOUT_BLOCK if blocks else _AUTO_INDEPENDENT
-            names = {
-                "value": '"auto"' if automatic else "None",
-                "default": default_noise_kernel,
-                "auto": _AUTO if automatic else auto,
-            }
-            parameters += _NOISE_KERNEL.format(**names)
+        parts = [text, "\n    Parameters\n    ----------"]
+        parts += [_AUTO_INDUCING if automatic else _INDUCING, _INPUTS]
+        if not blocks:
+            parts.append(_OUTPUTS.format(kernel=_OUTPUTS_KERNEL if noise_kernel else ""))
+        parts += [_COMMON, _WINDOW if blocks else _FORGETTING]
+        if noise_kernel:
+            value, auto = "None", _AUTO_WITHOUT_BLOCK if blocks else _AUTO_INDEPENDENT
+            if automatic:
+                value, auto = '"auto"', _AUTO
+            parts.append(_NOISE_KERNEL.format(value=value, auto=auto))
         if blocks:
-            parameters += _BLOCKS.format(draws=_DRAWS if automatic else _NO_DRAWS)
-        sections = [
-            text,
-            "\n    Parameters\n    ----------",
-            parameters,
-            _ATTRIBUTES.format(extra=_NOISE_ATTRIBUTE if has_kernel else "", outputs=outputs),
-            _REFERENCES,
-            _EXAMPLE.format(name=cls.__name__),
-        ]
-        cls.__doc__ = inspect.cleandoc("".join(sections)) + "\n"
+            parts.append(_BLOCKS.format(draws=_DRAWS if automatic else _NO_DRAWS))
+        parts.append(_ATTRIBUTES.format(extra=_NOISE_ATTRIBUTE if noise_kernel else ""))
+        if not blocks:
+            own = _OUTPUTS_NOISE_ATTRIBUTE if noise_kernel else ""
+            parts.append(_OUTPUTS_ATTRIBUTE.format(kernel=own))
+        parts += [_IMPORTANCES, _REFERENCES, _EXAMPLE.format(name=cls.__name__)]
+        cls.__doc__ = inspect.cleandoc("".join(parts)) + "\n"
         return cls
 
     return decorate

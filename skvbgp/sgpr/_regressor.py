@@ -105,9 +105,7 @@ class _IndependentRegressor(JoinsOutputs, FadingRegressor, _SparseRegressor):
 
     X may have missing entries (NaN), in training and in prediction: rows that have them have more
     noise, by slopes that are learned.
-    """,
-    forgets=True,
-    joins=True,
+    """
 )
 class VBDTCRegressor(_IndependentRegressor):
     _parameter_constraints = _COMMON | FORGETTING | JOINT_OUTPUTS
@@ -154,9 +152,7 @@ class VBDTCRegressor(_IndependentRegressor):
     X may have missing entries (NaN), in training and in prediction: rows that have them have the
     noise of places far from the inducing inputs, and more, by slopes that are learned.
     """,
-    default_noise_kernel="a squared exponential with one length scale per input",
-    forgets=True,
-    joins=True,
+    noise_kernel=True,
 )
 class VBFITCRegressor(_IndependentRegressor):
     _parameter_constraints = _COMMON | FORGETTING | JOINT_OUTPUTS | _NOISE_KERNEL
@@ -204,9 +200,8 @@ class VBFITCRegressor(_IndependentRegressor):
     X may have missing entries (NaN), in training and in prediction: rows that have them are in the
     blocks of their means, and have more noise, by slopes that are learned before.
     """,
-    default_noise_kernel="a squared exponential with one length scale per input",
+    noise_kernel=True,
     blocks=True,
-    windows=True,
 )
 class VBPITCRegressor(FillsGaps, ForgetfulRegressor, _SparseRegressor):
     _parameter_constraints = _COMMON | FORGETTING_OR_WINDOW | _NOISE_KERNEL | _BLOCKS
@@ -263,10 +258,9 @@ class VBPITCRegressor(FillsGaps, ForgetfulRegressor, _SparseRegressor):
     X may have missing entries (NaN), in training and in prediction: rows that have them are in the
     blocks of their means, and have more noise, by slopes that are learned before.
     """,
-    default_noise_kernel="a squared exponential with one length scale per input",
+    noise_kernel=True,
     blocks=True,
     automatic=True,
-    windows=True,
 )
 class VBPICRegressor(FillsGaps, ForgetfulRegressor, _SparseRegressor):
     _parameter_constraints = VBPITCRegressor._parameter_constraints | {
