@@ -20,7 +20,7 @@ from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._gap_noise import admit_gaps
+from skvbgp.sgpr._gapped import admit_gaps
 from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel, hides_f
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import has_failed, solve_white, with_noise_kernel, without_noise_kernel

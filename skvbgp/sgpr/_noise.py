@@ -267,8 +267,8 @@ class Blocks(Diagonal):
 class GroupNoise(NamedTuple):
     """The noise of one group of rows as far as they count.
 
-    Known variances are added, and what missing entries make, where the noise is a `GapNoise`. What
-    copies have of their own, all noise that is independent, is divided by the weights.
+    Known variances are added, and what missing entries make, where the noise is a `GappedNoise`.
+    What copies have of their own, all noise that is independent, is divided by the weights.
     """
 
     covariance: Array  # (n,) or (n, n)

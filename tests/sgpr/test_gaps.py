@@ -15,7 +15,7 @@ from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import Gaps
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._gap_noise import Gapped
+from skvbgp.sgpr._gapped import Gapped
 from tests.derivatives import numerical_gradient
 from tests.gaps import check_measured_slopes, make_data
 from tests.oracles import sgpr as oracles

@@ -58,9 +58,9 @@ class Gapped(Structure):
         value -= 0.5 * float(constant + away @ away)
         return value, np.append(gradient, -away / SLOPE_SPREAD)
 
-    def noise(self, noise_variance: Variance, theta: Array, U: Array) -> GapNoise:
+    def noise(self, noise_variance: Variance, theta: Array, U: Array) -> GappedNoise:
         theta, slopes = self._split(theta)
-        return GapNoise(self.whole.noise(noise_variance, theta, U), self.scale * np.exp(slopes))
+        return GappedNoise(self.whole.noise(noise_variance, theta, U), self.scale * np.exp(slopes))
 
     def attributes(self, theta: Array, unit: float) -> dict[str, Any]:
         return self.whole.attributes(self._split(theta)[0], unit)
@@ -71,7 +71,7 @@ class Gapped(Structure):
         return theta[:n], theta[n:]
 
 
-class GapNoise(Noise):
+class GappedNoise(Noise):
     """Noise of rows, some of which have ``gaps``, variances (n, g) of what is missing.
 
     Parameters
