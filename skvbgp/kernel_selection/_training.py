@@ -160,25 +160,19 @@ def fail_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
     return guarded
 
 
-class Rows(NamedTuple):
-    """Rows and inducing inputs; None stands for Z = X."""
+def bound_at_point(
+    X: Array, y: Targets, Z: Array | None, kernel: AnyKernel
+) -> Callable[[Array], tuple[float, Array]]:
+    """The bound and its gradient as a function of a point estimate x; None stands for Z = X."""
+    if Z is None:
+        pairs = Pairs(X)
+        return lambda x: log_evidence(kernel, x, pairs, y)
 
-    X: Array  # (n, d), centred
-    y: Targets  # scaled
-    Z: Array | None  # (m, d)
+    def objective(x: Array) -> tuple[float, Array]:
+        value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y)
+        return value, gradient[0]
 
-    def objective(self, kernel: AnyKernel) -> Callable[[Array], tuple[float, Array]]:
-        """The bound of a point estimate x, with its gradient."""
-        X, y, Z = self
-        if Z is None:
-            pairs = Pairs(X)
-            return lambda x: log_evidence(kernel, x, pairs, y)
-
-        def objective(x: Array) -> tuple[float, Array]:
-            value, gradient = collapsed_bound(kernel, x[None, :], Z, X, y)
-            return value, gradient[0]
-
-        return objective
+    return objective
 
 
 @fail_alone
@@ -199,7 +193,7 @@ def screen(
     rng = np.random.RandomState(seed)
     starts = draw_starts(kernel, scales, _DRAWS_PER_RESTART * n_restarts, rng)
     values = Comparison(X, y, Z_coarse).bounds(kernel, starts)
-    climb = Rows(X, y, Z_climb).objective(kernel)
+    climb = bound_at_point(X, y, Z_climb, kernel)
     bounds, fits = limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
         with suppress(NotPositiveDefiniteError):
@@ -230,7 +224,7 @@ def train_series(
     """
     bounds = limits(kernel, scales)
     middle, std = bounds.mean(axis=1), np.diff(bounds)[:, 0] / DEVIATIONS_IN_BOUNDS
-    evidence = Rows(X, y, None).objective(kernel)
+    evidence = bound_at_point(X, y, None, kernel)
 
     def objective(z: Array) -> tuple[float, Array]:
         value, gradient = evidence(middle + std * z)
@@ -275,7 +269,7 @@ def train_collapsed(
     A climb that is not going to reach the target ends.
     """
     result = lbfgs_ascent(
-        Rows(X, y, Z).objective(kernel),
+        bound_at_point(X, y, Z, kernel),
         fit.x,
         max_iter=max_iter,
         tol=tol,
