@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from skvbgp.base._estimator import (
     VariationalRegressor,
     _num_samples,
 )
-from skvbgp.base._labels import Labels
+from skvbgp.base._labels import CountsLabels
 from skvbgp.base._validation import LARGEST_WEIGHT, as_weights
 from skvbgp.base._weights import FORGOTTEN, share_by_age
 
@@ -129,16 +128,15 @@ class ForgetfulRegressor(_KeepsStream, VariationalRegressor):
         return _count_forgotten(*counted, n_forgotten)
 
 
-class ForgetsLabels(_KeepsStream):
-    """The part of one of rows with labels, which ``_read_rows`` reads and ``_count`` counts."""
+class ForgetsLabels(_KeepsStream, CountsLabels):
+    """The part of a classifier with the parameter ``forgetting`` that keeps its rows."""
 
-    _read_rows: Callable[..., tuple[Any, Labels]]
-    _count: Callable[..., tuple[Any, Any]]
-
-    def _prepare_kept(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
+    def _prepare(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
     ) -> tuple[Any, Any]:
         """The rows, in a stream, which hands over ``classes``, all of them that still count."""
+        if not self._keeps(X, y):
+            return super()._prepare(X, y, reset=reset, sample_weight=sample_weight, **metadata)
         inputs, labels = self._read_rows(X, y, reset=reset, **metadata)
         known = self._remember(
             (*self._as_columns(inputs), labels.codes),
@@ -163,13 +161,6 @@ class ForgetsLabels(_KeepsStream):
 
 class ForgetfulClassifier(ForgetsLabels, VariationalClassifier):
     """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
-
-    def _prepare(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
-    ) -> tuple[Any, Any]:
-        """The rows, in a stream all of them that still count."""
-        prepare = self._prepare_kept if self._keeps(X, y) else super()._prepare
-        return prepare(X, y, reset=reset, sample_weight=sample_weight, **metadata)
 
 
 def _count_forgotten(inputs: Any, targets: Any, n: int) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,21 +102,10 @@ class Labels:
         return [np.where(self.codes == code, 1.0, -1.0) * size for code in positives]
 
 
-class ReadsLabels(ReadsInputs):
-    """The part of `VariationalClassifier` that makes of the user's data what its learner takes.
+class CountsLabels:
+    """The part of a classifier that counts the rows which its ``_read_rows`` reads."""
 
-    A subclass may override
-
-    - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
-      own `fit`, `partial_fit` or `predict_proba` hand to ``_fit``, ``_partial_fit`` or
-      ``_decisions`` as keywords;
-    - ``_count``, if its inputs or its targets are other ones.
-    """
-
-    _state: Any
-
-    def _inputs(self, X: Array) -> Any:
-        return X
+    _read_rows: Callable[..., tuple[Any, Any]]
 
     def _prepare(
         self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, **metadata: Any
@@ -133,6 +123,23 @@ class ReadsLabels(ReadsInputs):
         """The rows that training works with, and how often each one counts."""
         counted = count_rows(inputs, labels.codes, sample_weight)
         return inputs[counted.rows], labels.counted(counted)
+
+
+class ReadsLabels(CountsLabels, ReadsInputs):
+    """The part of `VariationalClassifier` that makes of the user's data what its learner takes.
+
+    A subclass may override
+
+    - ``_inputs(X, **metadata)``: the learner's inputs, from validated X and whatever its
+      own `fit`, `partial_fit` or `predict_proba` hand to ``_fit``, ``_partial_fit`` or
+      ``_decisions`` as keywords;
+    - ``_count``, if its inputs or its targets are other ones.
+    """
+
+    _state: Any
+
+    def _inputs(self, X: Array) -> Any:
+        return X
 
     def _read_rows(self, X: Any, y: Any, *, reset: bool, **metadata: Any) -> tuple[Any, Any]:
         """Inputs and labels; the key ``classes``, maybe None, is there for `partial_fit` alone."""

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import ForgetsLabels, Labels, count_rows, declared_classes, fit_method
+from skvbgp.base import ForgetsLabels, Labels, declared_classes, fit_method
 
 #: Numbers that more than so many of differ are no classes, where that is to be told from them.
 _MOST_CLASSES = 32
@@ -44,20 +44,6 @@ class TakesLabels(ForgetsLabels):
             Means of the latent variables.
         """
         return self._fit(X, y, sample_weight=sample_weight, as_step=True).transform(X)
-
-    def _prepare(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any, **metadata: Any
-    ) -> tuple[Array, Labels]:
-        """Rows and labels, without copies and rows of weight zero."""
-        if self._keeps(X, y):
-            options = {"sample_weight": sample_weight, **metadata}
-            return self._prepare_kept(X, y, reset=reset, **options)
-        return self._count(*self._read_rows(X, y, reset=reset, **metadata), sample_weight)
-
-    def _count(self, X: Array, labels: Labels, sample_weight: Any) -> tuple[Array, Labels]:
-        """The rows that training works with, and how often each one counts."""
-        counted = count_rows(X, labels.codes, sample_weight)
-        return X[counted.rows], labels.counted(counted)
 
     def _read_rows(
         self, X: Any, y: Any, *, reset: bool, as_step: bool = False, **metadata: Any
