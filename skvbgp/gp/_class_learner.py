@@ -20,7 +20,8 @@ from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_catego
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel
-from skvbgp.gp._class_search import ClassSearch, Found, make_class_kernels, start_class_process
+from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
+from skvbgp.gp._class_shares import Found
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, find_log_frequencies, merge_places

@@ -4,7 +4,7 @@ Every kernel is trained on some rows with one length scale for all inputs, the b
 one for each. They are compared by the log probability of labels that are left out, plus their log
 prior, less one nat for each hyperparameter.
 
-Few rows: the best is also tried plus lines, and all share in predictions, see `learn_shares`, and
+Few rows: the best is also tried plus lines, and all share in predictions, see `_class_shares`, and
 average over draws of their hyperparameters. Many rows: the best are trained further, and share. Two
 classes that are not predicted from neighbours are also tried with a likelihood of labels, see
 `_probit_process`. What predicts from neighbours has learned from groups of near places. What it
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.special import softmax
@@ -30,10 +30,11 @@ from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
+from skvbgp.gp._class_shares import INDUCING, PROBIT, Found, Mixture, Part, weigh_inputs
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._rows import Rows, average_weights, draw_groups, size_groups
+from skvbgp.gp._rows import Rows, draw_groups, size_groups
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._candidates import add_fading_lines, make_leaves
@@ -49,13 +50,12 @@ _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
 #: Trials that get one length scale per input; trials that are trained further, and from neighbours,
 #: whose matrices every place has to factorise for every kernel.
 _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
-#: The name of a kernel with a probit likelihood ends so; kernels of either kind that get one.
-_PROBIT, _N_PROBIT = ", probit", 2
-_PROBIT_ITERATIONS = 10
+#: Kernels of either kind that get a probit likelihood.
+_N_PROBIT, _PROBIT_ITERATIONS = 2, 10
 #: Random places that what predicts from neighbours or inducing inputs is trained on once more.
 _FAR_PLACES, _FAR_ITERATIONS = 500, 10
-#: The name of a kernel that predicts through inducing inputs ends so; places that it knows.
-_INDUCING, _MOST_KNOWN = ", inducing", 20_000
+#: Places that what predicts through inducing inputs knows.
+_MOST_KNOWN = 20_000
 #: Standard errors that either has to gain.
 _LEAST_GAIN = 1.0
 #: Least share of the entropy of frequencies that is left for a probit likelihood to be tried.
@@ -63,12 +63,6 @@ _OVERLAP = 0.25
 #: Draws of the hyperparameters of a kernel, if few places; those that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 6.0
-#: Least belief that is worth the time of one more kernel in predictions.
-_LEAST_SHARE = 0.05
-#: Votes that the prior of the shares gives to each kernel.
-_PRIOR_VOTES = 0.5
-#: Largest number of iterations for the shares, which end when none changes by more than this.
-_SHARE_ITERATIONS, _SHARE_TOL = 500, 1e-6
 
 
 class Trial(NamedTuple):
@@ -81,57 +75,6 @@ class Trial(NamedTuple):
     @property
     def process(self) -> ClassModel:
         return self.trained.process
-
-
-class Part(NamedTuple):
-    """A kernel that may share in predictions."""
-
-    name: str
-    trained: ClassModel
-    processes: Sequence[ClassModel | InducingClasses]  # these predict
-    weights: Array  # of the processes
-    log_p: Array  # (M, K), of votes that are left out
-    #: Votes that have chosen the kernel, if others have than those of groups of near places.
-    n_votes: float | None = None
-
-    @classmethod
-    def of(cls, trial: Trial, process: ClassModel, log_p: Array) -> Self:
-        """A trial at the maximum."""
-        return cls(trial.name, process, [process], np.ones(1), log_p)
-
-    @property
-    def is_inducing(self) -> bool:
-        """Whether it predicts through inducing inputs."""
-        return isinstance(self.processes[0], InducingClasses)
-
-
-class Found(NamedTuple):
-    """Where a search stands, or has ended."""
-
-    names: tuple[str, ...]  # of kernels
-    trained: tuple[ClassModel, ...]  # by kernel; others may be draws around these
-    processes: tuple[ClassModel, ...]
-    inducing: tuple[InducingClasses, ...]
-    kernel_of: tuple[int, ...]  # by process, those through inducing inputs last: its kernel
-    belief: Array  # (C,), of the same
-    weights: Array  # (d,), of the inputs in the distance
-    score: float  # log probability of a label that is left out, on average
-
-    def list_kernels(self) -> list[tuple[str, ClassModel, float]]:
-        """Name, trained process and share of every kernel."""
-        shares = np.bincount(self.kernel_of, self.belief, len(self.names)).tolist()
-        return list(zip(self.names, self.trained, shares, strict=True))
-
-    def list_starts(self, *, anew: bool) -> list[tuple[str, ClassModel]]:
-        """Name and process of every kernel, as they are or, for a search, as regressions."""
-        found: dict[str, ClassModel] = {}
-        for name, model in zip(self.names, self.trained, strict=True):
-            name = name.removesuffix(_INDUCING)
-            if anew and not isinstance(model, ClassProcess):
-                name = name.removesuffix(_PROBIT)
-                model = ClassProcess(model.process, model.d, model.shared_scale)
-            found.setdefault(name, model)
-        return list(found.items())
 
 
 def make_class_kernels(n_inputs: int) -> list[tuple[str, Kernel]]:
@@ -220,13 +163,13 @@ class ClassSearch:
         else:
             self._train_further(chosen)
             parts = self._make_parts(self.trials)
-        found = self._mix(parts)
+        mixture = self._mix(parts)
         if not self.is_exact and not self.stopped:
-            return self._learn_afar(parts, found)
-        if self.stopped or not self._overlap(found.score):
-            return found
+            return self._learn_afar(parts, mixture).found
+        if self.stopped or not self._overlap(mixture.found.score):
+            return mixture.found
         self._try_probit(chosen if self._is_small else self.trials)
-        return self._mix([*parts, *self._make_parts(self.trials[len(parts) :])])
+        return self._mix([*parts, *self._make_parts(self.trials[len(parts) :])]).found
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -297,16 +240,19 @@ class ClassSearch:
             model = trial.process
             process = replace(model.process, noise=float(np.exp(LABEL_NOISE[0])))
             probit = ProbitProcess(process, self.d, model.shared_scale)
-            starts.append((trial.name + _PROBIT, probit))
+            starts.append((trial.name + PROBIT, probit))
         self._try(starts, [(self.votes,)], self.max_iter or _PROBIT_ITERATIONS)
 
     # -- belief ----------------------------------------------------------------------------------
 
     def _judge(self, trials: list[Trial]) -> Found:
         """The shares of trials."""
-        return self._mix(self._make_parts(trials))
+        return self._mix(self._make_parts(trials)).found
 
-    def _make_parts(self, trials: list[Trial]) -> list[Part]:
+    def _mix(self, parts: list[Part]) -> Mixture:
+        return Mixture.of(parts, self.held.left_out.counts, self.d)
+
+    def _make_parts(self, trials: list[Trial], n_votes: float | None = None) -> list[Part]:
         """What may share of trials, at their maxima. Neighbours ask for a link of their own."""
         processes = [trial.process for trial in trials]
         moments = self._leave_out(processes)
@@ -317,9 +263,12 @@ class ClassSearch:
                 for process, given in zip(cast(list[Any], processes), moments, strict=True)
             ]
         parts = self._log_probabilities(processes, moments)
-        return [Part.of(*each) for each in zip(trials, processes, parts, strict=True)]
+        return [
+            Part(trial.name, process, [process], np.ones(1), log_p, self._charge(process, n_votes))
+            for trial, process, log_p in zip(trials, processes, parts, strict=True)
+        ]
 
-    def _learn_afar(self, parts: list[Part], found: Found) -> Found:
+    def _learn_afar(self, parts: list[Part], before: Mixture) -> Mixture:
         """What the parts become on random places, if that gains by votes left out.
 
         Near places do not show what is far apart, nor those that are near no others. With inducing
@@ -330,23 +279,16 @@ class ClassSearch:
         trials, n_votes = self._fit(starts, [(afar,)], max_iter), float(afar.sizes.sum())
         if self.m:
             given = [(trial, n_votes) for trial in trials]
-            return self._add(parts, found, do_once(lambda: thread_map(self._condition, given)))
-        others = [part._replace(n_votes=n_votes) for part in self._make_parts(trials)]
-        return self._mix(others) if self._gains(others, parts) else found
+            parts = [*parts, *do_once(lambda: thread_map(self._condition, given))]
+        else:
+            parts = self._make_parts(trials, n_votes)
+        return self._prefer(self._mix(parts), before)
 
-    def _add(self, parts: list[Part], found: Found, more: list[Part]) -> Found:
-        """What the parts are with those through inducing inputs, if that gains."""
-        both = self._mix([*parts, *more])
-        return both if both.inducing and self._gains([*parts, *more], parts) else found
-
-    def _gains(self, parts: list[Part], before: list[Part]) -> bool:
-        """Whether parts say more of votes left out than others, by more than the standard error."""
-        counts = self.held.left_out.counts
-        votes = counts > 0.0
-        gain = (self._share(parts)[2] - self._share(before)[2])[votes]
-        weight = counts[votes] / counts.sum()
-        error = np.sqrt(np.sum(weight**2 * (gain - weight @ gain) ** 2))
-        return bool(weight @ gain > _LEAST_GAIN * error)
+    def _prefer(self, after: Mixture, before: Mixture) -> Mixture:
+        """What has learned from random places, if this shares, and gains."""
+        shares = after.found.inducing or not self.m
+        gains = after.gains(before, self.held.left_out.counts, _LEAST_GAIN)
+        return after if shares and gains else before
 
     def _condition(self, trial: Trial, n_votes: float) -> Part:
         """The same kernel through inducing inputs, with the link that this asks for."""
@@ -359,7 +301,8 @@ class ClassSearch:
         link = process.link.learn(*moments, self.held.left_out.counts, votes.log_frequencies)
         log_p = link.log_probabilities(*moments, votes.log_frequencies)
         told = replace(told, process=replace(process, link=link))
-        return Part(trial.name + _INDUCING, process, [told], np.ones(1), log_p, n_votes)
+        charge = self._charge(process, n_votes)
+        return Part(trial.name + INDUCING, process, [told], np.ones(1), log_p, charge)
 
     def _draw(self, trials: list[Trial]) -> list[Part]:
         """Trials that average over draws, weighted by importance."""
@@ -378,9 +321,8 @@ class ClassSearch:
         processes, log_weights = (list(column) for column in zip(*kept, strict=True))
         weights = softmax(log_weights)
         parts = self._log_probabilities(processes, self._leave_out(processes))
-        return Part(
-            trial.name, trial.process, processes, weights, mix_log_probabilities(parts, weights)
-        )
+        log_p, charge = mix_log_probabilities(parts, weights), self._charge(trial.process)
+        return Part(trial.name, trial.process, processes, weights, log_p, charge)
 
     def _leave_out(self, processes: Sequence[ClassModel]) -> list[tuple[Array, Array]]:
         """Moments of votes that are left out, by each process."""
@@ -396,7 +338,7 @@ class ClassSearch:
             Rows.around(X, self.votes.counts, noise),
             np.ones(self.votes.counts.shape[1]),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
-            self._weigh_inputs(processes),
+            weigh_inputs(processes, self.d),
             self.k,
         )
         return [
@@ -413,11 +355,6 @@ class ClassSearch:
             for process, given in zip(processes, moments, strict=True)
         ]
 
-    def _weigh_inputs(self, processes: Sequence[ClassModel]) -> Array:
-        """Weights of the inputs in the distance: length scales by input know more of these."""
-        freed = [process for process in processes if process.shared_scale is not None]
-        return average_weights([process.kernel for process in freed or processes], self.d)
-
     def _charge(self, model: ClassModel, n_votes: float | None = None) -> float:
         """Nats a vote that hyperparameters have gained by being chosen by votes, one each in all.
 
@@ -430,71 +367,7 @@ class ClassSearch:
         n_kernel, n_votes = model.n_chosen - n_link, n_votes or self.n_grouped
         return n_kernel / n_votes + n_link / self.held.counts.sum()
 
-    def _share(self, parts: list[Part]) -> tuple[list[Part], Array, Array]:
-        """Those parts that are worth their time, their shares, and what they say together."""
-        charges = [self._charge(part.trained, part.n_votes) for part in parts]
-        counts, log_p = self.held.left_out.counts, [part.log_p for part in parts]
-        shares = learn_shares(log_p, counts, charges)
-        kept = np.flatnonzero(shares >= _LEAST_SHARE)
-        parts, shares = [parts[i] for i in kept], shares[kept] / shares[kept].sum()
-        return parts, shares, mix_log_probabilities([part.log_p for part in parts], shares)
-
-    def _mix(self, parts: list[Part]) -> Found:
-        """What has been found if these are all parts."""
-        near = [part.trained for part in parts if not part.is_inducing]
-        counts, weights = self.held.left_out.counts, self._weigh_inputs(near)  # as they were judged
-        parts, shares, log_p = self._share(parts)
-        processes = [process for part in parts for process in part.processes]
-        return Found(
-            tuple(part.name for part in parts),
-            tuple(part.trained for part in parts),
-            tuple(one for one in processes if not isinstance(one, InducingClasses)),
-            tuple(one for one in processes if isinstance(one, InducingClasses)),
-            tuple(k for k, part in enumerate(parts) for _ in part.processes),
-            np.concatenate(
-                [share * part.weights for share, part in zip(shares, parts, strict=True)]
-            ),
-            weights,
-            float(np.vdot(counts, log_p)) / float(counts.sum()),
-        )
-
 
 def _rank(trials: list[Trial]) -> list[Trial]:
     """The best first."""
     return sorted(trials, key=lambda trial: -trial.score)
-
-
-def learn_shares(parts: Sequence[Array], counts: Array, charges: Sequence[float]) -> Array:
-    """Shares (C,) of kernels in predictions, from what they say of votes that are left out.
-
-    With log p_ck what kernel c says of vote k, left out, and h_c what it has gained a vote because
-    votes have chosen its hyperparameters, the shares w of N votes maximise
-
-        sum_k log sum_c w_c exp(log p_ck - h_c) + 1/2 sum_c log w_c.
-
-    The last sum is a Dirichlet prior, worth half a vote for each kernel. The objective is concave,
-    and expectation maximisation ascends it. See :doc:`/theory/gp_classes`.
-
-    Parameters
-    ----------
-    parts : sequence of ndarrays of shape (M, K)
-        Log probabilities of the classes, by each kernel.
-    counts : ndarray of shape (M, K)
-        How often each label was left out.
-    charges : sequence of float
-        Nats a vote, h.
-    """
-    votes = counts > 0.0
-    weight = counts[votes] / counts.sum()
-    log_p = np.stack([part[votes] for part in parts]) - np.array(charges)[:, None]  # (C, votes)
-    p = np.exp(log_p - log_p.max(axis=0))
-    prior = _PRIOR_VOTES / counts.sum()
-    shares = np.full(len(p), 1.0 / len(p))
-    for _ in range(_SHARE_ITERATIONS):
-        before = shares
-        joint = shares[:, None] * p
-        owned = (joint / joint.sum(axis=0)) @ weight
-        shares = (owned + prior) / (1.0 + len(p) * prior)
-        if np.max(np.abs(shares - before)) < _SHARE_TOL:
-            break
-    return shares

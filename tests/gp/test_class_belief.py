@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 
 from skvbgp._optim.maximum import train
 from skvbgp.gp import _class_search
-from skvbgp.gp._class_search import ClassSearch, learn_shares, start_class_process
+from skvbgp.gp._class_search import ClassSearch, start_class_process
+from skvbgp.gp._class_shares import Mixture, learn_shares, weigh_inputs
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Matern
@@ -77,15 +78,15 @@ def start(length_scale):
     return start_class_process(Matern(length_scale), 2)
 
 
-def test_length_scales_by_input_say_which_rows_are_near(rng):
+def test_length_scales_by_input_say_which_rows_are_near():
     freed = [replace(start(scale), shared_scale=2.0) for scale in ([1.0, 4.0], [3.0, 3.0])]
-    weights = make_search(rng, 20)._weigh_inputs([start([2.0, 2.0]), *freed])
+    weights = weigh_inputs([start([2.0, 2.0]), *freed], 2)
     assert_allclose(weights, average_weights([process.kernel for process in freed], 2))
     assert weights[0] > 1.2 * weights[1]
 
 
-def test_if_there_are_none_a_shared_one_does(rng):
-    weights = make_search(rng, 20)._weigh_inputs([start([2.0, 2.0])])
+def test_if_there_are_none_a_shared_one_does():
+    weights = weigh_inputs([start([2.0, 2.0])], 2)
     assert_allclose(weights, np.sqrt(0.5))
 
 
@@ -111,12 +112,17 @@ def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch)
     """From all votes of these, which are then what has chosen them."""
     monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf if gains else np.inf)
     monkeypatch.setattr(_class_search, "_FAR_PLACES", 40)
-    search, chosen_by = make_search(rng, 20, 3.0), []
-    monkeypatch.setattr(search, "_charge", lambda _, n=None: chosen_by.append(n) or 0.0)
-    (trained,) = search.run([("a", start([2.0, 2.0]))], grows=False).trained
+    search, mixed = make_search(rng, 20, 3.0), []
+    mix = Mixture.of
+    monkeypatch.setattr(
+        Mixture, "of", lambda *known: mixed.append((known[0], mix(*known))) or mixed[-1][1]
+    )
+    found = search.run([("a", start([2.0, 2.0]))], grows=False)
+    (trained,), ((part,),) = found.trained, [parts for parts, one in mixed if one.found is found]
     (near,) = search._make_parts(search.trials)
     afar = search.votes.part(np.sort(search.known[:40]))
     expected = train(near.trained, [(afar,)], max_iter=1, tol=1e-3).process
     assert expected.process != near.trained.process
     assert trained.process == (expected if gains else near.trained).process
-    assert chosen_by[-1] == (120.0 if gains else None)
+    n_votes = 120.0 if gains else search.n_grouped
+    assert_allclose(part.charge, 3.0 / n_votes + 3.0 / 180.0)

@@ -9,10 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skvbgp._core.blockwise import in_tiles
-from skvbgp.gp import VBGPClassifier, _class_search
+from skvbgp.gp import VBGPClassifier, _class_search, _class_shares
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import ClassSearch, Part, start_class_process
+from skvbgp.gp._class_search import ClassSearch, start_class_process
+from skvbgp.gp._class_shares import Part
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
@@ -139,12 +140,12 @@ def test_votes_that_are_left_out_are_not_inducing_inputs(monkeypatch):
     assert np.isin(search.known[60:], search.held_out).all()
 
 
-def make_part(search, p, **options):
+def make_part(search, p, n_votes=None):
     """What gives labels left out the probabilities p, and the others equal shares of the rest."""
     label, process = search.held.left_out.counts.argmax(axis=1), start_class_process(RBF(), 4)
     log_p = np.repeat(np.log(0.5 - 0.5 * p)[:, None], 3, axis=1)
     log_p[np.arange(90), label] = np.log(p)
-    return Part("a", process, [process], np.ones(1), log_p, **options)
+    return Part("a", process, [process], np.ones(1), log_p, search._charge(process, n_votes))
 
 
 def make_inducing(search, p):
@@ -161,15 +162,12 @@ def test_a_gain_has_to_be_larger_than_its_standard_error(n_worse, kept):
     near, p = make_part(search, np.full(90, 0.5)), np.full(90, 0.55)
     p[:n_worse] = 0.01
     other = make_inducing(search, p)
-    parts, _, log_p = search._share([near, other])
-    gain = (log_p - near.log_p)[search.held.left_out.counts > 0.0]
-    assert len(parts) == 2
+    after, before = search._mix([near, other]), search._mix([near])
+    gain = (after.log_p - near.log_p)[search.held.left_out.counts > 0.0]
+    assert len(after.found.names) == 2
     assert gain.mean() > 0.0
     assert (gain.mean() > gain.std() / np.sqrt(90)) == kept
-    found = search._mix([near])
-    result = search._add([near], found, [other])
-    assert len(result.inducing) == kept
-    assert (result is found) != kept
+    assert search._prefer(after, before) is (after if kept else before)
 
 
 def test_without_a_share_they_change_nothing(monkeypatch):
@@ -180,8 +178,8 @@ def test_without_a_share_they_change_nothing(monkeypatch):
     p = np.where(np.arange(90) < 60, 0.8, 0.3)
     near = [make_part(search, p), make_part(search, p[::-1])]
     other = make_inducing(search, np.full(90, 0.1))
-    found = search._mix(near)
-    assert search._add(near, found, [other]) is found
+    before = search._mix(near)
+    assert search._prefer(search._mix([*near, other]), before) is before
 
 
 def test_hyperparameters_are_charged_to_the_random_places(rng):
@@ -212,7 +210,7 @@ def small(**parameters):
 def always(monkeypatch):
     """Inducing inputs whether they gain or not."""
     monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf)
-    monkeypatch.setattr(_class_search, "_LEAST_SHARE", 0.0)
+    monkeypatch.setattr(_class_shares, "_LEAST_SHARE", 0.0)
 
 
 @pytest.mark.usefixtures("always")

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
+from skvbgp.gp._class_shares import Mixture, weigh_inputs
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.gp.cases import make_classes
@@ -396,23 +397,24 @@ def test_kernels_of_both_kinds_may_share(k, most):
     """
     X, y = make_classes(90)
     starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
-    names, weights = [], []
+    mixed = []
 
-    def watch(self, parts):
-        names.append([part.name for part in parts])
-        weights.append(self._weigh_inputs([part.trained for part in parts]))
-        return mix(self, parts)
+    def watch(parts, counts, d):
+        mixed.append((parts, mix(parts, counts, d)))
+        return mixed[-1][1]
 
-    mix = ClassSearch._mix
+    mix = Mixture.of
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ClassSearch, "_mix", watch)
+        patch.setattr(Mixture, "of", watch)
         rng = np.random.RandomState(0)
         votes = Votes.of(X, np.eye(3)[y])
         found = ClassSearch(votes, 2, k, rng, 2, 1e-3, lambda make: False).run(starts, grows=True)
-    assert len(names[-1]) == most
-    assert sum(name.endswith("by input") for name in names[-1]) == 2
-    assert set(found.names) <= set(names[-1])
-    assert_array_equal(found.weights, weights[-1])
+    (parts,) = (parts for parts, mixture in mixed if mixture.found is found)
+    names = [part.name for part in parts]
+    assert len(names) == most
+    assert sum(name.endswith("by input") for name in names) == 2
+    assert set(found.names) <= set(names)
+    assert_array_equal(found.weights, weigh_inputs([part.trained for part in parts], 2))
     assert abs(found.weights[0] - found.weights[1]) > 1e-3
     assert_allclose(found.belief.sum(), 1.0)
 
