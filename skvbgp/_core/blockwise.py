@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._core.parallel import LazyTasks, spread_each, thread_map
 from skvbgp._core.partition import rows_by_block
 
@@ -32,8 +33,7 @@ def by_tile(function: Callable[[Array], Array], X: Array) -> Array:
 
 
 def _map_tiles(function: Callable[[Any], Any], X: NDArray[Any]) -> list[Any]:
-    tiles = [(X[start : start + _TILE_ROWS],) for start in range(0, len(X), _TILE_ROWS)]
-    return thread_map(function, tiles)
+    return thread_map(function, [(X[rows],) for rows in cut(len(X), _TILE_ROWS)])
 
 
 def by_task(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 
 #: Imagined rows for each column.
 _IMAGINED = 1.0 / 6.0
@@ -110,5 +111,4 @@ class ColumnGaussian:
 def _incomplete_tiles(X: Array) -> list[NDArray[np.intp]]:
     """Indices of the rows with missing entries, in tiles."""
     rows = np.flatnonzero(np.isnan(X).any(axis=1))
-    step = max(1, _TILE // X.shape[1] ** 2)
-    return [rows[start : start + step] for start in range(0, len(rows), step)]
+    return [rows[some] for some in cut(len(rows), max(1, _TILE // X.shape[1] ** 2))]

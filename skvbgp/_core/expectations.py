@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._core.parallel import thread_map
 
 #: Exponentials of a tile of second moments: 2 MiB, which stay in the cache.
@@ -87,8 +88,7 @@ class SecondMoment:
         constant = -np.sum(mu**2 / self._E + 0.5 * np.log(self._E), axis=1, keepdims=True)
         rows = [2.0 * mu / self._E, -1.0 / self._E, np.ones_like(constant), constant]
         self._row_features = np.hstack(rows)  # (n, 2 d + 2)
-        step = max(1, _TILE // len(self._a))
-        self._tiles = [slice(i, i + step) for i in range(0, len(mu), step)]
+        self._tiles = cut(len(mu), max(1, _TILE // len(self._a)))
         self._multiplicity = np.where(self._a == self._b, 1.0, 2.0)  # (M,)
         self._tile_values: dict[int, Array] = {}
         self._keeps = len(mu) * len(self._a) <= n_kept

@@ -1,4 +1,4 @@
-"""Random orders of many rows, and some of them."""
+"""Many rows: some at a time, some of them, and random orders."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ _STORED_ROWS = 2**22
 _ROUNDS = 6
 
 Index = NDArray[np.signedinteger[Any]]
+
+
+def cut(n: int, size: int) -> list[slice]:
+    """All of n rows, so many at a time; the last ones may be fewer."""
+    return [slice(start, start + size) for start in range(0, n, size)]
 
 
 def thin(n: int, most: int) -> slice:

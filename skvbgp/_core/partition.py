@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.order import cut
+
 _TWO_MEANS_STEPS = 10
 _LOOKUP_CELLS = 2**16  # (row, chunk) pairs looked up at once: bounds memory, stays in cache
 # Beyond so many rows blocks are made from as many, or from so many for each block if that is more.
@@ -49,9 +51,7 @@ class Partition:
         the other rows, not even through rounding.
         """
         labels = np.empty(len(X), dtype=np.intp)  # (n,)
-        step = max(1, _LOOKUP_CELLS // (len(self.chunk_starts) - 1))
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
+        for rows in cut(len(X), max(1, _LOOKUP_CELLS // (len(self.chunk_starts) - 1))):
             candidates = self._candidates(X[rows])  # (b, C)
             nearest = np.argmin(_squared_distance(X[rows], self.centers, candidates), axis=1)
             labels[rows] = np.take_along_axis(candidates, nearest[:, None], axis=1)[:, 0]
@@ -187,8 +187,7 @@ def partition_rows(
         sample = np.random.RandomState(0).randint(n, size=n_sample)
         partition, _ = balanced_partition(scaled(X[np.sort(sample)]), n_blocks)
         labels = np.empty(n, dtype=np.intp)
-        for start in range(0, n, _LOOKUP_CELLS):
-            rows = slice(start, start + _LOOKUP_CELLS)
+        for rows in cut(n, _LOOKUP_CELLS):
             labels[rows] = partition.lookup(scaled(X[rows]))
         sizes = np.bincount(labels, minlength=n_blocks)
         if sizes.min() > 0 and sizes.max() <= 3 * n / n_blocks:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 
 _TILE_ROWS = 2**17
 #: Farthest that a value may lie from the known data, in units of their spread.
@@ -29,7 +30,7 @@ class RunningScale:
     def of(cls, values: Array, weight: Array | None = None) -> RunningScale:
         """Summary of an (n, k) array, read in tiles, whose rows may have positive weights (n,)."""
         if len(values) > _TILE_ROWS:
-            tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(values), _TILE_ROWS)]
+            tiles = cut(len(values), _TILE_ROWS)
             parts = (cls.of(values[t], None if weight is None else weight[t]) for t in tiles)
             return reduce(RunningScale.merged, parts)
         largest = np.max(np.abs(values), axis=0)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base._lazy import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
@@ -274,9 +275,8 @@ class PredictsDistributions:
             given: Any = predict_distribution(posterior, X[rows], include_noise)
             return evaluate(given if known is None else given.with_noise(known[rows]), rows)
 
-        tiles = [slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS)]
         with single_blas_thread:
-            return np.concatenate([evaluate_tile(rows) for rows in tiles])
+            return np.concatenate([evaluate_tile(rows) for rows in cut(len(X), _TILE_ROWS)])
 
     def _check_inputs(self, X: Any) -> Array:
         """X as the posterior takes it."""

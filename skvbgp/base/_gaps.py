@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.column_gaussian import ColumnGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import thin
+from skvbgp._core.order import cut, thin
 from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
 from skvbgp._core.shards import ShardedColumns
 
@@ -28,8 +28,8 @@ _SLOPE_ROWS = 200
 def find_gaps(X: Array) -> NDArray[np.bool_]:
     """Which columns of rows (n, d) have missing entries, (d,); rows are read some at a time."""
     found = np.zeros(X.shape[1], dtype=bool)
-    for start in range(0, len(X), _TILE_ROWS):
-        found |= np.isnan(X[start : start + _TILE_ROWS]).any(axis=0)
+    for rows in cut(len(X), _TILE_ROWS):
+        found |= np.isnan(X[rows]).any(axis=0)
     return found
 
 

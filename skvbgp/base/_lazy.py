@@ -22,6 +22,7 @@ from skvbgp._core.collections import (
     map_rows,
     refuse_collection,
 )
+from skvbgp._core.order import cut
 
 P = ParamSpec("P")
 
@@ -94,8 +95,8 @@ def _call_by_block(method: Callable[..., Any], bound: dict[str, Any], rows: tupl
             raise ValueError(f"{name} has {len(values)} rows, but X has {n}.")
     given["X"] = bound["X"].tocsr()
     blocks = [
-        method(**bound | {name: values[i : i + step] for name, values in given.items()})
-        for i in range(0, n, step)
+        method(**bound | {name: values[some] for name, values in given.items()})
+        for some in cut(n, step)
     ]
     if isinstance(blocks[0], tuple):
         return tuple(map(np.concatenate, zip(*blocks, strict=True)))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import thread_map
 
 #: Most features that a tree of places serves better than all distances do.
@@ -65,7 +65,7 @@ class Neighbourhoods:
 
     def find(self, X: Array, k: int) -> Index:
         """Indices (n*, k) of the k nearest rows of each of X, nearest first."""
-        tiles = [(X[i : i + _TILE_ROWS], k) for i in range(0, len(X), _TILE_ROWS)]
+        tiles = [(X[rows], k) for rows in cut(len(X), _TILE_ROWS)]
         return np.concatenate(thread_map(self._find, tiles))
 
     def find_others(self, X: Array, index: Index, k: int) -> Index:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import ShardedRows
@@ -46,7 +46,7 @@ def find_near_scaled(
     rows: ShardedRows, coordinates: Coordinates, weights: Array, X: Array, k: int
 ) -> Index:
     """The same for places X in scaled coordinates."""
-    tiles = [X[i : i + _TILE_ROWS] * weights for i in range(0, len(X), _TILE_ROWS)]
+    tiles = [X[some] * weights for some in cut(len(X), _TILE_ROWS)]
     return np.concatenate([_Finding(rows, coordinates, weights, tile, k).run() for tile in tiles])
 
 

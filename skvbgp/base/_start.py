@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index, draw_distinct
+from skvbgp._core.order import Index, cut, draw_distinct
 from skvbgp._core.parallel import single_openmp_thread
 from skvbgp._core.shards import ShardedColumns
 
@@ -30,7 +30,7 @@ def at_one_place(X: Array | ShardedColumns) -> bool:
     """
     if isinstance(X, ShardedColumns):
         return X.rows.at_one_place
-    tiles = (X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS))
+    tiles = (X[rows] for rows in cut(len(X), _TILE_ROWS))
     return all(
         np.array_equal(tile, np.broadcast_to(X[0], tile.shape), equal_nan=True) for tile in tiles
     )

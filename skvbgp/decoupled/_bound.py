@@ -11,6 +11,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._core.owners import Owners, divide_equally
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import pick
@@ -128,7 +129,7 @@ class Evaluation:
                 partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
                 (X[tile], y[tile], counts[tile], pick(known, tile), weight),
             )
-            for tile in (slice(i, i + _TILE_ROWS) for i in range(0, len(X), _TILE_ROWS))
+            for tile in cut(len(X), _TILE_ROWS)
         ]
         if len(sample):
             share = m / len(sample)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._core.parallel import parallel_map, thread_map
 from skvbgp.ep._bound import Parameters
 from skvbgp.ep._features import RowFeatures, tiles
@@ -51,8 +52,7 @@ class ClassPosterior:
 
     def decisions(self, X: Inputs) -> Array:
         """Scores of all problems, (n, k)."""
-        starts = range(0, len(X), _TASK_ROWS)
-        tasks = [(X.rows(slice(start, start + _TASK_ROWS)),) for start in starts]
+        tasks = [(X.rows(some),) for some in cut(len(X), _TASK_ROWS)]
         return np.concatenate(parallel_map(_decide, tasks, n_jobs=self.n_jobs, shared=(self,)))
 
 

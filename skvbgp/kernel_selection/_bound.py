@@ -27,6 +27,7 @@ import numpy as np
 from skvbgp._core.evidence import own_evidence, own_log_evidence
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError, whiten_bordered
+from skvbgp._core.order import cut
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._categories import AnyKernel, gather
 from skvbgp.kernel_selection._scales import Frame
@@ -196,8 +197,7 @@ def total_statistics(
 ) -> Statistics:
     """Statistics of many rows, an expectation over the draws of theta."""
     priors = [Prior(kernel, x, Z) for x in points]
-    chunks = (slice(start, start + _CHUNK_ROWS) for start in range(0, len(X), _CHUNK_ROWS))
-    scaled = (frame.scale(X[rows], y[rows]) for rows in chunks)
+    scaled = (frame.scale(X[rows], y[rows]) for rows in cut(len(X), _CHUNK_ROWS))
     return reduce(
         Statistics.add,
         (

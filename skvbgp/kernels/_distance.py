@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from skvbgp._core.order import cut
 from skvbgp.kernels._base import Array
 
 # Pairs closer than this, in squared distance relative to their squared norm, are recomputed.
@@ -106,10 +107,9 @@ def radial_vjp(
     return dA, dB, dshape
 
 
-def row_blocks(n: int, m: int) -> Iterator[slice]:
+def row_blocks(n: int, m: int) -> list[slice]:
     """Cut the rows of an (n, m) array into blocks small enough for the cache."""
-    step = max(_MIN_ROWS, _BLOCK // max(1, m))
-    return (slice(start, start + step) for start in range(0, n, step))
+    return cut(n, max(_MIN_ROWS, _BLOCK // max(1, m)))
 
 
 def triangle_blocks(n: int) -> Iterator[tuple[slice, slice]]:

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betaincinv, chdtri, gammainccinv
 
 from skvbgp._core.draws import share_members
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import list_terms
 from skvbgp.kernels._constant import Constant, White
@@ -78,9 +78,8 @@ class Features:
 
     def times(self, X: Array, weights: Array) -> Array:
         """Functions phi(X) weights (n, s), by rows whose features stay in the cache."""
-        values, step = np.empty((len(X), weights.shape[1])), max(1, _TILE // len(weights))
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
+        values = np.empty((len(X), weights.shape[1]))
+        for rows in cut(len(X), max(1, _TILE // len(weights))):
             np.matmul(self(X[rows]), weights, out=values[rows])
         return values
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index, shuffled_parts
+from skvbgp._core.order import Index, cut, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick
 from skvbgp.kernels._pairs import Pairs
@@ -103,7 +103,7 @@ class Data:
         """Every row once, in groups of bounded size."""
         if self.blocks is not None:
             return list(self.blocks)
-        return [slice(start, start + _TILE_ROWS) for start in range(0, len(self), _TILE_ROWS)]
+        return list(cut(len(self), _TILE_ROWS))
 
     def segments(self, n_segments: int) -> list[list[RowIndex]]:
         """The groups, divided into at most ``n_segments`` lists of about equal length."""

@@ -20,7 +20,7 @@ import numpy as np
 from skvbgp._core.expectations import SecondMoment, first_moment
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import invert_rest
 from skvbgp.sgpr._bound import Prior
@@ -180,5 +180,4 @@ class Remembered(NamedTuple):
         """Rows whose matrices are in memory at a time."""
         m = len(self.q.shift)
         width = max(len(r.draws) if isinstance(r, CommonDraws) else m for r in (rule, self.rule))
-        height = max(1, _TILE // (m * width))
-        return [slice(start, start + height) for start in range(0, n, height)]
+        return cut(n, max(1, _TILE // (m * width)))

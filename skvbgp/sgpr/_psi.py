@@ -21,6 +21,7 @@ import numpy as np
 
 from skvbgp._core.expectations import SecondMoment
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 
 #: Exponentials of a tile of a block, and those that are kept for the gradient; 32 MiB.
 _TILE = 2**22
@@ -93,8 +94,7 @@ class DensePsi:
         R = len(self._rows)
         height = max(1, _TILE // self._features.shape[1])
         c = self._c.reshape(R, -1)  # (R, 5 d), in the order of the features
-        for start in range(0, R, height):
-            rows = slice(start, min(start + height, R))
+        for rows in cut(R, height):
             T = c[rows] @ self._features  # (rows, m^2)
             T += self._c0[rows, None]
             yield rows, np.exp(T, out=T)
@@ -134,9 +134,8 @@ class DensePsi:
         half = np.zeros((len(H), m**2))
         for pairs, T in self._tiles():
             a, b = self._rows[pairs], self._columns[pairs]
-            weights, step = np.where(a == b, 0.5, 1.0), max(1, _TILE // len(T))
-            for start in range(0, len(H), step):
-                some = slice(start, start + step)
+            weights = np.where(a == b, 0.5, 1.0)
+            for some in cut(len(H), max(1, _TILE // len(T))):
                 half[some] += (weights * H[some][:, a] * H[some][:, b]) @ T
         matrices = half.reshape(-1, m, m)
         return matrices + matrices.mT

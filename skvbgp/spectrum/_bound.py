@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp.spectrum._features import features_vjp, function_jacobian
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import Rows
@@ -47,8 +48,8 @@ def sum_statistics(structure: Structure, alphas: Array, blocks: list[Rows]) -> S
     curvatures = [np.zeros((g.stop - g.start,) * 2) for g in structure.groups]
     for alpha in alphas:
         R, s = structure.frequencies(alpha), alpha[structure.weights]
-        for start in range(0, len(rows), _TILE_ROWS):
-            tile = rows.take(slice(start, start + _TILE_ROWS))
+        for some in cut(len(rows), _TILE_ROWS):
+            tile = rows.take(some)
             Phi = tile.features(R)
             v = tile.target - Phi @ s
             J = function_jacobian(tile.X, Phi, s)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 
 #: Entries of a tile of phases, so that its temporary arrays stay in the cache.
 _TILE = 2**14
@@ -39,9 +40,7 @@ def features(X: Array, R: Array) -> Array:
     """
     turns = X @ R.T  # (n, m)
     Phi = np.empty((len(X), 2 * len(R)))
-    step = max(1, _TILE // len(R))
-    for start in range(0, len(X), step):
-        rows = slice(start, start + step)
+    for rows in cut(len(X), max(1, _TILE // len(R))):
         v = turns[rows]
         v = 0.5 * (v - np.rint(v))  # half the angle, in turns
         w = v * v

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.partition import balanced_partition, group_rows
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Block as RawRows
@@ -96,8 +96,7 @@ class SpreadPosterior(SpectrumPosterior):
         self, function: Callable[..., tuple[Array, ...]], X: Array, *others: Any
     ) -> tuple[Array, ...]:
         by_tile = super().by_group
-        tiles = [X[i : i + _TILE_ROWS] for i in range(0, len(X), _TILE_ROWS)]
-        parts = [by_tile(function, tile, *others) for tile in tiles]
+        parts = [by_tile(function, X[rows], *others) for rows in cut(len(X), _TILE_ROWS)]
         return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
     def _group(self, X: Array, size: int) -> Groups:
@@ -136,8 +135,8 @@ def _sum_statistics(
     structure: Structure, alphas: Array, coordinates: Coordinates, target: Target, shard: Shard
 ) -> Statistics:
     parts = [
-        sum_statistics(structure, alphas, [rows.take(slice(i, i + _SCALED_ROWS)).scaled(*frames)])
-        for rows, frames in ((Rows(*block), (coordinates, target)) for block in shard.blocks)
-        for i in range(0, len(rows), _SCALED_ROWS)
+        sum_statistics(structure, alphas, [rows.take(some).scaled(coordinates, target)])
+        for rows in (Rows(*block) for block in shard.blocks)
+        for some in cut(len(rows), _SCALED_ROWS)
     ]
     return reduce(Statistics.plus, parts)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import cut
 from skvbgp._core.parallel import parallel_map
 from skvbgp._core.scaling import check_near
 from skvbgp.base import (
@@ -386,10 +387,9 @@ class HybridGPLVM(
 
     def _in_tasks(self, function: Callable[..., tuple[Array, ...]], *rows: Array) -> list[Array]:
         """``function(posterior, *rows)``, a tuple of arrays, over tasks of some rows."""
-        starts = range(0, len(rows[0]), _TASK_ROWS)
         parts = parallel_map(
             function,
-            [tuple(a[start : start + _TASK_ROWS] for a in rows) for start in starts],
+            [tuple(a[some] for a in rows) for some in cut(len(rows[0]), _TASK_ROWS)],
             n_jobs=self.n_jobs,
             shared=(self._state.posterior,),
         )
