@@ -251,39 +251,29 @@ class DecoupledLearner(RegressionLearner):
         scale = y.scale
         summary = state.summary.merged(scale)
         start = replace(state, summary=summary, n_rows=state.n_rows + y.n_rows, replay=replay)
-        ascent, before = self._ascent(rng, self.learning_rate), 0.0
-        keeps_rows = replay.capacity > 0
-        X_known, y_known, n_rows, total = X, y, len(y), scale.n
-        order = draw_order(len(X), rng)
-        if keeps_rows:
-            X_known, y_known, n_rows, total = replay.X, replay.targets, replay.n_seen, summary.n
-            start = self._reframe(start, state.replay.X, X)
-            sample = self._draw_sample(start, state.replay, X, y, rng)
-        points = start.coordinates.scaled(X[order[: self.basis_growth]])
         if state.settled:
             start = replace(start, adam=AdamState.zeros(len(start.adam.first)), settled=False)
-        if keeps_rows and self.learn_hyperparameters:
-            ascent = replace(ascent, sample=sample)
-            if state.settled:  # the noise of a process that had every row in its bases
-                start = refit_noise(start, sample)
-            start, points = ascent.make_room(start, points)
-        if keeps_rows:
-            first = order[: self.batch_size]
-            rows = _scale(start, X[first], y[first])
-            start = ascent.meet(start, Batch(*rows, len(y), scale.n, points))
+        ascent, order = self._ascent(rng, self.learning_rate), draw_order(len(X), rng)
+        if replay.capacity > 0:
+            ascent, start = self._meet(ascent, start, state, X, y, order, rng)
+            X_known, y_known, n_rows, total = replay.X, replay.targets, replay.n_seen, summary.n
+            before = 0.0
         else:
-            before = state.lower_bounds[-1]
+            points = start.coordinates.scaled(X[order[: self.basis_growth]])
             ascent, start = ascent.after(start, points, state.n_telling)
+            X_known, y_known, n_rows, total = X, y, len(y), scale.n
+            before = state.lower_bounds[-1]
         size = min(self.batch_size, len(y_known))
         visits = min(_VISITS, self.max_iter or _VISITS) * len(y)
         least = _FIRST_STEPS if state.settled else 1
         n_steps = max(least, round(min(visits, _VISITED_ROWS) / size))
+        no_points = np.empty((0, X.shape[1]))
 
         def draw_batches() -> Iterator[Batch]:
             for _ in range(n_steps):
                 rows = rng.choice(len(y_known), size, replace=False)
                 batch = _scale(start, X_known[rows], y_known[rows])
-                yield Batch(*batch, n_rows, total, points[:0])
+                yield Batch(*batch, n_rows, total, no_points)
 
         def conclude(ascended: Ascended) -> State:
             (value,) = ascended.values
@@ -304,6 +294,32 @@ class DecoupledLearner(RegressionLearner):
             end_pass=report_as(conclude, end_pass),
         )
         return conclude(ascended)
+
+    def _meet(
+        self,
+        ascent: Ascent,
+        start: State,
+        before: State,
+        X: Array,
+        y: Targets,
+        order: Any,
+        rng: np.random.RandomState,
+    ) -> tuple[Ascent, State]:
+        """The ascent on all rows that are kept, and the state that has met new ones in an order.
+
+        The start knows of them; the state before has the rows that were kept then.
+        """
+        start = self._reframe(start, before.replay.X, X)
+        sample = self._draw_sample(start, before.replay, X, y, rng)
+        points = start.coordinates.scaled(X[order[: self.basis_growth]])
+        if self.learn_hyperparameters:
+            ascent = replace(ascent, sample=sample)
+            if before.settled:  # the noise of a process that had every row in its bases
+                start = refit_noise(start, sample)
+            start, points = ascent.make_room(start, points)
+        first = order[: self.batch_size]
+        rows = _scale(start, X[first], y[first])
+        return ascent, ascent.meet(start, Batch(*rows, len(y), y.scale.n, points))
 
     def _draw_sample(
         self, state: State, replay: Replay, X: Array, y: Targets, rng: np.random.RandomState
