@@ -1,7 +1,10 @@
-"""Fits that several tests of a module look at, which need not be made for each of them."""
+"""Fits that tests look at: those that need not be made for each, and of single outputs."""
 
 import pickle
 from typing import Any
+
+import numpy as np
+from sklearn.base import clone
 
 
 class FitOnce:
@@ -19,3 +22,16 @@ class FitOnce:
         if key not in self._pickles:
             self._pickles[key] = pickle.dumps(estimator.fit(*data, **given))
         return pickle.loads(self._pickles[key])
+
+
+def fit_alone(model, data, j, chunks=(slice(None),), **given):
+    """The model of one output of data (X, Y, ...), of the rows in which it was observed."""
+    X, Y, *_ = data
+    one = clone(model)
+    for chunk in chunks:
+        rows = np.arange(len(X))[chunk]
+        rows = rows[~np.isnan(Y[rows, j])]
+        if len(rows):
+            own = {k: v[rows, j] if v.ndim == 2 else v[rows] for k, v in given.items()}
+            one.partial_fit(X[rows], Y[rows, j], **own)
+    return one

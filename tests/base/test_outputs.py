@@ -15,6 +15,7 @@ from skvbgp.base import VariationalRegressor
 from skvbgp.inspection import KernelPosteriorDisplay, LowerBoundDisplay, RelevanceDisplay
 from skvbgp.metrics import get_scorer
 from tests.decoupled.cases import INSTANCES as DECOUPLED
+from tests.fits import fit_alone
 from tests.gp.cases import REGRESSORS as GP
 from tests.kernel_selection.cases import INSTANCES as KERNEL_SELECTION
 from tests.observer import Observer
@@ -59,19 +60,6 @@ def test_every_regressor_has_several_outputs():
     values = [getattr(skvbgp, name) for name in skvbgp.__all__]
     known = {v for v in values if isinstance(v, type) and issubclass(v, VariationalRegressor)}
     assert known == {type(e) for e in [*REGRESSORS, *GP, *KERNEL_SELECTION] if is_regressor(e)}
-
-
-def fit_alone(model, data, j, chunks=(slice(None),), **given):
-    """The model of one output, of the rows in which it was observed."""
-    X, Y, _ = data
-    one = clone(model)
-    for chunk in chunks:
-        rows = np.arange(N)[chunk]
-        rows = rows[~np.isnan(Y[rows, j])]
-        if len(rows):
-            own = {k: v[rows, j] if v.ndim == 2 else v[rows] for k, v in given.items()}
-            one.partial_fit(X[rows], Y[rows, j], **own)
-    return one
 
 
 def assert_as_alone(model, alone, data):

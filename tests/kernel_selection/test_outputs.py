@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skvbgp.inspection import KernelPosteriorDisplay
+from tests.fits import fit_alone
 from tests.kernel_selection.cases import KERNELS, make_series, small
 from tests.observer import Observer
 
@@ -41,19 +42,6 @@ def data():
 
 def make_model(**options):
     return small(**{"max_iter": 1, **options})
-
-
-def fit_alone(model, data, j, chunks=(slice(None),), **given):
-    """The model of one output, of the rows in which it was observed."""
-    X, Y, _ = data
-    one = clone(model)
-    for chunk in chunks:
-        rows = np.arange(N)[chunk]
-        rows = rows[~np.isnan(Y[rows, j])]
-        if len(rows):
-            own = {k: v[rows, j] if v.ndim == 2 else v[rows] for k, v in given.items()}
-            one.partial_fit(X[rows], Y[rows, j], **own)
-    return one
 
 
 def assert_as_alone(model, alone, T):
