@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import kl_terms
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import thin
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.hybrid._bound import ColumnMoments
@@ -107,8 +108,7 @@ class RowBound:
 
     def _choose_start(self) -> Inputs:
         known = self._posterior.training_latents.latents_of_rows
-        step = -(-len(known) // _N_STARTS)
-        known = known.rows(slice(None, None, step))
+        known = known.rows(thin(len(known), _N_STARTS))
         statistics, _, _ = self._statistics(self._moments(known))
         values = self._coefficients @ statistics.T - _kl(known)[0]  # (n, number of starts)
         return known.rows(np.argmax(values, axis=1))
