@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,9 +94,9 @@ class Statistics(NamedTuple):
             factor * n,
         )
 
-    def add(self, other: Statistics) -> Statistics:
-        pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
-        return Statistics(*(a + b for a, b in pairs))
+    def plus(self, other: Statistics) -> Statistics:
+        """Those of both sets of rows."""
+        return Statistics(*map(add, self, other))
 
     def faded(self, share: float) -> Statistics:
         """Those of the same rows, which count less by a factor."""
@@ -199,7 +200,7 @@ def total_statistics(
     priors = [Prior(kernel, x, Z) for x in points]
     scaled = (frame.scale(X[rows], y[rows]) for rows in cut(len(X), _CHUNK_ROWS))
     return reduce(
-        Statistics.add,
+        Statistics.plus,
         (
             average_statistics([Evaluation(prior, X, y).statistics for prior in priors])
             for X, y in scaled

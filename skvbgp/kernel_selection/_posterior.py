@@ -229,7 +229,7 @@ def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
     """The model after more rows."""
     Z = model.inducing_inputs - model._frame.origin
     rows = total_statistics(X, y, model._frame, Z, model._kernel, model._points)
-    return replace(model, _statistics=model._statistics.add(rows))
+    return replace(model, _statistics=model._statistics.plus(rows))
 
 
 class KernelAverage(NamedTuple):
