@@ -13,6 +13,13 @@ from skvbgp.base._estimator import (
     fit_method,
     keep,
 )
+from skvbgp.base._exact_process import (
+    SLOPE,
+    SLOPE_LIMITS,
+    SLOPE_SPREAD,
+    ExactRows,
+    find_maximum,
+)
 from skvbgp.base._fading import (
     FORGETTING,
     FORGETTING_OR_WINDOW,
@@ -23,7 +30,6 @@ from skvbgp.base._fading import (
 )
 from skvbgp.base._function import DescribesFunction, Draws, Relevance, swap_categories
 from skvbgp.base._gap_noise import FillsGaps
-from skvbgp.base._gap_slopes import SLOPE, SLOPE_LIMITS, SLOPE_SPREAD
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._joint_learner import JoinsOutputs, JointState, StackingLearner
 from skvbgp.base._joint_outputs import JointFunction, JointPosterior, Units, lengthen

@@ -20,7 +20,7 @@ from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, check_unit, scale_variance
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base._gap_slopes import SLOPE, GapRows, learn_slopes
+from skvbgp.base._exact_process import SLOPE, ExactRows, learn_slopes
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._start import START_ROWS
 from skvbgp.base._validation import as_weights
@@ -144,12 +144,12 @@ def _learn_of_output(gaps: Gaps, rows: GivenRows, learns: bool, owners: Owners) 
         return np.full(int(gaps.columns.sum()), SLOPE * squared)
     mean, unit = float(scale.mean[0]), float(scale.unit[0])
     coordinates = gaps.coordinates.keeping(find_shared(X.shape[1], owners))
-    scaled = GapRows(
+    scaled = ExactRows(
         coordinates.scaled(X),
-        inputs[:, gaps.columns],
         (rows.y - mean) / unit,
         rows.weight,
         scale_variance(rows.variance, unit),
+        inputs[:, gaps.columns],
         owners,
     )
     return squared * learn_slopes(scaled)

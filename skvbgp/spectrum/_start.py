@@ -6,24 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp._core.evidence import log_evidence, scan_noises
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equally, spread_inputs
-from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.base import as_vector
-from skvbgp.kernels import RBF, Constant, Matern
+from skvbgp._core.owners import Owners, count_inputs, spread_inputs
+from skvbgp.base import ExactRows, as_vector, find_maximum
+from skvbgp.kernels import RBF, Matern
 from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
 #: standard deviations of the normal one.
 _SMALLEST_SCALE = 0.02
-#: What length scales are tried divided by.
-_FACTORS = (1.0, 2.0, 4.0)
-#: Variance of the prior of their logarithms; limits of a logarithm from its start.
-_PRIOR_VARIANCE, _MOST_CHANGE = 0.5, 6.0
-#: Iterations of the search, and the relative rise at which it stops.
-_MAX_ITER, _TOL = 40, 1e-4
 
 
 def draw_frequencies(m: int, length_scale: Array, rng: np.random.RandomState) -> Array:
@@ -76,53 +68,15 @@ def start_from_evidence(
     are heavy-tailed, and hyperparameters those of ``before``.
     """
     owners = before.owners
-    smooth, x = find_hyperparameters(RBF(before.length_scale), rows, owners)
-    rough, _ = find_hyperparameters(Matern(before.length_scale, nu=0.5), rows, owners)
-    if rough > smooth:
+    exact = ExactRows(rows.X, rows.y, rows.weight, rows.variance, owners=owners)
+    smooth = find_maximum(RBF(before.length_scale), exact)
+    rough = find_maximum(Matern(before.length_scale, nu=0.5), exact)
+    if rough.value > smooth.value:
         return draw_frequencies(m, before.length_scale, rng), before
-    signal, noise = float(np.exp(x[0])), float(np.exp(x[-1]))
-    length_scale = np.exp(x[1:-1])
+    x = smooth.x
+    signal, noise, length_scale = float(np.exp(x[0])), float(np.exp(x[-1])), np.exp(x[1:-1])
     R = rng.standard_normal((m, len(length_scale))) / (2.0 * np.pi * length_scale)
     return R, Hyperparameters(length_scale, signal, noise, noise, owners)
-
-
-def find_hyperparameters(
-    kernel: RBF | Matern, rows: Rows, owners: Owners = ()
-) -> tuple[float, Array]:
-    """Largest log density of an exact process, and where it is, see `log_density`."""
-
-    def start_from(factor: float) -> tuple[float, Array]:
-        theta = kernel.theta - np.log(factor)
-        K = kernel.with_theta(theta)(rows.X)
-        value, log_noise = scan_noises(K, rows.y, rows.weight, rows.variance)
-        return value, np.array([0.0, *theta, log_noise])
-
-    _, x = max((start_from(factor) for factor in _FACTORS), key=lambda scan: scan[0])
-    found = lbfgs_ascent(
-        lambda x: log_density(x, kernel, rows, owners),
-        x,
-        max_iter=_MAX_ITER,
-        tol=_TOL,
-        bounds=np.column_stack([x - _MOST_CHANGE, x + _MOST_CHANGE]),
-    )
-    return found.value, found.x
-
-
-def log_density(
-    x: Array, start: RBF | Matern, rows: Rows, owners: Owners = ()
-) -> tuple[float, Array]:
-    """log p(y, x) and its gradient in x, the logarithms of signal, length scales and noise.
-
-    The length scales of the kernel, at their start, are the middle of their prior, in which one
-    that columns share counts once.
-    """
-    share = divide_equally(len(x) - 2, owners)
-    kernel, away = Constant(float(np.exp(x[0]))) * start.with_theta(x[1:-1]), x[1:-1] - start.theta
-    K = kernel(rows.X)
-    value, dK, d_log_noise = log_evidence(K, rows.y, x[-1], rows.weight, rows.variance)
-    gradient = np.append(kernel.vjp(rows.X, None, K, dK)[0], d_log_noise)
-    gradient[1:-1] = average_shared(gradient[1:-1] - share * away / _PRIOR_VARIANCE, owners)
-    return value - 0.5 * float(share @ away**2) / _PRIOR_VARIANCE, gradient
 
 
 def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array, Hyperparameters]:

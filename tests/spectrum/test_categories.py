@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp import SVBSSGPRegressor
+from skvbgp.base._exact_process import ExactRows, log_density
 from skvbgp.kernels import RBF, Matern
-from skvbgp.spectrum._rows import Rows
-from skvbgp.spectrum._start import log_density
 from skvbgp.spectrum._training import _length_scale
 from tests.derivatives import numerical_gradient
 from tests.gp.test_categories import distance, make_data
@@ -35,14 +34,14 @@ def test_frequencies_of_the_prior_make_the_overlap_kernel(rng):
 @pytest.mark.parametrize("kernel", [RBF(np.full(4, 1.5)), Matern(np.full(4, 1.5), nu=0.5)])
 def test_gradient_of_what_columns_share(rng, kernel):
     owners, X = (0, 1, 1, 1), rng.standard_normal((12, 4))
-    rows = Rows(X, rng.standard_normal(12))
+    rows = ExactRows(X, rng.standard_normal(12), owners=owners)
     spread = np.array([0, 1, 2, 2, 2, 3])  # of signal, length scales and noise
     free = rng.standard_normal(4)
 
     def evaluate(free):
-        return log_density(free[spread], kernel, rows, owners)[0]
+        return log_density(free[spread], kernel, rows)[0]
 
-    _, gradient = log_density(free[spread], kernel, rows, owners)
+    _, gradient = log_density(free[spread], kernel, rows)
     assert len(np.unique(gradient[2:5])) == 1
     assert_allclose(np.bincount(spread, gradient), numerical_gradient(evaluate, free), rtol=1e-5)
 

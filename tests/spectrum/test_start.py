@@ -7,15 +7,11 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
+from skvbgp.base._exact_process import ExactRows, find_maximum, log_density
 from skvbgp.kernels import RBF, Matern
 from skvbgp.spectrum import SVBSSGPRegressor
 from skvbgp.spectrum._rows import Rows
-from skvbgp.spectrum._start import (
-    draw_frequencies,
-    find_hyperparameters,
-    log_density,
-    start_from_evidence,
-)
+from skvbgp.spectrum._start import draw_frequencies, start_from_evidence
 from skvbgp.spectrum._state import Hyperparameters
 from tests.derivatives import numerical_gradient
 
@@ -44,7 +40,7 @@ def test_log_density(kernel):
     prior = norm(kernel.theta, np.sqrt(0.5))
     expected = multivariate_normal(cov=C).logpdf(y)
     expected += np.sum(prior.logpdf(x[1:3]) - prior.logpdf(kernel.theta))
-    rows = Rows(rows.X, rows.y, counts)
+    rows = ExactRows(rows.X, rows.y, counts)
     value, gradient = log_density(x, kernel, rows)
     assert_allclose(value, expected, rtol=1e-10)
     numerical = numerical_gradient(lambda x: log_density(x, kernel, rows)[0], x)
@@ -53,8 +49,9 @@ def test_log_density(kernel):
 
 @KERNELS
 def test_search_ends_where_the_density_is_largest(kernel):
-    rows = make_rows()
-    value, x = find_hyperparameters(kernel, rows)
+    rows = ExactRows(make_rows().X, make_rows().y)
+    found = find_maximum(kernel, rows)
+    value, x = found.value, found.x
     assert value == log_density(x, kernel, rows)[0]
     for i in range(len(x)):
         for change in (-0.3, 0.3):
@@ -66,7 +63,7 @@ def test_search_ends_where_the_density_is_largest(kernel):
 def test_a_smooth_function_has_the_spectrum_of_the_squared_exponential():
     rows = make_rows()
     R, hyper = start_from_evidence(rows, 4_000, BEFORE, np.random.RandomState(0))
-    _, x = find_hyperparameters(RBF(BEFORE.length_scale), rows)
+    x = find_maximum(RBF(BEFORE.length_scale), ExactRows(rows.X, rows.y)).x
     assert_allclose(hyper.length_scale, np.exp(x[1:3]))
     assert_allclose([hyper.signal_variance, hyper.noise_variance], np.exp(x[[0, 3]]))
     assert hyper.local_noise_variance == hyper.noise_variance
