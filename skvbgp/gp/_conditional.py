@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skvbgp._core.linalg import Array, Bordered, factorise_bordered
+from skvbgp._core.linalg import Array, Bordered, factorise_bordered, tril_gram
+from skvbgp._core.order import Index
+from skvbgp.base import pick
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import measure_stack
@@ -19,26 +20,31 @@ if TYPE_CHECKING:
     from skvbgp.gp._process import Process, Summary
 
 
+class Scale(NamedTuple):
+    """What rows say of the scale at m places, or wherever they predict."""
+
+    spread: Any  # (m,) or a number: factor of all variances
+    evidence: Any  # the same: log evidence of the rows that say so
+
+
 class Moments(NamedTuple):
-    """What the rows say of others."""
+    """What the rows say of n others; noise and evidence are of each or the same for all."""
 
     mean: Array  # (n,)
     variance: Array  # (n,), of the latent function
-    noise: float  # variance of the noise
-    evidence: float  # log evidence of the rows
+    noise: Any  # variance of the noise
+    evidence: Any  # log evidence of the rows
 
 
 @dataclass(frozen=True)
 class Conditional:
-    """The process given the rows of one neighbourhood."""
+    """The process given rows. At which scale it predicts others is said by some of these."""
 
     process: Process
     X: Array  # (n, d)
     y: Array  # (n,), or of several outputs (n, m), which are to be split
     L_inv: Array  # (n, n) inverse of the lower Cholesky factor of C
     known: RowNoise | None = None  # what is known of the rows' noise
-    #: (n,): how much each row, given those before it, counts for scale and evidence. None is once.
-    share: Array | None = None
 
     def split_outputs(self) -> list[Conditional]:
         """What the rows say of each output; they have the factor in common."""
@@ -58,20 +64,61 @@ class Conditional:
         return np.asarray(self._whitened @ self.L_inv)
 
     @cached_property
-    def summary(self) -> Summary:
-        """What the rows say of the scale."""
-        log_diagonal = -np.log(np.diagonal(self.L_inv))
-        return self.process.summarise(self._whitened, log_diagonal, self.known, self.share)
+    def _precision(self) -> Array:
+        """Diagonal of C^-1."""
+        return np.asarray(np.sum(self.L_inv**2, axis=0))
+
+    # -- the scale ---------------------------------------------------------------------------------
 
     @cached_property
-    def log_evidence(self) -> float:
-        """log St(y | 0, C, dof)."""
-        return self.process.log_density(*self.summary)
+    def summary(self) -> Summary:
+        """What all rows say of the scale, if it is one."""
+        return self._summarise_innovations(None)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """That of all rows, each of which counts once."""
+        return self.process.follow(self.summary)
 
     @property
-    def spread(self) -> float:
-        """Factor of all variances."""
-        return self.process.spread(*self.summary[:2])
+    def scale_of_last(self) -> Scale:
+        """That at a place to which the last row is the nearest, and the first the farthest."""
+        share = self.process.count_nearest(len(self.y))
+        return self.process.follow(self._summarise_innovations(share))
+
+    def _summarise_innovations(self, share: Array | None) -> Summary:
+        log_diagonal = -np.log(np.diagonal(self.L_inv))
+        return self.process.summarise(self._whitened, log_diagonal, self.known, share)
+
+    def scale_at(self, near: Index) -> Scale:
+        """That at m places, from the rows (m, k) nearest to each, or (k,) of one, nearest first.
+
+        Each is predicted from all the others.
+        """
+        return self._follow_errors(self.weights[near], self._precision[near], near)
+
+    def scale_without(self, index: Index, near: Index) -> Scale:
+        """The same at m of the rows, which do not predict their neighbours either."""
+        precision = tril_gram(self.L_inv)
+        both = precision[index[:, None], near]
+        gain = both / self._precision[index, None]
+        noise = self.process.spread_noise(self.known)
+        least = 1.0 / (self.process.covariance.diag(self.X) + noise)  # where no row says anything
+        weights = self.weights[near] - gain * self.weights[index, None]
+        return self._follow_errors(
+            weights, np.maximum(self._precision[near] - gain * both, least[near]), near
+        )
+
+    def _follow_errors(self, weights: Array, precision: Array, near: Index) -> Scale:
+        """From the entries of C^-1 y and of the diagonal of C^-1 of near rows, nearest first."""
+        return self.process.follow(
+            self.process.summarise(
+                (weights / np.sqrt(precision))[..., ::-1],
+                -0.5 * np.log(precision)[..., ::-1],
+                pick(self.known, near[..., ::-1]),
+                self.process.count_nearest(near.shape[-1]),
+            )
+        )
 
     def compare_scales(self, n: int) -> float:
         """Mean squared innovation of all rows as a multiple of that of the first n."""
@@ -80,37 +127,40 @@ class Conditional:
         scales = np.cumsum(squares) / np.cumsum(weight)
         return float(scales[-1] / scales[n - 1])
 
-    def moments(self, X: Array) -> Moments:
-        """Moments at rows X (n*, d)."""
+    # -- predictions -------------------------------------------------------------------------------
+
+    def moments(self, X: Array, scale: Scale | None = None) -> Moments:
+        """Moments at rows X (n*, d), at the scale there; None is that of all rows."""
         k, prior = self.process.covariance(self.X, X), self.process.covariance.diag(X)
         variance = prior - np.sum((self.L_inv @ k) ** 2, axis=0)
         least = bound_variance(prior, k, self.process.spread_noise(self.known))
-        return self._as_moments(self.weights @ k, self.spread * np.maximum(variance, least))
+        return self._as_moments(self.weights @ k, np.maximum(variance, least), scale)
 
-    def leave_out(self, index: NDArray[np.intp]) -> Moments:
+    def leave_out(self, index: Index, scale: Scale | None = None) -> Moments:
         """Moments at some of the rows, each given all the others.
 
-        The scale is that of all rows, of which one has a share of 1 / n.
+        If the scale is that of all rows, each has its share of it.
         """
-        precision = np.sum(self.L_inv**2, axis=0)[index]  # of the diagonal of C^-1
+        precision = self._precision[index]
         noise = np.broadcast_to(self.process.spread_noise(self.known), len(self.y))[index]
-        variance = self.spread * np.maximum(1.0 / precision - noise, 0.0)
-        return self._as_moments(self.y[index] - self.weights[index] / precision, variance)
+        variance = np.maximum(1.0 / precision - noise, 0.0)
+        return self._as_moments(self.y[index] - self.weights[index] / precision, variance, scale)
 
-    def _as_moments(self, mean: Array, variance: Array) -> Moments:
-        return Moments(mean, variance, self.spread * self.process.noise, self.log_evidence)
+    def _as_moments(self, mean: Array, variance: Array, scale: Scale | None) -> Moments:
+        spread, evidence = scale or self.scale
+        return Moments(mean, spread * variance, spread * self.process.noise, evidence)
 
-    def gradient(self, x: Array) -> tuple[Array, Array]:
+    def gradient(self, x: Array, scale: Scale | None = None) -> tuple[Array, Array]:
         """Mean and variance (d,) of the latent function's derivatives at one row x (d,)."""
         slopes = self.process.covariance.gradient(x, self.X)  # (n, d)
         prior = self.process.covariance.curvature(x[None])[0]
-        variance = self.spread * np.maximum(prior - np.sum((self.L_inv @ slopes) ** 2, axis=0), 0.0)
-        return self.weights @ slopes, variance
+        variance = np.maximum(prior - np.sum((self.L_inv @ slopes) ** 2, axis=0), 0.0)
+        return self.weights @ slopes, (scale or self.scale).spread * variance
 
     def covariance(self, X: Array) -> Array:
-        """Covariance (n*, n*) of the latent function at rows X."""
+        """Covariance (n*, n*) of the latent function at rows X, at the scale of all rows."""
         root = self.L_inv @ self.process.covariance(self.X, X)
-        return np.asarray(self.spread * (self.process.covariance(X) - root.T @ root))
+        return np.asarray(self.scale.spread * (self.process.covariance(X) - root.T @ root))
 
 
 def bound_variance(prior: Array | float, k: Array, noise: Array | float) -> Array:
@@ -160,9 +210,8 @@ def predict_line(
     bordered = factorise_bordered(K, y[None], noise)
     a, innovations, diagonal = bordered.place, bordered.targets[0], np.diagonal(bordered.factor)
     summary = process.summarise(innovations, np.log(diagonal), known, process.count_nearest(n))
-    spread = process.spread(*summary[:2])
+    spread, evidence = process.follow(summary)
     variance = prior - float(a @ a)
     least = bound_variance(prior, K[-1, :-1], noise)
     variance = spread * float(np.maximum(variance, least))
-    evidence = process.log_density(*summary)
     return (float(innovations @ a), variance, spread * process.noise, evidence), bordered

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from skvbgp._core.parallel import thread_map
 from skvbgp.base import Relevance, pick, swap_categories
 
 if TYPE_CHECKING:
+    from skvbgp.gp._conditional import Conditional, Scale
     from skvbgp.gp._posterior import NeighbourPosterior
 
 #: Rows of one task.
@@ -41,7 +43,7 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
 
     The belief in the processes is constant as long as the neighbours are the same.
     """
-    near = None if posterior.is_exact else posterior.find(X)
+    near = posterior.find_near(X)
 
     def measure(rows: slice) -> Slopes:
         return _measure_tile(posterior, X[rows], pick(near, rows))
@@ -53,16 +55,20 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
 
 
 def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -> Slopes:
-    """The same in scaled units, of rows whose neighbours are given."""
-    if near is not None:
-        posterior, near = posterior.bring(near)
+    """The same in scaled units, of rows of which it is given what is near."""
+    condition: Callable[[Any], list[tuple[Conditional, Scale]]] = posterior.condition_on_all
+    if not posterior.is_exact:
+        assert near is not None
+        here, near = posterior.bring(near)
+        condition = here.condition_on_near
     scaled, mixture = posterior.coordinates.scaled(X), posterior.mixture
     belief = np.empty((len(X), len(mixture.processes)))
     means, variances = np.empty((2, *belief.shape, X.shape[1]))
     for i, x in enumerate(scaled):
-        given = posterior.conditionals if near is None else posterior.condition_near(near[i])
-        belief[i] = mixture.weigh_place(given)
-        means[i], variances[i] = zip(*(one.gradient(x) for one in given), strict=True)
+        given = condition(pick(near, i))
+        belief[i] = mixture.weigh_place([scale for _, scale in given])
+        pairs = (one.gradient(x, scale) for one, scale in given)
+        means[i], variances[i] = zip(*pairs, strict=True)
     return Slopes(belief, means, variances)
 
 

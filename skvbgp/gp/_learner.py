@@ -150,8 +150,8 @@ class GPLearner(RegressionLearner):
         inputs, targets = zip(*(rows.summarise() for rows in outputs), strict=True)
         together = reduce(RunningScale.merged, inputs)
         d = len(together.mean) - self.n_outputs
-        is_one_exact = len(outputs) == 1 and len(outputs[0]) <= self.few
-        gaussian = is_one_exact or not self.learn_hyperparameters
+        is_exact = max(map(len, outputs)) <= self.few
+        gaussian = (is_exact and len(outputs) == 1) or not self.learn_hyperparameters
         standardised = is_auto(self.kernel)
         if before is not None:
             standardised = before.frames.standardised
@@ -168,6 +168,7 @@ class GPLearner(RegressionLearner):
             pairs = [(name, bind_columns(kernel, d, self.owners)) for name, kernel in given]
         settings: dict[str, Any] = {
             "gaussian": gaussian,
+            "one_scale": is_exact,
             "n_gaps": int(gaps.columns.sum()),
             "owners": self._add_outputs(self.owners),
             "n_outputs": self.n_outputs,
@@ -362,7 +363,8 @@ class GPLearner(RegressionLearner):
             if growth[1] >= 2.0 or n_known <= self.few < n:
                 return True
             before, after = np.floor(_CHECKS * growth)
-            return n <= state.k and bool(after > before) and self._has_outgrown(state, X)
+            is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform
+            return is_looked_at and self._has_outgrown(state, X)
         n_due = min(state.n_seen_trained, self.forgetting.memory)
         n_seen = state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
@@ -373,8 +375,8 @@ class GPLearner(RegressionLearner):
     def _has_outgrown(self, state: State, X: Rows) -> bool:
         """Whether all rows, with X, have another scale than those that were learned from.
 
-        It is one scale, as all rows are neighbours: others elsewhere would change intervals at
-        places where nothing has been seen since.
+        If it is the same everywhere, that is: others elsewhere would change intervals at places
+        where nothing has been seen since.
         """
         posterior = replace(self.update(state, X, X.y, go_on), twin=None).posterior
         n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))

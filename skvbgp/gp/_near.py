@@ -40,9 +40,10 @@ class NearRows(PickledByFields):
         """Indices (n, k) of the neighbours of rows X, nearest first."""
         return self._neighbourhoods.find(self._locate(X), k or self.k)
 
-    def find_others(self, index: Index) -> Index:
+    def find_others(self, index: Index, k: int | None = None) -> Index:
         """The same for known rows, each without itself."""
-        return self._neighbourhoods.find_others(self._locate(self.rows.X[index]), index, self.k)
+        known = self._locate(self.rows.X[index])
+        return self._neighbourhoods.find_others(known, index, self.k if k is None else k)
 
     # -- missing entries ---------------------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
 
-from skvbgp._core.blockwise import by_tile
+from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import choose_by_level, draw_levels
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
+from skvbgp.base import pick
 from skvbgp.gp._conditional import predict_line
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
@@ -51,9 +52,10 @@ class FunctionDraws:
         mixture, d = posterior.mixture, posterior.rows.X.shape[1]
         level = draw_levels(n, rng)  # as often as it is believed
         members = [np.arange(n)] * len(mixture.processes)
-        if posterior.is_exact:  # the belief is the same everywhere
+        if posterior.is_uniform:
             with single_blas_thread:
-                owners = choose_by_level(level, mixture.weigh_place(posterior.conditionals))
+                scales = [given.scale for given in posterior.conditionals]
+                owners = choose_by_level(level, mixture.weigh_place(scales))
             members = [np.flatnonzero(owners == c) for c in range(len(mixture.processes))]
         among = sum(len(mine) > 0 for mine in members)
         priors = tuple(
@@ -68,7 +70,7 @@ class FunctionDraws:
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
             if posterior.is_exact:
-                values = by_tile(self._from_all_rows, X)
+                values = self._from_all(X)
             else:
                 near, step = posterior.find(X), _NEAR_ROWS
                 pairs = [(X[i : i + step], near[i : i + step]) for i in range(0, len(X), step)]
@@ -84,28 +86,28 @@ class FunctionDraws:
         posterior = self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            scaled = posterior.coordinates.scaled(X)
+            scaled, near = posterior.coordinates.scaled(X), posterior.find_near(X)
             if posterior.is_exact:
-                _ = posterior.conditionals, self._corrections
-                tasks = [(x, None) for x in scaled]
-            else:
-                tasks = list(zip(scaled, posterior.find(X), strict=True))
+                _ = self._corrections
+            tasks = [(x, pick(near, i)) for i, x in enumerate(scaled)]
             slopes = thread_map(self._measure_slopes, tasks)
         unit = posterior.target.unit / posterior.coordinates.measure_units(X)
         return np.array(slopes) * unit[:, :, None]
 
-    def _measure_slopes(self, x: Array, nearest: Index | None) -> Array:
-        """Derivatives (d, S) at a scaled row, given all known rows or its nearest ones."""
+    def _measure_slopes(self, x: Array, near: Index | None) -> Array:
+        """Derivatives (d, S) at a scaled row, from what is near to it (k,), nearest first."""
         posterior, mixture = self.posterior, self.posterior.mixture
-        if nearest is None:
-            given, corrections = posterior.conditionals, self._corrections
+        if posterior.is_exact:
+            pairs, corrections = posterior.condition_on_all(near), self._corrections
         else:
-            given = posterior.condition_near(nearest)
+            assert near is not None
+            pairs = posterior.condition_on_near(near)
             corrections = [
-                one.L_inv.T @ (one.L_inv @ known[nearest[::-1]])
-                for one, known in zip(given, self._known, strict=True)
+                one.L_inv.T @ (one.L_inv @ known[near[::-1]])
+                for (one, _), known in zip(pairs, self._known, strict=True)
             ]
-        belief = mixture.weigh_place(given)
+        given, scales = zip(*pairs, strict=True)
+        belief = mixture.weigh_place(scales)
         owners = choose_by_level(self.level, belief)
         slopes = [one.process.covariance.gradient(x, one.X).T for one in given]  # (d, n) each
         means = np.array([part @ one.weights for part, one in zip(slopes, given, strict=True)])
@@ -113,7 +115,7 @@ class FunctionDraws:
         for c in np.unique(owners):
             own = owners[self.members[c]] == c
             error = self.priors[c].gradient(x) - slopes[c] @ corrections[c]
-            values[:, owners == c] = np.sqrt(given[c].spread) * error[:, own]
+            values[:, owners == c] = np.sqrt(scales[c].spread) * error[:, own]
         return self._spread_out(belief, means.T, owners, values)
 
     @cached_property
@@ -137,28 +139,43 @@ class FunctionDraws:
             for given, known in zip(self.posterior.conditionals, self._known, strict=True)
         ]
 
-    def _from_all_rows(self, X: Array) -> Array:
-        scaled = self.posterior.coordinates.scaled(X)
-        given = self.posterior.conditionals
+    def _from_all(self, X: Array) -> Array:
+        """Values (n, S) at rows X, from all known ones."""
+        scaled, near = self.posterior.coordinates.scaled(X), self.posterior.find_near(X)
+        _ = self._corrections  # before the threads need it
+
+        def measure(rows: Index) -> tuple[Array]:
+            return (self._from_all_rows(scaled[rows], pick(near, rows)),)
+
+        return in_tiles(measure, np.arange(len(scaled)))[0]
+
+    def _from_all_rows(self, scaled: Array, near: Index | None) -> Array:
+        """The same of scaled rows; near ones (n, k), or all, say the scale."""
+        given, scales = zip(*self.posterior.condition_on_all(near), strict=True)
         mixture = self.posterior.mixture
-        belief, values = mixture.weigh_place(given), np.empty((len(X), len(self.level)))
-        means = np.zeros((len(given), len(X)))
+        belief = mixture.weigh(np.column_stack([np.atleast_1d(one.evidence) for one in scales]))
+        owners = choose_by_level(self.level, belief)  # (1, S), or (n, S) of each row
+        values, means = (
+            np.empty((len(scaled), len(self.level))),
+            np.zeros((len(given), len(scaled))),
+        )
         for c, (one, own) in enumerate(zip(given, self.members, strict=True)):
             if not len(own) and mixture.calibration == 1.0:
                 continue  # then the mixture's mean does not matter
             k = one.process.covariance(scaled, one.X)
             means[c] = k @ one.weights
             error = self.priors[c](scaled) - k @ self._corrections[c]
-            values[:, own] = np.sqrt(one.spread) * error
-        return self._spread_out(belief, means.T, choose_by_level(self.level, belief), values)
+            error *= np.sqrt(np.reshape(scales[c].spread, (-1, 1)))
+            values[:, own] = np.where(owners[:, own] == c, error, values[:, own])
+        return self._spread_out(belief, means.T, owners, values)
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
         posterior, mixture = self.posterior, self.posterior.mixture
         scaled = posterior.coordinates.scaled(X)
         priors = [prior(scaled) for prior in self.priors]
         places = posterior.known.visit(mixture.processes, X, near)
-        lines = np.empty((len(X), len(priors), 4))
-        errors = np.empty((len(X), len(priors), len(self.level)))
+        lines = np.empty((len(scaled), len(priors), 4))
+        errors = np.empty((len(scaled), len(priors), len(self.level)))
         for i, (index, K, y, noise) in enumerate(places):
             for c, process in enumerate(mixture.processes):
                 lines[i, c], bordered = predict_line(process, y, K[process.covariance], noise)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,19 +16,20 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._conditional import Conditional, Moments, measure_matrices, predict_from_matrices
-from skvbgp.gp._coregion import Covariance
+from skvbgp.gp._conditional import Conditional, Moments, Scale, measure_matrices
 from skvbgp.gp._gradient import Slopes, measure_slopes
+from skvbgp.gp._known import KnownRows, predict_known, predict_rows
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
-from skvbgp.gp._stack import count_sets
 
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
 _JOINT_ROWS = 2_000
 #: Largest matrix of all rows, whose parts serve rows that are left out.
 _MATRIX_SIZE = 2_000**2
+#: Rows that say the scale at a place where all of them predict: others would count less than e^-6.
+_SCALE_ROWS = 96
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
 
@@ -49,15 +50,20 @@ class Mixture:
     @classmethod
     def of(cls, process: Process) -> Mixture:
         """A single process."""
-        return cls((process,), np.zeros(1), 0.0)
+        return cls.equal((process,))
+
+    @classmethod
+    def equal(cls, processes: tuple[Process, ...]) -> Mixture:
+        """Processes in equal shares everywhere."""
+        return cls(processes, np.zeros(len(processes)), 0.0)
 
     def weigh(self, evidence: Array) -> Array:
         """The belief (n, C) in the processes, from log evidences (n, C)."""
         return np.asarray(softmax(self.log_weights + self.temper * evidence, axis=1))
 
-    def weigh_place(self, given: Sequence[Conditional]) -> Array:
-        """The belief (C,) at one place, from what its neighbours say to each process."""
-        return self.weigh(np.array([[one.log_evidence for one in given]]))[0]
+    def weigh_place(self, scales: Sequence[Scale]) -> Array:
+        """The belief (C,) at one place, from what rows say to each process of the scale there."""
+        return self.weigh(np.array([[scale.evidence for scale in scales]]))[0]
 
     def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance (n,) at every row, from those of the processes."""
@@ -82,38 +88,14 @@ class LocalMoments(NamedTuple):
     noise: Array
     evidence: Array  # log evidence of the row's neighbourhood
 
+    def split(self) -> list[LocalMoments]:
+        """Those of each process, (n, 1)."""
+        C = self.mean.shape[1]
+        return [LocalMoments(*(part[:, c : c + 1] for part in self)) for c in range(C)]
+
     def head(self, n: int) -> LocalMoments:
         """Those of the first n rows."""
         return LocalMoments(*(part[:n] for part in self))
-
-
-@dataclass(frozen=True)
-class KnownRows:
-    """Rows in the user's units, and the frames of the processes that know them."""
-
-    coordinates: Coordinates
-    target: Target
-    X: Array  # (n, d)
-    y: Array  # (n,)
-    noise: RowNoise | None  # of the scaled targets
-
-    def visit(
-        self, processes: tuple[Process, ...], X: Array, near: Index
-    ) -> Iterator[tuple[Index, dict[Covariance, Array], Array, RowNoise | None]]:
-        """What is needed to predict each of other rows X from its neighbours (n, k), nearest first.
-
-        Indices of these, the nearest last, by kernel the matrix (k + 1, k + 1) of them and the row,
-        their scaled targets and what is known of their noise.
-        """
-        near = near[:, ::-1]
-        step = count_sets(near.shape[1] + 1)
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
-            both = np.concatenate([self.X[near[rows]], X[rows, None]], axis=1)
-            matrices = measure_matrices(processes, self.coordinates.scaled(both))
-            targets = self.target.scaled(self.y[near[rows]])
-            for index, K, y in zip(near[rows], matrices, targets, strict=True):
-                yield index, K, y, pick(self.noise, index)
 
 
 @dataclass(frozen=True)
@@ -141,20 +123,42 @@ class NeighbourPosterior(NearRows):
         """What some rows say to each process."""
         X = self.coordinates.scaled(self.rows.X[index])
         y, noise = self.target.scaled(self.rows.y[index]), self.noise
-        known = pick(noise, index)
-        return tuple(process.factorise(X, y, known) for process in self.mixture.processes)
+        known, kernel, given = pick(noise, index), None, list[Conditional]()
+        for process in self.mixture.processes:
+            if process.covariance != kernel:  # those of one kernel follow one another
+                kernel = process.covariance
+                K = kernel(X)
+            given.append(process.factorise(X, y, known, K))
+        return tuple(given)
 
-    def condition_near(self, nearest: Index) -> tuple[Conditional, ...]:
-        """What the neighbours (k,) of a place, nearest first, say to each process."""
-        return tuple(
-            replace(given, share=given.process.count_nearest(len(nearest)))
-            for given in self.condition(nearest[::-1])
-        )
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all rows predict any place, with the same scale and belief."""
+        return self.is_exact and all(process.is_uniform for process in self.mixture.processes)
+
+    def find_near(self, X: Array) -> Index | None:
+        """The rows that say what is not the same everywhere, for rows X, nearest first.
+
+        The neighbours or, where all rows predict, those that say the scale.
+        """
+        if self.is_exact:
+            return None if self.is_uniform else self.find(X, _SCALE_ROWS)
+        return self.find(X)
+
+    def condition_on_near(self, near: Index) -> list[tuple[Conditional, Scale]]:
+        """What the neighbours (k,) of a place say to each process, and of the scale there."""
+        return [(given, given.scale_of_last) for given in self.condition(near[::-1])]
+
+    def condition_on_all(self, near: Index | None) -> list[tuple[Conditional, Scale]]:
+        """The same of all rows, of which near ones (k,), or all, say the scale."""
+        given = self.conditionals
+        return [(one, one.scale if near is None else one.scale_at(near)) for one in given]
 
     def compare_scales(self, n: int) -> float:
-        """Scale of all rows as a multiple of that of the first n, where all are neighbours."""
+        """Scale of all rows as a multiple of that of the first n, where all have one."""
         ratios = np.array([given.compare_scales(n) for given in self.conditionals])
-        return float(self.mixture.weigh_place(self.conditionals) @ ratios)
+        scales = [given.scale for given in self.conditionals]
+        return float(self.mixture.weigh_place(scales) @ ratios)
 
     @cached_property
     def noise(self) -> RowNoise | None:
@@ -246,12 +250,14 @@ class NeighbourPosterior(NearRows):
         """What each process says of rows X without gaps."""
         if not self.is_exact:
             return self._measure_near(X, self.find(X))
+        scaled, near = self.coordinates.scaled(X), self.find_near(X)
         _ = self.conditionals  # once, not in each thread
-        return LocalMoments(*in_tiles(self._measure_exactly, self.coordinates.scaled(X)))
 
-    def _measure_exactly(self, X: Array) -> LocalMoments:
-        """The same of scaled rows, from all known ones."""
-        return _join([given.moments(X) for given in self.conditionals], len(X))
+        def measure(rows: Index) -> LocalMoments:
+            given = self.condition_on_all(pick(near, rows))
+            return _join([one.moments(scaled[rows], scale) for one, scale in given], len(rows))
+
+        return LocalMoments(*in_tiles(measure, np.arange(len(X))))
 
     def leave_out(self, index: Index) -> LocalMoments:
         """What each process says of known rows, each without itself.
@@ -274,16 +280,25 @@ class NeighbourPosterior(NearRows):
 
     def _leave_out(self, index: Index) -> LocalMoments:
         if self.is_exact:
-            moments = [given.leave_out(index) for given in self.conditionals]
-            return _join(moments, len(index))
+            return self._leave_out_exactly(index)
         near = self.find_others(index)
         if len(self.rows) ** 2 > min(_MATRIX_SIZE, near.size * self.k):
             return self._measure_near(self.rows.X[index], near)
         processes, y = self.mixture.processes, self.target.scaled(self.rows.y)
         (K,) = measure_matrices(processes, self.coordinates.scaled(self.rows.X)[None])
         shared = (processes, K, y, self.noise)
-        parts = by_task(_predict_known, (index, near), shared=shared, n_jobs=self.n_jobs)
+        parts = by_task(predict_known, (index, near), shared=shared, n_jobs=self.n_jobs)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
+
+    def _leave_out_exactly(self, index: Index) -> LocalMoments:
+        """The same where all others predict."""
+        if self.is_uniform:
+            return _join([given.leave_out(index) for given in self.conditionals], len(index))
+        near = self.find_others(index, min(_SCALE_ROWS, len(self.rows) - 1))
+        moments = [
+            given.leave_out(index, given.scale_without(index, near)) for given in self.conditionals
+        ]
+        return _join(moments, len(index))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
@@ -349,37 +364,8 @@ class TwinPosterior(NeighbourPosterior):
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:
-    """Moments of the processes, whose noise and evidence are the same for all n rows."""
-    mean, variance, noise, evidence = zip(*moments, strict=True)
-    every = np.ones((n, 1))
+    """Moments of the processes at n rows."""
+    parts = zip(*moments, strict=True)
     return LocalMoments(
-        np.column_stack(mean), np.column_stack(variance), every * noise, every * evidence
+        *(np.column_stack([np.broadcast_to(one, n) for one in part]) for part in parts)
     )
-
-
-def _predict_known(
-    processes: tuple[Process, ...],
-    matrices: dict[Covariance, Array],
-    y: Array,
-    noise: RowNoise | None,
-    own: Index,
-    near: Index,
-) -> Array:
-    """The same as `predict_rows`, of known rows and from the matrices (n, n) of all of them."""
-    result = np.empty((len(own), len(processes), 4))
-    for i, nearest_first in enumerate(near):
-        index = nearest_first[::-1]
-        rows = np.append(index, own[i])
-        both = rows[:, None] * len(y) + rows  # of the matrix as one line, which is read faster
-        parts = {kernel: K.reshape(-1).take(both) for kernel, K in matrices.items()}
-        near_noise = pick(noise, index)
-        result[i] = predict_from_matrices(processes, parts, y[index], near_noise)
-    return result
-
-
-def predict_rows(processes: tuple[Process, ...], known: KnownRows, X: Array, near: Index) -> Array:
-    """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
-    result = np.empty((len(X), len(processes), 4))
-    for i, (_, K, y, noise) in enumerate(known.visit(processes, X, near)):
-        result[i] = predict_from_matrices(processes, K, y, noise)
-    return result

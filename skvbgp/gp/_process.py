@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from skvbgp._core.linalg import Array, choose_jitter, jittered_cholesky, tril_gram, tril_inverse
-from skvbgp.gp._conditional import Conditional
+from skvbgp.gp._conditional import Conditional, Scale
 from skvbgp.gp._coregion import Coregion, Covariance, JointCovariance, PullBack
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Kernel
@@ -66,6 +66,8 @@ class Process:
     coregion: Coregion | None = None
     #: Mean and standard deviation of the normal prior of the noise's logarithm.
     noise_prior: tuple[float, float] = _PRIORS["noise"]
+    #: Whether an uncertain scale is one of all rows, rather than another around every place.
+    one_scale: bool = False
 
     @cached_property
     def covariance(self) -> Covariance:
@@ -81,6 +83,11 @@ class Process:
     def is_gaussian(self) -> bool:
         """Whether the scale is known, and no degrees of freedom are learned."""
         return bool(np.isinf(self.dof))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all rows have one scale."""
+        return self.is_gaussian or self.one_scale
 
     @property
     def vector(self) -> Array:
@@ -167,34 +174,40 @@ class Process:
         known: RowNoise | None,
         share: Array | None = None,
     ) -> Summary:
-        """What rows say of the scale, from L^-1 y and the logarithms of L's diagonal, each (n,).
+        """What rows say of the scale, from their errors in standard deviations at scale one.
 
-        `share` is how much each row, given those before it, counts. None is once.
+        And from the logarithms of these, (n,) each, or (m, n) for m places. For a density of all
+        rows they are L^-1 y and L's diagonal: each row given those before it. `share` (n,) is how
+        much each row counts. None is once.
         """
-        share = np.ones(len(innovations)) if share is None else share
-        n, half_log_det = float(share.sum()), float(share @ log_diagonal)
+        share = np.ones(innovations.shape[-1]) if share is None else share
+        n, half_log_det = share.sum(), log_diagonal @ share
         if known is not None:
-            n = float(share @ known.weight)
-            half_log_det += float(share @ known.half_log_dets(self.noises, self.slopes))
-        return Summary(n, float(share @ innovations**2), half_log_det)
+            n = known.weight @ share
+            half_log_det = half_log_det + known.half_log_dets(self.noises, self.slopes) @ share
+        return Summary(n, innovations**2 @ share, half_log_det)
+
+    def follow(self, summary: Summary) -> Scale:
+        """The scale that rows say."""
+        return Scale(self.spread(*summary[:2]), self.log_density(*summary))
 
     def estimate_scale(self, n: float, quadratic: float) -> float:
         """s_hat of n rows with y' C^-1 y = quadratic."""
         return 1.0 if self.is_gaussian else (self.dof + quadratic) / (self.dof + n)
 
-    def spread(self, n: float, quadratic: float) -> float:
+    def spread(self, n: Any, quadratic: Any) -> Any:
         """Factor of the variances given n rows: that of Student's t with dof + n degrees."""
         if self.is_gaussian:
             return 1.0
-        return (self.dof + quadratic) / max(self.dof + n - 2.0, 1.0)
+        return (self.dof + quadratic) / np.maximum(self.dof + n - 2.0, 1.0)
 
-    def log_density(self, n: float, quadratic: float, half_log_det: float) -> float:
+    def log_density(self, n: Any, quadratic: Any, half_log_det: Any) -> Any:
         """log St(y | 0, C, dof) of n rows, half_log_det = log|C| / 2."""
         q, dof = quadratic, self.dof
         if self.is_gaussian:
             return -half_log_det - 0.5 * (q + n * float(np.log(2.0 * np.pi)))
         constant = gammaln(0.5 * (dof + n)) - gammaln(0.5 * dof) - 0.5 * n * np.log(np.pi * dof)
-        return float(constant) - half_log_det - 0.5 * (dof + n) * float(np.log1p(q / dof))
+        return constant - half_log_det - 0.5 * (dof + n) * np.log1p(q / dof)
 
     def spread_noise(self, known: RowNoise | None) -> Array | float:
         """Variances of the noise of rows of which that is known."""
@@ -231,7 +244,7 @@ class Process:
 
         The outputs are independent, and the scale of each is another.
         """
-        return sum(one.log_evidence for one in self.factorise(X, y, known).split_outputs())
+        return float(sum(one.scale.evidence for one in self.factorise(X, y, known).split_outputs()))
 
     def evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> tuple[float, Array]:
         """The same, and its gradient in `vector`."""
@@ -263,7 +276,7 @@ class Process:
             slope = sum(self._differentiate_dof(*one.summary[:2]) for one in each)
             gradient = np.append(gradient, self.dof * slope)
         gradient = np.concatenate([gradient, d_slopes * self.slopes, *d_outputs])
-        return sum(one.log_evidence for one in each), gradient, dX
+        return float(sum(one.scale.evidence for one in each)), gradient, dX
 
     def _differentiate_dof(self, n: float, q: float) -> float:
         """Derivative in the degrees of freedom of `log_density`."""
@@ -288,6 +301,7 @@ def start_process(
     kernel: Kernel,
     *,
     gaussian: bool,
+    one_scale: bool = False,
     n_gaps: int = 0,
     owners: tuple[int, ...] = (),
     n_outputs: int = 0,
@@ -299,7 +313,7 @@ def start_process(
     slopes = (_START_SLOPE,) * n_gaps
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
-    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion)
+    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion, one_scale=one_scale)
 
 
 def log_length_prior(length_scale: float) -> float:
@@ -310,8 +324,8 @@ def log_length_prior(length_scale: float) -> float:
 
 
 class Summary(NamedTuple):
-    """What rows say of the scale."""
+    """What rows say of the scale: numbers, or (m,) of those that are near to m places."""
 
-    n: float  # their number, of which some may be equal
-    quadratic: float  # y' C^-1 y
-    half_log_det: float  # log|C| / 2
+    n: Any  # their number, of which some may be equal
+    quadratic: Any  # y' C^-1 y
+    half_log_det: Any  # log|C| / 2

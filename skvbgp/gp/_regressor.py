@@ -187,7 +187,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     cannot have. Weights and forgetting need kernels without a :class:`~skvbgp.kernels.White` part.
 
     `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled, or before if all of them are neighbours and the scale has changed. So
+    their number has doubled, or before if they are few and their scale has changed. So
     is the global part, which stays as it is in between. The categories of inputs are those of the
     first call.
 

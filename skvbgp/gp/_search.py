@@ -23,6 +23,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, widen
+from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
@@ -47,10 +48,11 @@ _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
 #: The same of a trial that starts from what the one before it has learned.
 _FOLLOWING_ITERATIONS = 8
 #: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
-#: prediction, and what one more has to gain.
+#: prediction, and what one more has to gain. Most that are tried with all rows as neighbours.
 _MOST_KEPT = 4
 _MOST_READ = 512
 _LEAST_RISE = 0.002
+_MOST_TRIED = 12
 #: Multiples of the noise that compete with what training has found.
 _NOISE_FACTORS = (0.3, 10.0)
 #: If more than this share of y seems to be noise, few rows are searched again, and what is found
@@ -199,10 +201,8 @@ class Search:
         """Add trials of one kernel, whose processes share its matrices."""
         processes = tuple(one.process for one in trained)
         weights = weigh_inputs(processes[0].covariance, self.rows.d)
-        start = Mixture(processes, np.zeros(len(processes)), 0.0)
-        everything = self.rows.leave_out(start, weights, self._trial_k)
-        for c, one in enumerate(trained):
-            parts = LocalMoments(*(part[:, c : c + 1] for part in everything))
+        everything = self.rows.leave_out(Mixture.equal(processes), weights, self._trial_k)
+        for one, parts in zip(trained, everything.split(), strict=True):
             rank = self._rank(self._mix((one.process,), parts), parts)
             self.trials.append(Trial(name, one, parts, rank))
 
@@ -281,20 +281,43 @@ class Search:
                 n_iter = self.max_iter or _FINAL_ITERATIONS
                 self._try(trial.name, trial.process, groups, n_iter, _NOISE_FACTORS)
             pool += self.trials
-        counts = {k}
-        if len(self.counts) > 1:
-            counts.add(min(k, self._trial_k))
-            if len(self.rows) <= _ALL_ROWS and self.rows.may_all_predict:
-                counts.add(2 * _ALL_ROWS)
-        return max((self._mix_pool(pool, k) for k in sorted(counts)), key=lambda one: one.rank)
+        if len(self.counts) == 1:
+            return self._mix_pool(pool, k)
+        found = [self._mix_pool(pool, count) for count in sorted({k, min(k, self._trial_k)})]
+        if len(self.rows) <= _ALL_ROWS and self.rows.may_all_predict:
+            found.append(self._mix_all(pool))
+        return max(found, key=lambda one: one.rank)
 
     def _mix_pool(self, pool: list[Trial], k: int) -> Found:
         """The mixture of those of a pool that predict best together from k neighbours."""
         chosen = self._select(pool, _count_kept(k))
+        weights = self._average_weights(chosen)
         processes = tuple(trial.process for trial in chosen)
-        weights = average_weights([one.covariance for one in processes], self.rows.d)
-        start = Mixture(processes, np.zeros(len(processes)), 0.0)
-        parts = self.rows.leave_out(start, weights, k)
+        parts = self.rows.leave_out(Mixture.equal(processes), weights, k)
+        return self._conclude(chosen, parts, weights, k)
+
+    def _mix_all(self, pool: list[Trial]) -> Found:
+        """The same of the best ones of a pool from all rows."""
+        pool = sorted(pool, key=lambda trial: -trial.rank)[:_MOST_TRIED]
+        weights, k = self._average_weights(pool), 2 * _ALL_ROWS
+        by_kernel: dict[Covariance, list[Trial]] = {}
+        for trial in pool:
+            by_kernel.setdefault(trial.process.covariance, []).append(trial)
+        tried: list[Trial] = []
+        for trials in by_kernel.values():  # in turn: each process has a matrix of all rows
+            processes = tuple(trial.process for trial in trials)
+            everything = self.rows.leave_out(Mixture.equal(processes), weights, k)
+            pairs = zip(trials, everything.split(), strict=True)
+            tried += [trial._replace(parts=parts) for trial, parts in pairs]
+        chosen = self._select(tried, _MOST_KEPT)
+        return self._conclude(chosen, _stack(chosen), weights, k)
+
+    def _average_weights(self, trials: list[Trial]) -> Array:
+        return average_weights([trial.process.covariance for trial in trials], self.rows.d)
+
+    def _conclude(self, chosen: list[Trial], parts: LocalMoments, weights: Array, k: int) -> Found:
+        """What has been found, if those that are chosen say `parts` of rows that are left out."""
+        processes = tuple(trial.process for trial in chosen)
         mixture = self._mix(processes, parts)
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self.rows.hold()[1])
         trial_of, score = list(range(len(chosen))), self._score(mixture, parts)

@@ -95,7 +95,7 @@ def test_evidence_and_moments_are_those_of_the_dense_model(rng):
         k, process.coregion.B, outputs, y, process.noise * process.coregion.factors
     )
     moments = given.moments(X[~seen])
-    assert_allclose(given.log_evidence, evidence, rtol=1e-6)
+    assert_allclose(given.scale.evidence, evidence, rtol=1e-6)
     assert_allclose(moments.mean, mean, rtol=1e-5, atol=1e-7)
     assert_allclose(moments.variance, np.diagonal(covariance), rtol=1e-5, atol=1e-7)
     assert_allclose(given.covariance(X[~seen]), covariance, rtol=1e-5, atol=1e-6)

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.gp import _posterior
+from skvbgp.gp import _known, _posterior
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -17,9 +17,10 @@ from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern
 from tests.gp.cases import predict_from_neighbours
 
+#: If all rows predict, they have one scale; `test_scale` has the other case.
 PROCESSES = (
-    Process((0.8 * RBF([1.0, 3.0])).bind(2), 0.05, 6.0),
-    Process((1.5 * Matern([2.0, 2.0], nu=0.5)).bind(2), 0.01, 30.0),
+    Process((0.8 * RBF([1.0, 3.0])).bind(2), 0.05, 6.0, one_scale=True),
+    Process((1.5 * Matern([2.0, 2.0], nu=0.5)).bind(2), 0.01, 30.0, one_scale=True),
 )
 FRAMES = Coordinates(np.array([1.0, -2.0]), np.array([2.0, 0.5])), Target(3.0, 1.5)
 WEIGHTS = np.array([1.0, 0.5])
@@ -64,8 +65,8 @@ def test_neighbours_say_to_gradients_and_functions_what_they_say_to_predictions(
     for posterior in (plain, replace(plain, rows=rows)):
         parts, near = posterior.measure(places), posterior.find(places)
         for i, x in enumerate(posterior.coordinates.scaled(places)):
-            for c, given in enumerate(posterior.condition_near(near[i])):
-                moments = given.moments(x[None])
+            for c, (given, scale) in enumerate(posterior.condition_on_near(near[i])):
+                moments = given.moments(x[None], scale)
                 expected = [float(np.squeeze(value)) for value in moments]
                 assert_allclose([part[i, c] for part in parts], expected, rtol=1e-6)
 
@@ -94,9 +95,10 @@ def test_rows_are_left_out_by_parts_of_the_matrix_of_all(rng, monkeypatch, with_
         rows = Rows().plus(posterior.rows.X, posterior.rows.y, noise)
         posterior = replace(posterior, rows=rows)
     sizes, call = [], _posterior.measure_matrices
-    monkeypatch.setattr(
-        _posterior, "measure_matrices", lambda p, X: sizes.append(X.shape) or call(p, X)
-    )
+    for module in (_posterior, _known):
+        monkeypatch.setattr(
+            module, "measure_matrices", lambda p, X: sizes.append(X.shape) or call(p, X)
+        )
     found = posterior.leave_out(index)
     assert sizes == [(1, 40, 2)]
     monkeypatch.setattr(_posterior, "_MATRIX_SIZE", 0)
@@ -161,7 +163,7 @@ def test_joint_of_a_mixture_has_covariances_within_and_between_its_processes(rng
     scaled = coordinates.scaled(places)
     known = coordinates.scaled(posterior.rows.X), target.scaled(posterior.rows.y)
     given = [process.factorise(*known) for process in PROCESSES]
-    belief = posterior.mixture.weigh_place(given)
+    belief = posterior.mixture.weigh_place([one.scale for one in given])
     means = np.array([one.moments(scaled).mean for one in given])
     errors = means - belief @ means
     within = sum(b * one.covariance(scaled) for b, one in zip(belief, given, strict=True))

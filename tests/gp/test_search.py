@@ -171,6 +171,24 @@ def test_smooth_functions_are_predicted_from_many_neighbours(monkeypatch, counts
     assert count_neighbours(counts, make_smooth) == k
 
 
+def test_several_kernels_may_predict_from_all_rows(monkeypatch):
+    """What has been found says of rows that are left out what it was chosen for."""
+    monkeypatch.setattr(_search, "_ALL_ROWS", 150)
+    monkeypatch.setattr(_search, "_MOST_TRIED", 3)
+    X, y = make_rows(RBF(), 150)
+    search = replace(make_search(X, y, 60), counts=(8, 60))
+    search.run(make_starts(["SE", "Matern-1/2"], gaussian=False), grows=False)
+    best = sorted(search.trials, key=lambda trial: -trial.rank)
+    found = search._mix_all(search.trials)
+    assert found.k == 300
+    assert {id(trial.trained) for trial in found.trials} <= {id(one.trained) for one in best[:3]}
+    parts = search.rows.leave_out(found.mixture, found.weights, found.k)
+    assert_allclose(search._rank(found.mixture, parts), found.rank, rtol=1e-8)
+    assert np.ptp(parts.noise, axis=0).min() > 0.0  # at scales of the places
+    single = max(search._mix_all([trial]).rank for trial in best[:3])
+    assert found.rank >= single - 1e-3
+
+
 @pytest.mark.parametrize("gain, k", [(0.009, 8), (0.011, 60)])
 def test_more_neighbours_have_to_pay(monkeypatch, gain, k):
     X, y = make_rows(RBF(), 150)
@@ -183,8 +201,13 @@ def test_more_neighbours_have_to_pay(monkeypatch, gain, k):
     assert search._count_neighbours(trial) == k
 
 
-def test_rows_whose_scale_depends_on_the_place_are_predicted_from_near_ones():
-    assert count_neighbours((8, 60), lambda X: make_smooth(8.0 * X) * np.exp(X[:, 0])) <= 60
+def test_all_rows_predict_where_the_scale_depends_on_the_place():
+    assert count_neighbours((8, 60), lambda X: make_smooth(8.0 * X) * np.exp(X[:, 0])) == 4000
+
+
+def test_rows_whose_kernel_depends_on_the_place_are_predicted_from_near_ones():
+    """Smooth in one place, with slopes a thousand times as large in another one."""
+    assert count_neighbours((8, 60), lambda X: np.sin(np.exp(1.2 * X[:, 0]))) <= 60
 
 
 def test_a_kernel_follows_what_another_one_has_learned():

@@ -75,7 +75,7 @@ def test_a_unit_that_few_rows_mislead_about_is_learned():
     X, Y, *_ = draw_functions(0, 30, 5)
     model = make_model(RBF(np.ones(4))).fit(X, Y)
     assert all(1.0 < one.dof < 1e4 for one in model._state.outputs[0].mixture.processes)
-    spreads = [output.posterior.conditionals[0].spread for output in model._state.outputs]
+    spreads = [output.posterior.conditionals[0].scale.spread for output in model._state.outputs]
     units = [output.frames.target.unit for output in model._state.outputs]
     assert np.ptp(np.log(spreads)) > 0.1
     assert np.ptp(np.log(np.sqrt(spreads) * units)) < np.ptp(np.log(units))

@@ -50,11 +50,48 @@ def predict_from_neighbours(C, k, k_own, y, noise, dof, window, weight=1.0, y_va
         counted += share * weight[i]
         quadratic += share * innovation**2 / spread
         half_log_det += share * (0.5 * np.log(spread) + repeated[i])
+    factor, evidence = follow_errors(counted, quadratic, half_log_det, dof)
+    return mean, factor * variance, factor * noise, evidence
+
+
+def follow_errors(counted, quadratic, half_log_det, dof):
+    """Factor of the variances, and evidence, of so many errors with these sums."""
     factor = (dof + quadratic) / (dof + counted - 2.0)
     evidence = special.gammaln((dof + counted) / 2.0) - special.gammaln(dof / 2.0)
     evidence -= counted / 2.0 * np.log(np.pi * dof) + half_log_det
     evidence -= (dof + counted) / 2.0 * np.log(1.0 + quadratic / dof)
-    return mean, factor * variance, factor * noise, evidence
+    return factor, evidence
+
+
+def predict_from_all(K, k, k_own, y, t, dof, window, near, weight):
+    """Mean and variance of f at one place, factor of variances there, and the log evidence.
+
+    All rows predict f at scale 1. Of the scale there speak rows in order, the nearest first, each
+    by its error where all the others predict it; the r-th counts exp(-r / window). A row stands for
+    some equal ones of the variances t.
+    """
+    C = K + np.diag(t / weight)
+    gain = np.linalg.solve(C, k)
+    counted = quadratic = half_log_det = 0.0
+    for r, j in enumerate(near):
+        others = np.arange(len(y)) != j
+        own = np.linalg.solve(C[np.ix_(others, others)], C[others, j])
+        error, spread = y[j] - own @ y[others], C[j, j] - own @ C[others, j]
+        share = np.exp(-r / window)
+        counted += share * weight[j]
+        quadratic += share * error**2 / spread
+        repeated = 0.5 * ((weight[j] - 1.0) * np.log(t[j]) + np.log(weight[j]))
+        half_log_det += share * (0.5 * np.log(spread) + repeated)
+    factor, evidence = follow_errors(counted, quadratic, half_log_det, dof)
+    return gain @ y, factor * (k_own - gain @ k), factor, evidence
+
+
+def leave_out_of_all(K, i, y, t, dof, window, near, weight):
+    """The same at row i, without which every other one is predicted as well: two are left out."""
+    others = np.arange(len(y)) != i
+    near = [j - (j > i) for j in near]
+    rows = y[others], t[others], dof, window, near, weight[others]
+    return predict_from_all(K[np.ix_(others, others)], K[others, i], K[i, i], *rows)
 
 
 def mix(log_weights, temper, evidence, means, variances):
