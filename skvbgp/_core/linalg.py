@@ -8,7 +8,7 @@ small for threads, the leaves of a triangle's inverse, is left to SciPy.
 
 import math
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,10 +61,13 @@ def jittered_cholesky(
     )
 
 
-def choose_jitter(noise: Array | float, diagonal: Array) -> float:
-    """The first attempt's jitter for a diagonal (n,) that contains noise, far below the latter."""
-    share = float(np.min(noise / diagonal))
-    return min(JITTER, max(_NOISE_SHARE * share, _LEAST_JITTER))
+def choose_jitter(noise: Array | float, diagonal: Array) -> Any:
+    """The first attempt's jitter for a diagonal (n,) that contains noise, far below the latter.
+
+    A number, or one for each of a stack of diagonals (..., n).
+    """
+    share = np.min(noise / diagonal, axis=-1)
+    return np.minimum(JITTER, np.maximum(_NOISE_SHARE * share, _LEAST_JITTER))
 
 
 def cholesky(K: Array, name: str = "covariance matrix") -> Array:
@@ -102,9 +105,9 @@ def solve_stack(K: Array, B: Array, name: str = "covariance matrix") -> Array:
 class Bordered(NamedTuple):
     """What a bordered factorisation gives; L L' = C."""
 
-    place: Array  # L^-1 k, (n,)
-    targets: Array  # L^-1 Y', as rows (m, n)
-    factor: Array  # L, (n, n)
+    place: Array  # L^-1 k, (..., n)
+    targets: Array  # L^-1 Y', as rows (..., m, n)
+    factor: Array  # L, (..., n, n)
 
 
 def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
@@ -113,31 +116,39 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
     K (n + 1, n + 1) is the kernel's matrix of n rows and of the place, which is the last. C is that
     of the rows, K[:n, :n] + diag(noise), and k what the place has in common with them. The factor
     of C, bordered by k' and Y, is bordered by (L^-1 k)' and (L^-1 Y')'.
+
+    Of a stack of them, K (b, n + 1, n + 1), Y (b, m, n) and noise (b, n), in one call.
     """
-    m, n = Y.shape
-    prior = np.diagonal(K)
-    C = np.zeros((n + 1 + m, n + 1 + m))  # the lower triangle is read
-    diagonal = C.reshape(-1)[:: n + 2 + m]
-    jitter = choose_jitter(noise, prior[:n] + noise)
+    *stack, m, n = Y.shape
+    size = n + 1 + m
+    prior = np.diagonal(K, axis1=-2, axis2=-1)
+    own = prior[..., :n] + noise
+    C = np.zeros((*stack, size, size))  # the lower triangles are read
+    diagonal = C.reshape(*stack, -1)[..., :: size + 1]
+    jitter = choose_jitter(noise, own)
     while True:
-        load = noise + jitter * (prior[:n] + noise)  # relative to each row's own variance
-        C[: n + 1, : n + 1] = K
-        diagonal[:n] += load
-        C[n + 1 :, :n] = Y
-        least = float(load.min())  # last entries that are large enough
-        diagonal[n] += least
-        diagonal[n + 1 :] = 1.0 + 2.0 * float(np.vdot(Y, Y)) / least * (1.0 + prior[n] / least)
+        load = noise + jitter[..., None] * own  # relative to each row's own variance
+        C[..., : n + 1, : n + 1] = K
+        diagonal[..., :n] += load
+        C[..., n + 1 :, :n] = Y
+        least = load.min(axis=-1)  # last entries that are large enough
+        diagonal[..., n] += least
+        last = 1.0 + 2.0 * np.sum(Y**2, axis=(-2, -1)) / least * (1.0 + prior[..., n] / least)
+        diagonal[..., n + 1 :] = last[..., None]
         try:  # unlike SciPy's, this lets other threads run meanwhile: most of a prediction's time
             L: Array = np.asarray(np.linalg.cholesky(C))
         except np.linalg.LinAlgError:  # rounding asks for more
+            if stack:
+                alone = [factorise_bordered(*one) for one in zip(K, Y, noise, strict=True)]
+                return Bordered(*map(np.stack, zip(*alone, strict=True)))
             if jitter >= LAST_JITTER:
                 raise NotPositiveDefiniteError(
                     "The covariance of neighbours is not positive definite: the kernel is not a "
                     "valid covariance function at these inputs."
                 ) from None
-            jitter *= 10.0
+            jitter = 10.0 * jitter
         else:
-            return Bordered(L[n, :n], L[n + 1 :, :n], L[:n, :n])
+            return Bordered(L[..., n, :n], L[..., n + 1 :, :n], L[..., :n, :n])
 
 
 def whiten_bordered(C: Array, y: Array, least: float) -> tuple[float, Array]:

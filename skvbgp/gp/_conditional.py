@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, Bordered, factorise_bordered, tril_gram
+from skvbgp._core.linalg import Array, tril_gram
 from skvbgp._core.order import Index
 from skvbgp.base import pick
-from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._stack import measure_stack
 
 if TYPE_CHECKING:
     from skvbgp.gp._process import Process, Summary
@@ -171,47 +168,9 @@ def bound_variance(prior: Array | float, k: Array, noise: Array | float) -> Arra
     variances are those of a place or of m of them, k (n,) or (n, m) the covariances of the rows
     with these.
     """
-    told = (1.0 / np.full(len(k), noise)) @ k**2  # prior^2 times what rows add
+    return leave_told(prior, (1.0 / np.full(len(k), noise)) @ k**2)
+
+
+def leave_told(prior: Array | float, told: Array) -> Array:
+    """The same variances, of what rows add to the precisions times the squared prior variances."""
     return np.asarray(prior**2 / (prior + told + np.finfo(float).tiny))
-
-
-def measure_matrices(processes: Sequence[Process], X: Array) -> list[dict[Covariance, Array]]:
-    """The matrices (n, n) of the kernels of processes, for each of some sets of rows (b, n, d)."""
-    kernels = {process.covariance for process in processes}
-    stacks = {kernel: measure_stack(kernel, X) for kernel in kernels}
-    return [{kernel: stack[i] for kernel, stack in stacks.items()} for i in range(len(X))]
-
-
-def predict_from_matrices(
-    processes: Sequence[Process],
-    K: dict[Covariance, Array],
-    y: Array,
-    known: RowNoise | None = None,
-) -> Array:
-    """Mean and variance of the latent function at one row, its noise and the log evidence.
-
-    One line (4,) for each process; processes with the same kernel share its matrix K (n + 1, n +
-    1), of the neighbours, the nearest one last, and the row. The neighbours have targets (n,), and
-    maybe what is known of their noise.
-    """
-    return np.array([predict_line(one, y, K[one.covariance], known)[0] for one in processes])
-
-
-def predict_line(
-    process: Process, y: Array, K: Array, known: RowNoise | None
-) -> tuple[tuple[float, float, float, float], Bordered]:
-    """The line (4,) of a process, and what it was made from.
-
-    The entries of L^-1 y are standardised innovations: how far each row is from what those before
-    it say. The nearest rows are the last, and the scale follows their innovations.
-    """
-    n, prior = len(y), float(K[-1, -1])
-    noise = np.full(n, process.spread_noise(known))  # for one place faster than to broadcast it
-    bordered = factorise_bordered(K, y[None], noise)
-    a, innovations, diagonal = bordered.place, bordered.targets[0], np.diagonal(bordered.factor)
-    summary = process.summarise(innovations, np.log(diagonal), known, process.count_nearest(n))
-    spread, evidence = process.follow(summary)
-    variance = prior - float(a @ a)
-    least = bound_variance(prior, K[-1, :-1], noise)
-    variance = spread * float(np.maximum(variance, least))
-    return (float(innovations @ a), variance, spread * process.noise, evidence), bordered

@@ -1,9 +1,10 @@
-"""The neighbours of places, and what they say of these: one small matrix for each place."""
+"""The neighbours of places, and what they say of these: a small matrix for each place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +12,20 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick
-from skvbgp.gp._conditional import measure_matrices, predict_from_matrices
 from skvbgp.gp._coregion import Covariance
+from skvbgp.gp._local import measure_matrices, predict_from_matrices
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._stack import count_sets
+
+
+class NearSets(NamedTuple):
+    """The neighbours of b places, the nearest one last."""
+
+    near: Index  # (b, k)
+    matrices: dict[Covariance, Array]  # by kernel, (b, k + 1, k + 1), the places are the last
+    y: Array  # (b, k), scaled
+    noise: RowNoise | None  # what is known of it
 
 
 @dataclass(frozen=True)
@@ -30,11 +40,10 @@ class KnownRows:
 
     def visit(
         self, processes: tuple[Process, ...], X: Array, near: Index
-    ) -> Iterator[tuple[Index, dict[Covariance, Array], Array, RowNoise | None]]:
-        """What is needed to predict each of other rows X from its neighbours (n, k), nearest first.
+    ) -> Iterator[tuple[slice, NearSets]]:
+        """What is needed to predict some at a time of other rows X, and which these are.
 
-        Indices of these, the nearest last, by kernel the matrix (k + 1, k + 1) of them and the row,
-        their scaled targets and what is known of their noise.
+        The neighbours (n, k) are given nearest first.
         """
         near = near[:, ::-1]
         step = count_sets(near.shape[1] + 1)
@@ -43,16 +52,14 @@ class KnownRows:
             both = np.concatenate([self.X[near[rows]], X[rows, None]], axis=1)
             matrices = measure_matrices(processes, self.coordinates.scaled(both))
             targets = self.target.scaled(self.y[near[rows]])
-            for index, K, y in zip(near[rows], matrices, targets, strict=True):
-                yield index, K, y, pick(self.noise, index)
+            yield rows, NearSets(near[rows], matrices, targets, pick(self.noise, near[rows]))
 
 
 def predict_rows(processes: tuple[Process, ...], known: KnownRows, X: Array, near: Index) -> Array:
     """Mean, variance, noise and evidence of rows by each process, (n, C, 4)."""
-    result = np.empty((len(X), len(processes), 4))
-    for i, (_, K, y, noise) in enumerate(known.visit(processes, X, near)):
-        result[i] = predict_from_matrices(processes, K, y, noise)
-    return result
+    sets = known.visit(processes, X, near)
+    parts = [predict_from_matrices(processes, *one[1:]) for _, one in sets]
+    return np.concatenate([np.empty((0, len(processes), 4)), *parts])
 
 
 def predict_known(
@@ -65,11 +72,13 @@ def predict_known(
 ) -> Array:
     """The same as `predict_rows`, of known rows and from the matrices (n, n) of all of them."""
     result = np.empty((len(own), len(processes), 4))
-    for i, nearest_first in enumerate(near):
-        index = nearest_first[::-1]
-        rows = np.append(index, own[i])
-        both = rows[:, None] * len(y) + rows  # of the matrix as one line, which is read faster
+    step = count_sets(near.shape[1] + 1)
+    for start in range(0, len(own), step):
+        places = slice(start, start + step)
+        index = near[places, ::-1]
+        rows = np.column_stack([index, own[places]])
+        # of the matrix as one line, which is read faster
+        both = rows[:, :, None] * len(y) + rows[:, None, :]
         parts = {kernel: K.reshape(-1).take(both) for kernel, K in matrices.items()}
-        near_noise = pick(noise, index)
-        result[i] = predict_from_matrices(processes, parts, y[index], near_noise)
+        result[places] = predict_from_matrices(processes, parts, y[index], pick(noise, index))
     return result

@@ -22,7 +22,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import pick
-from skvbgp.gp._conditional import predict_line
+from skvbgp.gp._local import predict_places
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 
@@ -171,23 +171,31 @@ class FunctionDraws:
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
         posterior, mixture = self.posterior, self.posterior.mixture
-        scaled = posterior.coordinates.scaled(X)
-        priors = [prior(scaled) for prior in self.priors]
-        places = posterior.known.visit(mixture.processes, X, near)
-        lines = np.empty((len(scaled), len(priors), 4))
-        errors = np.empty((len(scaled), len(priors), len(self.level)))
-        for i, (index, K, y, noise) in enumerate(places):
-            for c, process in enumerate(mixture.processes):
-                lines[i, c], bordered = predict_line(process, y, K[process.covariance], noise)
-                weights, _ = dtrtrs(bordered.factor.T, bordered.place)  # C^-1 k, of values at rows
-                errors[i, c] = priors[c][i] - weights @ self._known[c][index]
+        lines = np.empty((len(X), len(mixture.processes), 4))
+        owners = np.empty((len(X), len(self.level)), dtype=np.intp)
+        carried = np.empty(owners.shape)  # what rows say of each function's errors
+        for places, sets in posterior.known.visit(mixture.processes, X, near):
+            given = [
+                predict_places(process, sets.matrices[process.covariance], sets.y, sets.noise)
+                for process in mixture.processes
+            ]
+            lines[places] = np.stack([line for line, _ in given], axis=1)
+            owners[places] = choose_by_level(self.level, mixture.weigh(lines[places, :, 3]))
+            for i, own in enumerate(owners[places]):
+                for c in np.unique(own):
+                    L, a = given[c][1].factor[i], given[c][1].place[i]
+                    weights, _ = dtrtrs(L.T, a)  # C^-1 k, of values at rows
+                    its = own == c
+                    carried[places][i, its] = (weights @ self._known[c][sets.near[i]])[its]
         means, _, noises, evidence = np.moveaxis(lines, 2, 0)  # (n, C) each
-        belief = mixture.weigh(evidence)
-        owners = choose_by_level(self.level, belief)
+        values, scaled = -carried, posterior.coordinates.scaled(X)
+        for c, prior in enumerate(self.priors):
+            its = owners == c
+            used = its.any(axis=1)
+            values[used] += np.where(its[used], prior(scaled[used]), 0.0)
         spread = noises / np.array([process.noise for process in mixture.processes])
-        own = np.take_along_axis(errors, owners[:, None], axis=1)[:, 0]
-        values = np.sqrt(np.take_along_axis(spread, owners, axis=1)) * own
-        return self._spread_out(belief, means, owners, values)
+        values *= np.sqrt(np.take_along_axis(spread, owners, axis=1))
+        return self._spread_out(mixture.weigh(evidence), means, owners, values)
 
     def _spread_out(self, belief: Array, means: Array, owners: Index, values: Array) -> Array:
         """Functions (n, S) from their deviations from the means (n, C) of their processes.

@@ -16,9 +16,10 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._conditional import Conditional, Moments, Scale, measure_matrices
+from skvbgp.gp._conditional import Conditional, Moments, Scale
 from skvbgp.gp._gradient import Slopes, measure_slopes
 from skvbgp.gp._known import KnownRows, predict_known, predict_rows
+from skvbgp.gp._local import measure_matrices
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -285,7 +286,8 @@ class NeighbourPosterior(NearRows):
         if len(self.rows) ** 2 > min(_MATRIX_SIZE, near.size * self.k):
             return self._measure_near(self.rows.X[index], near)
         processes, y = self.mixture.processes, self.target.scaled(self.rows.y)
-        (K,) = measure_matrices(processes, self.coordinates.scaled(self.rows.X)[None])
+        stacks = measure_matrices(processes, self.coordinates.scaled(self.rows.X)[None])
+        K = {kernel: stack[0] for kernel, stack in stacks.items()}
         shared = (processes, K, y, self.noise)
         parts = by_task(predict_known, (index, near), shared=shared, n_jobs=self.n_jobs)
         return LocalMoments(*np.moveaxis(parts, 2, 0))

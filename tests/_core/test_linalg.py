@@ -213,6 +213,23 @@ def test_a_stack_that_is_not_finite_has_a_clear_error():
         )
 
 
+def test_matrices_with_borders_are_factorised_one_by_one(rng):
+    """One that needs more jitter than the others leaves them as they are."""
+    K = np.stack([well_conditioned(6, rng) for _ in range(4)])
+    Y, noise = rng.normal(size=(4, 2, 5)), rng.uniform(0.1, 1.0, (4, 5))
+    K[2], noise[2] = 1.0, 1e-9
+    K[2, [0, 1], [1, 0]] = 1.0 + 1e-4  # more than the first attempt's jitter
+    found = factorise_bordered(K, Y, noise)
+    for i in range(4):
+        for part, expected in zip(found, factorise_bordered(K[i], Y[i], noise[i]), strict=True):
+            assert_array_equal(part[i], expected)
+    assert found.factor[2, 0, 0] ** 2 > 1.0 + 1e-6
+    C = K[0, :5, :5] + np.diag(noise[0])
+    assert_allclose(found.factor[0] @ found.factor[0].T, C, rtol=1e-6)
+    assert_allclose(found.factor[0] @ found.place[0], K[0, 5, :5], rtol=1e-6)
+    assert_allclose(found.factor[0] @ found.targets[0].T, Y[0].T, rtol=1e-6)
+
+
 @pytest.mark.thorough
 def test_other_threads_run_during_a_factorisation():
     K, shares = np.eye(1_501), []

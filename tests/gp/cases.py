@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from skvbgp.base import pick
 from skvbgp.gp import VBGPClassifier, VBGPRegressor
-from skvbgp.gp._conditional import measure_matrices, predict_from_matrices
+from skvbgp.gp._local import measure_matrices, predict_from_matrices
 from skvbgp.kernels import RBF, Matern
 
 
@@ -27,8 +28,8 @@ def small_classifier(kernel=None, **parameters):
 
 def predict_from_neighbours(processes, X, y, x, known=None):
     """What each process says of one row x (d,) from its neighbours, the nearest one last."""
-    (K,) = measure_matrices(processes, np.concatenate([X, x[None]])[None])
-    return predict_from_matrices(processes, K, y, known)
+    K = measure_matrices(processes, np.concatenate([X, x[None]])[None])
+    return predict_from_matrices(processes, K, y[None], pick(known, None))[0]
 
 
 def make_classes(n=60, K=3, seed=0):

@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import expm, sqrtm
 
-from skvbgp.gp._conditional import measure_matrices, predict_from_matrices
 from skvbgp.gp._coregion import Coregion, JointCovariance
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
@@ -15,6 +14,7 @@ from skvbgp.gp._rows import weigh_inputs
 from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
+from tests.gp.cases import predict_from_neighbours
 from tests.oracles import gp as oracle
 
 
@@ -106,9 +106,8 @@ def test_prediction_from_neighbours_is_that_of_the_oracle(rng):
     process = make_process(2, gaussian=False)
     X, outputs = make_rows(rng, 9, 2)
     y, noises = rng.standard_normal(8), process.noise * process.coregion.factors
-    (K,) = measure_matrices([process], X[None])
     known = process.tell_outputs(X[:-1], None)
-    found = predict_from_matrices([process], K, y, known)[0]
+    found = predict_from_neighbours([process], X[:-1], y, X[-1], known)[0]
     dense = oracle.covary(process.kernel(X[:, :2]), process.coregion.B, outputs)
     noise = noises[outputs[:-1]]
     mean, variance, spread_noise, evidence = oracle.predict_from_neighbours(

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError, factorise_bordered
 from skvbgp.gp import _process
-from skvbgp.gp._conditional import bound_variance, predict_from_matrices
+from skvbgp.gp._conditional import bound_variance
+from skvbgp.gp._local import predict_places
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
@@ -155,9 +156,9 @@ def test_rounding_leaves_some_variance_where_rows_crowd():
     X = np.random.default_rng(2).standard_normal((60, 2))
     process = Process((1e8 * RBF([50.0, 50.0])).bind(2), 1e-7, np.inf)
     assert np.all(process.factorise(X, np.zeros(60)).moments(X).variance > 1e-10)
-    K = np.full((61, 61), 1e8)
-    K[-1, -1] -= 1e-4  # as rounding does
-    variance = predict_from_matrices([process], {process.covariance: K}, np.zeros(60))[0, 1]
+    K = np.full((1, 61, 61), 1e8)
+    K[:, -1, -1] -= 1e-4  # as rounding does
+    variance = predict_places(process, K, np.zeros((1, 60)), None)[0][0, 1]
     assert_allclose(variance, 1e-7 / 60.0, rtol=1e-6)
 
 
@@ -201,15 +202,18 @@ def test_a_factorisation_that_fails_gets_more_jitter(rows, monkeypatch):
     expected = oracle.predict_from_neighbours(
         C, k, k_own, y, process.noise, process.dof, _process._WINDOW
     )
-    real = np.linalg.cholesky
+    real, sizes = np.linalg.cholesky, []
 
-    def fails_once(C):
-        monkeypatch.setattr(np.linalg, "cholesky", real)
+    def fails_twice(C):  # with others, of which there are none here, and alone
+        sizes.append(C.ndim)
+        if len(sizes) == 2:
+            monkeypatch.setattr(np.linalg, "cholesky", real)
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(_process.np.linalg, "cholesky", fails_once)
+    monkeypatch.setattr(_process.np.linalg, "cholesky", fails_twice)
     found = predict_from_neighbours([process], X, y, X[0])[0]
     assert_allclose(found, expected, rtol=1e-5, atol=1e-7)  # the variance is a small difference
+    assert sizes == [3, 2]
     monkeypatch.setattr(_process.np.linalg, "cholesky", real)
     with pytest.raises(NotPositiveDefiniteError, match="not a valid covariance"):
         factorise_bordered(-np.eye(3), np.zeros((1, 2)), np.full(2, 0.1))
