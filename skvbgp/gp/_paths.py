@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
+from scipy.sparse import csr_array
 
 from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import choose_by_level, draw_levels
@@ -171,9 +172,10 @@ class FunctionDraws:
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
         posterior, mixture = self.posterior, self.posterior.mixture
-        lines = np.empty((len(X), len(mixture.processes), 4))
-        owners = np.empty((len(X), len(self.level)), dtype=np.intp)
-        carried = np.empty(owners.shape)  # what rows say of each function's errors
+        n, n_processes = len(X), len(mixture.processes)
+        lines = np.empty((n, n_processes, 4))
+        owners = np.empty((n, len(self.level)), dtype=np.intp)
+        weights = np.empty((n_processes, *near.shape))  # C^-1 k, where functions go by a process
         for places, sets in posterior.known.visit(mixture.processes, X, near):
             given = [
                 predict_places(process, sets.matrices[process.covariance], sets.y, sets.noise)
@@ -181,18 +183,19 @@ class FunctionDraws:
             ]
             lines[places] = np.stack([line for line, _ in given], axis=1)
             owners[places] = choose_by_level(self.level, mixture.weigh(lines[places, :, 3]))
-            for i, own in enumerate(owners[places]):
-                for c in np.unique(own):
-                    L, a = given[c][1].factor[i], given[c][1].place[i]
-                    weights, _ = dtrtrs(L.T, a)  # C^-1 k, of values at rows
-                    its = own == c
-                    carried[places][i, its] = (weights @ self._known[c][sets.near[i]])[its]
+            for c, (_, bordered) in enumerate(given):
+                for i in np.flatnonzero((owners[places] == c).any(axis=1)):
+                    solved, _ = dtrtrs(bordered.factor[i].T, bordered.place[i])
+                    weights[c, places.start + i] = solved
         means, _, noises, evidence = np.moveaxis(lines, 2, 0)  # (n, C) each
-        values, scaled = -carried, posterior.coordinates.scaled(X)
-        for c, prior in enumerate(self.priors):
+        values, scaled = np.empty(owners.shape), posterior.coordinates.scaled(X)
+        for c, (prior, known) in enumerate(zip(self.priors, self._known, strict=True)):
             its = owners == c
             used = its.any(axis=1)
-            values[used] += np.where(its[used], prior(scaled[used]), 0.0)
+            entries = weights[c, used].ravel(), near[used, ::-1].ravel()
+            ends = np.arange(0, entries[0].size + 1, near.shape[1])
+            sparse = csr_array((*entries, ends), (len(ends) - 1, len(known)))
+            values[its] = (prior(scaled[used]) - sparse @ known)[its[used]]
         spread = noises / np.array([process.noise for process in mixture.processes])
         values *= np.sqrt(np.take_along_axis(spread, owners, axis=1))
         return self._spread_out(mixture.weigh(evidence), means, owners, values)
