@@ -378,7 +378,8 @@ class GPLearner(RegressionLearner):
         If it is the same everywhere, that is: others elsewhere would change intervals at places
         where nothing has been seen since.
         """
-        posterior = replace(self.update(state, X, X.y, go_on), twin=None).posterior
+        state = self.update(state, X, X.y, go_on)
+        posterior = (state if state.twin is None else replace(state, twin=None)).posterior
         n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))
         return abs(np.log(posterior.compare_scales(n_trained))) > np.log(_LARGEST_CHANGE)
 
@@ -416,7 +417,7 @@ class GPLearner(RegressionLearner):
         rows, frames = self._remember(state.rows, X, n, kept), state.frames
         if not self.learn_hyperparameters and self.forgetting.is_used:  # as a fit to what is left
             frames = self.reframe(frames, *rows.summarise())
-        return replace(state, frames=frames, rows=rows)
+        return state.with_rows(rows, frames=frames)
 
     def update(
         self,
@@ -448,7 +449,7 @@ class GPLearner(RegressionLearner):
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
         k = state.k if len(rows) <= state.k else min(state.k, self.few)  # all were neighbours
-        state = replace(state, frames=frames, rows=rows, k=k, n_seen_changed=changed)
+        state = state.with_rows(rows, frames=frames, k=k, n_seen_changed=changed)
         end_pass(lambda: state)
         return state
 

@@ -22,7 +22,7 @@ from skvbgp.gp._known import KnownRows, predict_known, predict_rows
 from skvbgp.gp._local import measure_matrices
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._row_noise import RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows
 
 #: Most rows that a joint prediction is conditioned on, if they are not all rows.
@@ -31,6 +31,8 @@ _JOINT_ROWS = 2_000
 _MATRIX_SIZE = 2_000**2
 #: Rows that say the scale at a place where all of them predict: others would count less than e^-6.
 _SCALE_ROWS = 96
+#: A factor is extended by at most one in so many rows; by more, a new one takes less time.
+_EXTENSIONS = 8
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
 
@@ -118,7 +120,31 @@ class NeighbourPosterior(NearRows):
     @cached_property
     def conditionals(self) -> tuple[Conditional, ...]:
         """What all rows say to each process."""
-        return self.condition(slice(None))
+        begun = vars(self).pop("_begun", None)
+        if begun is None or not self._begins_with(begun[0]):
+            return self.condition(slice(None))
+        X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)
+        return tuple(given.process.extend(given, X, y, self.noise) for given in begun)
+
+    @cached_property
+    def _begun(self) -> tuple[Conditional, ...] | None:
+        """What some of the rows say, if that is known."""
+        return None
+
+    def _begins_with(self, given: Conditional) -> bool:
+        """Whether these are the first ones of the rows, with the same noise."""
+        first = slice(len(given.X))
+        X = self.coordinates.scaled(self.rows.X[first])
+        return np.array_equal(X, given.X) and have_same_noise(pick(self.noise, first), given.known)
+
+    def go_on(self, before: NeighbourPosterior) -> None:
+        """Take over what is known of fewer rows: with few more, that of all is made of it."""
+        begun = vars(before).get("conditionals", before._begun)
+        if begun is None or self.mixture.processes is not before.mixture.processes:
+            return
+        n_more = len(self.rows) - len(begun[0].X)
+        if self.is_exact and 0 <= _EXTENSIONS * n_more <= len(self.rows):
+            vars(self)["_begun"] = begun
 
     def condition(self, index: Any) -> tuple[Conditional, ...]:
         """What some rows say to each process."""
@@ -363,6 +389,9 @@ class TwinPosterior(NeighbourPosterior):
     def conditionals(self) -> tuple[Conditional, ...]:
         y = self.target.scaled(self.rows.y)
         return tuple(given.given_targets(y) for given in self.first.conditionals)
+
+    def go_on(self, before: NeighbourPosterior) -> None:
+        """The first one does."""
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:

@@ -62,7 +62,7 @@ class SharedLearner(GPOutputsLearner):
         known: list[State] = []
         for output in outputs:
             twin = next((one for one in known if one.twin is None and one.is_twin(output)), None)
-            known.append(replace(output, twin=twin))
+            known.append(output if output.twin is twin else replace(output, twin=twin))
         state = super().gather(tuple(known), X)
         return SharedState(state.outputs, state.n, state.index)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -107,6 +108,13 @@ class State(PickledByFields):
             return TwinPosterior(*known, first=self.twin.posterior)
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
+
+    def with_rows(self, rows: Rows, **changes: Any) -> State:
+        """The same with other rows, where what predictions have made of these goes on."""
+        state = replace(self, rows=rows, **changes)
+        if "posterior" in vars(self):
+            state.posterior.go_on(self.posterior)
+        return state
 
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError, factorise_bordered
+from skvbgp.base import pick
 from skvbgp.gp import _process
 from skvbgp.gp._conditional import bound_variance
 from skvbgp.gp._local import predict_places
@@ -138,6 +139,29 @@ def test_noise_of_a_known_scale_may_be_smaller():
     kernel = make_base_kernels(2)[0][1]
     exact, local = (start_process(kernel, gaussian=known) for known in (True, False))
     assert exact.bounds[-1, 0] < local.bounds[-2, 0] - np.log(100.0)
+
+
+@pytest.mark.parametrize("n_outputs", [0, 2])
+@pytest.mark.parametrize("with_noise", [False, True])
+def test_rows_are_added_to_what_others_say(rng, n_outputs, with_noise):
+    process = start_process(Matern([1.0, 2.0], nu=2.5).bind(2), gaussian=False, n_outputs=n_outputs)
+    X, y = rng.standard_normal((15, 2)), rng.standard_normal(15)
+    if n_outputs:
+        X = np.hstack([X, np.eye(n_outputs)[rng.integers(n_outputs, size=15)]])
+    known = RowNoise(rng.uniform(0.5, 3.0, 15), rng.uniform(0.0, 1.0, 15)) if with_noise else None
+    first = process.factorise(X[:11], y[:11], pick(known, slice(11)))
+    found, expected = process.extend(first, X, y, known), process.factorise(X, y, known)
+    assert_allclose(found.L_inv, expected.L_inv, rtol=1e-6, atol=1e-8)
+    assert_allclose(found.scale.evidence, expected.scale.evidence, rtol=1e-8)
+
+
+def test_rows_that_rounding_does_not_let_add_are_factorised_with_all(rows):
+    X, y = rows
+    process = Process(RBF([1.0, 2.0]).bind(2), 0.1, np.inf)
+    wrong = process.factorise(X[:5], y[:5])
+    wrong = replace(wrong, L_inv=10.0 * wrong.L_inv)  # says too much
+    found, expected = process.extend(wrong, X, y, None), process.factorise(X, y)
+    assert_array_equal(found.L_inv, expected.L_inv)
 
 
 def test_no_variance_is_below_the_one_that_all_rows_at_the_place_would_leave(rng):

@@ -1,12 +1,16 @@
 """The regressor as a user sees it."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
+from skvbgp.base import pick
 from skvbgp.gp import VBGPRegressor
+from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.gp.cases import make_data, small
 
@@ -93,6 +97,36 @@ def test_new_rows_are_known_at_once_and_hyperparameters_follow():
     model.partial_fit(X[61:], y[61:])
     assert model.kernels_ != kernels
     assert_array_equal(model.predict(X), small(KERNEL, n_neighbors=20).fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_a_few_more_rows_extend_the_factor_that_predictions_have_made(
+    rng, monkeypatch, noisy, two_outputs
+):
+    X, y = make_data(60)
+    y = np.column_stack([y, -y]) if two_outputs else y
+    y_var = rng.uniform(0.0, 2.0, y.shape) if noisy else None
+    model = small(output_hyperparameters="shared").fit(X[:50], y[:50], y_var=pick(y_var, slice(50)))
+    others = pickle.loads(pickle.dumps(model))
+    model.predict(X)
+    calls, factorise = [], Process.factorise
+    monkeypatch.setattr(Process, "factorise", lambda *args: calls.append(1) or factorise(*args))
+    for start, stop in [(50, 51), (51, 52), (52, 53)]:
+        rows = slice(start, stop)
+        calls.clear()
+        model.partial_fit(X[rows], y[rows], y_var=pick(y_var, rows))
+        if stop == 51:  # nothing is asked
+            continue
+        found = model.predict(X[:9] + 0.3, return_std=True)
+        assert not calls
+        anew = pickle.loads(pickle.dumps(model))
+        assert_allclose(found, anew.predict(X[:9] + 0.3, return_std=True), rtol=1e-6)
+        assert calls
+    more = {"y_var": np.full(y[53:].shape, 1.0)}  # what was said before is of plain rows
+    found = model.partial_fit(X[53:], y[53:], **more).predict(X)
+    others.partial_fit(X[50:53], y[50:53], y_var=pick(y_var, slice(50, 53)))
+    assert_allclose(found, others.partial_fit(X[53:], y[53:], **more).predict(X), rtol=1e-6)
 
 
 @pytest.mark.thorough
