@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skvbgp._core.alike import log_alike
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, divide_equally
 from skvbgp.kernels import RBF, Constant, Kernel
 
-#: Prior of the default kernel: median of the variance of f, and standard deviations of the
-#: logarithms of the variance, of the length scales' common level and of each around it.
+#: Prior of the default kernel: median of the variance of f, and std. of its logarithm.
 _VARIANCE = 2.0
 _LOG_VARIANCE_STD = 2.0
-_LEVEL_STD = 2.0
-_DEVIATION_STD = 0.3
 #: Range of the default kernel's hyperparameters, as a factor of their start.
 _RANGE = 1e3
 
@@ -32,8 +30,7 @@ def default_kernel(length_scale: Array) -> Kernel:
 class ScalePrior:
     """Log-normal prior of the default kernel's theta = (log variance, log length scales).
 
-    The level, the mean of the log length scales, is nearly free; that they deviate from
-    one another has to be learned against this prior, see :ref:`ep-hyperprior`.
+    That of the length scales is `log_alike`.
     """
 
     start: Array  # (1 + d,) prior median
@@ -42,16 +39,6 @@ class ScalePrior:
     def log_density(self, theta: Array) -> tuple[float, Array]:
         """Logarithm of the density, up to its constant, and its gradient."""
         deviation = theta - self.start
-        share = divide_equally(len(theta) - 1, self.owners)
-        d = share.sum()
-        level = share @ deviation[1:] / d
-        scaled = np.concatenate(
-            [
-                [deviation[0] / _LOG_VARIANCE_STD, level / _LEVEL_STD],
-                (deviation[1:] - level) / _DEVIATION_STD,
-            ]
-        )
-        gradient = np.empty_like(theta)
-        gradient[0] = -scaled[0] / _LOG_VARIANCE_STD
-        gradient[1:] = -share * (scaled[1] / _LEVEL_STD / d + scaled[2:] / _DEVIATION_STD)
-        return -0.5 * float(scaled[:2] @ scaled[:2] + share @ scaled[2:] ** 2), gradient
+        scaled = float(deviation[0]) / _LOG_VARIANCE_STD
+        value, slope = log_alike(deviation[1:], divide_equally(len(theta) - 1, self.owners))
+        return value - 0.5 * scaled**2, np.append(-scaled / _LOG_VARIANCE_STD, slope)

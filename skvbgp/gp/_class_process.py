@@ -97,7 +97,7 @@ class ClassModel(ABC):
         if self.shared_scale is not None:
             # the length scales come first; the prior of a shared one counts once
             apart = self.vector[: self.n_inputs] - np.log(self.shared_scale)
-            value -= (len(apart) - 1) * log_length_prior(self.shared_scale)
+            value -= (len(apart) - 1) * log_length_prior(np.log([self.shared_scale]))[0]
             value -= float(np.sum(np.log1p((apart / _APART) ** 2) + np.log(np.pi * _APART)))
             gradient[: len(apart)] -= 2.0 * apart / (_APART**2 + apart**2)
         return value, gradient

@@ -23,6 +23,7 @@ from scipy.special import softmax
 from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
+from skvbgp._core.owners import count_inputs
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.scaling import Coordinates
 from skvbgp._optim.ascent import EndPass
@@ -30,13 +31,14 @@ from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
-from skvbgp.gp._class_shares import INDUCING, PROBIT, Found, Mixture, Part, weigh_inputs
-from skvbgp.gp._probit_process import ProbitProcess
+from skvbgp.gp._class_shares import ALIKE, INDUCING, PROBIT, Found, Mixture, Part, weigh_inputs
+from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows, draw_groups, size_groups
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
+from skvbgp.kernels._by_input import bind_columns
 from skvbgp.kernels._candidates import add_fading_lines, make_leaves
 
 #: Places that an exact process is tried on.
@@ -52,6 +54,8 @@ _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
 _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
 #: Kernels of either kind that get a probit likelihood.
 _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
+#: Noise that these start with.
+_PROBIT_NOISE = float(np.exp(LABEL_NOISE[0]))
 #: Random places that what predicts from neighbours or inducing inputs is trained on once more.
 _FAR_PLACES, _FAR_ITERATIONS = 500, 10
 #: Places that what predicts through inducing inputs knows.
@@ -86,6 +90,15 @@ def start_class_process(kernel: Kernel, d: int, owners: tuple[int, ...] = ()) ->
     """A process of this kernel before training, of d columns; these are of `Process.owners`."""
     process = start_process(kernel, gaussian=True, owners=owners)
     return ClassProcess(replace(process, noise_prior=LABEL_NOISE), d)
+
+
+def start_alike_process(d: int, owners: tuple[int, ...]) -> AlikeProcess:
+    """A squared exponential with a probit likelihood before training, as `EPDTCClassifier` has."""
+    n_inputs = count_inputs(d, owners)
+    (kernel,) = (one for name, one in make_leaves(n_inputs, isotropic=False) if name == "SE")
+    started = start_class_process(bind_columns(kernel, d, owners), d, owners).process
+    process = replace(started, noise=_PROBIT_NOISE)
+    return AlikeProcess(process, d, float(np.sqrt(n_inputs)))
 
 
 def free_length_scales(process: ClassModel) -> ClassModel:
@@ -143,7 +156,7 @@ class ClassSearch:
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + (_N_FREED + 1) * grows + _MOST_KEPT + 2 * _N_PROBIT
+        return n_starts + (_N_FREED + 1) * grows + _MOST_KEPT + 2 * _N_PROBIT + 1
 
     def run(self, starts: Sequence[tuple[str, ClassModel]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
@@ -168,8 +181,7 @@ class ClassSearch:
             return self._learn_afar(parts, mixture).found
         if self.stopped or not self._overlap(mixture.found.score):
             return mixture.found
-        self._try_probit(chosen if self._is_small else self.trials)
-        return self._mix([*parts, *self._make_parts(self.trials[len(parts) :])]).found
+        return self._mix(self._add_probit(parts, chosen)).found
 
     # -- trials ----------------------------------------------------------------------------------
 
@@ -228,22 +240,38 @@ class ClassSearch:
         return self.is_exact and len(log_frequencies) == 2 and -score > _OVERLAP * entropy
 
     def _try_probit(self, trials: list[Trial]) -> None:
-        """Try the best kernels with a probit likelihood, and the last, those that were freed.
+        """Try kernels with a probit likelihood, those that were freed if any were.
 
-        Of few places only the best of these.
+        Of few places only the best, of more also one whose length scales are alike.
         """
-        starts, chosen = [], [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
+        freed = [trial for trial in trials if trial.process.shared_scale is not None]
         if self._is_small:
-            freed = [trial for trial in trials if trial.process.shared_scale is not None]
             chosen = _rank(freed or trials)[:1]
+        else:
+            chosen = freed or [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
+        starts: list[tuple[str, ClassModel]] = []
         for trial in chosen:
             model = trial.process
-            process = replace(model.process, noise=float(np.exp(LABEL_NOISE[0])))
-            probit = ProbitProcess(process, self.d, model.shared_scale)
-            starts.append((trial.name + PROBIT, probit))
+            process = replace(model.process, noise=_PROBIT_NOISE)
+            starts.append((trial.name + PROBIT, ProbitProcess(process, self.d, model.shared_scale)))
+        if freed and not self._is_small:
+            alike = start_alike_process(self.d, freed[0].process.process.owners)
+            starts.append((f"SE, by input{ALIKE}", alike))
         self._try(starts, [(self.votes,)], self.max_iter or _PROBIT_ITERATIONS)
 
     # -- belief ----------------------------------------------------------------------------------
+
+    def _add_probit(self, parts: list[Part], chosen: list[Trial]) -> list[Part]:
+        """Kernels with a probit likelihood, and the parts that add something beside them.
+
+        Those by input do, if there are any, of few places all, which average over draws.
+        """
+        n_tried = len(self.trials)
+        if not self._is_small:
+            freed = [part for part in parts if part.trained.shared_scale is not None]
+            chosen, parts = self.trials, freed or parts
+        self._try_probit(chosen)
+        return [*parts, *self._make_parts(self.trials[n_tried:])]
 
     def _judge(self, trials: list[Trial]) -> Found:
         """The shares of trials."""

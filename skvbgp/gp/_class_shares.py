@@ -16,9 +16,9 @@ from skvbgp.gp._class_posterior import mix_log_probabilities
 from skvbgp.gp._class_process import ClassModel, ClassProcess
 from skvbgp.gp._rows import average_weights
 
-#: The names of kernels with a probit likelihood, and of those that predict through inducing inputs,
-#: end so.
-PROBIT, INDUCING = ", probit", ", inducing"
+#: Ends of names: of kernels with a probit likelihood, of those whose length scales are alike, too,
+#: and of those that predict through inducing inputs.
+PROBIT, ALIKE, INDUCING = ", probit", ", alike, probit", ", inducing"
 #: Least belief that is worth the time of one more kernel in predictions.
 _LEAST_SHARE = 0.05
 #: Votes that the prior of the shares gives to each kernel.
@@ -66,7 +66,7 @@ class Found(NamedTuple):
         for name, model in zip(self.names, self.trained, strict=True):
             name = name.removesuffix(INDUCING)
             if anew and not isinstance(model, ClassProcess):
-                name = name.removesuffix(PROBIT)
+                name = name.removesuffix(ALIKE).removesuffix(PROBIT)
                 model = ClassProcess(model.process, model.d, model.shared_scale)
             found.setdefault(name, model)
         return list(found.items())

@@ -26,10 +26,12 @@ from typing import NamedTuple, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
+from skvbgp._core.alike import log_alike
 from skvbgp._core.linalg import Array, cholesky, tril_gram, tril_inverse
 from skvbgp._core.sites import measure_curvature, measure_ratio, measure_third
 from skvbgp.gp._class_process import ClassModel, predict_places
 from skvbgp.gp._probit_sites import SIGNS, Sites, add_information
+from skvbgp.gp._process import log_length_prior
 from skvbgp.gp._votes import Votes
 
 #: Newton's method ends when a step gains less than so many nats for each place.
@@ -110,6 +112,24 @@ class ProbitProcess(ClassModel):
     def _total(self, X: Array) -> Array:
         """Variance (n,) of a vote's noise and of the function at rows, gaps or not."""
         return self.process.noise + self.kernel.diag(X[:, : self.d])
+
+
+@dataclass(frozen=True)
+class AlikeProcess(ProbitProcess):
+    """The same, of length scales by input that are alike, as those of `EPDTCClassifier`.
+
+    The prior median of all is the shared one, but their mean is nearly free.
+    """
+
+    shared_scale: float
+
+    def log_prior(self) -> tuple[float, Array]:
+        value, gradient = self.process.log_prior()
+        log_scales = self.vector[: self.n_inputs]  # they come first
+        own, slope = log_length_prior(log_scales)
+        alike, push = log_alike(log_scales - np.log(self.shared_scale), np.ones(self.n_inputs))
+        gradient[: self.n_inputs] += push - slope
+        return value - own + alike, gradient
 
 
 @dataclass(frozen=True)

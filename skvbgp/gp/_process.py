@@ -349,11 +349,12 @@ def start_process(
     return Process(kernel, _START_NOISE, dof, slopes, owners, coregion, one_scale=one_scale)
 
 
-def log_length_prior(length_scale: float) -> float:
-    """Log density of the prior of a length scale's logarithm."""
+def log_length_prior(log_scales: Array) -> tuple[float, Array]:
+    """Log density of the prior of length scales' logarithms, and its gradient."""
     mean, std = _PRIORS["length_scale"]
-    shift = (np.log(length_scale) - mean) / std
-    return float(-0.5 * shift**2 - np.log(std * np.sqrt(2.0 * np.pi)))
+    shift = (log_scales - mean) / std
+    constant = -len(shift) * float(np.log(std * np.sqrt(2.0 * np.pi)))
+    return constant - 0.5 * float(shift @ shift), -shift / std
 
 
 class Summary(NamedTuple):

@@ -7,7 +7,8 @@ from scipy import stats
 
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._probit_process import ProbitProcess
+from skvbgp.gp._class_search import start_alike_process
+from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern
@@ -162,6 +163,29 @@ def test_a_vote_of_two_is_two_votes(rng):
     assert_allclose(process.log_evidence(twice), process.log_evidence(rows), rtol=1e-9)
 
 
+def make_alike(length_scales):
+    return AlikeProcess(Process(RBF(length_scales).bind(3), 0.3, np.inf), 3, np.sqrt(3.0))
+
+
+def test_length_scales_that_are_alike():
+    """Their prior is nearly free in what they have in common; that of others does not count."""
+    process, other = make_alike([0.5, 3.0, 1.0]), make_alike([1.0, 1.0, 1.0])
+    value, gradient = process.log_prior()
+    rise = oracle.measure_alike_prior(np.array([0.5, 3.0, 1.0]), np.sqrt(3.0))
+    rise -= oracle.measure_alike_prior(np.ones(3), np.sqrt(3.0))
+    assert_allclose(value - other.log_prior()[0], rise)
+    numerical = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
+    assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
+
+
+def test_they_start_at_the_distance_of_rows():
+    """With the columns of a category as one input."""
+    process = start_alike_process(4, (0, 1, 1, 2))
+    assert_allclose(process.kernel.length_scale, np.sqrt(3.0))
+    assert_allclose(process.log_prior()[1][:3], 0.0, atol=1e-12)
+    assert len(process.vector) == 4
+
+
 @pytest.mark.parametrize("noise", [1e-9, 10.0])
 @pytest.mark.parametrize("size", [1e-9, 1e9])
 def test_extremes_have_a_mode(rng, noise, size):
@@ -223,6 +247,22 @@ def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_pr
     assert {type(process) for process in found.trained} == {ClassProcess, ProbitProcess}
     regressions = [p for p in found.processes if isinstance(p, ClassProcess)]
     assert (len(regressions) > len(kernels)) == (n_trial == 500)
+
+
+def test_of_more_rows_those_by_input_are_and_one_is_alike(several, monkeypatch):
+    """Beside these the other regressions add nothing. A warm start knows nothing of likelihoods."""
+    monkeypatch.setattr("skvbgp.gp._class_shares._LEAST_SHARE", 0.0)
+    X, y = several
+    found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
+    kinds = [type(process) for process in found.trained]
+    assert kinds == [ClassProcess] * 2 + [ProbitProcess] * 2 + [AlikeProcess]
+    before, after = found.names[:2], found.names[2:4]
+    assert set(after) == {f"{name}, probit" for name in before}
+    assert all(name.endswith(", by input") for name in before)
+    assert found.names[4] == "SE, by input, alike, probit"
+    starts = found.list_starts(anew=True)
+    assert {type(process) for _, process in starts} == {ClassProcess}
+    assert {name for name, _ in starts} == {*before, "SE, by input"}
 
 
 def test_a_stream_that_comes_to_need_neighbours(several, monkeypatch):

@@ -148,6 +148,13 @@ def condition_on_sites(K, mean, place, tau, nu, without=None):
     return covariance @ (np.linalg.solve(K, mean) + shift), covariance
 
 
+def measure_alike_prior(length_scales, median):
+    """Log density, up to a constant, of length scales that have a level, and are near it."""
+    log_ratios = np.log(length_scales / median)
+    level = np.mean(log_ratios)
+    return stats.norm(0.0, 2.0).logpdf(level) + np.sum(stats.norm(level, 0.3).logpdf(log_ratios))
+
+
 def predict_places_sparse(covariance, Z, X, counts, frequencies, noise, places):
     """Means and variance at places given votes through inducing inputs Z, from dense matrices.
 
