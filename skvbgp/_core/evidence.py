@@ -11,8 +11,14 @@ from skvbgp._core.copies import Copies, noise_log_density, own_gradient, rotate_
 from skvbgp._core.gaussian import ZeroMeanNormal, log_normal_density, scan_log_normal_density
 from skvbgp._core.linalg import Array, cholesky, exact_cholesky, whiten_bordered
 
-#: Logarithms of the noise variances that are tried.
-_LOG_NOISES = np.arange(-8.0, 0.1)
+#: Logarithms of the noise variances that are tried, and of the signal's and the noise's.
+_LOG_NOISES, _LOG_VARIANCES = np.arange(-8.0, 0.1), np.arange(-8.0, 2.1)
+
+
+def scan_variances(K: Array, y: Array) -> float:
+    """log N(y | 0, a K + t I) at the best of some a and t, each from e^-8 to e^2."""
+    signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
+    return float(scan_log_normal_density(K, y, signal, noise).max())
 
 
 def scan_noises(

@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import scan_log_normal_density
+from skvbgp._core.evidence import scan_variances
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
@@ -24,8 +24,6 @@ from skvbgp.kernels import RBF
 _VALUES, _LOOKED_AT = 100, 5_000
 #: What usual length scales are divided by, and the correlation of two outputs.
 _FACTORS, _CORRELATION = (1.0, 3.0), 0.9
-#: Logarithms of the variances of signal and noise that are tried.
-_LOG_VARIANCES = np.arange(-8.0, 2.1)
 
 
 def find_signs(values: Any, t: int) -> Array:
@@ -64,13 +62,9 @@ def compare_signs(X: Array, y: Array, n: int) -> float:
     """
     second = np.arange(len(y)) >= n
     between = np.where(second[:, None] == second, 1.0, _CORRELATION)
-    signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
     usual = 0.5 * np.sqrt(X.shape[1])
     best = [
-        [
-            scan_log_normal_density(K, np.where(second, sign * y, y), signal, noise).max()
-            for sign in (1.0, -1.0)
-        ]
+        [scan_variances(K, np.where(second, sign * y, y)) for sign in (1.0, -1.0)]
         for K in (between * RBF(usual / factor)(X) for factor in _FACTORS)
     ]
     positive, negative = np.max(best, axis=0)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.evidence import own_evidence
-from skvbgp._core.gaussian import WhitenedGaussian, scan_log_normal_density
+from skvbgp._core.evidence import own_evidence, scan_variances
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import (
     average_shared,
@@ -43,8 +43,6 @@ _OUTPUT_NU = 0.8
 #: Rows that the starting length scales are judged by, and what these are divided by.
 _SAMPLE_ROWS = 512
 _FACTORS = (1.0, 4.0, 16.0, 64.0)
-#: Logarithms of the variances of signal and noise that are tried with each factor.
-_LOG_VARIANCES = np.arange(-8.0, 2.1)
 #: Steps of the noise's start on the blocks' evidence, their size, and blocks in each.
 _BLOCK_STEPS = 300
 _BLOCK_STEP_SIZE = 0.05
@@ -224,12 +222,11 @@ def shorten(model: Model, parameters: Parameters, data: Data, seed: int) -> Para
     nu, d = parameters.nu, len(parameters.nu)
     mean, variance = model.hyperprior.mean[:d], model.hyperprior.variance[:d]
     share = divide_equally(d, parameters.owners)
-    signal, noise = map(np.ravel, np.exp(np.meshgrid(_LOG_VARIANCES, _LOG_VARIANCES)))
 
     def log_posterior(factor: float) -> float:
         X = factor * nu * rows.X
-        log_evidence = float(scan_log_normal_density(unit_se(X, X), rows.y, signal, noise).max())
-        return log_evidence - 0.5 * float(np.sum(share * (factor * nu - mean) ** 2 / variance))
+        distance = float(np.sum(share * (factor * nu - mean) ** 2 / variance))
+        return scan_variances(unit_se(X, X), rows.y) - 0.5 * distance
 
     factor = max(_FACTORS, key=log_posterior)
     return replace(parameters, nu=factor * nu, xi=factor**2 * parameters.xi)
