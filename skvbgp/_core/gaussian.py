@@ -41,6 +41,13 @@ class WhitenedGaussian(PickledByFields):
         """The prior of m whitened outputs."""
         return cls(np.eye(m), np.zeros(m))
 
+    @classmethod
+    def of_information(cls, information: Array, shift: Array) -> "WhitenedGaussian":
+        """What some data say of u, which is a priori standard normal."""
+        precision = information.copy()
+        precision.flat[:: len(precision) + 1] += 1.0
+        return cls(precision, shift)
+
     def with_information(self, information: Array, shift: Array) -> "WhitenedGaussian":
         """q(u) after more data."""
         return WhitenedGaussian(self.precision + information, self.shift + shift)

@@ -105,9 +105,7 @@ class Statistics(NamedTuple):
 
     def optimal_q(self) -> WhitenedGaussian:
         """The q(u) that maximises the bound."""
-        return WhitenedGaussian.standard(len(self.shift)).with_information(
-            self.information, self.shift
-        )
+        return WhitenedGaussian.of_information(self.information, self.shift)
 
     def loss(self, q: WhitenedGaussian) -> float:
         """Expected sum of squared residuals in units of the noise."""

@@ -229,9 +229,7 @@ class Evaluation:
 
     @cached_property
     def _optimum(self) -> WhitenedGaussian:
-        precision = self.information.copy()
-        precision.flat[:: len(precision) + 1] += 1.0
-        return WhitenedGaussian(precision, self.shift)
+        return WhitenedGaussian.of_information(self.information, self.shift)
 
     def value(self, q: WhitenedGaussian, weight: float = 1.0) -> float:
         """The bound at fixed q(u), see `gradient`, from what the groups have summed."""

@@ -122,9 +122,8 @@ class Memory:
 
     def q(self, alpha: float, second: float, target: Array) -> WhitenedGaussian:
         """Eq. (7): the optimal q(u)."""
-        precision = second * self.sums.information
-        precision.flat[:: len(precision) + 1] += 1.0
-        return WhitenedGaussian(precision, alpha * self.shift(target))
+        information = second * self.sums.information
+        return WhitenedGaussian.of_information(information, alpha * self.shift(target))
 
     def expected_log_likelihood(
         self, q: WhitenedGaussian, alpha: float, second: float, target: Array
