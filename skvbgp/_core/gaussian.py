@@ -17,9 +17,8 @@ import numpy as np
 
 from skvbgp._core.linalg import (
     Array,
-    NotPositiveDefiniteError,
+    cholesky,
     exact_cholesky,
-    jittered_cholesky,
     log_determinant,
     tril_gram,
     tril_inverse,
@@ -53,17 +52,14 @@ class WhitenedGaussian(PickledByFields):
         return WhitenedGaussian(self.precision + information, self.shift + shift)
 
     @cached_property
-    def exact_factor(self) -> Array:
-        """The factor of the precision as it is, or `NotPositiveDefiniteError`."""
-        return exact_cholesky(self.precision, "precision of q(u)")
-
-    @cached_property
     def precision_factor(self) -> Array:
         """Lower Cholesky factor of the precision, (m, m)."""
-        try:
-            return self.exact_factor
-        except NotPositiveDefiniteError:
-            return jittered_cholesky(self.precision, "precision of q(u)")
+        return cholesky(self.precision, "precision of q(u)")
+
+    def refuse_jitter(self) -> None:
+        """Have the factor be that of the precision as it is, or `NotPositiveDefiniteError`."""
+        factor = exact_cholesky(self.precision, "precision of q(u)")
+        vars(self)["precision_factor"] = factor  # where the property keeps it, too
 
     @cached_property
     def precision_factor_inv(self) -> Array:

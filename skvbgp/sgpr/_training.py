@@ -88,7 +88,7 @@ def _evaluate_collapsed(
         evaluation = kind(model, parameters, batch, draws)
         q = evaluation.optimal_q()
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
-            _ = q.exact_factor  # or it raises
+            q.refuse_jitter()
         return evaluation, q
 
     return evaluate_at

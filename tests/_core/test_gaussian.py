@@ -40,15 +40,15 @@ def test_moments(q):
 
 def test_a_precision_that_needs_no_jitter_is_factorised_once(q, monkeypatch):
     expected = WhitenedGaussian(q.precision, q.shift).precision_factor
-    _ = q.exact_factor
-    monkeypatch.setattr("skvbgp._core.gaussian.exact_cholesky", None)
+    q.refuse_jitter()
+    monkeypatch.setattr("skvbgp._core.gaussian.cholesky", None)
     assert_array_equal(q.precision_factor, expected)
 
 
 def test_a_precision_that_needs_jitter_is_refused():
     q = WhitenedGaussian(np.ones((2, 2)) - 1e-12 * np.eye(2), np.zeros(2))
     with pytest.raises(NotPositiveDefiniteError, match="precision of q"):
-        _ = q.exact_factor
+        q.refuse_jitter()
     assert np.isfinite(q.precision_factor).all()
 
 
