@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -20,6 +21,11 @@ def draw_antithetic(n: int, k: int, rng: np.random.RandomState) -> Array:
 
 def quasi_normal(n_draws: int, d: int, seed: int) -> Array:
     """Standard normal points (n_draws, d) that fill space evenly, in antithetic pairs."""
+    return _quasi_normal(n_draws, d, seed).copy()
+
+
+@lru_cache(maxsize=64)  # a prediction asks for those of the one before; SciPy takes a millisecond
+def _quasi_normal(n_draws: int, d: int, seed: int) -> Array:
     half = -(-n_draws // 2)
     generator = np.random.default_rng(seed)
     points = qmc.Halton(d, scramble=True, seed=generator).random(half)  # `rng=` is SciPy 1.15's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -84,6 +85,13 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
     _prepare: Callable[..., tuple[Any, Any]]
     _state: Any
     random_state: Any  # a constructor parameter of every estimator
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Scikit-learn's own, which reads the constructor's signature again in every call."""
+        names: list[str] = super()._get_param_names()
+        return names
 
     def _full_learner(self) -> Any:
         """The learner of all that there is to learn."""

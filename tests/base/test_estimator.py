@@ -143,6 +143,16 @@ def test_contract(estimator, check):
     check(estimator)
 
 
+def test_a_subclass_has_parameters_of_its_own():
+    class Given(Ridge):
+        def __init__(self):
+            super().__init__()
+
+    for _ in range(2):  # scikit-learn's names are kept
+        assert Ridge().get_params()["n_passes"] == 2
+        assert Given().get_params() == {}
+
+
 def test_two_classes(data):
     X, y = data
     X, y = X[y != "c"], y[y != "c"]
