@@ -38,6 +38,19 @@ def pytest_collection_modifyitems(items):
         names = {name for mark in item.iter_markers("in_turn") for name in mark.args}
         if names and not is_next_in_turn(item, names):
             item.add_marker(pytest.mark.slow)
+        if not all(is_in_turn(item, *mark.args) for mark in item.iter_markers("every_nth")):
+            item.add_marker(pytest.mark.thorough)
+
+
+def is_in_turn(item, name, n):
+    """Whether a case is one in n of a parameter's that are not marked themselves.
+
+    Tests begin with different ones, so that those of a module meet all.
+    """
+    (cases,) = (mark.args[1] for mark in item.iter_markers("parametrize") if mark.args[0] == name)
+    place = find_case(cases, [item.callspec.params[name]])
+    quick = sum(not getattr(case, "marks", ()) for case in cases[:place])
+    return (quick + crc32(item.originalname.encode())) % n == 0
 
 
 def is_next_in_turn(item, names):

@@ -98,6 +98,7 @@ def _quickly_fitted(cls):
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls.__name__ != "HybridGPLVM"])
+@pytest.mark.every_nth("cls", 2)
 def test_sparse_rows_are_those_of_the_dense_ones(cls):
     X, y = make_data(20)
     X[::2] = 0.0
@@ -119,9 +120,9 @@ def is_of_training(check):
 
 
 def is_in_turn(estimator, check):
-    """Whether a check of what base does is one that an estimator has by default: every second."""
+    """Whether a check of what base does is one that an estimator has by default: every third."""
     turn = CLASSES.index(type(estimator)) + crc32(check.func.__name__.encode())
-    return is_of_training(check) or turn % 2 == 0
+    return is_of_training(check) or turn % 3 == 0
 
 
 def checks_of(estimators, is_chosen=lambda estimator, check: True):
@@ -218,6 +219,7 @@ def test_parameters_are_validated(cls):
 
 
 @but_siblings("estimator", FIRST, pytest.mark.slow)
+@pytest.mark.every_nth("estimator", 3)
 @pytest.mark.usefixtures("unmeasured_curvature")
 def test_names_of_columns_are_kept(estimator):
     """Another such check."""
@@ -255,6 +257,7 @@ def rescaled(cls, factor, offset):
 
 
 @pytest.mark.parametrize("cls", REGRESSOR_CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_distributions_have_the_scale_of_y(cls):
     one, other, X = rescaled(cls, 10.0, 3.0)
     quantiles = one.predict_quantiles(X, [0.1, 0.5, 0.9])
@@ -284,6 +287,7 @@ def test_functions_have_the_scale_of_y(cls):
 
 
 @pytest.mark.parametrize("cls", [c for c in REGRESSOR_CLASSES if hasattr(c, "sample_function")])
+@pytest.mark.every_nth("cls", 2)
 def test_functions_of_several_outputs_and_what_they_refuse(cls):
     pd = pytest.importorskip("pandas")
     X, y = make_data(20)
@@ -318,6 +322,7 @@ def test_html_links_to_the_documentation_of_a_public_name(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_html_of_a_fitted_estimator(cls):
     assert cls.__name__ in estimator_html_repr(quickly_fitted(cls))
 
@@ -326,6 +331,7 @@ def test_html_of_a_fitted_estimator(cls):
 @pytest.mark.parametrize("scale", [1e155, 1e300])
 @pytest.mark.parametrize("method", ["predict", "partial_fit"])
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_new_rows_whose_distance_has_no_square(cls, method, scale):
     """They are refused, or known to be far away from everything."""
     X, y = make_data(20)
@@ -342,6 +348,7 @@ def test_new_rows_whose_distance_has_no_square(cls, method, scale):
 
 @pytest.mark.parametrize("far", [1e6, 1e12, 1e60])
 @pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_new_rows_that_are_far_away_take_nothing_from_others(cls, far):
     """Such as those with a code, like -1e12, for what is not known."""
     model, X = quickly_fitted(cls), make_data(20)[0][:5] + 0.1
@@ -356,6 +363,7 @@ def test_new_rows_that_are_far_away_take_nothing_from_others(cls, far):
 
 
 @but_siblings("estimator", FIRST)
+@pytest.mark.every_nth("estimator", 2)
 def test_streams_may_reuse_their_arrays(estimator):
     """What a call was given may be written to before the next one: nothing keeps it.
 
@@ -388,6 +396,7 @@ def test_all_estimators_forget():
 
 
 @but_siblings("cls", REGRESSOR_CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_streams_that_forget(cls):
     """What fades ends near the newest rows, as what begins with them does; a failure is undone."""
     X, y = make_data(60)
@@ -437,6 +446,7 @@ def test_known_noise_of_new_rows_is_in_all_that_is_said_of_them(cls):
 
 
 @pytest.mark.parametrize("cls", REGRESSOR_CLASSES)
+@pytest.mark.every_nth("cls", 2)
 def test_known_noise_of_new_rows_that_there_cannot_be(cls):
     model, X = quickly_fitted(cls), make_data(20)[0][:3]
     said = [

@@ -28,23 +28,30 @@ def once(estimators, kind):
 EVERY = once([*SPECTRUM, *DECOUPLED, *SGPR], ForgetfulRegressor)
 CLASSES = list(dict.fromkeys(map(type, EVERY)))
 FIRST = [next(e for e in EVERY if type(e) is cls) for cls in CLASSES]
-#: Blocks of one kind are enough for what all regressors share.
-each = pytest.mark.parametrize(
-    "estimator",
-    [
-        pytest.param(e, marks=pytest.mark.thorough if type(e) is VBPITCRegressor else [])
-        for e in FIRST
-    ],
-    ids=repr,
-)
+#: What all regressors share is asked of one in three of them: blocks of one kind are enough.
+BY_TURNS = [
+    pytest.param(e, marks=pytest.mark.thorough if type(e) is VBPITCRegressor else []) for e in FIRST
+]
+
+
+def each(test):
+    test = pytest.mark.parametrize("estimator", BY_TURNS, ids=repr)(test)
+    return pytest.mark.every_nth("estimator", 3)(test)
+
+
 NEAR = [e for e in GP if not isinstance(e.n_inducing, int)]  # rows there are not forgotten
 LABELLING = once([*NEAR, *EP, *DECOUPLED], ForgetsLabels)
 OTHERS = [c for i, c in enumerate(LABELLING) if type(c) in map(type, LABELLING[:i])]
-each_classifier = pytest.mark.parametrize(
-    "classifier",
-    [pytest.param(c, marks=pytest.mark.thorough if c in OTHERS else []) for c in LABELLING],
-    ids=repr,
-)
+CLASSIFIERS_BY_TURNS = [
+    pytest.param(c, marks=pytest.mark.thorough if c in OTHERS else []) for c in LABELLING
+]
+
+
+def each_classifier(test):
+    test = pytest.mark.parametrize("classifier", CLASSIFIERS_BY_TURNS, ids=repr)(test)
+    return pytest.mark.every_nth("classifier", 2)(test)
+
+
 N, SHARE, WINDOW = 54, 0.9, 25
 #: Rows of the calls, of which the last one alone may be more than a window.
 STEPS = [[18, 36, 54], [20, 54]]

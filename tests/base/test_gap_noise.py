@@ -41,16 +41,25 @@ BETTER = {
     "VBKS": VBKSRegressor(KERNELS, random_state=0),
 }
 pytestmark = pytest.mark.usefixtures("quick_searches")
-every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+
+
+def every_model(test):
+    """What gaps are to all, by default every second one."""
+    test = pytest.mark.parametrize("model", list(MODELS.values()), ids=MODELS.keys())(test)
+    return pytest.mark.every_nth("model", 2)(test)
 
 
 def but_the_sibling(models):
-    """VBPIC is trained as VBPITC is: by default, that one is for what they share."""
+    """The same. VBPIC is trained as VBPITC is: that one is for what they share."""
     marked = [
         pytest.param(model, marks=pytest.mark.thorough if name == "VBPIC" else [], id=name)
         for name, model in models.items()
     ]
-    return pytest.mark.parametrize("model", marked)
+
+    def every_second(test):
+        return pytest.mark.every_nth("model", 2)(pytest.mark.parametrize("model", marked)(test))
+
+    return every_second
 
 
 models, better = but_the_sibling(MODELS), but_the_sibling(BETTER)
