@@ -145,6 +145,28 @@ def test_rows_of_another_scale_do_not_widen_intervals_elsewhere(rng, noise, monk
         assert_allclose(np.mean(model.predict(X[:200], return_std=True)[1]), before, rtol=0.2)
 
 
+@pytest.mark.parametrize(("factor", "n_trained"), [(1.0, 60), (30.0, 66)])
+def test_few_rows_are_learned_from_again_if_new_ones_have_another_scale(rng, factor, n_trained):
+    X = np.sort(rng.uniform(0.0, 3.0, (66, 1)), axis=0)
+    y = np.sin(3.0 * X[:, 0]) * np.where(np.arange(66) < 60, 1.0, factor)
+    model = small(1.0 * RBF(0.5)).fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+    assert model._state.count_trained == n_trained
+
+
+def test_all_rows_that_have_scales_of_their_places_are_not_asked_for_one(rng, monkeypatch):
+    """Intervals elsewhere stay; hyperparameters are learned again when there are twice as many."""
+    monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
+    X = rng.uniform(0.0, 1.0, (70, 1))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(70)
+    model = small(1.0 * RBF(0.2)).fit(X, y)
+    assert model.n_neighbors_ == 70
+    monkeypatch.setattr("skvbgp.gp._posterior._SCALE_ROWS", 16)  # more would reach to the new ones
+    before = model.predict(X, return_std=True)[1]
+    model.partial_fit(X[:20] + 3.0, 20.0 * y[:20])
+    assert model._state.count_trained == 70 and model.n_neighbors_ == 90
+    assert_allclose(model.predict(X, return_std=True)[1], before, rtol=1e-3)
+
+
 @pytest.mark.usefixtures("quick_searches")
 def test_a_call_that_fails_leaves_the_estimator_as_it_was():
     X, y = make_data(40)
