@@ -19,7 +19,7 @@ from skvbgp._core.partition import Partition, partition_rows
 from skvbgp._core.regions import Regions, move_to_regions
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shard import Block, Shard
-from skvbgp._core.shards import ShardedRows
+from skvbgp._core.shards import ShardedRows, group_by_shard
 
 #: Rows that are fetched at a time, and most rows of a block.
 _FETCHED_ROWS = 10_000
@@ -87,7 +87,7 @@ class ShardedBlocks:
     def find(self, chosen: Index) -> dict[int, Own]:
         """Where blocks are, by shard."""
         shard_of = np.searchsorted(np.cumsum(self.sizes), chosen, side="right")
-        places = _group(shard_of)
+        places = group_by_shard(shard_of)
         starts = self.starts
         return {s: Own(own, chosen[own] - starts[s]) for s, own in places.items()}
 
@@ -126,17 +126,12 @@ class ShardedBlocks:
     def _find_candidates(self, regions: Regions, X: Array) -> tuple[NDArray[np.intp], Array]:
         """Block that each row falls into, and the squared distance to its centre, (n,)."""
         labels, distance = np.empty(len(X), np.intp), np.empty(len(X))
-        places, starts = _group(regions.lookup(X)), self.starts
+        places, starts = group_by_shard(regions.lookup(X)), self.starts
         tasks = self.tasks(places, lambda s: (X[places[s]],))
         parts = self.rows.call_some(_find_blocks, tasks)
         for (s, own), (local, squares) in zip(places.items(), parts, strict=True):
             labels[own], distance[own] = starts[s] + local, squares
         return labels, distance
-
-
-def _group(shard_of: NDArray[np.intp]) -> dict[int, NDArray[np.intp]]:
-    """Places of each shard that occurs."""
-    return {int(s): np.flatnonzero(shard_of == s) for s in np.unique(shard_of)}
 
 
 # -- what runs on the workers --------------------------------------------------------------------

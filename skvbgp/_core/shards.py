@@ -194,8 +194,7 @@ class ShardedRows:
     def _find(self, index: Index) -> dict[int, tuple[NDArray[np.intp], Index]]:
         """Where rows of a sorted index are: by shard, their places in it and in the shard."""
         shard_of, local = self.locate(index)
-        places = {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
-        return {k: (rows, local[rows]) for k, rows in places.items()}
+        return {k: (rows, local[rows]) for k, rows in group_by_shard(shard_of).items()}
 
     def locate(self, index: Index) -> tuple[NDArray[np.intp], Index]:
         """The shards that have rows, and their places there."""
@@ -412,6 +411,11 @@ class ShardedColumns:
 
     def __array__(self, *arguments: Any, **options: Any) -> Array:
         raise TypeError("Rows on Dask workers are not gathered.")
+
+
+def group_by_shard(shard_of: NDArray[np.intp]) -> dict[int, NDArray[np.intp]]:
+    """Places of each shard that occurs, of rows or blocks (n,)."""
+    return {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
 
 
 def measure_scale(y: Array | ShardedColumns) -> RunningScale:
