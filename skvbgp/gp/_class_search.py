@@ -156,7 +156,7 @@ class ClassSearch:
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + (_N_FREED + 1) * grows + _MOST_KEPT + 2 * _N_PROBIT + 1
+        return n_starts + (_N_FREED + 1) * grows + _MOST_KEPT + 2 * _N_PROBIT
 
     def run(self, starts: Sequence[tuple[str, ClassModel]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
@@ -247,8 +247,10 @@ class ClassSearch:
         freed = [trial for trial in trials if trial.process.shared_scale is not None]
         if self._is_small:
             chosen = _rank(freed or trials)[:1]
+        elif freed:
+            chosen = _rank(freed)[:_N_PROBIT]
         else:
-            chosen = freed or [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
+            chosen = [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
         starts: list[tuple[str, ClassModel]] = []
         for trial in chosen:
             model = trial.process

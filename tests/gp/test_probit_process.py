@@ -7,7 +7,12 @@ from scipy import stats
 
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import start_alike_process
+from skvbgp.gp._class_search import (
+    ClassSearch,
+    free_length_scales,
+    start_alike_process,
+    start_class_process,
+)
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
@@ -263,6 +268,26 @@ def test_of_more_rows_those_by_input_are_and_one_is_alike(several, monkeypatch):
     starts = found.list_starts(anew=True)
     assert {type(process) for _, process in starts} == {ClassProcess}
     assert {name for name, _ in starts} == {*before, "SE, by input"}
+
+
+def test_of_more_kernels_by_input_the_two_best_are(several):
+    """A warm start may begin with several."""
+    X, y = several
+    kernels = {
+        "a": RBF(2.0, isotropic=True),
+        "useless": RBF(1e-3, length_scale_bounds=(1e-3, 2e-3), isotropic=True),
+        "b": RBF(3.0, isotropic=True),
+    }
+    starts = [
+        (name, free_length_scales(start_class_process(kernel.bind(2), 2)))
+        for name, kernel in kernels.items()
+    ]
+    search = ClassSearch(
+        Votes.of(X, np.eye(2)[y * 1]), 2, 200, np.random.RandomState(0), 8, 1e-3, lambda make: False
+    )
+    search.run(starts, grows=False)
+    names = [t.name for t in search.trials if isinstance(t.process, ProbitProcess)]
+    assert set(names) == {"a, probit", "b, probit", "SE, by input, alike, probit"}
 
 
 def test_a_stream_that_comes_to_need_neighbours(several, monkeypatch):
