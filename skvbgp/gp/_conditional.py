@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, tril_gram
+from skvbgp._core.linalg import Array, tril_gram, tril_times
 from skvbgp._core.order import Index
 from skvbgp.base import pick
 from skvbgp.gp._row_noise import RowNoise
@@ -129,7 +129,7 @@ class Conditional:
     def moments(self, X: Array, scale: Scale | None = None) -> Moments:
         """Moments at rows X (n*, d), at the scale there; None is that of all rows."""
         k, prior = self.process.covariance(self.X, X), self.process.covariance.diag(X)
-        variance = prior - np.sum((self.L_inv @ k) ** 2, axis=0)
+        variance = prior - np.sum(tril_times(self.L_inv, k) ** 2, axis=0)
         least = bound_variance(prior, k, self.process.spread_noise(self.known))
         return self._as_moments(self.weights @ k, np.maximum(variance, least), scale)
 
@@ -156,7 +156,7 @@ class Conditional:
 
     def covariance(self, X: Array) -> Array:
         """Covariance (n*, n*) of the latent function at rows X, at the scale of all rows."""
-        root = self.L_inv @ self.process.covariance(self.X, X)
+        root = tril_times(self.L_inv, self.process.covariance(self.X, X))
         return np.asarray(self.scale.spread * (self.process.covariance(X) - root.T @ root))
 
 
