@@ -33,9 +33,9 @@ _ENTRY_STD, _LOG_FACTOR_STD = 1.0, 1.0
 _LEAST_CORRELATION = 1e-3
 
 
-#: From the cotangent (n, n) of a matrix to the gradients in the kernel's theta and in the rows, or,
+#: From the cotangent (n, n) of a matrix to the gradients in the kernel's theta, in the rows and,
 #: where these say which output they are of, in `Coregion.entries`.
-PullBack = Callable[[Array], tuple[Array, Array | None, Array | None]]
+PullBack = Callable[[Array], tuple[Array, Array, Array | None]]
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,17 @@ class JointCovariance:
         return self.kernel.diag(inputs) * (outputs @ np.diagonal(self.coregion.B))
 
     def evaluate(self, X: Array) -> tuple[Array, PullBack]:
-        """The matrix (n, n), and what gives the gradients of its cotangent (n, n)."""
+        """The matrix (n, n), and what gives the gradients of its cotangent (n, n).
+
+        Those in the indicators, which are given, are zero.
+        """
         inputs, outputs = self.coregion.split(X)
         K, between = self.kernel(inputs), outputs @ self.coregion.B @ outputs.T
 
-        def pull_back(dK: Array) -> tuple[Array, None, Array]:
+        def pull_back(dK: Array) -> tuple[Array, Array, Array]:
+            d_theta, d_inputs, _ = self.kernel.vjp(inputs, None, K, dK * between)
             d_entries = self.coregion.vjp(outputs.T @ (dK * K) @ outputs)
-            return self.kernel.vjp(inputs, None, K, dK * between)[0], None, d_entries
+            return d_theta, np.hstack([d_inputs, np.zeros_like(outputs)]), d_entries
 
         return K * between, pull_back
 

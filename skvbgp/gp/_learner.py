@@ -102,7 +102,7 @@ class GPLearner(RegressionLearner):
         grows = is_auto(self.kernel)
         n_starts = len(make_base_kernels(1) if grows else name_kernels(self.kernel))
         anew = self._count_trials(len(y), n_starts, grows=grows)
-        anew *= 2 if grows and not self.n_outputs else 1  # with warped inputs as well
+        anew *= 2 if grows else 1  # with warped inputs as well
         return max(anew, self._count_trials(len(y), self.n_known, grows=False))
 
     def _count_trials(self, n: int, n_starts: int, *, grows: bool) -> int:
@@ -183,26 +183,28 @@ class GPLearner(RegressionLearner):
             Start(frames, rows, candidates, grows, seed, n_inducing)
             for frames, rows in zip(each, outputs, strict=True)
         ]
-        is_free = grows and self.learn_hyperparameters and not (self.n_outputs or any(gaps.columns))
-        return [self._warp(starts[0])] if is_free and len(starts) == 1 else starts
+        is_free = grows and self.learn_hyperparameters and not any(gaps.columns)
+        return self._warp(starts) if is_free else starts
 
-    def _warp(self, start: Start) -> Start:
-        """The same with inputs that are warped, if that helps. Those with gaps are not."""
-        rng, known = np.random.RandomState([start.seed, 2]), start.frames.coordinates
-        rows = self._take_sample(start, rng, None).draw_rows(WARP_ROWS)
-        owners = np.array(self.owners or range(len(known.scale)))
+    def _warp(self, starts: list[Start]) -> list[Start]:
+        """The same with inputs that are warped, if that helps: one way for all outputs."""
+        first, known = starts[0], starts[0].frames.coordinates
+        rng, process = np.random.RandomState([first.seed, 2]), dict(first.candidates)[WARP_KERNEL]
+        if len(starts) == 1:  # random rows are far apart, and have one scale
+            process = replace(process, dof=np.inf)
+        rows = join_samples([self._take_sample(start, rng, None) for start in starts])
+        owners = np.array(self.owners or range(len(known.scale) - self.n_outputs))
         warp = learn_warp(
-            replace(dict(start.candidates)[WARP_KERNEL], dof=np.inf),
-            rows,
+            process,
+            rows.draw_rows(WARP_ROWS),
             np.flatnonzero(np.bincount(owners)[owners] == 1),
-            is_exact=len(start.rows) <= self.few,
+            is_exact=len(rows) <= self.few,
             max_iter=self.max_iter,
             tol=self.tol,
         )
         if warp is None:
-            return start
-        coordinates = WarpedCoordinates(known.offset, known.scale, warp)
-        return replace(start, frames=replace(start.frames, coordinates=coordinates))
+            return starts
+        return _move(starts, WarpedCoordinates(known.offset, known.scale, warp))
 
     def _add_outputs(self, owners: Owners) -> Owners:
         """Owners of all columns: indicators of outputs are inputs of their own."""
@@ -231,30 +233,29 @@ class GPLearner(RegressionLearner):
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         """What explains the rows; of those on workers, each is where places will look for it."""
-        learned = self._train_frames(state, end_pass)
+        (learned,) = self.train_outputs([state], report_as(itemgetter(0), end_pass))
         settle(learned.rows, learned.frames.coordinates, learned.weights)
         return learned
 
-    def _train_frames(self, state: Start, end_pass: EndPass) -> State:
-        """That with warped inputs, only if they say more of rows that are left out."""
-        known, watch = state.frames.coordinates, Watch(end_pass)
-        if not (isinstance(known, WarpedCoordinates) and state.grows):
-            return self._train(state, end_pass)
-        plain = replace(state.frames, coordinates=Coordinates(known.offset, known.scale))
-        straight = self._train(replace(state, frames=plain), watch)
-        warped = straight if watch.stopped else self._train(state, end_pass)
-        return warped if _is_ahead(warped, straight) else straight
+    def train_outputs(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
+        """The states of outputs; with warped inputs, only if they say more of rows left out."""
+        known, watch = starts[0].frames.coordinates, Watch(end_pass)
+        if not (isinstance(known, WarpedCoordinates) and starts[0].grows):
+            return self._train(starts, end_pass)
+        straight = self._train(_move(starts, Coordinates(known.offset, known.scale)), watch)
+        warped = straight if watch.stopped else self._train(starts, end_pass)
+        return warped if _is_ahead(warped[0], straight[0]) else straight
 
-    def _train(self, state: Start, end_pass: EndPass) -> State:
-        if state.n_inducing:
-            return train_sum(self, state, end_pass)
-        return self.search(state, end_pass)
+    def _train(self, starts: Sequence[Start], end_pass: EndPass) -> tuple[State, ...]:
+        if starts[0].n_inducing:  # of one output
+            return (train_sum(self, starts[0], report_as(lambda state: (state,), end_pass)),)
+        return self._search_outputs(starts, end_pass)
 
-    def search(self, state: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
+    def search(self, start: Start, end_pass: EndPass, judges: Judges | None = None) -> State:
         """The state of the kernels that explain near rows."""
-        return self.train_outputs([state], report_as(itemgetter(0), end_pass), judges)[0]
+        return self._search_outputs([start], report_as(itemgetter(0), end_pass), judges)[0]
 
-    def train_outputs(
+    def _search_outputs(
         self, starts: Sequence[Start], end_pass: EndPass, judges: Judges | None = None
     ) -> tuple[State, ...]:
         """The states of outputs, with the kernels that explain near rows of all of them."""
@@ -476,6 +477,12 @@ class GPLearner(RegressionLearner):
 
     def posterior(self, state: State) -> NeighbourPosterior:
         return state.posterior
+
+
+def _move(starts: Sequence[Start], coordinates: Coordinates) -> list[Start]:
+    """The same states in other coordinates."""
+    frames = [replace(start.frames, coordinates=coordinates) for start in starts]
+    return [replace(start, frames=one) for start, one in zip(starts, frames, strict=True)]
 
 
 def _is_ahead(warped: State, straight: State) -> bool:

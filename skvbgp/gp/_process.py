@@ -285,8 +285,8 @@ class Process:
 
     def differentiate(
         self, X: Array, y: Array, known: RowNoise | None
-    ) -> tuple[float, Array, Array | None]:
-        """The same, and its gradient in X (n, d) where rows do not say which output they are of."""
+    ) -> tuple[float, Array, Array]:
+        """The same, and its gradient in X (n, d), zero in indicators of outputs."""
         K, pull_back = self._evaluate(X)
         conditional = self.factorise(X, y, known, K)
         known, each = conditional.known, conditional.split_outputs()

@@ -86,9 +86,9 @@ class Sample:
         """Some of the rows."""
         return self.X[index], self.y[index], pick(self.noise, index)
 
-    def draw_rows(self, n: int) -> Group:
-        """At most so many random rows."""
-        return self._take(self._draw_order(n))
+    def draw_rows(self, n: int) -> list[Group]:
+        """At most so many random rows, as one group."""
+        return [self._take(self._draw_order(n))]
 
     # -- rows that are left out --------------------------------------------------------------------
 
@@ -174,6 +174,12 @@ class Samples:
     def draw_groups(self, n_rows: float, size: int) -> list[Group]:
         each = (part.draw_groups(n_rows * len(part) / self.total, size) for part in self.parts)
         return [group for groups in each for group in groups]
+
+    def draw_rows(self, n: int) -> list[Group]:
+        """About so many random rows at most, a group of each part."""
+        shares = (math.ceil(n * len(part) / self.total) for part in self.parts)
+        pairs = zip(self.parts, shares, strict=True)
+        return [group for part, share in pairs for group in part.draw_rows(share)]
 
     @cached_property
     def _turns(self) -> Index:

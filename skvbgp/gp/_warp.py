@@ -8,6 +8,7 @@ values of the input as normal as can be; then the evidence of y under one kernel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,7 +19,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.maximum import train
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import Group, RowNoise
+from skvbgp.gp._row_noise import Group
 
 #: Most rows that a warp is learned from, and the kernel.
 WARP_ROWS, WARP_KERNEL = 400, "Matern-5/2"
@@ -53,7 +54,7 @@ class Warp:
     scale: Array
 
     @classmethod
-    def of(cls, columns: Index, vector: Array, Z: Array, weight: Array | None) -> Self:
+    def of(cls, columns: Index, vector: Array, Z: Array, weight: Array) -> Self:
         """That of centres and logarithms of widths (2 c,) after which rows have unit variance."""
         centre, log_width = np.split(vector, 2)
         width = np.exp(log_width)
@@ -85,12 +86,10 @@ class Warp:
         slope[..., self.columns] = 1.0 / (self.scale * self.width * np.hypot(1.0, u))
         return slope
 
-    def vjp(self, Z: Array, dW: Array, weight: Array | None) -> Array:
+    def vjp(self, Z: Array, dW: Array, weight: Array) -> Array:
         """Gradient in `of`'s vector from that in its rows after the warp, each (n, d)."""
         W, dW = self(Z)[:, self.columns], dW[..., self.columns]
-        share = np.full((len(Z), 1), 1.0 / len(Z))
-        if weight is not None:
-            share = (weight / weight.sum())[:, None]
+        share = (weight / weight.sum())[:, None]
         da = (dW - share * (dW.sum(axis=0) + W * np.sum(dW * W, axis=0))) / self.scale
         u = (Z[..., self.columns] - self.centre) / self.width
         du = da / np.hypot(1.0, u)
@@ -131,7 +130,7 @@ def describe_warp(coordinates: Coordinates) -> Array:
 
 @dataclass(frozen=True)
 class WarpedProcess:
-    """A process of warped inputs: what learns the warp."""
+    """A process of warped inputs: what learns the warp, the same one for all groups of rows."""
 
     process: Process
     columns: Index
@@ -155,43 +154,53 @@ class WarpedProcess:
         shift = (self.shape - self.mean) / _STD
         return value - 0.5 * float(shift @ shift), np.append(gradient, -shift / _STD)
 
-    def make_warp(self, X: Array, known: RowNoise | None) -> Warp:
-        """The warp after which these rows have unit variance."""
-        return Warp.of(self.columns, self.shape, X, None if known is None else known.weight)
+    def make_warp(self, groups: Sequence[Group]) -> Warp:
+        """The warp after which all of these rows together have unit variance."""
+        return Warp.of(self.columns, self.shape, *_join(groups))
 
-    def log_evidence(self, X: Array, y: Array, known: RowNoise | None) -> float:
-        return self.process.log_evidence(self.make_warp(X, known)(X), y, known)
+    def log_evidence(self, *groups: Group) -> float:
+        warp = self.make_warp(groups)
+        return sum(self.process.log_evidence(warp(X), y, known) for X, y, known in groups)
 
-    def evidence(self, X: Array, y: Array, known: RowNoise | None) -> tuple[float, Array]:
-        warp = self.make_warp(X, known)
-        value, gradient, dW = self.process.differentiate(warp(X), y, known)
-        assert dW is not None  # of one output
-        weight = None if known is None else known.weight
-        return value, np.append(gradient, warp.vjp(X, dW, weight))
+    def evidence(self, *groups: Group) -> tuple[float, Array]:
+        (Z, weight), warp = _join(groups), self.make_warp(groups)
+        parts = [self.process.differentiate(warp(X), y, known) for X, y, known in groups]
+        values, gradients, cotangents = zip(*parts, strict=True)
+        d_shape = warp.vjp(Z, np.concatenate(cotangents), weight)
+        return sum(values), np.append(np.sum(gradients, axis=0), d_shape)
+
+
+def _join(groups: Sequence[Group]) -> tuple[Array, Array]:
+    """Rows (n, d) of all groups, and how often each counts: once for every value."""
+    weights = [
+        (1.0 if y.ndim == 1 else y.shape[1]) * (np.ones(len(X)) if known is None else known.weight)
+        for X, y, known in groups
+    ]
+    return np.concatenate([X for X, _, _ in groups]), np.concatenate(weights)
 
 
 def learn_warp(
     process: Process,
-    rows: Group,
+    groups: Sequence[Group],
     columns: Index,
     *,
     is_exact: bool,
     max_iter: int | None,
     tol: float,
 ) -> Warp | None:
-    """The warp of columns with which a process explains rows best, if that is worth it."""
-    X, _, known = rows
+    """The warp of columns with which a process explains groups best, if that is worth it."""
+    X, _ = _join(groups)
     columns = columns[[len(np.unique(X[:, j])) >= _LEAST_VALUES for j in columns]]
     if not len(columns):
         return None
     settings: dict[str, Any] = {"max_iter": max_iter or _ITERATIONS, "tol": tol}
     shape = np.array([fit_values(np.unique(X[:, j])) for j in columns]).T.ravel()
-    straight = train(process, [rows], **settings)
-    warped = train(WarpedProcess(process, columns, shape, shape), [rows], **settings)
+    straight = train(process, groups, **settings)
+    warped = train(WarpedProcess(process, columns, shape, shape), [tuple(groups)], **settings)
     least = _LEAST_GAIN if is_exact else _LEAST_GAIN_NEAR
     if warped.value < straight.value + least:
         return None
-    return warped.process.make_warp(X, known)
+    return warped.process.make_warp(groups)
 
 
 def fit_values(z: Array) -> tuple[float, float]:

@@ -84,6 +84,18 @@ def test_gradient_of_the_evidence(rng, t, gaussian, n_gaps):
     assert_allclose(process.log_prior()[1], numeric, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("t", [2, 3])
+def test_gradient_of_the_evidence_in_the_inputs(rng, t):
+    """It is zero in the indicators, which are given."""
+    process, (X, _), y = make_process(t, False), make_rows(rng, 9, t), rng.standard_normal(9)
+    gradient = process.differentiate(X, y, None)[2]
+    numeric = numerical_gradient(
+        lambda inputs: process.log_evidence(np.hstack([inputs, X[:, 2:]]), y), X[:, :2]
+    )
+    assert_allclose(gradient[:, :2], numeric, rtol=1e-6, atol=1e-7)
+    assert not np.any(gradient[:, 2:])
+
+
 def test_evidence_and_moments_are_those_of_the_dense_model(rng):
     process = make_process(3, gaussian=True)
     X, outputs = make_rows(rng, 18, 3)

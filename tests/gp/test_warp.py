@@ -1,6 +1,7 @@
 """Inputs that are warped: what learns that, and predictions in the user's units."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from skvbgp.gp._warp import (
     fit_values,
 )
 from skvbgp.kernels import RBF, Matern
+from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.gp.cases import make_data
+from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -34,7 +37,7 @@ def make_counts(n, seed=0):
 @pytest.fixture
 def warp(rng):
     Z = rng.standard_normal((20, 3))
-    return Warp.of(np.array([0, 2]), np.array([-1.0, 0.3, -2.0, 1.0]), Z, None)
+    return Warp.of(np.array([0, 2]), np.array([-1.0, 0.3, -2.0, 1.0]), Z, np.ones(20))
 
 
 def test_warped_coordinates_can_be_undone_and_have_units(rng, warp):
@@ -48,19 +51,60 @@ def test_warped_coordinates_can_be_undone_and_have_units(rng, warp):
     assert_allclose(coordinates.scaled(X + step) - scaled, 1e-6, rtol=1e-4)
 
 
+def make_warped(process):
+    """Of the first and the third of three inputs."""
+    return WarpedProcess(process, np.array([0, 2]), np.array([0.3, 0.5, -0.2, -1.0]), np.zeros(4))
+
+
+def check_gradients(model, groups):
+    for function in (lambda m: m.evidence(*groups), lambda m: m.log_prior()):
+        slopes = numerical_gradient(lambda v, f=function: f(model.with_vector(v))[0], model.vector)
+        assert_allclose(function(model)[1], slopes, rtol=1e-6, atol=1e-7)
+    assert_allclose(model.log_evidence(*groups), model.evidence(*groups)[0])
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradient_of_the_evidence_of_a_warp(rng, weighted):
     X, y = np.exp(rng.standard_normal((12, 3))), rng.standard_normal(12)
     known = RowNoise(rng.uniform(0.5, 2.0, 12), np.full(12, 0.1)) if weighted else None
-    process = start_process((1.5 * RBF()).bind(3), gaussian=True)
-    shape = np.array([0.3, 0.5, -0.2, -1.0])
-    model = WarpedProcess(process, np.array([0, 2]), shape, np.zeros(4))
-    for function in (lambda m: m.evidence(X, y, known), lambda m: m.log_prior()):
-        slopes = numerical_gradient(lambda v, f=function: f(model.with_vector(v))[0], model.vector)
-        assert_allclose(function(model)[1], slopes, atol=1e-7)
-    W = model.make_warp(X, known)(X)
+    model = make_warped(start_process((1.5 * RBF()).bind(3), gaussian=True))
+    check_gradients(model, [(X, y, known)])
+    W = model.make_warp([(X, y, known)])(X)
     weight = None if known is None else known.weight
     assert_allclose(np.average(W[:, [0, 2]] ** 2, axis=0, weights=weight), 1.0)
+
+
+def test_one_warp_of_all_outputs_by_the_sum_of_their_evidence(rng):
+    """Two outputs of the same rows and one of others, whose rows count twice."""
+    X, Y = np.exp(rng.standard_normal((16, 3))), rng.standard_normal((10, 2))
+    y, known = rng.standard_normal(6), RowNoise(np.full(6, 2.0), np.zeros(6))
+    model = make_warped(start_process((1.5 * RBF()).bind(3), gaussian=False))
+    groups = [(X[:10], Y, None), (X[10:], y, known)]
+    check_gradients(model, groups)
+    W = X.copy()
+    shape = np.array([0.3, 0.5]), np.exp([-0.2, -1.0])
+    W[:, [0, 2]] = oracle.warp(X[:, [0, 2]], *shape, np.full(16, 2))
+    assert_allclose(model.make_warp(groups)(X), W, rtol=1e-10)
+    C = model.process.kernel(W) + model.process.noise * np.eye(16)
+    expected = sum(oracle.log_student(one, C[:10, :10], model.process.dof) for one in Y.T)
+    expected += model.process.log_evidence(W[10:], y, known)
+    assert_allclose(model.evidence(*groups)[0], expected, rtol=1e-6)
+
+
+def test_gradient_of_a_warp_of_outputs_that_learn_from_each_other(rng):
+    """Indicators of the outputs stay as they are."""
+    X, outputs = np.exp(rng.standard_normal((12, 3))), np.arange(12) % 2
+    rows, y = np.hstack([X, np.eye(2)[outputs]]), rng.standard_normal(12)
+    process = start_process((1.5 * RBF()).bind(3), gaussian=True, n_outputs=2)
+    coregion = process.coregion.with_vector(0.5 * rng.standard_normal(5))
+    model = make_warped(replace(process, coregion=coregion))
+    check_gradients(model, [(rows, y, None)])
+    W = X.copy()
+    shape = np.array([0.3, 0.5]), np.exp([-0.2, -1.0])
+    W[:, [0, 2]] = oracle.warp(X[:, [0, 2]], *shape, np.full(12, 1))
+    k, noises = process.kernel(W), process.noise * coregion.factors
+    expected, *_ = oracle.predict_outputs(k, coregion.B, outputs, y, noises)
+    assert_allclose(model.evidence((rows, y, None))[0], expected, rtol=1e-6)
 
 
 def test_values_that_are_normal_stay_and_skewed_ones_are_bent(rng):
@@ -90,6 +134,19 @@ def test_inputs_stay_as_they_are_where_a_warp_says_nothing():
     assert_array_equal(given.input_warp_, [[np.nan, np.inf]] * 3)
 
 
+#: How several outputs go together; None is one output.
+OUTPUTS = [None, {"output_hyperparameters": "shared"}, {"output_covariance": "learned"}]
+several_outputs = pytest.mark.parametrize("outputs", OUTPUTS[1:], ids=["shared", "learned"])
+
+
+def make_outputs(n):
+    """The skewed inputs, and two outputs in other units, each of which was observed elsewhere."""
+    X, y = make_counts(n)
+    Y = np.column_stack([y, 4.0 - 3.0 * y])
+    Y[::3, 0], Y[1::3, 1] = np.nan, np.nan
+    return X, Y
+
+
 @pytest.fixture
 def eager(monkeypatch):
     """A warp needs to gain next to nothing."""
@@ -114,6 +171,93 @@ def test_gradients_are_those_of_warped_predictions(n_neighbors):
         assert_allclose(slope, difference / 2e-6, rtol=1e-3, atol=1e-4)
 
 
+@pytest.fixture
+def kept(monkeypatch, eager):
+    """A warp is kept, whatever rows that are left out say."""
+    monkeypatch.setattr("skvbgp.gp._learner._is_ahead", lambda warped, straight: True)
+
+
+@pytest.mark.usefixtures("kept")
+@several_outputs
+@pytest.mark.parametrize("n_neighbors", ["auto", 25])
+@pytest.mark.in_turn("n_neighbors")
+def test_gradients_of_several_outputs_are_those_of_warped_predictions(
+    monkeypatch, outputs, n_neighbors
+):
+    """Of kernels whose functions have some."""
+
+    def smooth(d):
+        return [pair for pair in make_base_kernels(d) if pair[0] in ("SE", "Matern-5/2")]
+
+    monkeypatch.setattr("skvbgp.gp._learner.make_base_kernels", smooth)
+    X, Y = make_outputs(60)
+    model = VBGPRegressor(n_neighbors=n_neighbors, random_state=0, max_iter=4, **outputs)
+    model.fit(X, Y)
+    assert np.all(np.isfinite(model.input_warp_))
+    assert model.input_warp_.shape == (3, 2)
+    assert model.feature_importances_.shape == (3,)
+    places, step = X[7:10] + 0.05, 1e-5
+    functions = model.sample_function(4, random_state=0)
+    slopes = functions.gradient(places)
+    mean_slopes, _ = model.predict_gradient(places)
+    for i, shift in enumerate(step * np.eye(3)):
+        difference = functions(places + shift) - functions(places - shift)
+        assert_allclose(slopes[:, :, i], difference / (2.0 * step), rtol=1e-3, atol=1e-3)
+        if n_neighbors == "auto":
+            difference = model.predict(places + shift) - model.predict(places - shift)
+            assert_allclose(mean_slopes[..., i], difference / (2.0 * step), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("kept")
+@several_outputs
+def test_a_stream_of_several_outputs_keeps_the_warp_and_a_warm_start_as_well(outputs):
+    X, Y = make_outputs(60)
+    model = VBGPRegressor(random_state=0, max_iter=4, warm_start=True, **outputs)
+    model.fit(X[:55], Y[:55])
+    warp = model.input_warp_
+    assert np.all(np.isfinite(warp))
+    assert_array_equal(model.partial_fit(X[55:58], Y[55:58]).input_warp_, warp)
+    before = find_frames(model)[0].coordinates.warp
+    model.fit(X[:50], Y[:50])
+    assert all(frames.coordinates.warp is before for frames in find_frames(model))
+
+
+def find_frames(model):
+    """Those of all outputs, or of all outputs' model."""
+    state = model._state
+    outputs = state.outputs if hasattr(state, "outputs") else [state.model]
+    return [output.frames for output in outputs]
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("kept")
+@several_outputs
+def test_categories_of_several_outputs_are_not_warped_and_gaps_let_none_be(outputs):
+    X, Y = make_outputs(40)
+    typed = np.column_stack([X, np.arange(40) % 3])
+    model = VBGPRegressor(categorical_features=[3], random_state=0, max_iter=4, **outputs)
+    model.fit(typed, Y)
+    assert_array_equal(np.isfinite(model.input_warp_[:, 1]), [True, True, True, False])
+    X[3, 1] = np.nan
+    gaps = VBGPRegressor(random_state=0, max_iter=1, **outputs).fit(X, Y)
+    assert_array_equal(gaps.input_warp_, [[np.nan, np.inf]] * 3)
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("kept")
+@several_outputs
+def test_both_are_trained_in_no_more_passes_than_said(outputs):
+    X, Y = make_outputs(60)
+    model = VBGPRegressor(n_neighbors=15, random_state=0, max_iter=3, **outputs)
+    observed, y = model._prepare(X, Y, reset=True, sample_weight=None, y_var=None)
+    learner, states = model._full_learner(), []
+    start = learner.start(observed, y, np.random.RandomState(0), None)
+    learner.train(start, observed, y, lambda make: bool(states.append(make())))
+    widths = [learner.attributes(state)["input_warp_"][0, 1] for state in states]
+    assert_array_equal(np.isfinite(widths), np.sort(np.isfinite(widths)))  # straight ones first
+    assert 8 <= np.isfinite(widths).sum() < len(states) <= learner.max_passes(y)
+
+
 @pytest.mark.usefixtures("eager")
 def test_a_weight_is_a_repetition_of_a_warped_row():
     X, y = make_counts(40)
@@ -127,34 +271,56 @@ def test_a_weight_is_a_repetition_of_a_warped_row():
     assert_allclose(repeated.predict(X), weighted.predict(X), rtol=1e-6)
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("kept")
+@several_outputs
+def test_a_weight_is_a_repetition_of_a_warped_row_of_several_outputs(outputs):
+    X, Y = make_outputs(40)
+    Y += 0.1 * np.random.default_rng(1).standard_normal(Y.shape)
+    weight = np.where(np.arange(40) < 10, 2.0, 1.0)
+    make = partial(VBGPRegressor, random_state=0, max_iter=2, **outputs)
+    weighted = make().fit(X, Y, sample_weight=weight)
+    rows = np.append(np.arange(40), np.arange(10))
+    repeated = make().fit(X[rows], Y[rows])
+    assert np.all(np.isfinite(weighted.input_warp_))
+    assert_allclose(repeated.input_warp_, weighted.input_warp_, rtol=1e-5)
+    assert_allclose(repeated.predict(X), weighted.predict(X), rtol=1e-5, atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def states():
     """What two whole fits have learned, by the kind of their coordinates."""
     return {}
 
 
+@pytest.mark.parametrize("outputs", OUTPUTS, ids=["one", "shared", "learned"])
 @pytest.mark.parametrize(
-    "lead, ranks_lead, is_kept",
+    ("lead", "ranks_lead", "is_kept"),
     [(0.01, -1.0, True), (-0.05, 1.0, True), (-0.05, -1.0, False), (-0.2, 1.0, False)],
 )
-def test_what_rows_left_out_say_decides(monkeypatch, states, lead, ranks_lead, is_kept):
+@pytest.mark.in_turn("outputs")
+def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, ranks_lead, is_kept):
     """Of two whole fits, whatever the evidence of a part of the rows has gained.
 
     A few of the rows, which ranks hardly see, may cost a warp a tenth of a nat of each.
     """
     X, y = make_counts(60)
+    y = y if outputs is None else np.column_stack([y, -3.0 * y])
     train, said = GPLearner._train, []
 
-    def judge(self, start, end_pass):
-        kind, is_warped = type(start.frames.coordinates), float(len(said))
+    def judge(self, starts, end_pass):
+        kind, is_warped = type(starts[0].frames.coordinates), float(len(said))
         said.append(kind)
-        if kind not in states:
-            states[kind] = train(self, start, end_pass)
-        return replace(states[kind], score=is_warped * lead, rank=is_warped * ranks_lead)
+        known = kind, str(outputs)
+        if known not in states:
+            states[known] = train(self, starts, end_pass)
+        judged = {"score": is_warped * lead, "rank": is_warped * ranks_lead}
+        return tuple(replace(one, **judged) for one in states[known])
 
     monkeypatch.setattr(GPLearner, "_train", judge)
-    model = VBGPRegressor(random_state=0, max_iter=4).fit(X, y)
+    model = VBGPRegressor(random_state=0, max_iter=4, **outputs or {}).fit(X, y)
     assert said == [Coordinates, WarpedCoordinates]
+    assert model.input_warp_.shape == (3, 2)
     assert np.all(np.isfinite(model.input_warp_)) == is_kept
 
 
