@@ -47,10 +47,12 @@ def is_in_turn(item, name, n):
 
     Tests begin with different ones, so that those of a module meet all.
     """
-    (cases,) = (mark.args[1] for mark in item.iter_markers("parametrize") if mark.args[0] == name)
-    place = find_case(cases, [item.callspec.params[name]])
-    quick = sum(not getattr(case, "marks", ()) for case in cases[:place])
-    return (quick + crc32(item.originalname.encode())) % n == 0
+    marks = [(list_names(mark), mark.args[1]) for mark in item.iter_markers("parametrize")]
+    ((axis, cases),) = (mark for mark in marks if name in mark[0])
+    place = find_case(cases, [item.callspec.params[name] for name in axis])
+    quick = sum(not getattr(case, "marks", ()) for case in list(cases)[:place])
+    # of these bits, as it happens, those of a module's tests differ
+    return (quick + (crc32(item.originalname.encode()) >> 9)) % n == 0
 
 
 def is_next_in_turn(item, names):
@@ -61,7 +63,7 @@ def is_next_in_turn(item, names):
     """
     others, place, n_places, left = crc32(item.originalname.encode()), 0, 1, set(names)
     for mark in item.iter_markers("parametrize"):
-        axis = (mark.args[0],) if isinstance(mark.args[0], str) else mark.args[0]
+        axis = list_names(mark)
         index = find_case(mark.args[1], [item.callspec.params[name] for name in axis])
         if axis[0] in names:
             left.remove(axis[0])
@@ -70,6 +72,12 @@ def is_next_in_turn(item, names):
             others += index
     assert not left, f"{item.nodeid}: no parameters {left}"
     return place == others % n_places
+
+
+def list_names(mark):
+    """Names of the parameters that a mark gives cases of."""
+    names = mark.args[0]
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else names
 
 
 def find_case(cases, values):

@@ -198,6 +198,7 @@ def test_contract_of_siblings_and_with_other_settings(estimator, check):
 @pytest.mark.parametrize("estimator", OTHER_SETTINGS, ids=repr)
 @pytest.mark.in_turn("check")
 @pytest.mark.usefixtures("unmeasured_curvature")
+@pytest.mark.every_nth("estimator", 2)
 def test_training_with_other_settings(estimator, check):
     getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))
 

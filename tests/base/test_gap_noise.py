@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("quick_searches")
 
 def every_model(test):
     """What gaps are to all, by default every second one."""
-    test = pytest.mark.parametrize("model", list(MODELS.values()), ids=MODELS.keys())(test)
+    test = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())(test)
     return pytest.mark.every_nth("model", 2)(test)
 
 

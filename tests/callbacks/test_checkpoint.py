@@ -187,6 +187,7 @@ def test_a_fit_goes_on_and_ends_as_it_would_have(case, ends, path):
         pytest.param(CASES["decoupled"], 7, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.every_nth("model", 2)
 def test_several_outputs(model, after, path):
     X, y = make_data()
     X, Y = X[:60], np.column_stack([y, np.cos(X[:, 1])])[:60]
@@ -236,6 +237,7 @@ def test_a_fit_may_be_interrupted_again_and_again(path):
 
 @pytest.mark.filterwarnings("ignore:Kernel 'LIN' could not be fitted")
 @pytest.mark.parametrize("case", ["stochastic", "collapsed", "spectrum", "kernels", "neighbours"])
+@pytest.mark.every_nth("case", 2)
 def test_a_fit_that_was_asked_to_stop_stays_so(case, path):
     X, y = make_data()
     model = CASES[case]

@@ -392,6 +392,7 @@ def test_pickle_goes_on_bit_for_bit(cls):
 
 
 @both
+@pytest.mark.every_nth("cls", 2)
 def test_warm_start_goes_on(cls):
     X, y = make_data()
     y = for_class(cls, y)

@@ -57,6 +57,7 @@ def test_features_of_points_average_to_their_covariances(form, rng):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_mean_gradient_is_that_of_predict(options):
     """Of the latent function, in the user's units, row by row."""
     model, X, _ = fit(options)
@@ -106,12 +107,14 @@ def test_a_function_is_the_same_wherever_it_is_evaluated(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_gradient_of_functions(options):
     model, X, _ = fit(options)
     check_gradients_of_draws(model, X[:3] + 0.2)
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_importance_is_the_share_in_the_variation(options):
     model, X, _ = fit(options)
     check_importances(model, X)

@@ -158,6 +158,7 @@ def test_few_rows_are_an_exact_process_with_noise_of_their_own():
 
 @each
 @pytest.mark.parametrize("replay", [50, 0])
+@pytest.mark.every_nth("replay", 2)
 def test_none_is_known_where_all_variances_are_zero(parametrization, replay):
     X, y = make_data(90)
     plain, told = (

@@ -114,6 +114,7 @@ def test_a_warm_start_after_an_exact_fit_learns():
 
 @pytest.mark.parametrize("n_new", [1, 50])
 @pytest.mark.parametrize("n", [50, 250])
+@pytest.mark.every_nth("n", 2)
 def test_noise_of_an_update_is_what_is_left_of_rows_in_familiar_places(n, n_new):
     """After an exact fit, and after one whose bases are full."""
     X, y = make_few_rows(n)

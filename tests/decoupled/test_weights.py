@@ -165,6 +165,7 @@ def test_few_rows_are_an_exact_process_with_less_noise_where_weights_are_large()
 @both
 @each
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("parametrization", 2)
 def test_a_weight_is_a_repetition(cls, parametrization):
     """Even with several mini-batches, as equal rows are one."""
     X, y = make_data(cls, 120)
@@ -180,6 +181,7 @@ def test_a_weight_is_a_repetition(cls, parametrization):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "student_t", "poisson"])
+@pytest.mark.every_nth("likelihood", 2)
 def test_rows_that_are_not_merged_are_repetitions_for_the_coefficients(likelihood, unmerged):
     """One natural-gradient step on all rows, with every place in the basis."""
     X, y = make_data(DecoupledGPRegressor, 20)
@@ -215,6 +217,7 @@ def test_the_label_of_a_row_of_weight_zero_is_a_class():
 @both
 @pytest.mark.parametrize("replay", [50_000, 40, 0])
 @pytest.mark.in_turn("replay")
+@pytest.mark.every_nth("cls", 2)
 def test_a_weight_is_a_repetition_in_a_stream(cls, replay):
     """Of few rows at first, which are taken again with the next ones."""
     X, y = make_data(cls, 150)

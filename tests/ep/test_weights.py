@@ -251,6 +251,7 @@ def test_rows_of_almost_no_weight_do_not_matter():
 
 
 @pytest.mark.parametrize("n_inducing", [100, 4])
+@pytest.mark.every_nth("n_inducing", 2)
 def test_scikit_learns_check(n_inducing):
     model = EPDTCClassifier(n_inducing)
     check_sample_weight_equivalence_on_dense_data(type(model).__name__, model)

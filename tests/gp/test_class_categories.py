@@ -247,6 +247,7 @@ def test_new_categories_are_no_reason_to_learn_again(rng):
 
 
 @pytest.mark.parametrize("kernel", ["auto", Matern([1.0, 0.8, 3.0], nu=1.5)])
+@pytest.mark.every_nth("kernel", 2)
 def test_warm_starts_follow_inputs_whose_categories_change(rng, kernel):
     X, y = make_data(60, rng)
     more = X.copy()

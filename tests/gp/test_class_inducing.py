@@ -236,7 +236,7 @@ def test_predictions_are_those_of_both(rng):
 def test_kernel_and_link_are_their_own():
     """Of random places, here all of them, and of the votes that are left out."""
     X, y = make_shells()
-    model = small(max_iter=30).fit(X, y)
+    model = small(max_iter=15).fit(X, y)
     state = model._state
     (told,), (near,) = state.found.inducing, state.found.processes
     votes = Votes.of(state.coordinates.scaled(X), np.eye(3)[y])
@@ -270,6 +270,7 @@ def test_a_row_alone_and_on_workers():
     assert_array_equal(clone(model).fit(X, y).predict_proba(X + 0.1), p)
 
 
+@pytest.mark.thorough
 def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
     X, y = make_shells()
     model = small(max_iter=5).fit(X, y)
@@ -379,7 +380,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was():
 
 @pytest.mark.usefixtures("always")
 def test_a_new_class_and_a_warm_start_learn_again():
-    X, y = make_shells(120)
+    X, y = make_shells(70)
     first = np.flatnonzero(y < 2)
     model = small().partial_fit(X[first], y[first], classes=[0, 1, 2])
     place = np.flatnonzero(y == 2)[:1]

@@ -47,6 +47,7 @@ def test_wine_is_better_than_by_logistic_regression():
     assert losses[0] < losses[1]
 
 
+@pytest.mark.thorough
 def test_a_class_that_is_near_no_row_is_told_apart():
     """A wide class around a narrow one, of which nearly all near rows are, those of both."""
     rng = np.random.default_rng(0)
@@ -102,6 +103,7 @@ def test_two_classes_and_their_log_odds():
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("n_neighbors", ["auto", 7])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_a_row_alone_and_on_workers(n_neighbors):
     X, y = make_classes(60)
     model = small([Matern(2.0), RBF(2.0)], n_neighbors=n_neighbors).fit(X, y)
@@ -314,6 +316,7 @@ def test_a_warm_start_has_a_pass_for_every_kernel_found():
 @pytest.mark.parametrize(
     "kernels", [("auto", Matern(2.0, nu=1.5)), (Matern(2.0, nu=1.5), "auto")], ids=["auto", "given"]
 )
+@pytest.mark.every_nth("kernels", 2)
 def test_kernels_of_the_fit_before_keep_their_units(kernels):
     """Those that were searched for are standardised, whatever `kernel` is by then."""
     X, y = make_classes(60)
@@ -375,6 +378,7 @@ def test_a_callback_may_stop(stop_after):
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("k", [20, 60])
+@pytest.mark.every_nth("k", 2)
 def test_what_callbacks_ask_for_changes_no_result(k):
     X, y = make_classes(60)
     starts, votes = [("a", start_class_process(Matern(2.0).bind(2), 2))], Votes.of(X, np.eye(3)[y])

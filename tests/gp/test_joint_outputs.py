@@ -154,6 +154,7 @@ def set_coregion(model, coregion):
 
 
 @pytest.mark.parametrize(("n_neighbors", "atol"), [("auto", 0.15), (20, 0.25)])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_draws_have_the_moments_of_all_outputs_together(data, n_neighbors, atol):
     """Near the rows and far away, in the units of y; outputs have neighbours of their own."""
     model = make_model(n_neighbors=n_neighbors, **FIXED).fit(*data[:2])

@@ -20,6 +20,7 @@ KERNELS = [1.5 * RBF([2.0, 3.0]), Matern(2.0, nu=0.5) + Linear([3.0, 9.0])]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.every_nth("kernel", 2)
 def test_draws_have_the_moments_of_predict(kernel, rng):
     """Jointly, near the rows and far away; y_var counts as it does in predictions."""
     X, y = make_data(40)
@@ -62,6 +63,7 @@ def with_noise(model, noise):
 )
 @pytest.mark.parametrize("kernel", SMOOTH_AND_ROUGH, ids=repr)
 @pytest.mark.in_turn("n_neighbors")
+@pytest.mark.every_nth("kernel", 2)
 def test_draws_have_the_moments_of_predict_whatever_the_kernel(kernel, n_neighbors, noise):
     """Whether waves that the rows determine decide, with much noise, or the others."""
     X, y = make_data(80)

@@ -187,6 +187,7 @@ def test_rows_that_differ_are_told_apart_without_a_copy(rng):
 
 @pytest.mark.parametrize("n_neighbors", [200, 40])
 @pytest.mark.parametrize("kind", ["few copies", "bootstrap", "copies beside measurements"])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_copies_of_rows_do_not_take_the_noise_away(kind, n_neighbors):
     rng = np.random.default_rng(2)
     X = rng.uniform(-2.0, 2.0, (80, 3))

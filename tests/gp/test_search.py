@@ -71,6 +71,7 @@ def test_what_is_trained_competes_with_other_noise(monkeypatch, noise, expected)
 
 
 @pytest.mark.parametrize("k, n_most", [(20, 11), (200, 6)])
+@pytest.mark.every_nth("k", 2)
 def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)

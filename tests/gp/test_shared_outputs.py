@@ -82,6 +82,7 @@ def test_a_unit_that_few_rows_mislead_about_is_learned():
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 25])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_images_of_one_output_are_predicted_as_images_of_it(data, n_neighbors):
     """In other units, and with another sign, it is the same function with the same noise."""
     X, Y, T = data
@@ -173,6 +174,7 @@ def test_outputs_of_the_same_rows_are_predicted_as_without_their_twin(data, whic
 
 
 @pytest.mark.parametrize("which", ["exact", "near"])
+@pytest.mark.every_nth("which", 2)
 def test_methods_agree(data, which, request):
     T, model = data[2], request.getfixturevalue(which)
     mean, std = model.predict(T, return_std=True)
@@ -211,6 +213,7 @@ def test_search_over_kernels_is_shared_and_where_it_ended_a_warm_start_begins(da
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 20])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_weights_are_repetitions(data, n_neighbors):
     X, Y, T = data
     weight = np.arange(60) % 3
@@ -291,6 +294,7 @@ def test_new_rows_are_known_at_once_and_hyperparameters_stay(data):
 
 
 @pytest.mark.parametrize("forgetting", [0.98, 20])
+@pytest.mark.every_nth("forgetting", 2)
 def test_streams_forget(data, forgetting):
     X, Y, T = data
     stream = make_model(forgetting=forgetting, max_iter=2)

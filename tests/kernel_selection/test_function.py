@@ -45,6 +45,7 @@ def fit(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_mean_gradient_is_that_of_predict(options):
     """Without noise, which makes a difference to the mean of exp(y)."""
     model, X, _ = fit(options)
@@ -72,6 +73,7 @@ def test_gradient_is_the_limit_of_differences(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_draws_have_the_moments_of_predict(options):
     model, X, _ = fit(options)
     check_draws(model, X[:5] + 0.1, 1000)
@@ -90,6 +92,7 @@ def test_gradient_of_functions(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_importance_is_the_share_in_the_variation(options):
     model, X, _ = fit(options)
     check_importances(model, X)

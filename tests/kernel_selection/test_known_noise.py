@@ -305,6 +305,7 @@ def test_a_series_with_known_noise_has_no_logarithms():
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("transforms", [["log"], ["identity", "log"]])
+@pytest.mark.every_nth("transforms", 2)
 def test_logarithms_have_no_known_noise(transforms):
     X, y = make_series(30)
     model = small(transforms=transforms, max_iter=1)

@@ -73,6 +73,7 @@ def test_as_the_others_alone(options, is_weighted, rng):
 
 
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name != "log"])
+@pytest.mark.every_nth("name", 2)
 def test_known_noise(name, rng):
     X, y = make_data()
     weight, y_var = rng.uniform(0.2, 3.0, 40), rng.uniform(0.0, 0.5, 40)

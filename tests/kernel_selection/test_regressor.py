@@ -143,6 +143,7 @@ def test_copies_of_a_kernel_share_their_belief():
     ],
 )
 @pytest.mark.parametrize("n_jobs", [2])
+@pytest.mark.every_nth("backend", 2)
 def test_results_do_not_depend_on_the_backend(backend, n_jobs, request):
     X, y = make_series(40)
     parameters = {"kernels": kernel_grammar(1), "max_iter": 3}

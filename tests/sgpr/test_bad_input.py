@@ -174,6 +174,7 @@ def test_unusual_data(cls, solver, case):
 @pytest.mark.parametrize("cls", [VBFITCRegressor, VBPICRegressor])
 @pytest.mark.parametrize("case", unusual())
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("case", 2)
 def test_unusual_data_in_a_stream(cls, case):
     X, y = unusual()[case]
     model = small(cls, max_iter=1, n_inducing=6)
@@ -208,6 +209,7 @@ def test_more_inducing_inputs_than_distinct_rows(cls, solver):
 @pytest.mark.parametrize("cls", BLOCKED)
 @each_solver
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("cls", 2)
 def test_more_blocks_than_rows(cls, solver):
     X, y = make_data(12)
     model = small(cls, solver, n_blocks=100).fit(X, y)

@@ -120,6 +120,7 @@ def test_gradient_does_not_need_a_smooth_noise():
 
 
 @solvers
+@pytest.mark.every_nth("solver", 2)
 def test_draws_have_the_moments_of_predict(solver, rng):
     """Within a block and across blocks; weights and y_var count as in predictions."""
     X, y = make_data(60)
@@ -151,6 +152,7 @@ def test_blocks_have_residuals_of_their_own():
 
 
 @solvers
+@pytest.mark.every_nth("solver", 2)
 def test_a_function_is_the_same_wherever_it_is_evaluated(solver):
     X, y = make_data()
     model = small(VBPICRegressor, solver).fit(X, y)

@@ -104,6 +104,7 @@ def test_between_the_factorised_bound_and_the_evidence():
 
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.every_nth("cls", 2)
 def test_auto_is_exact_for_few_rows(cls):
     X, y = make_data(40)
     auto = cls(random_state=0, max_iter=3).fit(X, y)
@@ -128,6 +129,7 @@ def test_needs_every_row_as_an_inducing_input():
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.every_nth("cls", 2)
 def test_a_stream_of_few_rows_equals_one_fit(cls):
     X, y = make_data(30)
     model = cls(random_state=0, max_iter=5)
@@ -190,6 +192,7 @@ def test_a_pickle_holds_the_data_and_not_the_factors():
 
 
 @pytest.mark.parametrize("cls", WITH_NOISE_KERNEL)
+@pytest.mark.every_nth("cls", 2)
 def test_a_noise_kernel_is_learned_from_few_rows(cls):
     """Noise of 0.05, of which a kernel that stays at its start makes 0.5."""
     rng = np.random.default_rng(0)

@@ -107,7 +107,7 @@ def test_gradient_of_an_exact_posterior_is_the_limit_of_differences(kind, Xs):
 
 
 def test_gradient_in_closed_form_is_that_over_many_draws(problem, Xs):
-    draws = quasi_normal(4_000, 2, seed=0)
+    draws = quasi_normal(2_000, 2, seed=0)
     mean, variance = sparse(problem, ClosedForm(), draws[:8]).slope_moments(Xs)
     expected = sparse(problem, CommonDraws(draws)).slope_moments(Xs)
     assert np.all(np.abs(mean - expected[0]) < 0.01 * np.sqrt(variance))
@@ -142,6 +142,7 @@ def test_gradient_is_as_uncertain_as_it_is_wrong():
 @every
 @posteriors
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("solver", 2)
 def test_draws_have_the_moments_of_predict(cls, solver, psi, rng):
     """Near the rows and far away, where the prior is uncertain; y_var counts as in predictions."""
     X, y = make_data(60)
@@ -254,6 +255,7 @@ def make_irrelevant(n=100):
 @every
 @posteriors
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("solver", 2)
 def test_importance_is_the_share_in_the_variation(cls, solver, psi):
     X, y = make_irrelevant()
     options = {"n_inducing": 500 if solver == "exact" else 30, "learning_rate": 0.1}

@@ -109,6 +109,7 @@ def test_exact_gradient(weight, kind):
 
 @classes
 @pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.every_nth("cls", 2)
 def test_rows_with_gaps_are_noisy_ones(cls, solver, rng):
     """Training and predictions are those of the filled rows, each with its own noise."""
     X, y = make_data(60, rng)
@@ -139,6 +140,7 @@ def test_rows_with_gaps_are_noisy_ones(cls, solver, rng):
 
 
 @classes
+@pytest.mark.every_nth("cls", 2)
 def test_slopes_are_learned(cls, rng):
     """The last input says nothing, so that it does no harm if it is missing."""
     X, y = make_data(100, rng)
@@ -198,6 +200,7 @@ def test_rows_that_are_all_missing_have_the_prior_of_the_columns(share, rng):
 
 
 @classes
+@pytest.mark.every_nth("cls", 2)
 def test_few_rows_with_gaps(cls, rng):
     """Of columns, too, that have no entry at all, and one row after the other."""
     X, y = make_data(12, rng, share=0.3)

@@ -122,6 +122,7 @@ def test_amplitude_of_a_given_noise_kernel(cls, normalize_y, noise_variance):
     ],
     ids=["matern", "sum", "product"],
 )
+@pytest.mark.every_nth("ours", 2)
 def test_noise_kernels_of_scikit_learn(cls, ours, theirs):
     X, y = make_data()
     expected = small(cls, noise_kernel=ours).fit(X, y)

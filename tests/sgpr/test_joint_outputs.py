@@ -280,6 +280,7 @@ def test_draws_know_what_outputs_have_in_common(cls, data):
 
 
 @ways
+@pytest.mark.every_nth("cls", 2)
 def test_gradients_and_functions_are_those_of_the_prediction(cls, solver, data):
     X, seen, _ = data
     model, places = joint(cls, solver).fit(X, seen), X[:4] + 0.05
@@ -438,6 +439,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was(cls, data):
 
 
 @every
+@pytest.mark.every_nth("cls", 2)
 def test_warm_start(cls, data):
     X, seen, _ = data
     model = joint(cls, warm_start=True, max_iter=20).fit(X, seen)

@@ -65,6 +65,7 @@ def test_what_cannot_be_judged_is_not_taken_and_other_errors_are_errors(monkeypa
 
 @quick
 @pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.every_nth("solver", 2)
 def test_the_default_is_that_of_a_model_without_a_search(monkeypatch, solver):
     X, y = make_data(60)
     monkeypatch.setattr(Scores, "leads", lambda scores, other, n_errors=1.0: n_errors == 1.0)

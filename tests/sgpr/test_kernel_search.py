@@ -95,6 +95,7 @@ def test_a_lead_is_more_than_chance(rng):
 
 @quick
 @blocked
+@pytest.mark.every_nth("cls", 2)
 def test_the_default_stays_where_no_kernel_leads(cls, monkeypatch):
     monkeypatch.setattr(Scores, "leads", lambda *_: False)
     X, y = make_data(60)
@@ -211,6 +212,7 @@ def test_too_few_rows_have_the_default_kernel(cls):
 @blocked
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 @pytest.mark.in_turn("cls")
+@pytest.mark.every_nth("scale", 2)
 def test_units_do_not_matter(cls, scale):
     X, y = make_data(60)
     unit = scale * np.array([1.0, 3.0])

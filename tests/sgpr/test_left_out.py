@@ -114,6 +114,7 @@ def check_brute_force(model, X, y, weight=None, y_var=None):
 @pytest.mark.parametrize("solver", ["exact", "collapsed", "stochastic"])
 @pytest.mark.parametrize("psi", ["closed_form", "sampled"])
 @pytest.mark.in_turn("psi")
+@pytest.mark.every_nth("cls", 2)
 def test_as_the_others_alone(cls, solver, psi):
     check_brute_force(small(cls, solver, psi=psi), *make_data())
 
@@ -130,6 +131,7 @@ def test_rows_are_remembered_by_draws_and_predicted_in_closed_form(limit, monkey
 
 @every
 @pytest.mark.parametrize("solver", ["exact", "collapsed"])
+@pytest.mark.every_nth("cls", 2)
 def test_weights_and_known_noise(cls, solver, rng):
     X, y = make_data()
     weight, y_var = rng.uniform(0.2, 3.0, len(y)), rng.uniform(0.0, 2.0, len(y))
@@ -158,6 +160,7 @@ def test_as_a_fit_without_the_row(cls):
 
 @every
 @pytest.mark.parametrize("solver", ["exact", "collapsed"])
+@pytest.mark.every_nth("cls", 2)
 def test_rows_in_the_order_given(cls, solver):
     """Equal rows share a prediction, and are left out together; those without weight have none."""
     X, y = make_data()
@@ -215,6 +218,7 @@ def test_a_stream_that_learns():
 
 
 @every
+@pytest.mark.every_nth("cls", 2)
 def test_several_outputs(cls):
     X, y = make_data()
     Y = np.column_stack([y, y**2])

@@ -74,6 +74,7 @@ def assert_equal_models(model, expected, X, rtol=1e-8):
     ids="-".join,
 )
 @pytest.mark.in_turn("cls", "n_chunks", "normalize_y")
+@pytest.mark.every_nth("given", 2)
 def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
     X, y = make_data(N)
     values = {**GIVEN, "hyperparameter_variance": 0.05}
@@ -87,6 +88,7 @@ def test_chunks_equal_one_fit(cls, n_chunks, normalize_y, given):
 @pytest.mark.parametrize("normalize_y", [True, False])
 @pytest.mark.parametrize("noise_variance", [None, 0.3])
 @pytest.mark.in_turn("n_chunks", "normalize_y")
+@pytest.mark.every_nth("noise_variance", 2)
 def test_chunks_equal_one_fit_with_a_given_noise_kernel(n_chunks, normalize_y, noise_variance):
     X, y = make_data(N)
     parameters = {
@@ -230,6 +232,7 @@ def test_single_rows_from_the_first_call(cls, learn_hyperparameters):
 
 @every
 @learning
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_inducing_inputs_are_added_and_never_moved(cls, learn_hyperparameters):
     first = 32 if learn_hyperparameters else 1  # with fewer rows it starts again
     X, y = make_data(first + 28)
@@ -267,6 +270,7 @@ def test_a_growing_set_of_inducing_inputs_keeps_the_old_rows(cls):
 
 @every
 @learning
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_given_inducing_inputs_stay(cls, learn_hyperparameters):
     X, y = make_data(30)
     Z = X[:6] + 0.1
@@ -290,6 +294,7 @@ def test_repeated_rows_do_not_add_inducing_inputs(cls):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+@pytest.mark.every_nth("solver", 2)
 def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
     """The call that brings the 32nd row is one fit on all rows; later ones are not."""
     X, y = make_data(N)
@@ -302,6 +307,7 @@ def test_few_first_rows_do_not_set_the_hyperparameters(cls, solver):
 
 @every
 @pytest.mark.parametrize("solver", SPARSE_SOLVERS)
+@pytest.mark.every_nth("solver", 2)
 def test_a_stream_improves(cls, solver):
     X, y = make_data(120, seed=4)
     X_test, y_test = make_data(200, seed=5)
@@ -348,6 +354,7 @@ def in_blocks_of_20(cls, monkeypatch, **parameters):
 
 
 @explained
+@pytest.mark.every_nth("cls", 2)
 def test_a_noise_kernel_is_learned_again_from_twice_as_many_rows(cls, monkeypatch):
     """Near rows, and places of the inducing inputs, are not those of the first chunk."""
     X, y = make_data(80)
@@ -365,6 +372,7 @@ def test_a_noise_kernel_is_learned_again_from_twice_as_many_rows(cls, monkeypatc
 
 
 @explained
+@pytest.mark.every_nth("cls", 2)
 def test_what_a_given_number_of_blocks_or_many_rows_have_set_is_adapted_alone(cls, monkeypatch):
     X, y = make_data(80)
     monkeypatch.setattr("skvbgp.sgpr._settings._FEW_ROWS", 39)
@@ -404,6 +412,7 @@ def test_a_buffer_may_be_used_again(cls, learn_hyperparameters):
 
 
 @independent
+@pytest.mark.every_nth("cls", 2)
 def test_learned_noise_stays_when_larger_targets_come(cls):
     """Elsewhere, twenty times as large: the noise of the old rows was 0.1.
 

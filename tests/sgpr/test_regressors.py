@@ -61,7 +61,7 @@ def test_bound_of_the_collapsed_solver_rises_and_is_the_last_of_its_passes(cls):
 @every
 def test_stochastic_solver_approaches_the_collapsed_one(cls):
     X, y = make_data()
-    model = small(cls, psi="closed_form", max_iter=25)
+    model = small(cls, psi="closed_form", max_iter=15)
     start = clone(model).set_params(learn_hyperparameters=False).fit(X, y).lower_bound_
     exact = clone(model).fit(X, y).lower_bound_
     stochastic = clone(model).set_params(solver="stochastic").fit(X, y).lower_bound_
@@ -92,6 +92,7 @@ def test_refit_forgets_the_first_fit(cls):
 
 
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
+@pytest.mark.every_nth("cls", 2)
 def test_training_over_draws_ends_as_high_as_in_closed_form(cls):
     """Though it takes Lambda at its mean, and the variances after the rest."""
     X, y = make_data(120)

@@ -30,6 +30,7 @@ def log_density_of_noise(y):
         (60, 0, {"n_inducing": 32, "solver": "collapsed"}),
     ],
 )
+@pytest.mark.every_nth("n", 2)
 def test_a_function_is_found(n, seed, options):
     X, y = smooth(n, seed)
     model = VBPICRegressor(random_state=0, **options).fit(X, y)
@@ -61,6 +62,7 @@ def test_where_predictions_do_not_use_blocks(n, seed, m, psi):
 @pytest.mark.parametrize("options", [{"noise_kernel": "auto"}, {"psi": "closed_form"}])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.in_turn("noise")
+@pytest.mark.every_nth("options", 2)
 def test_blocks_do_not_hide_a_function_from_new_rows(options, noise):
     """With few inducing inputs, f was 0: the bound of rows in blocks is higher by hundreds of nats.
 

@@ -10,6 +10,7 @@ from skvbgp import VBDTCRegressor, VBFITCRegressor
 
 
 @pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
+@pytest.mark.every_nth("cls", 2)
 def test_a_pickle_holds_the_memory_and_not_the_factors(cls, rng):
     """Three matrices of the inducing inputs, of up to thirteen, and places with their weights."""
     m = 60

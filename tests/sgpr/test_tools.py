@@ -40,6 +40,7 @@ def test_pickle_and_joblib(cls, tmp_path):
 
 @every
 @pytest.mark.parametrize("learn_hyperparameters", [True, False])
+@pytest.mark.every_nth("learn_hyperparameters", 2)
 def test_pickle_half_way_through_a_stream(cls, learn_hyperparameters):
     X, y = make_data(60)
     model = small(cls, learn_hyperparameters=learn_hyperparameters, n_inducing=15)

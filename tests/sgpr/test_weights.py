@@ -261,6 +261,7 @@ def test_a_stream_of_few_rows_keeps_their_weights():
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
+@pytest.mark.every_nth("cls", 2)
 def test_scikit_learns_check(cls):
     """Of the default settings; `test_common` has others."""
     check_sample_weight_equivalence_on_dense_data(cls.__name__, cls())
@@ -290,6 +291,7 @@ def test_hyperparameters_are_learned_from_halves_as_from_wholes(cls):
 @pytest.mark.parametrize("cls", REGRESSORS)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.in_turn("solver")
+@pytest.mark.every_nth("cls", 2)
 def test_rows_of_almost_no_weight_do_not_matter(cls, solver):
     """Wrong rows, which would otherwise spoil the noise."""
     X, y = make_data(80)

@@ -79,6 +79,7 @@ def test_draws_given_all_rows_are_those_of_a_block(rng, rows, R, n):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_mean_gradient_is_that_of_predict(options):
     """In the user's units, row by row."""
     X, y = make_data()
@@ -162,14 +163,14 @@ def test_functions_come_from_any_draw_of_alpha():
     few = count_draws(5, len(draws), posterior._measure_between())
     assert few < len(draws)
     owners = []
-    for seed in range(50):
+    for seed in range(25):
         paths = posterior.draw_functions(5, np.random.RandomState(seed)).paths
         assert len(paths) == few
         assert sum(len(path.members) for path in paths) == 5
         owners += [i for path in paths for i, R in enumerate(draws) if R is path.R]
     counts = np.bincount(owners, minlength=len(draws))
     share = few / len(draws)
-    assert_allclose(counts, 50 * share, atol=5.0 * np.sqrt(50 * share * (1.0 - share)))
+    assert_allclose(counts, 25 * share, atol=5.0 * np.sqrt(25 * share * (1.0 - share)))
     assert len(posterior.draw_functions(10_000, np.random.RandomState(0)).paths) == len(draws)
 
 
@@ -195,6 +196,7 @@ def test_functions_jump_less_between_neighbourhoods_than_between_blocks():
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_a_function_is_the_same_wherever_it_is_evaluated(options):
     X, y = make_data()
     model = fit_once(small(**options), X, y)
@@ -202,6 +204,7 @@ def test_a_function_is_the_same_wherever_it_is_evaluated(options):
 
 
 @every
+@pytest.mark.every_nth("options", 2)
 def test_gradient_of_functions(options):
     X, y = make_data()
     model = fit_once(small(**options), X, y)

@@ -197,6 +197,7 @@ def test_none_is_known_where_all_variances_are_zero(posterior, options):
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_neighbors", [None, 9])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_what_all_rows_share_is_a_learned_variance(posterior, gamma, n_neighbors):
     X, y = make_data(40)
     options = {"posterior": posterior, "gamma": gamma, "n_neighbors": n_neighbors}

@@ -136,6 +136,7 @@ def test_intervals_are_calibrated_at_both_ends_of_gamma(gamma):
 
 
 @pytest.mark.parametrize("objective", ["blocks", "bound"])
+@pytest.mark.every_nth("objective", 2)
 def test_joint_posterior_correlates_frequencies_and_has_the_higher_bound(objective):
     X, y = make_data()
     common = {"objective": objective, "max_iter": 60, "batch_size": 64}
@@ -384,6 +385,7 @@ def test_few_rows_take_few_large_factorisations(monkeypatch):
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
+@pytest.mark.every_nth("scale", 2)
 def test_units_of_y_and_x_do_not_matter(scale):
     X, y = make_data()
     mean, std = small().fit(X, y).predict(X, return_std=True)

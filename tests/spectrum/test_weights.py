@@ -172,6 +172,7 @@ def test_a_weight_stays_with_its_row_when_blocks_are_divided():
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_neighbors", [None, 1000])
+@pytest.mark.every_nth("n_neighbors", 2)
 def test_a_weight_is_so_many_copies(posterior, gamma, n_neighbors, rng, unmerged):
     X, y = make_data(40)
     weight, copies = draw_weights(rng, 40)
@@ -197,6 +198,7 @@ def test_a_weight_is_so_many_copies_to_training(objective, rng, unmerged):
 @pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("options", [{}, {"objective": "bound"}, {"n_neighbors": 5}])
 @pytest.mark.in_turn("posterior")
+@pytest.mark.every_nth("options", 2)
 def test_training_cannot_tell_a_weight_from_copies(posterior, options, rng):
     """Wherever rows are picked: mini-batches, blocks and neighbours."""
     X, y = make_data(60)
@@ -255,6 +257,7 @@ def test_a_stream_of_few_rows_keeps_their_weights():
 
 
 @pytest.mark.parametrize("estimator", INSTANCES, ids=range(len(INSTANCES)))
+@pytest.mark.every_nth("estimator", 2)
 def test_scikit_learns_check(estimator):
     check_sample_weight_equivalence_on_dense_data("SVBSSGPRegressor", clone(estimator))
 

@@ -32,6 +32,7 @@ def table(rng):
 @pytest.mark.parametrize("forgetting", [SHARE, WINDOW])
 @pytest.mark.parametrize("options", [{"supervised": False}, {"missing_label": -1}], ids=str)
 @pytest.mark.in_turn("forgetting")
+@pytest.mark.every_nth("options", 2)
 def test_a_stream_is_a_fit_to_rows_by_their_age(latents, forgetting, options, table, rng):
     """Also the latents: what is said of a row that is forgotten is what is said of a new one."""
     X, y = table

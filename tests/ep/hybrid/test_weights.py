@@ -224,6 +224,7 @@ def say(model, X):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.every_nth("options", 2)
 def test_training_cannot_tell_a_weight_from_copies(options, rng):
     X, y = make_table(options)
     weight, copies = draw_weights(rng, 60)
