@@ -9,7 +9,8 @@ from sklearn.feature_selection import SelectFromModel
 
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._local import Block, Neighbours
-from skvbgp.spectrum._paths import count_draws
+from skvbgp.spectrum._paths import Path, _evaluate, count_draws
+from skvbgp.spectrum._posterior import Mixture
 from skvbgp.spectrum._rows import Rows
 from tests.derivatives import check_mean_gradient, numerical_gradient
 from tests.fits import FitOnce
@@ -20,7 +21,7 @@ from tests.functions import (
     check_same_functions,
 )
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import D, M, condition, draw, make_data, small
+from tests.spectrum.cases import HYPER, D, M, condition, draw, make_data, small
 
 #: What a row is predicted from: some neighbours, its block, all rows, and the global function, too.
 LOCAL = [
@@ -73,6 +74,21 @@ def test_draws_given_all_rows_are_those_of_a_block(rng, rows, R, n):
     found, expected = (draw(local, Phi, R, s, noise) for local in (near, Block(known)))
     for one, other in zip(found, expected, strict=True):
         assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_gamma_shares_between_the_global_function_and_what_rows_say(rng, rows, R):
+    """Means by gamma, and errors so that variances are as `moments` has them."""
+    local, X, own = Block(Rows(*rows)), rng.standard_normal((5, D)), np.arange(3)
+    s, weights, noise = (rng.standard_normal(n) for n in ((2 * M,), (2 * M, 3), (12, 3)))
+    said = []
+    for gamma in (0.0, 0.6):
+        mixture, paths = Mixture([(R, s)], gamma, HYPER), [Path(own, R, s, weights)]
+        (values,) = _evaluate(mixture, features, paths, X, local, noise)
+        ((mean,), _) = mixture.moments(X, local, full=False)
+        said.append((mean, values - mean[:, None]))
+    (mean, error), (shared, scaled) = said
+    assert_allclose(shared, 0.6 * (features(X, R) @ s) + 0.4 * mean)
+    assert_allclose(scaled, 0.8 * error)  # 0.8^2 is 1 - 0.6^2
 
 
 # -- gradients -----------------------------------------------------------------------------------

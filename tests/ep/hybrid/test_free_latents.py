@@ -95,6 +95,16 @@ def test_search_goes_from_the_best_training_row_to_a_stationary_point():
         assert np.all(bound(same, np.arange(n))[0] <= end + 1e-9)
 
 
+def test_rows_of_a_stream_have_latents_by_the_weights_of_training():
+    """Of which the objective has ``prior_weight`` for the prior, and a row's bound one."""
+    model, data, _ = solved()
+    n = len(data.Y)
+    joined = model.extend(data).recognition.latents_of_rows
+    bound = RowBound(model, data.Y, data.seen, data.t, data.weight / 0.3)
+    _, gradient = bound(flat(joined.rows(np.arange(n, 2 * n))), np.arange(n))
+    assert_allclose(gradient, 0.0, atol=2e-5)
+
+
 def test_a_row_without_entries_has_the_prior():
     model, _, _ = solved()
     latents = model.latents(np.full((2, 3), np.nan))
