@@ -24,9 +24,10 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
 
-#: Limits of the entries of S, and of the logarithms of r.
+#: Limits of the entries of S, and of the logarithms of r: noise of one output may be next to
+#: nothing, and most of the spread of another one.
 _ENTRY_LIMITS = (-4.0, 4.0)
-_LOG_FACTOR_LIMITS = (-6.0, 6.0)
+_LOG_FACTOR_LIMITS = (-16.0, 16.0)
 #: Standard deviations of their normal priors, which have the mean zero.
 _ENTRY_STD, _LOG_FACTOR_STD = 1.0, 1.0
 #: Least correlation that neighbours of other outputs are looked for by.

@@ -241,6 +241,17 @@ def test_weights_repeat_rows_and_known_noise_counts(data):
     assert np.abs(weighted.predict(X) - plain.predict(X)).max() > 1e-3
 
 
+def test_an_output_without_noise_keeps_none_beside_a_noisy_one():
+    """However far their noises are apart."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (40, 1))
+    f = np.sin(2.0 * X[:, 0])
+    Y = np.column_stack([f, f + 0.5 * rng.standard_normal(40)])
+    noise = make_model(RBF(), max_iter=60).fit(X, Y).noise_variance_
+    assert 0.1 < noise[1] < 0.5
+    assert noise[0] < 1e-7 * noise[1]
+
+
 def test_known_noise_is_taken_out_of_the_learned_one(data):
     """In the units of y, for each output."""
     X, seen, _ = data

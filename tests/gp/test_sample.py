@@ -68,6 +68,15 @@ def test_gradient_of_the_evidence_of_all(rows, rng, dof, is_known):
     assert_allclose(log_posterior(process, groups)[1], numeric, rtol=1e-5, atol=1e-6)
 
 
+def test_random_rows_are_those_of_all_outputs_in_proportion(rows):
+    """Together as many as asked for; each once."""
+    samples = join_samples(make_samples(*rows))
+    for n, sizes in [(25, (15, 10)), (400, (30, 20))]:
+        groups = samples.draw_rows(n)
+        assert [y.shape for _, y, _ in groups] == [(sizes[0], 2), (sizes[1],)]
+        assert all(len(np.unique(X, axis=0)) == len(X) for X, _, _ in groups)
+
+
 @pytest.mark.parametrize("process", PROCESSES, ids=["student", "gaussian"])
 def test_equal_outputs_speak_as_often_as_there_are_of_them(rows, rng, process):
     """The prior counts once: their optimum is that of so many independent groups."""
