@@ -266,12 +266,14 @@ class ClassSearch:
     def _add_probit(self, parts: list[Part], chosen: list[Trial]) -> list[Part]:
         """Kernels with a probit likelihood, and the parts that add something beside them.
 
-        Those by input do, if there are any, of few places all, which average over draws.
+        Those by input do, if there are any, and the best other one; of few places all, as these
+        average over draws.
         """
         n_tried = len(self.trials)
         if not self._is_small:
             freed = [part for part in parts if part.trained.shared_scale is not None]
-            chosen, parts = self.trials, freed or parts
+            shared = [part for part in parts if part.trained.shared_scale is None]
+            chosen, parts = self.trials, [*shared[: 1 if freed else None], *freed]
         self._try_probit(chosen)
         return [*parts, *self._make_parts(self.trials[n_tried:])]
 

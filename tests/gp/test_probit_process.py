@@ -255,19 +255,20 @@ def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_pr
 
 
 def test_of_more_rows_those_by_input_are_and_one_is_alike(several, monkeypatch):
-    """Beside these the other regressions add nothing. A warm start knows nothing of likelihoods."""
+    """Beside these one more regression shares. A warm start knows nothing of likelihoods."""
     monkeypatch.setattr("skvbgp.gp._class_shares._LEAST_SHARE", 0.0)
     X, y = several
     found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
     kinds = [type(process) for process in found.trained]
-    assert kinds == [ClassProcess] * 2 + [ProbitProcess] * 2 + [AlikeProcess]
-    before, after = found.names[:2], found.names[2:4]
+    assert kinds == [ClassProcess] * 3 + [ProbitProcess] * 2 + [AlikeProcess]
+    best, before, after = found.names[0], found.names[1:3], found.names[3:5]
+    assert best == before[0].removesuffix(", by input")
     assert set(after) == {f"{name}, probit" for name in before}
     assert all(name.endswith(", by input") for name in before)
-    assert found.names[4] == "SE, by input, alike, probit"
+    assert found.names[5] == "SE, by input, alike, probit"
     starts = found.list_starts(anew=True)
     assert {type(process) for _, process in starts} == {ClassProcess}
-    assert {name for name, _ in starts} == {*before, "SE, by input"}
+    assert {name for name, _ in starts} == {best, *before, "SE, by input"}
 
 
 def test_of_more_kernels_by_input_the_two_best_are(several):
