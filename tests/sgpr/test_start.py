@@ -9,7 +9,7 @@ from scipy import stats
 
 from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp.base import Targets
-from skvbgp.sgpr import _learner
+from skvbgp.sgpr import _learner, _start
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._start import (
     _block_evidence,
@@ -211,6 +211,23 @@ def test_f_follows_the_noise_where_its_own_start_is_hopeless():
     # the same covariance: amplitude alpha^2 and length scales of the user's units
     assert_allclose(after.alpha**2, np.exp(own.noise_theta[0]), rtol=1e-12)
     assert_allclose(model.coordinates.scale / after.nu, np.exp(own.noise_theta[1:]), rtol=1e-12)
+
+
+def test_few_blocks_stand_for_all_where_f_follows_the_noise(monkeypatch, rng):
+    """All blocks here are the same one: the variances of q(theta) are those that all suggest."""
+    X = np.tile(rng.standard_normal((15, 2)), (8, 1))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * np.tile(rng.standard_normal(15), 8)
+    model, p, data = problem_of_blocks(y, X)
+    data = replace(data, blocks=[np.arange(k, k + 15) for k in range(0, 120, 15)])
+    monkeypatch.setattr(_start, "_HOPELESS", -np.inf)
+    monkeypatch.setattr(_start, "fit_noise_to_blocks", lambda model, start, *_: start)
+    found = []
+    for n_blocks in (2, 8):
+        monkeypatch.setattr(_start, "_FEW_BLOCKS", n_blocks)
+        after = start_from_blocks(model, p, data, np.random.RandomState(0), follow=True)
+        found.append(np.append(after.xi, after.beta))
+    assert_allclose(found[0], found[1], rtol=1e-6)
+    assert np.all(found[0] != np.append(p.xi, p.beta))
 
 
 @pytest.mark.parametrize("noise, follows", [(0.15, True), (0.25, False)])
