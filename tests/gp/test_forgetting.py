@@ -295,7 +295,7 @@ def test_a_share_or_a_number_of_rows_is_asked_for(forgetting, data):
         make_model(forgetting=forgetting).fit(X, y)
 
 
-@pytest.mark.parametrize("forgetting", [0.9, 40])
+@pytest.mark.parametrize("forgetting", [0.9, 0.99, 40])
 def test_what_is_known_does_not_depend_on_the_chunks(forgetting, data):
     X, y, T = data
     once, twice = (stream(make_model(forgetting=forgetting), X, y, step) for step in (120, 60))
@@ -357,3 +357,15 @@ def test_targets_whose_squares_overflow_are_refused(forgetting, data):
     with pytest.raises(ValueError, match="spreads away"):
         model.partial_fit(X[40:42], 1e160 * y[40:42])
     assert_array_equal(model.predict(T), before)
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize("forgetting", [0.9, 0.99, 40])
+def test_predictions_in_between_do_not_keep_what_older_rows_counted(data, forgetting, learns):
+    """The factor of all rows goes on only where the first ones are and count as before."""
+    X, y, *_ = data
+    model = make_model(forgetting=forgetting, learn_hyperparameters=learns).fit(X[:40], y[:40])
+    model.predict(X)
+    model.partial_fit(X[40:42], y[40:42])
+    anew = pickle.loads(pickle.dumps(model))
+    assert_allclose(model.predict(X), anew.predict(X), rtol=1e-12)
