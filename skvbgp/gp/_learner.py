@@ -351,7 +351,7 @@ class GPLearner(RegressionLearner):
         """Whether n_new rows X are a reason to learn hyperparameters again.
 
         They are if all rows count twice as much now, or are too many for all to be neighbours, as
-        fewer are learned from in another way, or have another scale (`_has_outgrown`). Where rows
+        they were, or have another scale (`_has_outgrown`). Where rows
         are forgotten, they are if as many are new as had been seen before or, if that is less, as
         are remembered. After a change of the function, as many have to be new since then: rows of
         two functions look like noise.
@@ -361,7 +361,7 @@ class GPLearner(RegressionLearner):
             return True
         if not self.forgetting.is_used:
             growth = (state.rows.count + np.array([0.0, X.count])) / state.count_trained
-            if growth[1] >= 2.0 or n_known <= self.few < n:
+            if growth[1] >= 2.0 or n_known <= state.k < n:
                 return True
             before, after = np.floor(_CHECKS * growth)
             is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform

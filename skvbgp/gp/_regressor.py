@@ -58,7 +58,7 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
     n_neighbors : "auto" or int, default="auto"
         Nearest rows that a prediction is made from. Up to so many rows, the process is exact, and
         predictions average over draws of the hyperparameters. "auto" is exact up to 400 rows;
-        with more of them, 64, 128, 256 or 400 neighbours predict, or of up to 2,000 rows all, as
+        with more of them, 64, 128, 256 or 400 neighbours predict, or of up to 3,000 rows all, as
         many as training rows that are left out say that it pays.
 
     n_inducing : "auto", int or None, default="auto"

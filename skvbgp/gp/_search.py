@@ -40,19 +40,20 @@ _TRIAL_NEIGHBOURS = 128
 #: Rows, of those left out, that tell how many neighbours pay, and the least gain.
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
-#: Up to so many rows, "all" is one of the numbers of neighbours that compete. A stream keeps to it,
-#: as it learns again before its rows are twice as many.
-_ALL_ROWS = 2_000
+#: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
+#: the time of each is cubic in the rows.
+_TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
+#: Neighbours of processes that win with all rows: a stream that comes to more learns again.
+_ALL_NEIGHBOURS = 4_000
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
 _TRIAL_ITERATIONS, _FINAL_ITERATIONS, _EXACT_ITERATIONS = 15, 12, 40
 #: The same of a trial that starts from what the one before it has learned.
 _FOLLOWING_ITERATIONS = 8
 #: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
-#: prediction, and what one more has to gain. Most that are tried with all rows as neighbours.
+#: prediction, and what one more has to gain.
 _MOST_KEPT = 4
 _MOST_READ = 512
 _LEAST_RISE = 0.002
-_MOST_TRIED = 12
 #: Multiples of the noise that compete with what training has found.
 _NOISE_FACTORS = (0.3, 10.0)
 #: If more than this share of y seems to be noise, few rows are searched again, and what is found
@@ -284,8 +285,10 @@ class Search:
         if len(self.counts) == 1:
             return self._mix_pool(pool, k)
         found = [self._mix_pool(pool, count) for count in sorted({k, min(k, self._trial_k)})]
-        if len(self.rows) <= _ALL_ROWS and self.rows.may_all_predict:
-            found.append(self._mix_all(pool))
+        most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
+        if most and self.rows.may_all_predict:
+            best = sorted(pool, key=lambda trial: -trial.rank)
+            found.append(self._mix_all(best[:most]))
         return max(found, key=lambda one: one.rank)
 
     def _mix_pool(self, pool: list[Trial], k: int) -> Found:
@@ -297,9 +300,8 @@ class Search:
         return self._conclude(chosen, parts, weights, k)
 
     def _mix_all(self, pool: list[Trial]) -> Found:
-        """The same of the best ones of a pool from all rows."""
-        pool = sorted(pool, key=lambda trial: -trial.rank)[:_MOST_TRIED]
-        weights, k = self._average_weights(pool), 2 * _ALL_ROWS
+        """The same from all rows."""
+        weights, k = self._average_weights(pool), _ALL_NEIGHBOURS
         by_kernel: dict[Covariance, list[Trial]] = {}
         for trial in pool:
             by_kernel.setdefault(trial.process.covariance, []).append(trial)

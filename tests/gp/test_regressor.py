@@ -372,7 +372,8 @@ def test_bad_kernels_are_refused(kernel):
 
 def test_a_stream_that_learns_no_more_may_outgrow_the_rows_that_all_predict(monkeypatch):
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
-    monkeypatch.setattr("skvbgp.gp._search._ALL_ROWS", 50)
+    monkeypatch.setattr("skvbgp.gp._search._TRIED_WITH_ALL", ((50, 12),))
+    monkeypatch.setattr("skvbgp.gp._search._ALL_NEIGHBOURS", 100)
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (120, 2))
     y = np.sin(X[:, 0]) * np.cos(X[:, 1])
     model = small(RBF()).fit(X[:40], y[:40])
@@ -380,3 +381,17 @@ def test_a_stream_that_learns_no_more_may_outgrow_the_rows_that_all_predict(monk
     model.set_params(learn_hyperparameters=False)
     assert model.partial_fit(X[40:90], y[40:90]).n_neighbors_ == 90
     assert model.partial_fit(X[90:], y[90:]).n_neighbors_ == 16
+
+
+def test_a_stream_that_outgrows_the_rows_that_all_predict_learns_again(monkeypatch):
+    monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
+    monkeypatch.setattr("skvbgp.gp._search._TRIED_WITH_ALL", ((50, 12),))
+    monkeypatch.setattr("skvbgp.gp._search._ALL_NEIGHBOURS", 60)
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (70, 2))
+    y = np.sin(X[:, 0]) * np.cos(X[:, 1])
+    model = small(RBF()).fit(X[:40], y[:40])
+    assert model.partial_fit(X[40:60], y[40:60]).n_neighbors_ == 60
+    assert model._state.count_trained == 40
+    model.partial_fit(X[60:], y[60:])
+    assert model._state.count_trained == 70
+    assert model.n_neighbors_ <= 16

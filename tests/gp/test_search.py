@@ -168,20 +168,23 @@ def make_smooth(X):
 )
 def test_smooth_functions_are_predicted_from_many_neighbours(monkeypatch, counts, most, k):
     """From all rows if there are few enough, also of those that a stream will bring."""
-    monkeypatch.setattr(_search, "_ALL_ROWS", most)
+    monkeypatch.setattr(_search, "_TRIED_WITH_ALL", ((100, 5), (most, 2)))
+    monkeypatch.setattr(_search, "_ALL_NEIGHBOURS", 300)
     assert count_neighbours(counts, make_smooth) == k
 
 
 def test_several_kernels_may_predict_from_all_rows(monkeypatch):
     """What has been found says of rows that are left out what it was chosen for."""
-    monkeypatch.setattr(_search, "_ALL_ROWS", 150)
-    monkeypatch.setattr(_search, "_MOST_TRIED", 3)
+    monkeypatch.setattr(_search, "_TRIED_WITH_ALL", ((149, 5), (150, 2)))
     X, y = make_rows(RBF(), 150)
     search = replace(make_search(X, y, 60), counts=(8, 60))
+    tried, mix_all = [], Search._mix_all
+    monkeypatch.setattr(Search, "_mix_all", lambda *args: tried.append(args[1]) or mix_all(*args))
     search.run(make_starts(["SE", "Matern-1/2"], gaussian=False), grows=False)
+    assert len(tried[0]) == 2  # of the pool, which has those before the further training as well
     best = sorted(search.trials, key=lambda trial: -trial.rank)
-    found = search._mix_all(search.trials)
-    assert found.k == 300
+    found = search._mix_all(best[:3])
+    assert found.k == _search._ALL_NEIGHBOURS
     assert {id(trial.trained) for trial in found.trials} <= {id(one.trained) for one in best[:3]}
     parts = search.rows.leave_out(found.mixture, found.weights, found.k)
     assert_allclose(search._rank(found.mixture, parts), found.rank, rtol=1e-8)
