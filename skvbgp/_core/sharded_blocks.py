@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.partition import Partition, partition_rows
 from skvbgp._core.regions import Regions, move_to_regions
 from skvbgp._core.scaling import Coordinates
@@ -100,8 +100,8 @@ class ShardedBlocks:
     def pick(self, chosen: Index) -> Iterator[Block]:
         """The rows of some blocks, in the client's memory, some at a time."""
         step = max(1, int(_FETCHED_ROWS / self.block_rows))
-        for start in range(0, len(chosen), step):
-            yield from self._fetch(chosen[start : start + step])
+        for some in cut(len(chosen), step):
+            yield from self._fetch(chosen[some])
 
     def _fetch(self, chosen: Index) -> list[Block]:
         shards = self.find(chosen)

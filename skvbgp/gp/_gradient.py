@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.owners import find_first_columns
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import Relevance, pick, swap_categories
@@ -48,7 +48,7 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
     def measure(rows: slice) -> Slopes:
         return _measure_tile(posterior, X[rows], pick(near, rows))
 
-    tiles = [(slice(i, i + _TASK_ROWS),) for i in range(0, len(X), _TASK_ROWS)]
+    tiles = [(rows,) for rows in cut(len(X), _TASK_ROWS)]
     belief, mean, variance = map(np.concatenate, zip(*thread_map(measure, tiles), strict=True))
     unit = posterior.target.unit / posterior.coordinates.measure_units(X)[:, None]
     return Slopes(belief, mean * unit, variance * unit**2)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp._core.order import cut
 from skvbgp._core.pickling import PickledByFields
 
 #: Rows at a time.
@@ -61,8 +62,7 @@ class InducingInputs(PickledByFields):
         """
         m = len(self.Z)
         information, moved = np.zeros((m, m)), np.zeros((m, *shift.shape[1:]))
-        for i in range(0, len(X), _TILE_ROWS):
-            tile = slice(i, i + _TILE_ROWS)
+        for tile in cut(len(X), _TILE_ROWS):
             phi = self.features(X[tile])
             moved += phi @ shift[tile]
             phi *= np.sqrt(precision[tile])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick
 from skvbgp.gp._coregion import Covariance
@@ -46,9 +46,7 @@ class KnownRows:
         The neighbours (n, k) are given nearest first.
         """
         near = near[:, ::-1]
-        step = count_sets(near.shape[1] + 1)
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
+        for rows in cut(len(X), count_sets(near.shape[1] + 1)):
             both = np.concatenate([self.X[near[rows]], X[rows, None]], axis=1)
             matrices = measure_matrices(processes, self.coordinates.scaled(both))
             targets = self.target.scaled(self.y[near[rows]])
@@ -72,9 +70,7 @@ def predict_known(
 ) -> Array:
     """The same as `predict_rows`, of known rows and from the matrices (n, n) of all of them."""
     result = np.empty((len(own), len(processes), 4))
-    step = count_sets(near.shape[1] + 1)
-    for start in range(0, len(own), step):
-        places = slice(start, start + step)
+    for places in cut(len(own), count_sets(near.shape[1] + 1)):
         index = near[places, ::-1]
         rows = np.column_stack([index, own[places]])
         # of the matrix as one line, which is read faster

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import choose_by_level, draw_levels
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import pick
 from skvbgp.gp._local import predict_places
@@ -73,8 +73,8 @@ class FunctionDraws:
             if posterior.is_exact:
                 values = self._from_all(X)
             else:
-                near, step = posterior.find(X), _NEAR_ROWS
-                pairs = [(X[i : i + step], near[i : i + step]) for i in range(0, len(X), step)]
+                near = posterior.find(X)
+                pairs = [(X[rows], near[rows]) for rows in cut(len(X), _NEAR_ROWS)]
                 values = np.concatenate(thread_map(self._from_neighbours, pairs))
         return posterior.target.original(values)
 
@@ -156,10 +156,8 @@ class FunctionDraws:
         mixture = self.posterior.mixture
         belief = mixture.weigh(np.column_stack([np.atleast_1d(one.evidence) for one in scales]))
         owners = choose_by_level(self.level, belief)  # (1, S), or (n, S) of each row
-        values, means = (
-            np.empty((len(scaled), len(self.level))),
-            np.zeros((len(given), len(scaled))),
-        )
+        values = np.empty((len(scaled), len(self.level)))
+        means = np.zeros((len(given), len(scaled)))
         for c, (one, own) in enumerate(zip(given, self.members, strict=True)):
             if not len(own) and mixture.calibration == 1.0:
                 continue  # then the mixture's mean does not matter

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from skvbgp._core.linalg import Array, solve_stack
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
 from skvbgp.spectrum._block_model import BlockModel
 from skvbgp.spectrum._groups import group_places
 from skvbgp.spectrum._rows import Rows
@@ -134,8 +134,7 @@ class Neighbours(NamedTuple):
                 yield Phi, *self._weigh_alone(Phi, rows.features(R), ratio)
             return
         step = max(_LEAST_DRAWS, _DRAWS_SIZE // ((n + len(rows)) * n_features))
-        for start in range(0, len(draws), step):
-            some = draws[start : start + step]
+        for some in (draws[part] for part in cut(len(draws), step)):
             known = np.stack([rows.features(R) for R in some])
             Phi = np.stack([lines(R) for R in some])
             by_place = Phi.reshape(len(some), n, -1, n_features)
@@ -152,8 +151,7 @@ class Neighbours(NamedTuple):
         W, A = np.empty((*lines.shape[:2], k)), np.empty(lines.shape)
         step = max(1, _STACK_SIZE // (max(1, k) * n_features))
         diagonal = np.arange(min(k, n_features))
-        for start in range(0, n, step):
-            rows = slice(start, start + step)
+        for rows in cut(n, step):
             near, phi = known[self.near[rows]], np.swapaxes(lines[rows], 1, 2)
             transposed = np.swapaxes(near, 1, 2)
             matrix = near @ transposed if k <= n_features else transposed @ near
