@@ -50,9 +50,13 @@ def slow_pid(data, seconds):
 
 
 def test_both_workers_take_part(client):
-    with parallel_config("dask"):
-        pids = parallel_map(slow_pid, [(0.2,)] * 8, shared=(np.ones(10_000),))
-    assert set(pids) == set(client.run(os.getpid).values())
+    pids, workers = set(), set(client.run(os.getpid).values())
+    for _ in range(5):  # Dask decides when a worker takes over what waits for another
+        with parallel_config("dask"):
+            pids |= set(parallel_map(slow_pid, [(0.2,)] * 8, shared=(np.ones(10_000),)))
+        if pids == workers:
+            break
+    assert pids == workers
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
