@@ -94,7 +94,7 @@ _COMMON = """
         Largest number of passes over the data (of L-BFGS iterations for "exact"
         and "collapsed").
         None is 200 iterations (100 for "exact" and for "collapsed" with draws; 50 for "exact"
-        VBPIC and VBPITC, and 40 and 14 if they are "collapsed"), or as many passes as visit about
+        VBPIC and VBPITC, and 40 and 10 if they are "collapsed"), or as many passes as visit about
         a million rows (300,000 for VBPIC, 450,000 for VBPITC), but at least two.
 
     batch_size : int, default=2048

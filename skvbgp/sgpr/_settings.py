@@ -37,7 +37,7 @@ _LBFGS_ITERATIONS = 200
 #: ... with the noise of blocks, which starts near its optimum: of VBPIC, and of VBPITC, whose
 #: predictions do not use it;
 _LBFGS_BLOCK_ITERATIONS = 40
-_LBFGS_LOST_BLOCK_ITERATIONS = 14
+_LBFGS_LOST_BLOCK_ITERATIONS = 10
 #: ... and rows that the stochastic solver visits in all its passes, without and with blocks: of
 #: VBPIC, and of VBPITC.
 _VISITED_ROWS = 1_000_000

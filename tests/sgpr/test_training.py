@@ -407,7 +407,7 @@ def test_stochastic_converges_to_collapsed(
     [
         (VBPICRegressor, 40_000, 80, 8),
         (VBPITCRegressor, 40_000, 400, 11),
-        (VBPITCRegressor, 2_000, 4, 14),
+        (VBPITCRegressor, 2_000, 4, 10),
     ],
 )
 def test_blocks_that_new_rows_have_nothing_of_are_small_in_mini_batches(cls, n, n_blocks, max_iter):
