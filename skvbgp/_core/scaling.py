@@ -162,7 +162,10 @@ class Target:
         return self.original(mean), variance * self.unit**2
 
     def unscaled_slopes(self, mean: Array, variance: Array, scale: Array) -> tuple[Array, Array]:
-        """The same of derivatives (..., d), from those in inputs in units of ``scale`` (d,)."""
+        """The same of derivatives (..., d), from those in inputs in units of ``scale``.
+
+        These are (d,), or others in every row.
+        """
         unit = self.unit / scale
         return mean * unit, variance * unit**2
 

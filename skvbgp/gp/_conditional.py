@@ -60,6 +60,10 @@ class Conditional:
         """C^-1 y."""
         return np.asarray(self._whitened @ self.L_inv)
 
+    def solve(self, values: Array) -> Array:
+        """C^-1 times values at the rows, (n, s)."""
+        return np.asarray(self.L_inv.T @ (self.L_inv @ values))
+
     @cached_property
     def _precision(self) -> Array:
         """Diagonal of C^-1."""

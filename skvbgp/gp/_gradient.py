@@ -50,8 +50,8 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
 
     tiles = [(rows,) for rows in cut(len(X), _TASK_ROWS)]
     belief, mean, variance = map(np.concatenate, zip(*thread_map(measure, tiles), strict=True))
-    unit = posterior.target.unit / posterior.coordinates.measure_units(X)[:, None]
-    return Slopes(belief, mean * unit, variance * unit**2)
+    units = posterior.coordinates.measure_units(X)[:, None]
+    return Slopes(belief, *posterior.target.unscaled_slopes(mean, variance, units))
 
 
 def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -> Slopes:

@@ -150,8 +150,7 @@ class GlobalPart(PickledByFields):
             return np.array([coefficients @ slopes, rest + np.sum((R @ phi) ** 2, axis=0)])
 
         result = np.array(thread_map(measure, list(zip(scaled, prior, strict=True))))
-        unit = self.target.unit / self.coordinates.scale
-        return result[:, 0] * unit, result[:, 1] * unit**2
+        return self.target.unscaled_slopes(result[:, 0], result[:, 1], self.coordinates.scale)
 
     def draw(self, n: int, rng: np.random.RandomState) -> GlobalDraws:
         """Functions n from the posterior."""

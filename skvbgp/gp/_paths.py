@@ -104,7 +104,7 @@ class FunctionDraws:
             assert near is not None
             pairs = posterior.condition_on_near(near)
             corrections = [
-                one.L_inv.T @ (one.L_inv @ known[near[::-1]])
+                one.solve(known[near[::-1]])
                 for (one, _), known in zip(pairs, self._known, strict=True)
             ]
         given, scales = zip(*pairs, strict=True)
@@ -136,7 +136,7 @@ class FunctionDraws:
     def _corrections(self) -> list[Array]:
         """By process: C^-1 (g + e), (n_known, its own), where all rows are neighbours."""
         return [
-            given.L_inv.T @ (given.L_inv @ known)
+            given.solve(known)
             for given, known in zip(self.posterior.conditionals, self._known, strict=True)
         ]
 
