@@ -38,11 +38,11 @@ def pytest_collection_modifyitems(items):
         names = {name for mark in item.iter_markers("in_turn") for name in mark.args}
         if names and not is_next_in_turn(item, names):
             item.add_marker(pytest.mark.slow)
-        if not all(is_in_turn(item, *mark.args) for mark in item.iter_markers("every_nth")):
+        if not all(is_one_in(item, *mark.args) for mark in item.iter_markers("every_nth")):
             item.add_marker(pytest.mark.thorough)
 
 
-def is_in_turn(item, name, n):
+def is_one_in(item, name, n):
     """Whether a case is one in n of a parameter's that are not marked themselves.
 
     Tests begin with different ones, so that those of a module meet all.

@@ -370,28 +370,29 @@ def test_bad_kernels_are_refused(kernel):
         VBGPRegressor(kernel).fit(*make_data(10))
 
 
-def test_a_stream_that_learns_no_more_may_outgrow_the_rows_that_all_predict(monkeypatch):
+def start_stream(monkeypatch, most):
+    """120 rows, and a model of the first 40, all of which predict, as up to so many would."""
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
     monkeypatch.setattr("skvbgp.gp._search._TRIED_WITH_ALL", ((50, 12),))
-    monkeypatch.setattr("skvbgp.gp._search._ALL_NEIGHBOURS", 100)
+    monkeypatch.setattr("skvbgp.gp._search._ALL_NEIGHBOURS", most)
     X = np.random.default_rng(0).uniform(-3.0, 3.0, (120, 2))
     y = np.sin(X[:, 0]) * np.cos(X[:, 1])
     model = small(RBF()).fit(X[:40], y[:40])
     assert model.n_neighbors_ == 40
+    return X, y, model
+
+
+def test_a_stream_that_learns_no_more_may_outgrow_the_rows_that_all_predict(monkeypatch):
+    X, y, model = start_stream(monkeypatch, 100)
     model.set_params(learn_hyperparameters=False)
     assert model.partial_fit(X[40:90], y[40:90]).n_neighbors_ == 90
     assert model.partial_fit(X[90:], y[90:]).n_neighbors_ == 16
 
 
 def test_a_stream_that_outgrows_the_rows_that_all_predict_learns_again(monkeypatch):
-    monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
-    monkeypatch.setattr("skvbgp.gp._search._TRIED_WITH_ALL", ((50, 12),))
-    monkeypatch.setattr("skvbgp.gp._search._ALL_NEIGHBOURS", 60)
-    X = np.random.default_rng(0).uniform(-3.0, 3.0, (70, 2))
-    y = np.sin(X[:, 0]) * np.cos(X[:, 1])
-    model = small(RBF()).fit(X[:40], y[:40])
+    X, y, model = start_stream(monkeypatch, 60)
     assert model.partial_fit(X[40:60], y[40:60]).n_neighbors_ == 60
     assert model._state.count_trained == 40
-    model.partial_fit(X[60:], y[60:])
+    model.partial_fit(X[60:70], y[60:70])
     assert model._state.count_trained == 70
     assert model.n_neighbors_ <= 16
