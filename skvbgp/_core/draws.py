@@ -47,6 +47,22 @@ def choose_by_level(level: Array, shares: Array) -> Index:
     return np.asarray(np.sum(ends < level, axis=-2, dtype=np.intp))
 
 
+def meet_by_level(shares: Array) -> Iterator[tuple[int, int, Array]]:
+    """How many levels stand for one of C things at a place, and for one at another, as shares.
+
+    Places have shares (n, C). Of pairs c <= d of things, the shares (n, n) of levels that stand for
+    c at the first place and for d at the second; pairs whose levels are nowhere near are left out.
+    """
+    ends = np.cumsum(shares, axis=1)
+    starts = np.column_stack([np.zeros(len(shares)), ends[:, :-1]])
+    first, last = starts.min(axis=0), ends.max(axis=0)
+    meet = np.minimum.outer(last, last) > np.maximum.outer(first, first)
+    for c, d in np.argwhere(np.triu(meet)).tolist():
+        share = np.minimum.outer(ends[:, c], ends[:, d])
+        share -= np.maximum.outer(starts[:, c], starts[:, d])
+        yield c, d, np.maximum(share, 0.0, out=share)
+
+
 def share_members(n: int, shares: Array, rng: np.random.RandomState) -> Iterator[tuple[int, Index]]:
     """Which of n members each of C things has that has any: as many as its share, but for one."""
     owner = choose_by_level(draw_levels(n, rng), shares)

@@ -258,8 +258,11 @@ class SumPosterior(NeighbourPosterior):
         mean, variance = mean[:, None] / unit, variance[:, None] / unit**2
         return parts._replace(mean=parts.mean + mean, variance=parts.variance + variance)
 
-    def _add_covariance(self, X: Array, covariance: Array) -> Array:
-        return covariance + self.shared.covariance(X) / self.target.unit**2
+    def _covary(self, X: Array, parts: LocalMoments) -> Array:
+        """All functions have the same global part, whatever process they go by."""
+        shared = self.shared.covariance(X) / self.target.unit**2
+        local = parts.variance - np.diagonal(shared)[:, None]
+        return super()._covary(X, parts._replace(variance=local)) + shared
 
     def measure_slopes(self, X: Array) -> Slopes:
         belief, mean, variance = super().measure_slopes(X)

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import softmax
 
 from skvbgp._core.blockwise import by_task, in_tiles
+from skvbgp._core.draws import meet_by_level
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
@@ -216,13 +217,14 @@ class NeighbourPosterior(NearRows):
         """Means and variances are those of `moments`.
 
         The correlations are those of the mixture of the processes, given rows that are near to any
-        row of X and believed in as much as on average.
+        row of X.
         """
         filled, inputs = self._fill(X)
         parts = self._measure(filled)
         mean, variance = self.mixture.mix(parts, include_noise=False)
         std = np.sqrt(variance)
-        covariance = self._correlate(filled, parts) * np.outer(std, std)
+        covariance = self._covary(filled, parts)
+        covariance *= np.outer(*2 * [std / np.sqrt(np.diagonal(covariance))])
         parts = self._widen(parts, inputs)  # by what is not known of each row alone
         parts = self._tell_outputs(X, parts)
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
@@ -338,29 +340,24 @@ class NeighbourPosterior(NearRows):
         """A posterior that has these neighbours in memory, and their indices there."""
         return self, near
 
-    def _correlate(self, X: Array, parts: LocalMoments) -> Array:
-        """Correlations (n, n) of the latent function at rows X, of which each process says `parts`.
+    def _covary(self, X: Array, parts: LocalMoments) -> Array:
+        """Covariance (n, n) of the latent function at rows X, of which each process says `parts`.
 
-        Covariances within the processes and between their means add up, as variances do.
+        That of `FunctionDraws`, but for the calibration: functions keep to a level, which stands
+        for the same process wherever the belief is the same. Covariances within the processes and
+        between their means add up, as variances do.
         """
         conditionals = self.conditionals if self.is_exact else self._condition_on_any(X)
         scaled, total = self.coordinates.scaled(X), np.zeros((len(X), len(X)))
         belief = self.mixture.weigh(parts.evidence)
         errors = parts.mean - np.sum(belief * parts.mean, axis=1)[:, None]
-        for c, (share, given) in enumerate(zip(belief.mean(axis=0), conditionals, strict=True)):
-            covariance = self._add_covariance(X, given.covariance(scaled))
-            least = _LEAST_SHARE * given.process.covariance.diag(scaled)
-            variance = np.maximum(np.diagonal(covariance), least)
-            covariance.flat[:: len(X) + 1] = variance
-            ratio = np.sqrt(np.maximum(parts.variance[:, c], least) / variance)
-            covariance *= np.outer(ratio, ratio)
-            total += share * (covariance + np.outer(errors[:, c], errors[:, c]))
-        std = np.sqrt(np.diagonal(total))
-        return np.asarray(total / std[:, None] / std)
-
-    def _add_covariance(self, X: Array, covariance: Array) -> Array:
-        """Covariance (n, n) of the latent function at rows X, from that given near rows."""
-        return covariance
+        for c, d, share in meet_by_level(belief):
+            part = np.outer(errors[:, c], errors[:, d])
+            if c == d:
+                part += _covary_within(conditionals[c], scaled, parts.variance[:, c])
+            part *= share
+            total += part if c == d else part + part.T
+        return total
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the function's derivatives, in the user's units."""
@@ -392,6 +389,16 @@ class TwinPosterior(NeighbourPosterior):
 
     def go_on(self, before: NeighbourPosterior) -> None:
         """The first one does."""
+
+
+def _covary_within(given: Conditional, X: Array, variance: Array) -> Array:
+    """Covariance (n, n) at scaled rows X by one process, with the variances (n,) of the places."""
+    covariance, least = given.covariance(X), _LEAST_SHARE * given.process.covariance.diag(X)
+    own = np.maximum(np.diagonal(covariance), least)
+    covariance.flat[:: len(X) + 1] = own
+    ratio = np.sqrt(np.maximum(variance, least) / own)
+    covariance *= np.outer(ratio, ratio)
+    return covariance
 
 
 def _join(moments: list[Moments], n: int) -> LocalMoments:

@@ -1,9 +1,9 @@
 """Draws that fill space evenly, and who of several things a draw goes by."""
 
 import numpy as np
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp._core.draws import choose_by_level, quasi_normal
+from skvbgp._core.draws import choose_by_level, meet_by_level, quasi_normal
 
 
 def test_a_level_is_of_the_thing_in_whose_share_it_lies(rng):
@@ -19,6 +19,24 @@ def test_a_level_is_of_the_thing_in_whose_share_it_lies(rng):
     for place, owners in zip(shares, expected, strict=True):
         assert_array_equal(choose_by_level(level, place), owners)
     assert_array_equal(choose_by_level(level, np.ones((6, 1))), np.zeros((6, 21)))
+
+
+def test_levels_that_stand_for_things_at_two_places(rng):
+    """Of a thousand levels, as many as are counted; pairs that have none anywhere are left out."""
+    shares = rng.dirichlet(np.full(4, 100.0), 5)
+    shares[:, 1] = 0.0
+    shares /= shares.sum(axis=1, keepdims=True)
+    owners = choose_by_level((np.arange(1000) + 0.5) / 1000, shares)
+    found = {(c, d): share for c, d, share in meet_by_level(shares)}
+    assert (0, 3) not in found
+    for c in range(4):
+        for d in range(c, 4):
+            counted = np.mean((owners == c)[:, None] & (owners == d), axis=2)
+            assert_allclose(found.get((c, d), np.zeros((5, 5))), counted, atol=2e-3)
+    everywhere = [0.2, 0.5, 0.3]
+    same = list(meet_by_level(np.tile(everywhere, (6, 1))))
+    assert [(c, d) for c, d, _ in same] == [(0, 0), (1, 1), (2, 2)]
+    assert_allclose([share[2, 4] for _, _, share in same], everywhere)
 
 
 def test_quasi_normal_points_are_pairs_that_nobody_can_change_for_others():

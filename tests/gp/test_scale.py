@@ -139,6 +139,20 @@ def test_joint_has_the_moments_of_each_row_and_the_correlations_of_one_scale(rng
     assert_allclose(found / np.outer(stds[0], stds[0]), expected / np.outer(stds[1], stds[1]))
 
 
+def test_covariances_are_those_of_functions_that_keep_to_a_level_of_belief(rng):
+    posterior, places = make_posterior(rng), 2.0 * rng.standard_normal((6, 2))
+    parts, mixture = posterior.measure(places), posterior.mixture
+    belief = mixture.weigh(parts.evidence)
+    assert np.ptp(belief[:, 0]) > 0.15
+    covariances = [given.covariance(FRAMES[0].scaled(places)) for given in posterior.conditionals]
+    for c, covariance in enumerate(covariances):
+        ratio = np.sqrt(parts.variance[:, c] / np.diagonal(covariance))
+        covariance *= np.outer(ratio, ratio)
+    expected = oracle.covary_by_level(belief, parts.mean, covariances)
+    expected *= mixture.calibration * FRAMES[1].unit ** 2
+    assert_allclose(posterior.joint(places, False)[1], expected, rtol=1e-7, atol=1e-10)
+
+
 def with_all_rows(kernels, **options):
     """A model of 60 rows, half of which have ten times the noise, and scales of its places."""
     X, y = make_data(60)
@@ -163,7 +177,7 @@ def few_near(monkeypatch):
 @pytest.mark.usefixtures("few_near")
 def test_functions_have_the_moments_of_predictions_from_all_rows():
     model, places = with_all_rows(KERNELS)
-    check_draws(model, places, 2000, jointly=False)
+    check_draws(model, places, 2000)
     check_gradients_of_draws(model, places)
     check_same_functions(model, places, np.zeros(5))
 

@@ -103,6 +103,25 @@ def mix(log_weights, temper, evidence, means, variances):
     return mean, second - mean**2
 
 
+def covary_by_level(belief, means, covariances):
+    """Covariance of functions that keep to a level in the cumulative belief (n, C) of each place.
+
+    Given the level, f(x_i) is that of the process at which the belief at x_i passes it, with a mean
+    (n, C) and covariances (C, n, n) of its own, independent of the other processes.
+    """
+    ends, n = np.cumsum(belief, axis=1), len(belief)
+    mixed, total = np.sum(belief * means, axis=1), np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            steps = np.unique(np.concatenate([[0.0], ends[i], ends[j]]))
+            for lower, upper in zip(steps[:-1], steps[1:], strict=True):
+                level = 0.5 * (lower + upper)
+                c, d = (min(np.searchsorted(ends[k], level), len(means[0]) - 1) for k in (i, j))
+                part = (means[i, c] - mixed[i]) * (means[j, d] - mixed[j])
+                total[i, j] += (upper - lower) * (part + (covariances[c][i, j] if c == d else 0.0))
+    return total
+
+
 def covary(k, B, outputs):
     """Covariance (n, n) of the functions at rows of given outputs: B[i, j] times the inputs' k."""
     return np.array(
