@@ -11,49 +11,32 @@ where A^-1 = R' R. Sums over rows are all that has to be known of these. See :do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, jittered_cholesky, tril_inverse
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
-from skvbgp._core.pickling import PickledByFields
+from skvbgp.kernels._inducing import InducingPrior
 
 #: Rows at a time.
 _TILE_ROWS = 1024
 
 
-@dataclass(frozen=True)
-class InducingInputs(PickledByFields):
-    """Places Z and a covariance: a kernel, or one of uncertain rows."""
-
-    covariance: Any
-    Z: Array  # (m, d)
+class InducingInputs(InducingPrior):
+    """The process at Z by a kernel, or by a covariance of uncertain rows."""
 
     def __len__(self) -> int:
         return len(self.Z)
 
-    @cached_property
-    def L(self) -> Array:
-        return jittered_cholesky(self.covariance(self.Z), "covariance of inducing inputs")
-
-    @cached_property
-    def L_inv(self) -> Array:
-        """L^-1."""
-        return tril_inverse(self.L)
-
-    @cached_property
+    @property
     def jitter(self) -> float:
         """What L L' has more than K on the diagonal: u is known with as much noise."""
-        return max(0.0, float(np.mean(np.sum(self.L**2, axis=1) - self.covariance.diag(self.Z))))
+        return max(0.0, float(np.mean(np.sum(self.L**2, axis=1) - self.kernel.diag(self.Z))))
 
     def features(self, X: Array) -> Array:
         """phi (m, n) of rows."""
-        return np.asarray(self.L_inv @ self.covariance(self.Z, X))
+        return np.asarray(self.L_inv @ self.kernel(self.Z, X))
 
     def gather(self, X: Array, precision: Array, shift: Array) -> tuple[Array, Array]:
         """What rows say: the sums of phi phi' / t (m, m) and of phi times `shift`.
@@ -72,7 +55,7 @@ class InducingInputs(PickledByFields):
     def measure(self, q: WhitenedGaussian, X: Array) -> tuple[Array, Array, Array]:
         """phi' w, (n,) or (n, K), and k - phi' phi and phi' A^-1 phi, (n,) each."""
         phi = self.features(X)
-        rest = np.maximum(self.covariance.diag(X) - np.sum(phi**2, axis=0), 0.0)
+        rest = np.maximum(self.kernel.diag(X) - np.sum(phi**2, axis=0), 0.0)
         return phi.T @ q.mean, rest, np.sum((q.precision_factor_inv @ phi) ** 2, axis=0)
 
 

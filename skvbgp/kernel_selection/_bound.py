@@ -51,7 +51,9 @@ class Prior(InducingPrior):
     def __init__(self, kernel: AnyKernel, x: Array, Z: Array, K: Array | None = None) -> None:
         self.given = kernel
         kernel, self.noise = parameters(kernel, x)
-        super().__init__(kernel, Z, K=K)
+        if K is not None:  # the kernel at Z, if it is there already
+            self.K = K
+        super().__init__(kernel, Z)
 
 
 def parameters(kernel: AnyKernel, x: Array) -> tuple[Kernel, float]:

@@ -1,6 +1,8 @@
 """The prior of inducing variables u under a kernel; q(u) is in `_core.gaussian`."""
 
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +14,38 @@ from skvbgp._core.linalg import (
     tril_inverse,
     tril_times,
 )
-from skvbgp.kernels._base import Kernel
+from skvbgp._core.pickling import PickledByFields
 
 
-class InducingPrior:
+@dataclass(eq=False)
+class InducingPrior(PickledByFields):
     """Kernel and inducing inputs Z (m, d), with what all rows share: u = L^-1 f(Z).
 
-    The inducing outputs may differ from f(Z) by noise of a small variance, the nugget. K (m, m) is
-    the kernel at Z, if it is there already.
+    The inducing outputs may differ from f(Z) by noise of a small variance, the nugget.
     """
 
-    def __init__(
-        self, kernel: Kernel, Z: Array, nugget: float = 0.0, K: Array | None = None
-    ) -> None:
-        self.kernel, self.Z = kernel, Z
-        self.K = kernel(Z) if K is None else K  # (m, m)
-        K = self.K + nugget * np.eye(len(Z)) if nugget else self.K
-        self.L_inv = tril_inverse(jittered_cholesky(K, "covariance of the inducing outputs"))
+    kernel: Any  # or another covariance function, of rows that Z are like
+    Z: Array
+    nugget: float = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.L_inv  # once, not in each thread
+
+    @cached_property
+    def K(self) -> Array:
+        """The kernel at Z, (m, m)."""
+        return np.asarray(self.kernel(self.Z))
+
+    @cached_property
+    def L(self) -> Array:
+        """Lower Cholesky factor of the covariance of the inducing outputs, (m, m)."""
+        K = self.K + self.nugget * np.eye(len(self.Z)) if self.nugget else self.K
+        return jittered_cholesky(K, "covariance of the inducing outputs")
+
+    @cached_property
+    def L_inv(self) -> Array:
+        """L^-1."""
+        return tril_inverse(self.L)
 
     @cached_property
     def K_inv(self) -> Array:

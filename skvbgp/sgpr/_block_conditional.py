@@ -108,7 +108,7 @@ class BlockConditional:
         """Factors of a block of scaled data."""
         C = self.noise_covariance(block)
         rotated = [block.X * lam for lam in self.Lambda]
-        A = [self._prior.whiten_rows(x) for x in rotated]
+        A = [self._prior.whiten(x) for x in rotated]
         inverse = []
         for x, a, sigma_f in zip(rotated, A, self._sigma_f, strict=True):
             residual = unit_se(x, x) - a @ a.T

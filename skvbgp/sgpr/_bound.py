@@ -22,14 +22,12 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import (
     Array,
     cholesky_vjp,
-    jittered_cholesky,
     tril_congruence,
-    tril_inverse,
-    tril_times,
     triu_congruence,
     triu_times,
 )
 from skvbgp._core.parallel import concurrently, thread_map
+from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
 from skvbgp.sgpr._noise import Model, NoiseGradients, Pull
@@ -39,35 +37,22 @@ from skvbgp.sgpr._parameters import Parameters
 PastTerm = Callable[[WhitenedGaussian, float, float], tuple[Array, float, float]]
 
 
-class Prior:
-    """Sigma_ZZ of the rotated inducing inputs Z = nu * U, and its factor."""
+class Prior(InducingPrior):
+    """That of s at the rotated inducing inputs Z = nu * U; K is Sigma_ZZ, and rows are rotated."""
 
     def __init__(self, parameters: Parameters) -> None:
-        self.Z = parameters.nu * parameters.U  # (m, d)
+        super().__init__(unit_se, parameters.nu * parameters.U)
 
-    @cached_property
-    def Sigma(self) -> Array:
-        return unit_se(self.Z, self.Z)
+    def __post_init__(self) -> None:
+        """Without the factor, which those who add up rows on Dask's workers do not need."""
 
-    @cached_property
-    def L(self) -> Array:
-        return jittered_cholesky(self.Sigma, "covariance of the inducing inputs")
-
-    @cached_property
-    def L_inv(self) -> Array:
-        return tril_inverse(self.L)
-
-    def whiten_rows(self, x: Array) -> Array:
-        """A = k(x, Z) L^-T of rotated rows, (n, m): s(x) = A u but for what u leaves open."""
-        return tril_times(self.L_inv, unit_se(x, self.Z).T).T
-
-    def whiten(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
+    def whiten_sums(self, psi: Array, information_y: Array) -> tuple[Array, Array]:
         """Information about u from that about Sigma^-1 s."""
         return tril_congruence(self.L_inv, psi), self.L_inv @ information_y
 
-    def vjp(self, LtdL: Array) -> Array:
+    def inputs_vjp(self, LtdL: Array) -> Array:
         """Gradient in Z from ``L' dL``."""
-        W = 2.0 * cholesky_vjp(LtdL, self.L_inv) * self.Sigma
+        W = 2.0 * cholesky_vjp(LtdL, self.L_inv) * self.K
         return np.asarray(W @ self.Z - W.sum(axis=1)[:, None] * self.Z)
 
 
@@ -216,7 +201,7 @@ class Evaluation:
 
     def _whiten(self, psi: Array, information: Array) -> tuple[Array, Array]:
         """The sums as information about u."""
-        return self.prior.whiten(psi, information)
+        return self.prior.whiten_sums(psi, information)
 
     @property
     def ceiling(self) -> float:
@@ -297,7 +282,7 @@ class Evaluation:
         alpha, second = self._parameters.alpha, self._parameters.second_moment
         if weight == 1.0 and past is None and q is self._optimum:
             # (I + second P) m = alpha b and (I + second P) S = I: the two terms below are
-            return self.prior.vjp(-q.excess_moment - self.information), 0.0, 0.0
+            return self.prior.inputs_vjp(-q.excess_moment - self.information), 0.0, 0.0
         # v = L^-T m and V = L^-T W L^-1 give L'dL = -m (alpha b)' + second W P
         LtdL = second * q.excess_moment @ self._P - np.outer(q.mean, alpha * self._b)
         LtdL *= weight
@@ -305,7 +290,7 @@ class Evaluation:
         if past is not None:
             past_LtdL, d_alpha, d_second = past(q, alpha, second)
             LtdL += past_LtdL
-        return self.prior.vjp(LtdL), d_alpha, d_second
+        return self.prior.inputs_vjp(LtdL), d_alpha, d_second
 
 
 class WhitenedEvaluation(Evaluation):

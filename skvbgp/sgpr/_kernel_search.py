@@ -227,7 +227,7 @@ def hides_f(learned: State, data: Data) -> bool:
     """
     p, q, order = learned.parameters, learned.q, np.random.RandomState(learned.seed)
     rows = data.rows(order.permutation(len(data))[:_MOST_SCREENED])
-    A = learned.prior.whiten_rows(rows.X * p.nu)
+    A = learned.prior.whiten(rows.X * p.nu)
     root = A @ q.precision_factor_inv.T
     variance = p.alpha**2 * (1.0 - np.sum(A**2, axis=1) + np.sum(root**2, axis=1))
     own = learned.noise.marginal_variance(learned.model.coordinates.original(rows.X))

@@ -295,8 +295,11 @@ class SampledGroup:
 Group = ClosedFormGroup | SampledGroup
 
 
-def unit_se(X: Array, Z: Array) -> Array:
-    """exp(-|x - z|^2 / 2) of shape (n, m): one matrix product and one exponential."""
+def unit_se(X: Array, Z: Array | None = None) -> Array:
+    """exp(-|x - z|^2 / 2) of shape (n, m): one matrix product and one exponential.
+
+    ``Z=None`` stands for X, as in kernels.
+    """
     X, Z = centre(X, Z)
     left = np.column_stack([X, -0.5 * np.sum(X**2, axis=1), np.ones(len(X))])
     right = np.column_stack([Z, np.ones(len(Z)), -0.5 * np.sum(Z**2, axis=1)])

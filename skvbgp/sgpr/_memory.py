@@ -203,7 +203,7 @@ def sum_groups(
         sums = group.psi, group.information(targets)
         total = total.plus(
             Statistics(
-                *(prior.whiten(*sums) if draws is None else sums),
+                *(prior.whiten_sums(*sums) if draws is None else sums),
                 targets.T @ group.precision.solve(targets),
                 group.precision.log_det,
                 group.prior_trace,

@@ -140,7 +140,7 @@ def _leave_out_of_block(state: State, rows: Rows, others: WhitenedGaussian) -> H
     """Rows of one block, given what the others tell of u."""
     p = state.parameters
     x = rows.X * p.nu
-    A = state.prior.whiten_rows(x)  # (n, m)
+    A = state.prior.whiten(x)  # (n, m)
     root = p.alpha * A @ others.precision_factor_inv.T
     K = p.alpha**2 * (unit_se(x, x) - A @ A.T) + root @ root.T
     K += _correlate(state, rows.X)

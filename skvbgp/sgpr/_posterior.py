@@ -243,7 +243,7 @@ class SparseLatent:
         means, covariance = [], np.zeros((len(X), len(X)))
         for e in self._draws:
             x = X * p.draw_Lambda(e)
-            A = self._prior.whiten_rows(x)  # (n, m)
+            A = self._prior.whiten(x)  # (n, m)
             means.append(A @ self._q.mean)
             explained = A @ (self._q.covariance - np.eye(A.shape[1])) @ A.T
             covariance += p.second_moment * (unit_se(x, x) + explained) / len(self._draws)

@@ -258,7 +258,7 @@ def test_backward(kind):
     prior = Prior(p)
     LtdL, d_alpha, d_second = memory.carry_to(prior).backward(q, ALPHA, SECOND, target)
     expected = numerical_gradient(lambda x: value(U=x), p.U)
-    dU = p.nu * prior.vjp(LtdL)
+    dU = p.nu * prior.inputs_vjp(LtdL)
     assert_allclose(dU, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
     for actual, name, start in [(d_alpha, "alpha", ALPHA), (d_second, "second", SECOND)]:
         expected = numerical_gradient(lambda x, name=name: value(**{name: float(x)}), start)
