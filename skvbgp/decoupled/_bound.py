@@ -19,14 +19,27 @@ from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._past import Past
-from skvbgp.decoupled._process import Cotangents, Indices, Process, add_up, fill
+from skvbgp.decoupled._process import Cotangents, Indices, PastProcess, Process, add_up, fill
 
 #: Rows of data that one thread works on at a time.
 _TILE_ROWS = 512
 
 
 Gaussians = tuple[WhitenedGaussian, ...]
+
+
+@dataclass(frozen=True)
+class Past:
+    """What is known before new rows: about f, and about the noise."""
+
+    process: PastProcess
+    noise: Array  # (q,) log parameters of the likelihood
+    noise_precision: Array  # (q,) information about each of them
+
+    def log_density_of_noise(self, noise: Array) -> tuple[float, Array]:
+        """That of log parameters of the likelihood up to a constant, and its gradient."""
+        gradient = self.noise_precision * (self.noise - noise)
+        return 0.5 * float(gradient @ (noise - self.noise)), gradient
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,14 @@ class Model:
         kernel, alpha = self.kernel.with_theta(parameters.theta), parameters.mean_basis
         return kernel, alpha, parameters.a0 / kernel.diag(alpha)[:, None]  # preconditioned, A.1
 
+    def covariance(
+        self, parameters: Parameters, q: Gaussians | None, past: PastProcess | None = None
+    ) -> CoupledCovariance | DirectCovariance:
+        """That of q(f), and what goes with it; the direct one if there is no q(u)."""
+        if q is None:
+            return DirectCovariance(self, parameters, past)
+        return CoupledCovariance(self, parameters, q, past)
+
 
 class Evaluation:
     """Bound = E_q[log p(y|f)] - KL at some rows, as an estimate of that at all of them.
@@ -77,25 +98,13 @@ class Evaluation:
     ) -> None:
         self._model, self._parameters = model, parameters
         self._past, before = past, None if past is None else past.process
-        self._covariance: Any
-        if q is None:
-            self._covariance = DirectCovariance(model, parameters, before)
-        else:
-            self._covariance = CoupledCovariance(model, parameters, q, before)
-
-    @property
-    def process(self) -> Process:
-        return self._covariance.process
-
-    @property
-    def v(self) -> Array:
-        """A_alpha' a of a covariance that is not parametrised directly, (m_b, k)."""
-        return self._covariance.v
+        self.covariance: Any = model.covariance(parameters, q, before)
+        self.process: Process = self.covariance.process
 
     def as_past(self, n_rows: float) -> Past:
         """What has been learned from some rows, as the past of others in the same bases."""
         precision = n_rows * np.array(self._model.likelihood.noise_information, dtype=float)
-        return Past(self._covariance.as_past(), self._parameters.noise, precision)
+        return Past(self.covariance.as_past(), self._parameters.noise, precision)
 
     def evaluate(
         self,
@@ -133,18 +142,18 @@ class Evaluation:
         ]
         if len(sample):
             share = m / len(sample)
-            arguments = zeros, sample, *self._covariance.residual, share
+            arguments = zeros, sample, *self.covariance.residual, share
             tasks.append((process.residual_term, arguments))
         parts = thread_map(lambda function, arguments: function(*arguments), tasks)
         c = reduce(iadd, parts)  # the first of data
-        gradient, da = self._covariance.backward(zeros, c)
+        gradient, da = self.covariance.backward(zeros, c)
         da = da + c.a
         kernel, alpha = process.kernel, process.alpha
         diag = kernel.diag(alpha)
         dtheta, dalpha = kernel.vjp_diag(alpha, -np.sum(da * process.a, axis=1) / diag)
         gradient = add_up([gradient, c.gradient, fill(zeros, theta=dtheta, alpha=dalpha)])
         gradient.a0[:] = da / diag[:, None]
-        value = c.value + self._covariance.negative_kl
+        value = c.value + self.covariance.negative_kl
         if self._past is not None:
             log_density, slope = self._past.log_density_of_noise(self._parameters.noise)
             value += log_density
@@ -153,4 +162,4 @@ class Evaluation:
 
     def natural_step(self, c: Cotangents, rate: float) -> Gaussians | None:
         """q(u) after a natural-gradient step; None if the covariance is parametrised directly."""
-        return None if self._model.is_direct else self._covariance.natural_step(c, rate)
+        return None if self._model.is_direct else self.covariance.natural_step(c, rate)

@@ -34,8 +34,7 @@ from skvbgp._core.linalg import (
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._past import PastProcess
-from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+from skvbgp.decoupled._process import Cotangents, PastProcess, Process, add_up, fill
 
 if TYPE_CHECKING:
     from skvbgp.decoupled._bound import Model

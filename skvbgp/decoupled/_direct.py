@@ -27,8 +27,7 @@ from skvbgp._core.linalg import (
     log_determinant,
 )
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._past import PastProcess
-from skvbgp.decoupled._process import Cotangents, Process, add_up, fill
+from skvbgp.decoupled._process import Cotangents, PastProcess, Process, add_up, fill
 
 if TYPE_CHECKING:
     from skvbgp.decoupled._bound import Model

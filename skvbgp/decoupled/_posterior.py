@@ -38,9 +38,7 @@ class Posterior:
     @cached_property
     def covariance(self) -> CoupledCovariance | DirectCovariance:
         """That of q(f), and what goes with it."""
-        if self.q is None:
-            return DirectCovariance(self.model, self.parameters)
-        return CoupledCovariance(self.model, self.parameters, self.q)
+        return self.model.covariance(self.parameters, self.q)
 
     @property
     def process(self) -> Process:

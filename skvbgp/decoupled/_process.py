@@ -9,6 +9,17 @@ with the mean basis a(lpha), the covariance basis b(eta), and T, M, w that a par
 makes of its parameters. This module has the data's and the residual's part of the bound in
 these terms; where T, M and w come from is that of :mod:`skvbgp.decoupled._coupled` and
 :mod:`skvbgp.decoupled._direct`.
+
+A stream without rows knows the posterior of the rows so far, as the prior of the next. Theorem 1
+of [Cheng2017]_ has the KL divergence to a prior N(a-bar, B-bar) with bases of its own. Here they
+are those of q, which has all points of the past, and more where the past has none:
+
+    KL = (a - a-bar)' G (a - a-bar) / 2 + KL of the covariances,  G = K_a + K_ab B-bar K_ba,
+
+for the direct parametrisation. For the others, u and what it leaves of f are independent under
+both processes, and
+
+    KL = KL(q(u) || q-bar(u)) + (a - a-bar)' K~ (a - a-bar) / 2.
 """
 
 from __future__ import annotations
@@ -20,6 +31,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, outer_factors, tril_times, triu_times
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
@@ -27,6 +39,16 @@ from skvbgp.decoupled._parameters import Parameters
 Indices = NDArray[np.intp]
 #: Smallest variance of q(f) relative to the prior's.
 _LEAST_VARIANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class PastProcess:
+    """The process that the KL divergence is to, at the hyperparameters and in the bases of q."""
+
+    a: Array  # (m_a, k) coefficients a-bar of its mean
+    #: Its u of each function, in the orthogonal frame; none for a direct covariance.
+    q: tuple[WhitenedGaussian, ...] = ()
+    L: Array | None = None  # (k, m_b, m_b) b-bar = L L' of a direct covariance
 
 
 @dataclass

@@ -19,10 +19,9 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock
 from skvbgp.decoupled import _coupled, _direct
 from skvbgp.decoupled._basis import Basis
-from skvbgp.decoupled._bound import Evaluation, Gaussians, Model
+from skvbgp.decoupled._bound import Evaluation, Gaussians, Model, Past
 from skvbgp.decoupled._new_rows import Sample, choose_points
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._past import Past
 from skvbgp.decoupled._state import State
 
 #: Most points of the mean basis that stand for all of them in the KL divergence of one step.
@@ -128,7 +127,7 @@ class Ascent:
         evaluation = Evaluation(model, p, state.q)
         if model.parametrization == "orthogonal" and state.q is not None:
             # what the mean's basis has said about the new points is now theirs to say
-            v = evaluation.v.copy()
+            v = evaluation.covariance.v.copy()
             v[:m] = 0.0
             q = tuple(one.moved(own) for one, own in zip(state.q, v.T, strict=True))
             state, evaluation = replace(state, q=q), Evaluation(model, p, q)

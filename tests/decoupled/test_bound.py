@@ -341,7 +341,7 @@ def test_hybrid_and_orthogonal_steps_agree():
     """The same q(f) in both frames stays the same after a step."""
     model, p, q, X, y = make_problem("orthogonal")
     first = Evaluation(model, p, q)
-    v = first._covariance.v
+    v = first.covariance.v
     hybrid_q = WhitenedGaussian(q[0].precision, q[0].shift - q[0].precision @ v[:, 0])
     second = Evaluation(replace(model, parametrization="hybrid"), p, (hybrid_q,))
     assert_allclose(second.process.moments(X)[0], first.process.moments(X)[0], rtol=1e-9)
