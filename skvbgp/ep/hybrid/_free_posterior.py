@@ -22,7 +22,7 @@ from skvbgp.ep._inputs import Inputs
 from skvbgp.ep.hybrid._bound import ColumnMoments
 from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
 from skvbgp.ep.hybrid._posterior import HybridPosterior
-from skvbgp.ep.hybrid._row_latents import RowLatents
+from skvbgp.ep.hybrid._recognition import RowLatents
 
 #: Training rows, evenly spaced, whose latents a new row may start from.
 _N_STARTS = 1000

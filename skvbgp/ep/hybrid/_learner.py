@@ -35,8 +35,7 @@ from skvbgp.ep.hybrid._objective import (
     solve,
 )
 from skvbgp.ep.hybrid._posterior import HybridPosterior
-from skvbgp.ep.hybrid._recognition import Recognition
-from skvbgp.ep.hybrid._row_latents import RowLatents
+from skvbgp.ep.hybrid._recognition import Recognition, RowLatents
 from skvbgp.ep.hybrid._state import HybridStart, HybridState
 from skvbgp.kernels import RBF
 

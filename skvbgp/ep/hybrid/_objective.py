@@ -26,8 +26,7 @@ from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites, log_site_scales
 from skvbgp.ep.hybrid._bound import CollapsedBound, LatentFeatures
 from skvbgp.ep.hybrid._columns import CompletedRows
-from skvbgp.ep.hybrid._recognition import Recognition
-from skvbgp.ep.hybrid._row_latents import RowLatents
+from skvbgp.ep.hybrid._recognition import Recognition, RowLatents
 from skvbgp.kernels import RBF
 from skvbgp.kernels._inducing import InducingPrior
 

@@ -1,4 +1,4 @@
-r"""The map from a row's entries to its latent q(x_i), the same in training and prediction.
+r"""The latents of rows: what maps a row's entries to its q(x_i), in training and prediction.
 
 With the completed entries y_i ~ N(m_i, V_i),
 
@@ -22,8 +22,8 @@ from skvbgp.ep.hybrid._columns import CompletedRows
 _START_RESIDUAL = 0.3
 #: Standard deviation of the latents that PCA has no component for.
 _START_SPARE = 0.1
-#: Range of residual variances.
-_RESIDUAL_RANGE = (1e-4, 1e1)
+#: Range of residual variances, and of those of latents that no map gives.
+_VARIANCE_RANGE = (1e-4, 1e1)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Recognition:
     @property
     def bounds(self) -> Array:
         """(len(x), 2)."""
-        ranges = [(-np.inf, np.inf), tuple(np.log(_RESIDUAL_RANGE))]
+        ranges = [(-np.inf, np.inf), tuple(np.log(_VARIANCE_RANGE))]
         sizes = [self.projection.size + self.offset.size, self.residual.size]
         return np.repeat(ranges, sizes, axis=0)
 
@@ -115,3 +115,49 @@ class Recognition:
         prior_C, prior_l = self.log_prior_gradient(length_scale)
         d_log_s = self.residual * d.residual
         return np.concatenate([(d.projection + prior_C).ravel(), d.offset, d_log_s]), prior_l
+
+
+@dataclass(frozen=True)
+class RowLatents:
+    """q(x_i) = N(mu_i, diag(S_i)) of every training row, which no map ties together: (S.6).
+
+    It takes the place of `Recognition`, see :ref:`hybrid-free`.
+    """
+
+    latents_of_rows: Inputs  # moments (n, Q)
+
+    @property
+    def x(self) -> Array:
+        """The parameters as L-BFGS sees them."""
+        q = self.latents_of_rows
+        return np.concatenate([q.mean.ravel(), np.log(q.variance).ravel()])
+
+    @property
+    def bounds(self) -> Array:
+        """(len(x), 2)."""
+        size = self.latents_of_rows.mean.size
+        ranges = [(-np.inf, np.inf), tuple(np.log(_VARIANCE_RANGE))]
+        return np.repeat(ranges, size, axis=0)
+
+    def with_x(self, x: Array) -> RowLatents:
+        mean, log_variance = x.reshape(2, *self.latents_of_rows.mean.shape)
+        return RowLatents(Inputs(mean, np.exp(log_variance)))
+
+    def joined(self, latents: Inputs) -> RowLatents:
+        return RowLatents(self.latents_of_rows.joined(latents))
+
+    def latents(self, rows: CompletedRows) -> Inputs:
+        """q(x_i) of the training rows, whatever their entries are."""
+        return self.latents_of_rows
+
+    def log_prior(self, length_scale: Array) -> float:
+        """None but that of the latents, which is in the bound."""
+        return 0.0
+
+    def gradient(
+        self, rows: CompletedRows, d_mean: Array, d_variance: Array, length_scale: Array
+    ) -> tuple[Array, Array]:
+        """Gradients in x, from those in the latents (n, Q), and in the log length scales."""
+        d_log_variance = self.latents_of_rows.variance * d_variance
+        d_x = np.concatenate([d_mean.ravel(), d_log_variance.ravel()])
+        return d_x, np.zeros_like(length_scale)

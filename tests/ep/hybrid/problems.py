@@ -6,8 +6,7 @@ from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import LIKELIHOODS
 from skvbgp.ep.hybrid._columns import ColumnModel
 from skvbgp.ep.hybrid._objective import HybridData, HybridParameters
-from skvbgp.ep.hybrid._recognition import Recognition
-from skvbgp.ep.hybrid._row_latents import RowLatents
+from skvbgp.ep.hybrid._recognition import Recognition, RowLatents
 from skvbgp.kernels import RBF
 
 LENGTH_SCALE = np.array([0.9, 1.6])

@@ -25,8 +25,7 @@ from skvbgp.ep.hybrid._objective import (
     solve,
     split_copies,
 )
-from skvbgp.ep.hybrid._recognition import Recognition
-from skvbgp.ep.hybrid._row_latents import RowLatents
+from skvbgp.ep.hybrid._recognition import Recognition, RowLatents
 from skvbgp.kernels import Matern
 from tests.derivatives import assert_slopes
 from tests.ep.cases import INSTANCES, make_labels
