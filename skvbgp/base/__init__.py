@@ -28,7 +28,13 @@ from skvbgp.base._fading import (
     ForgetfulRegressor,
     ForgetsLabels,
 )
-from skvbgp.base._function import DescribesFunction, Draws, Relevance, swap_categories
+from skvbgp.base._function import (
+    DescribesFunction,
+    Draws,
+    Relevance,
+    ScaledDraws,
+    swap_categories,
+)
 from skvbgp.base._gap_noise import FillsGaps
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._joint_learner import JoinsOutputs, JointState, StackingLearner
@@ -45,7 +51,6 @@ from skvbgp.base._outputs import (
     OutputsLearner,
     OutputsState,
 )
-from skvbgp.base._scaled_draws import ScaledDraws
 from skvbgp.base._spread_neighbours import find_near, find_near_scaled
 from skvbgp.base._start import (
     START_ROWS,
