@@ -27,7 +27,6 @@ from skvbgp.sgpr._block_paths import BlockDraws
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import ResidualNoise
 from skvbgp.sgpr._posterior import ExactPosterior
 from skvbgp.sgpr._sharded import gather_data
@@ -41,9 +40,7 @@ class BlockPosterior:
     """
 
     def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
-        self.n_samples, self._blocks = n_samples, blocks
-        self._model, self._parameters = state.model, state.parameters
-        self._prior, self._q, self._rule = state.prior, state.q, state.draw_rule
+        self.n_samples, self._blocks, self._known = n_samples, blocks, state.remembered
         self._coordinates, self._target = state.model.coordinates, state.target
         self._places, self._seed = state.places, state.seed
 
@@ -56,13 +53,8 @@ class BlockPosterior:
         return last
 
     @cached_property
-    def _known(self) -> Remembered:
-        p, noise = self._parameters, self._model.noise(self._parameters)
-        return Remembered(self._model, p, self._prior, noise, self._q, self._rule)
-
-    @cached_property
     def _conditional(self) -> BlockConditional:
-        d = self._parameters.U.shape[1]
+        d = self._known.parameters.U.shape[1]
         return BlockConditional(self._known, quasi_normal(self.n_samples, d + 1, self._seed))
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -96,7 +88,7 @@ class BlockPosterior:
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions of f."""
         assert self._places is not None
-        return self._places.share_out(self._coordinates, self, self._parameters.owners)
+        return self._places.share_out(self._coordinates, self, self._known.parameters.owners)
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
         """Derivatives of the mean of f at scaled rows, (n, d), and given each draw, (S, n, d)."""
@@ -115,7 +107,7 @@ class BlockPosterior:
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)
         labels = self._blocks.lookup(X)
-        n, n_samples, root_S = len(X), self.n_samples, self._q.precision_factor_inv.T
+        n, n_samples, root_S = len(X), self.n_samples, self._known.q.precision_factor_inv.T
         means = np.empty((n_samples, n))
         coefficients = np.empty((n_samples, n, len(root_S)))
         covariance = np.zeros((n, n))
