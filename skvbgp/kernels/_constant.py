@@ -10,8 +10,18 @@ from skvbgp.kernels._base import Array
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Leaf
 
 
+class Blind(Leaf):
+    """A kernel that does not look at the inputs, of a function without slopes."""
+
+    def gradient(self, x: Array, Z: Array) -> Array:
+        return np.zeros_like(Z)
+
+    def curvature(self, X: Array) -> Array:
+        return np.zeros_like(X)
+
+
 @dataclass(frozen=True, repr=False)
-class Constant(Leaf):
+class Constant(Blind):
     """Constant kernel k = value, the amplitude (a variance) of other kernels.
 
     Parameters
@@ -55,15 +65,9 @@ class Constant(Leaf):
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return self._dtheta(value=self.value * ddiag.sum()), np.zeros_like(X)
 
-    def gradient(self, x: Array, Z: Array) -> Array:
-        return np.zeros_like(Z)
-
-    def curvature(self, X: Array) -> Array:
-        return np.zeros_like(X)
-
 
 @dataclass(frozen=True, repr=False)
-class White(Leaf):
+class White(Blind):
     """White noise: `noise_level` between a point and itself, 0 between any two points.
 
     As in scikit-learn, ``kernel(X)`` and ``kernel.diag(X)`` have the noise and ``kernel(X, Z)``
@@ -108,9 +112,3 @@ class White(Leaf):
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         return self._dtheta(noise_level=self.noise_level * ddiag.sum()), np.zeros_like(X)
-
-    def gradient(self, x: Array, Z: Array) -> Array:
-        return np.zeros_like(Z)
-
-    def curvature(self, X: Array) -> Array:
-        return np.zeros_like(X)

@@ -9,12 +9,12 @@ import numpy as np
 
 from skvbgp.kernels._base import Array
 from skvbgp.kernels._distance import centre, radial, radial_vjp
-from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf, Scales
-from skvbgp.kernels._stationary import squared_exponential, squared_exponential_vjp
+from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Scales
+from skvbgp.kernels._stationary import UnitLeaf, squared_exponential, squared_exponential_vjp
 
 
 @dataclass(frozen=True, repr=False)
-class Periodic(ScaledLeaf):
+class Periodic(UnitLeaf):
     r"""Periodic kernel :math:`k = \exp(-2 \sum_i \sin^2(\pi (x_i - x'_i) / p_i) / l_i^2)`.
 
     It is the `RBF` kernel of inputs wound around circles, as
@@ -48,18 +48,11 @@ class Periodic(ScaledLeaf):
     _: KW_ONLY
     period_bounds: Bounds = DEFAULT_BOUNDS
 
-    @property
-    def positive(self) -> bool:
-        return True
-
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         A, B = self._angles(X, Z)
         if self.isotropic:
             return radial(self._sine, A, B)
         return radial(squared_exponential, self._circles(A), self._circles(B))
-
-    def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
 
     def vjp(
         self, X: Array, Z: Array | None, K: Array, dK: Array
@@ -79,9 +72,6 @@ class Periodic(ScaledLeaf):
         if Z is None:
             return dtheta, rate * (dA + dB), None
         return dtheta, rate * dA, rate * dB
-
-    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
-        return np.zeros(self.n_free), np.zeros_like(X)
 
     def gradient(self, x: Array, Z: Array) -> Array:
         rate = self._rate(len(x))

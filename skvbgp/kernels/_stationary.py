@@ -31,7 +31,22 @@ def squared_exponential_vjp(r2: Array, dlog: Array) -> tuple[Array, float]:
 
 
 @dataclass(frozen=True, repr=False)
-class Stationary(ScaledLeaf):
+class UnitLeaf(ScaledLeaf):
+    """A positive kernel of unit variance everywhere."""
+
+    @property
+    def positive(self) -> bool:
+        return True
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
+        return np.zeros(self.n_free), np.zeros_like(X)
+
+
+@dataclass(frozen=True, repr=False)
+class Stationary(UnitLeaf):
     """A kernel k(r^2) of unit variance; a subclass supplies k and its slope."""
 
     @abstractmethod
@@ -49,15 +64,8 @@ class Stationary(ScaledLeaf):
         """
         return self._radial(r2.copy()), lambda dlog: self._radial_vjp(r2, dlog.copy())
 
-    @property
-    def positive(self) -> bool:
-        return True
-
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         return radial(self._radial, *self._centre_and_scale(X, Z))
-
-    def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
 
     def vjp(
         self, X: Array, Z: Array | None, K: Array, dK: Array
@@ -70,9 +78,6 @@ class Stationary(ScaledLeaf):
         if Z is None:
             return dtheta, (dA + dB) / self.length_scale, None
         return dtheta, dA / self.length_scale, dB / self.length_scale
-
-    def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
-        return np.zeros(self.n_free), np.zeros_like(X)
 
     def gradient(self, x: Array, Z: Array) -> Array:
         length_scale = self._scale("length_scale", len(x))
