@@ -25,7 +25,7 @@ from skvbgp.base import (
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner
-from skvbgp.ep._link import log_probabilities
+from skvbgp.ep._likelihoods import log_probabilities
 from skvbgp.ep._schedules import Schedule
 from skvbgp.kernels import as_kernel
 

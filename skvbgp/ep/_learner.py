@@ -27,10 +27,17 @@ from skvbgp.base import (
     pick,
     weigh_classes,
 )
-from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
-from skvbgp.ep._default_kernel import ScalePrior, default_kernel
+from skvbgp.ep._bound import (
+    Objective,
+    Parameters,
+    Problem,
+    ScalePrior,
+    default_kernel,
+    make_vague,
+    solve,
+)
 from skvbgp.ep._inputs import InputModel, Inputs
-from skvbgp.ep._link import learn_exclusion
+from skvbgp.ep._likelihoods import learn_exclusion
 from skvbgp.ep._posterior import ClassPosterior, LatentPosterior
 from skvbgp.ep._refinement import Refinement
 from skvbgp.ep._schedules import Schedule

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import Labels
-from skvbgp.ep._bound import Parameters
-from skvbgp.ep._default_kernel import ScalePrior
+from skvbgp.ep._bound import Parameters, ScalePrior
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._sites import Sites

@@ -10,8 +10,15 @@ from sklearn.exceptions import ConvergenceWarning
 from skvbgp._optim.ascent import go_on
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.ep import _learner
-from skvbgp.ep._bound import Objective, Parameters, Problem, make_vague, solve
-from skvbgp.ep._default_kernel import ScalePrior, default_kernel
+from skvbgp.ep._bound import (
+    Objective,
+    Parameters,
+    Problem,
+    ScalePrior,
+    default_kernel,
+    make_vague,
+    solve,
+)
 from skvbgp.ep._inputs import InputModel, Inputs
 from skvbgp.ep._learner import maximise
 from skvbgp.ep._refinement import Refinement

@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp import EPDTCClassifier
-from skvbgp.ep._bound import Objective, make_vague, solve
-from skvbgp.ep._default_kernel import ScalePrior
+from skvbgp.ep._bound import Objective, ScalePrior, make_vague, solve
 from skvbgp.kernels import RBF
 from tests.derivatives import numerical_gradient
 from tests.gp.test_categories import distance, make_data

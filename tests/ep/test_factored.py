@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.ep._factored import FactoredPosterior
+from skvbgp.ep._schedules import FactoredPosterior
 from skvbgp.ep._sites import Sites
 
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.metrics import log_loss
 
 from skvbgp import EPDTCClassifier
-from skvbgp.ep._link import learn_exclusion, log_probabilities
+from skvbgp.ep._likelihoods import learn_exclusion, log_probabilities
 
 
 def test_with_full_exclusion_exactly_one_class_holds(rng):
