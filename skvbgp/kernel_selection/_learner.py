@@ -18,10 +18,10 @@ from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._categories import AnyKernel, bind, of_inputs
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._rounds import REACH, expect_bound, find_first, in_reach
-from skvbgp.kernel_selection._sample import SCREENING_ROWS, draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernels
 from skvbgp.kernel_selection._settings import COLLAPSED_ITERATIONS, DENSE_ROWS, KernelSettings
+from skvbgp.kernel_selection._start import SCREENING_ROWS, draw_sample
 from skvbgp.kernel_selection._state import LocalFit, State
 from skvbgp.kernel_selection._targets import PlainTarget, count_variants, make_targets
 from skvbgp.kernel_selection._training import (

@@ -11,8 +11,8 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from skvbgp import VBKSRegressor, kernel_grammar
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import parameters, total_statistics
-from skvbgp.kernel_selection._sample import draw_sample
 from skvbgp.kernel_selection._scales import DataScales, find_periods
+from skvbgp.kernel_selection._start import draw_sample
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
 from tests.kernel_selection.cases import make_series, small
 from tests.observer import Observer

@@ -20,9 +20,9 @@ from skvbgp.kernel_selection._bound import (
     parameters,
     total_statistics,
 )
-from skvbgp.kernel_selection._sample import draw_sample
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import _whiten_level
+from skvbgp.kernel_selection._start import draw_sample
 from skvbgp.kernel_selection._targets import make_targets
 from skvbgp.kernels._pairs import Pairs
 from tests.derivatives import numerical_gradient
@@ -241,7 +241,7 @@ def test_rows_seen_are_those_with_all_copies(monkeypatch):
 def test_inducing_inputs_are_weighted_means(monkeypatch):
     """Of a training and of the search for starts, which both have the weighted mean as origin."""
     for name in ("_COARSE_INDUCING", "_SCREENING_INDUCING"):
-        monkeypatch.setattr(f"skvbgp.kernel_selection._sample.{name}", 1)
+        monkeypatch.setattr(f"skvbgp.kernel_selection._start.{name}", 1)
     X, y = make_series(60)
     targets, learner = Targets(y, np.linspace(0.01, 1.0, 60)), small(n_inducing=1)._learner()
     state = learner.start(X, targets, np.random.RandomState(0), None)
