@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
+from skvbgp._core.block_cache import BlockCache
 from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import ScaledDraws
 from skvbgp.kernels._features import FREQUENCIES, Features
-from skvbgp.sgpr._block_conditional import BlockCache, BlockConditional
+from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._paths import Paths, PriorPaths, draw_unit_features, share_points
 

@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBPICRegressor
+from skvbgp._core.block_cache import BlockCache
 from skvbgp._core.linalg import JITTER
-from skvbgp.sgpr._block_conditional import BlockCache, BlockConditional
+from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._paths import PriorPaths

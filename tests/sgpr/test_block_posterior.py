@@ -1,7 +1,6 @@
 """PIC's predictions, which condition on the test row's own block, against Appendix F.2."""
 
 import gc
-import pickle
 import weakref
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp import VBPICRegressor
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
-from skvbgp.sgpr._block_conditional import BlockCache, BlockConditional, BlockFactors
+from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._quadrature import ClosedForm
@@ -235,44 +234,6 @@ def test_block_tells_more_than_the_inducing_inputs(problem, draws):
         for lam, sigma_f in zip(lams, sigma_fs, strict=True)
     ]
     assert np.all(variance < np.mean([v for _, v in parts], axis=0))
-
-
-# --- cache --------------------------------------------------------------------------------------
-
-
-def entry(n):
-    """Factors of n doubles in all."""
-    return BlockFactors([np.zeros(n)], [], [])
-
-
-def test_cache_forgets_the_least_recently_used():
-    cache = BlockCache(max_bytes=30 * 8)
-    for block in range(3):
-        cache.put(block, entry(10))
-    assert cache.get(0) is not None  # now 1 is the oldest
-    cache.put(3, entry(10))
-    assert cache.get(1) is None
-    assert all(cache.get(block) is not None for block in (0, 2, 3))
-
-
-def test_cache_keeps_the_last_entry_however_large():
-    cache = BlockCache(max_bytes=8)
-    for block in range(2):
-        cache.put(block, entry(10))
-    assert cache.get(0) is None
-    assert cache.get(1) is not None
-
-
-def test_cache_is_pickled_without_factors():
-    cache = BlockCache(max_bytes=20 * 8)
-    cache.put(0, entry(10_000))
-    data = pickle.dumps(cache)
-    assert len(data) < 1_000
-    cache = pickle.loads(data)
-    assert cache.get(0) is None
-    for block in range(3):
-        cache.put(block, entry(10))
-    assert [cache.get(block) is not None for block in range(3)] == [False, True, True]
 
 
 def test_factors_serve_again(problem, Xs, draws):

@@ -1,0 +1,49 @@
+"""What has been made of the blocks of a partition that were used last."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Generic, Protocol, TypeVar
+
+#: Memory for what recently used blocks have: factors, or functions.
+_CACHE_BYTES = 2**29
+
+
+class Sized(Protocol):
+    """What a cache keeps of a block."""
+
+    @property
+    def n_bytes(self) -> int: ...
+
+
+E = TypeVar("E", bound=Sized)
+
+
+class BlockCache(Generic[E]):
+    """What the most recently used blocks have, up to a number of bytes."""
+
+    def __init__(self, max_bytes: int = _CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[int, E] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, block: int) -> E | None:
+        with self._lock:
+            if block not in self._entries:
+                return None
+            self._entries.move_to_end(block)
+            return self._entries[block]
+
+    def put(self, block: int, entry: E) -> None:
+        with self._lock:
+            self._entries[block] = entry
+            total = sum(each.n_bytes for each in self._entries.values())
+            while total > self._max_bytes and len(self._entries) > 1:
+                total -= self._entries.popitem(last=False)[1].n_bytes
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"_max_bytes": self._max_bytes}  # the rest is made again, not pickled
+
+    def __setstate__(self, state: dict[str, int]) -> None:
+        self.__init__(state["_max_bytes"])  # type: ignore[misc]
