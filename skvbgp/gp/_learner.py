@@ -16,6 +16,7 @@ from skvbgp._core.owners import Owners, find_first_columns
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
+from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs, keep_units
 from skvbgp.gp._forgetting import Forgetting
@@ -233,7 +234,10 @@ class GPLearner(RegressionLearner):
 
     def train(self, state: Start, X: Rows, y: Array, end_pass: EndPass) -> State:
         """What explains the rows; of those on workers, each is where places will look for it."""
-        (learned,) = self.train_outputs([state], report_as(itemgetter(0), end_pass))
+        watch = Watch(report_as(itemgetter(0), end_pass))
+        (learned,) = self.train_outputs([state], watch)
+        if not watch.stopped:
+            learned = try_cells(self, learned, np.random.RandomState([state.seed, 3]))
         settle(learned.rows, learned.frames.coordinates, learned.weights)
         return learned
 
@@ -466,7 +470,7 @@ class GPLearner(RegressionLearner):
         return {
             "kernels_": list(zip(state.names, kernels, strict=True)),
             "kernel_posterior_": state.belief,
-            "n_neighbors_": min(state.k, len(state.rows)),
+            "n_neighbors_": min(state.n_neighbors, len(state.rows)),
             "input_warp_": describe_warp(coordinates)[find_first_columns(len(scale), self.owners)],
             "noise_variance_": float(noise) * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),

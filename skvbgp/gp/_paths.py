@@ -10,8 +10,9 @@ See :doc:`/theory/gp`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dtrtrs
@@ -67,16 +68,10 @@ class FunctionDraws:
         return cls(posterior, priors, tuple(members), normal, level)
 
     def __call__(self, X: Array) -> Array:
-        posterior = self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            if posterior.is_exact:
-                values = self._from_all(X)
-            else:
-                near = posterior.find(X)
-                pairs = [(X[rows], near[rows]) for rows in cut(len(X), _NEAR_ROWS)]
-                values = np.concatenate(thread_map(self._from_neighbours, pairs))
-        return posterior.target.original(values)
+            (values,) = self.posterior.by_part(self._evaluate_part, X)
+        return self.posterior.target.original(values)
 
     def gradient(self, X: Array) -> Array:
         """Derivatives of all functions at rows X, (n_samples, n_features, n).
@@ -87,13 +82,37 @@ class FunctionDraws:
         posterior = self.posterior
         with single_blas_thread:
             self._known  # noqa: B018  before the threads need it
-            scaled, near = posterior.coordinates.scaled(X), posterior.find_near(X)
-            if posterior.is_exact:
-                _ = self._corrections
-            tasks = [(x, pick(near, i)) for i, x in enumerate(scaled)]
-            slopes = thread_map(self._measure_slopes, tasks)
+            (slopes,) = posterior.by_part(self._differentiate_part, X)
         unit = posterior.target.unit / posterior.coordinates.measure_units(X)
-        return np.array(slopes) * unit[:, :, None]
+        return np.asarray(slopes * unit[:, :, None])
+
+    def _evaluate_part(self, posterior: NeighbourPosterior, known: Any, X: Array) -> tuple[Array]:
+        """Scaled values (n, S) at rows X, from a posterior of some known rows."""
+        draws = self._restrict(posterior, known)
+        if posterior.is_exact:
+            return (draws._from_all(X),)
+        near = posterior.find(X)
+        pairs = [(X[rows], near[rows]) for rows in cut(len(X), _NEAR_ROWS)]
+        return (np.concatenate(thread_map(draws._from_neighbours, pairs)),)
+
+    def _differentiate_part(
+        self, posterior: NeighbourPosterior, known: Any, X: Array
+    ) -> tuple[Array]:
+        """Scaled derivatives (n, d, S), the same way."""
+        draws = self._restrict(posterior, known)
+        scaled, near = posterior.coordinates.scaled(X), posterior.find_near(X)
+        if posterior.is_exact:
+            _ = draws._corrections
+        tasks = [(x, pick(near, i)) for i, x in enumerate(scaled)]
+        return (np.array(thread_map(draws._measure_slopes, tasks)),)
+
+    def _restrict(self, posterior: NeighbourPosterior, known: Any) -> FunctionDraws:
+        """The same functions where a posterior of some known rows says what they are."""
+        if posterior is self.posterior:
+            return self
+        draws = replace(self, posterior=posterior, normal=self.normal[known])
+        vars(draws)["_known"] = [values[known] for values in self._known]
+        return draws
 
     def _measure_slopes(self, x: Array, near: Index | None) -> Array:
         """Derivatives (d, S) at a scaled row, from what is near to it (k,), nearest first."""

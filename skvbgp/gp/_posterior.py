@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -335,6 +335,12 @@ class NeighbourPosterior(NearRows):
         shared = (self.mixture.processes, self.known)
         parts = by_task(predict_rows, (X, near), shared=shared, n_jobs=self.n_jobs)
         return LocalMoments(*np.moveaxis(parts, 2, 0))
+
+    def by_part(
+        self, function: Callable[[NeighbourPosterior, Any, Array], tuple[Array, ...]], X: Array
+    ) -> tuple[Array, ...]:
+        """What a function says of rows X, given a posterior and which known rows it is of."""
+        return function(self, slice(None), X)
 
     def bring(self, near: Index) -> tuple[NeighbourPosterior, Index]:
         """A posterior that has these neighbours in memory, and their indices there."""

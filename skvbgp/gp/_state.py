@@ -12,6 +12,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Draws, Gaps, Relevance
+from skvbgp.gp._cells import CellPosterior, Cells
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws, SumPosterior
 from skvbgp.gp._paths import FunctionDraws
@@ -72,6 +73,8 @@ class State(PickledByFields):
     #: What all rows have in common. The targets of `rows`, and their frame, are then those of what
     #: its mean leaves.
     shared: GlobalPart | None = None
+    #: Places that are predicted from the same rows. Others are from the k nearest.
+    cells: Cells | None = None
     #: That of an output which was observed in the same rows, with the same mixture.
     twin: State | None = None
     #: In a stream that forgets: how many rows had been seen before one contradicted predictions for
@@ -82,6 +85,11 @@ class State(PickledByFields):
     def n_kernels(self) -> int:
         """Kernels that a warm start goes on from."""
         return len(self.names)
+
+    @property
+    def n_neighbors(self) -> int:
+        """Most rows that predict a place."""
+        return self.k if self.cells is None else self.cells.size
 
     @property
     def shares(self) -> Array:
@@ -98,7 +106,7 @@ class State(PickledByFields):
             self.frames.coordinates,
             self.frames.target,
             self.weights,
-            self.k,
+            self.k if len(self.rows) > self.n_neighbors else self.n_neighbors,
             self.n_jobs,
             self.frames.gaps,
         )
@@ -106,6 +114,8 @@ class State(PickledByFields):
             return SumPosterior(*known, shared=self.shared)
         if self.twin is not None:
             return TwinPosterior(*known, first=self.twin.posterior)
+        if self.cells is not None and len(self.rows) > self.n_neighbors:
+            return CellPosterior(*known, cells=self.cells)
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
 

@@ -1,0 +1,146 @@
+"""Cells of the input space, whose places are predicted from the same rows: those around the cell.
+
+A factor of many rows takes longer than one of a few neighbours, but it serves all places of a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.block_cache import BlockCache
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.parallel import thread_map
+from skvbgp._core.partition import Partition, rows_by_block
+from skvbgp.base import pick
+from skvbgp.gp._gradient import Slopes
+from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
+from skvbgp.gp._row_noise import have_same_noise
+from skvbgp.gp._rows import Rows
+
+#: The label of places that are predicted from their neighbours.
+_OUTSIDE = -1
+
+
+class Cells(NamedTuple):
+    """Of rows in the coordinates of the distance, and how many of these predict each."""
+
+    partition: Partition
+    size: int
+
+
+class Cell(NamedTuple):
+    """What predicts the places of a cell, and which of all rows it knows."""
+
+    posterior: NeighbourPosterior
+    known: Index  # ascending
+
+    @property
+    def n_bytes(self) -> int:
+        """What a matrix of its rows for each process takes."""
+        return 8 * len(self.posterior.mixture.processes) * len(self.known) ** 2
+
+
+@dataclass(frozen=True)
+class CellPosterior(NeighbourPosterior):
+    """A mixture given the rows; every place is predicted from the rows nearest to its cell's mean.
+
+    If the row that is nearest to a place is not one of these, its own k nearest rows predict it.
+    """
+
+    cells: Cells = field(kw_only=True)
+
+    @cached_property
+    def neighbours(self) -> NeighbourPosterior:
+        """The same without cells."""
+        fields = {name: value for name, value in self.__getstate__().items() if name != "cells"}
+        posterior = NeighbourPosterior(**fields)
+        vars(posterior)["_neighbourhoods"] = self._neighbourhoods
+        return posterior
+
+    def go_on(self, before: NeighbourPosterior) -> None:
+        """Take over the cells whose rows have stayed the same."""
+        frame = self.coordinates, self.target, self.mixture.processes
+        known = before.coordinates, before.target, before.mixture.processes
+        if isinstance(before, CellPosterior) and all(map(_is, frame, known)):
+            vars(self)["_recent"] = before._recent
+
+    def by_part(
+        self, function: Callable[[NeighbourPosterior, Index, Array], tuple[Array, ...]], X: Array
+    ) -> tuple[Array, ...]:
+        labels = self._label(X, self.find(X, 1)[:, 0])
+        return self._map_cells(lambda cell, places: function(*cell, X[places]), labels)
+
+    def _measure(self, X: Array) -> LocalMoments:
+        return LocalMoments(*self.by_part(lambda part, _, X: part._measure(X), X))
+
+    def measure_slopes(self, X: Array) -> Slopes:
+        return Slopes(*self.by_part(lambda part, _, X: part.measure_slopes(X), X))
+
+    def _leave_out(self, index: Index) -> LocalMoments:
+        def leave_out(cell: Cell, places: Index) -> LocalMoments:
+            return cell.posterior._leave_out(np.searchsorted(cell.known, index[places]))
+
+        return LocalMoments(*self._map_cells(leave_out, self._label(self.rows.X[index], index)))
+
+    def _label(self, X: Array, nearest: Index) -> Index:
+        """The cell of each of rows X whose nearest known row (n,) is one of its own."""
+        labels = self.cells.partition.lookup(self._locate(X))
+        for c, places in rows_by_block(labels, len(X)):
+            labels[places[~np.isin(nearest[places], self._find_rows(c))]] = _OUTSIDE
+        return labels
+
+    def _map_cells(
+        self, function: Callable[[Cell, Index], tuple[Array, ...]], labels: Index
+    ) -> tuple[Array, ...]:
+        """What a function says of places (n,), cell by cell on several threads."""
+        pieces = rows_by_block(labels, len(labels))
+        parts = []
+        if pieces[0][0] == _OUTSIDE:  # joblib's workers may predict these
+            parts.append(function(Cell(self.neighbours, np.arange(len(self.rows))), pieces[0][1]))
+        tasks = pieces[len(parts) :]
+        parts += thread_map(lambda c, places: function(self._recall(c), places), tasks)
+        order = np.argsort(np.concatenate([places for _, places in pieces]))
+        return tuple(np.concatenate(values)[order] for values in zip(*parts, strict=True))
+
+    def _find_rows(self, c: int) -> Index:
+        """Which rows (m,) predict the places of a cell, ascending."""
+        if c not in self._rows_of:
+            mean, size = self.cells.partition.centers[c : c + 1], self.cells.size
+            self._rows_of[c] = np.sort(self._neighbourhoods.find(mean, size)[0])
+        return self._rows_of[c]
+
+    @cached_property
+    def _rows_of(self) -> dict[int, Index]:
+        """By cell, of those that have been asked for."""
+        return {}
+
+    def _recall(self, c: int) -> Cell:
+        """A cell, with what has been made of it by predictions before if its rows are the same."""
+        index = self._find_rows(c)
+        rows = Rows.around(self.rows.X[index], self.rows.y[index], pick(self.rows.noise, index))
+        cell = self._recent.get(c)
+        if cell is None or not _are_same(rows, cell.posterior.rows):
+            fields = {**self.neighbours.__getstate__(), "rows": rows, "k": len(index)}
+            cell = Cell(NeighbourPosterior(**fields), index)
+        cell = cell._replace(known=index)
+        self._recent.put(c, cell)
+        return cell
+
+    @cached_property
+    def _recent(self) -> BlockCache[Cell]:
+        return BlockCache()
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+def _are_same(a: Rows, b: Rows) -> bool:
+    is_equal = np.array_equal(a.X, b.X) and np.array_equal(a.y, b.y)
+    return is_equal and have_same_noise(a.noise, b.noise)
