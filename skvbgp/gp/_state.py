@@ -143,7 +143,8 @@ class State(PickledByFields):
     @cached_property
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions."""
-        return measure_relevance(self.posterior, self.frames.inputs.std**2)
+        inputs, _ = self.rows.summarise()  # frames also know rows that a stream has forgotten
+        return measure_relevance(self.posterior, inputs.std**2)
 
     @property
     def covariance(self) -> Array:

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp import VBGPRegressor
 from skvbgp.kernels import RBF, White
+from tests.functions import check_importances
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -163,6 +164,20 @@ def test_an_output_that_is_not_observed_any_more_counts_next_to_nothing(data):
     alone = stream(make_model(forgetting=1e-3), X, y, 30)
     assert_allclose(model.predict(T)[:, 0], alone.predict(T), rtol=1e-6)
     assert np.isfinite(model.predict(T, True)).all()
+
+
+@pytest.mark.parametrize("forgetting", [50, 0.98])
+def test_importances_are_those_of_rows_that_still_count(rng, forgetting):
+    """Of an input that goes on, such as the time, as much as these have of it."""
+    X = np.column_stack([rng.standard_normal(120), np.arange(120.0)])
+    y = np.sin(X[:, 0]) + 0.01 * X[:, 1]
+    options = {"learn_hyperparameters": True, "max_iter": 3, "forgetting": forgetting}
+    model = make_model(kernel=RBF([1.0, 50.0]), **options).fit(X[:80], y[:80])
+    model.partial_fit(X[80:], y[80:])
+    weight = np.ones(50)
+    if forgetting < 1:
+        weight = 0.98 ** np.append(np.full(80, 40.0), np.arange(39.0, -1.0, -1.0))
+    check_importances(model, X[-len(weight) :], weight)
 
 
 def test_forgetting_nothing_is_the_default(data):
