@@ -8,6 +8,9 @@ from sklearn.base import BaseEstimator
 #: Attributes that scikit-learn sets during a fit and needs to tear the callbacks down.
 TEARDOWN_ATTRIBUTES = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
 
+#: All attributes by which an estimator knows of callbacks.
+CALLBACK_ATTRIBUTES = (*TEARDOWN_ATTRIBUTES, "_skl_callbacks", "_parent_callback_ctx")
+
 
 def find_callbacks(estimator: BaseEstimator, kind: type) -> list[Any]:
     """Those of the estimator's callbacks that are of a class."""

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils import _safe_indexing as _safe_indexing
 from sklearn.utils._param_validation import Interval as _Interval
 from sklearn.utils._param_validation import RealNotInt as RealNotInt
 from sklearn.utils._param_validation import StrOptions as StrOptions

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
+from skvbgp.base._change import NoticesChange, NoticesClasses, NoticesFunctions
 from skvbgp.base._estimator import (
     Interval,
     RealNotInt,
@@ -110,7 +111,19 @@ class _KeepsStream:
         return np.where(share < FORGOTTEN, 0.0, share)
 
 
-class ForgetfulRegressor(_KeepsStream, VariationalRegressor):
+class _BeginsStream(_KeepsStream, NoticesChange):
+    """The part of one that begins again where what it learns has changed."""
+
+    _prepare: Any
+
+    def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
+        none = np.zeros(len(self._stream.age), dtype=bool)
+        self._stream, self.n_samples_seen_ = self._stream.take(none), n
+        prepared: tuple[Any, Any] = self._prepare(X, y, reset=False, **metadata)
+        return prepared
+
+
+class ForgetfulRegressor(_BeginsStream, NoticesFunctions, VariationalRegressor):
     """Template of a regressor with the parameter ``forgetting``, which is fitted anew."""
 
     def _prepare(
@@ -159,7 +172,7 @@ class ForgetsLabels(_KeepsStream, CountsLabels):
         return columns[0]
 
 
-class ForgetfulClassifier(ForgetsLabels, VariationalClassifier):
+class ForgetfulClassifier(_BeginsStream, NoticesClasses, ForgetsLabels, VariationalClassifier):
     """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
 
 
@@ -170,7 +183,7 @@ def _count_forgotten(inputs: Any, targets: Any, n: int) -> tuple[Any, Any]:
     return inputs, replace(targets, n_copies=targets.n_copies + n)
 
 
-class FadingRegressor(VariationalRegressor):
+class FadingRegressor(NoticesFunctions, VariationalRegressor):
     """Template of a regressor whose learner lets known rows fade.
 
     It does by ``remains`` of the `Targets` that it gets in a stream, and those of an output that
@@ -200,6 +213,9 @@ class FadingRegressor(VariationalRegressor):
             each = [None if one is None else replace(one, remains=remains) for one in targets]
             return replace(inputs, remains=remains), each
         return inputs, replace(targets, remains=remains)
+
+    def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
+        return _count_forgotten(*self._prepare(X, y, reset=False, **metadata), n)
 
     def _check_collections(self) -> None:
         if self.forgetting != 1.0:

@@ -83,10 +83,10 @@ class DecoupledGPClassifier(ForgetfulClassifier):
 
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
-        that count less than a hundredth are left out. A whole number from 2 on is how many of the
-        newest rows are known, all of which count alike. With either, `partial_fit` keeps the rows
-        that count, whatever `replay` says, and is a fit to these. In `fit` all rows count alike. 1
-        forgets nothing.
+        that count less than a hundredth are left out, and after an abrupt change of the classes all
+        from before. A whole number from 2 on is how many of the newest rows are known, all of which
+        count alike. With either, `partial_fit` keeps the rows that count, whatever `replay` says,
+        and is a fit to these. In `fit` all rows count alike. 1 forgets nothing.
 
     replay : int, default=50000
         Largest number of rows that are kept for `partial_fit`, a uniform sample of those so far:

@@ -116,9 +116,10 @@ class EPDTCClassifier(ForgetfulClassifier):
 
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
-        that count less than a hundredth are left out. A whole number from 2 on is how many of the
-        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
-        rows that count. In `fit` all rows count alike. 1 forgets nothing.
+        that count less than a hundredth are left out, and after an abrupt change of the classes all
+        from before. A whole number from 2 on is how many of the newest rows are known, all of which
+        count alike. With either, `partial_fit` is a fit to the rows that count. In `fit` all rows
+        count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
         Whether `fit`, and `partial_fit` with `forgetting`, starts from the kernel, the inducing

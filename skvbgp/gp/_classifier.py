@@ -80,10 +80,11 @@ class VBGPClassifier(ForgetfulClassifier):
 
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
-        that count less than a hundredth are left out. A whole number from 2 on is how many of the
-        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
-        rows that count, once a quarter of them is new: until then, their hyperparameters stay. In
-        `fit` all rows count alike. 1 forgets nothing.
+        that count less than a hundredth are left out, and after an abrupt change of the classes all
+        from before. A whole number from 2 on is how many of the newest rows are known, all of which
+        count alike. With either, `partial_fit` is a fit to the rows that count, once a quarter of
+        them is new: until then, their hyperparameters stay. In `fit` all rows count alike. 1
+        forgets nothing.
 
     warm_start : bool, default=False
         Whether later fits start from the kernels of the one before, even if `kernel` has changed.

@@ -370,7 +370,7 @@ class GPLearner(RegressionLearner):
             before, after = np.floor(_CHECKS * growth)
             is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform
             return is_looked_at and self._has_outgrown(state, X)
-        n_due = min(state.n_seen_trained, self.forgetting.memory)
+        n_due = min(state.n_seen_trained - state.rows.n_before, self.forgetting.memory)
         n_seen = state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
             return False

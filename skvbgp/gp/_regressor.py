@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -14,6 +15,7 @@ from skvbgp.base import (
     FORGETTING_OR_WINDOW,
     LEARNING,
     Interval,
+    NoticesFunctions,
     Observations,
     StrOptions,
     VariationalRegressor,
@@ -36,7 +38,7 @@ from skvbgp.gp._spread import SpreadRows
 _OWN, _JOINT = (None, "own"), ("learned", "own")
 
 
-class VBGPRegressor(LearnedFunction, VariationalRegressor):
+class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -111,9 +113,10 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
 
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
-        that count less than a hundredth of the newest are left out. A whole number from 2 on is how
-        many of the newest rows are known, all of which count alike. Both bound the time and the
-        memory of `partial_fit`. In `fit` all rows count alike. 1 forgets nothing.
+        that count less than a hundredth of the newest are left out, and after an abrupt change of
+        the function all from before. A whole number from 2 on is how many of the newest rows are
+        known, all of which count alike. Both bound the time and the memory of `partial_fit`. In
+        `fit` all rows count alike. 1 forgets nothing.
 
     warm_start : bool, default=False
         Whether later fits start from the kernels of the one before, even if `kernel` has changed.
@@ -279,6 +282,15 @@ class VBGPRegressor(LearnedFunction, VariationalRegressor):
         return Observations.of(
             y, weight, lambda rows, j: make(X[rows], y[rows, j], weight[rows], variance[rows, j])
         )
+
+    _counts_zeros = True
+
+    def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
+        rows, targets = self._prepare(X, y, reset=False, **metadata)
+        if isinstance(rows, Observations):
+            index = tuple(known + n for known in rows.index)
+            return replace(rows, n=rows.n + n, index=index), targets
+        return rows.beginning_after(n * (self.n_outputs_ if self._form == _JOINT else 1)), targets
 
     def _bind_form(self, *, reset: bool) -> None:
         """Note how several outputs go together, which streams and warm starts do not change."""

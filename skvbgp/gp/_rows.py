@@ -66,6 +66,7 @@ class Rows(PickledByFields):
     #: (n_followed,): how much each of these counts, of which the rows' weights are the sums. None
     #: if there is no `origin`.
     counts: Array | None = None
+    n_before: int = 0  # of those seen, the ones before the stream began that these belong to
 
     @classmethod
     def of(cls, X: Array, y: Array, weight: Array, variance: Array) -> Self:
@@ -85,7 +86,13 @@ class Rows(PickledByFields):
         rows = type(self).of(self.X, self.y, noise.weight, noise.variance)
         origin = follow_rows(self.origin, rows.origin)
         counts = None if origin is None else self._followed[1]
-        return replace(rows, n_seen=self.n_seen, origin=origin, counts=counts)
+        rows = replace(rows, n_seen=self.n_seen, n_before=self.n_before)
+        return replace(rows, origin=origin, counts=counts)
+
+    def beginning_after(self, n: int) -> Self:
+        """The same of a stream that begins with them, after n others."""
+        origin, counts = self._followed
+        return replace(self, n_seen=self.n_seen + n, n_before=n, origin=origin, counts=counts)
 
     def aged(self, factor: float) -> Self:
         """The same rows, which count less by a factor, but not next to nothing."""

@@ -142,8 +142,8 @@ class VBKSRegressor(FillsGaps, DescribesFunction, LeavesOut, FadingRegressor):
 
     forgetting : float, default=1.0
         What a row of a stream counts, as a share, when one more has come, between 0 and 1; kept
-        rows that count less than a hundredth of the newest are left out. 1 forgets nothing. In
-        `fit` all rows count alike.
+        rows that count less than a hundredth of the newest are left out, and after an abrupt change
+        of the function all from before. 1 forgets nothing. In `fit` all rows count alike.
 
     random_state : int, RandomState instance or None, default=None
         Determines starting values, inducing inputs, mini-batches and draws. All kernels share

@@ -125,20 +125,21 @@ _COMMON = """
 _FORGETTING = """
     forgetting : float, default=1.0
         What a row of a stream counts, as a share, when one more has come, between 0 and 1: after a
-        later ones it counts `forgetting ** a` times. 1 forgets nothing. In `fit` all rows count
-        alike. Where hyperparameters are learned, they are learned again from the rows that are
-        remembered. Predictions know sums over rows, from which none can be taken away: there is
-        no window of the newest ones, as :class:`~skvbgp.gp.VBGPRegressor` has it.
+        later ones it counts `forgetting ** a` times, and none after the function has changed
+        abruptly. 1 forgets nothing. In `fit` all rows count alike. Where hyperparameters are
+        learned, they are learned again from the rows that are remembered. Predictions know sums
+        over rows, from which none can be taken away: there is no window of the newest ones, as
+        :class:`~skvbgp.gp.VBGPRegressor` has it.
 """
 
 _WINDOW = """
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
-        that count less than a hundredth are left out. A whole number from 2 on is how many of the
-        newest rows are known, all of which count alike. With either, `partial_fit` is a fit to the
-        rows that count, which are divided into blocks again, as long as it may take; `warm_start`
-        has it begin where the call before has ended. In `fit` all rows count alike. 1 forgets
-        nothing.
+        that count less than a hundredth are left out, and after an abrupt change of the function
+        all from before. A whole number from 2 on is how many of the newest rows are known, all of
+        which count alike. With either, `partial_fit` is a fit to the rows that count, which are
+        divided into blocks again, as long as it may take; `warm_start` has it begin where the call
+        before has ended. In `fit` all rows count alike. 1 forgets nothing.
 """
 
 _NOISE_KERNEL = """
