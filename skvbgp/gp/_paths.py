@@ -110,7 +110,7 @@ class FunctionDraws:
         """The same functions where a posterior of some known rows says what they are."""
         if posterior is self.posterior:
             return self
-        draws = replace(self, posterior=posterior, normal=self.normal[known])
+        draws = replace(self, posterior=posterior)
         vars(draws)["_known"] = [values[known] for values in self._known]
         return draws
 

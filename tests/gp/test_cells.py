@@ -167,6 +167,26 @@ def test_cells_go_on_where_their_rows_are_the_same(rng):
     assert other._recent is not before._recent
 
 
+@pytest.mark.parametrize("change", ["forgotten", "weighted"])
+def test_known_rows_that_change_are_not_taken_for_the_same(rng, change):
+    """The first one is forgotten, so that all others have another number, or counts more."""
+    before = make_posterior(rng, "weighted")
+    before.leave_out(np.arange(N))
+    X, y, noise = before.rows.X, before.rows.y, before.rows.noise
+    if change == "forgotten":
+        rows = Rows().plus(X[1:], y[1:], noise[1:])
+    else:
+        weight = np.append(noise.weight[0] + 1.0, noise.weight[1:])
+        rows = Rows().plus(X, y, replace(noise, weight=weight))
+    posterior = replace(before, rows=rows)
+    posterior.go_on(before)
+    index = np.arange(len(rows))
+    for found, part in zip(
+        posterior.leave_out(index), replace(posterior).leave_out(index), strict=True
+    ):
+        assert_allclose(found, part, rtol=1e-8)
+
+
 def test_joint_has_the_moments_of_each_row(rng):
     posterior, places = make_posterior(rng), rng.standard_normal((6, 2))
     mean, variance = posterior.moments(places, True)
@@ -231,6 +251,10 @@ def test_cells_are_chosen_where_they_predict_better(learned):
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
     assert model.n_neighbors_ == 60
     state = model._state
+    located = state.posterior._locate(X[:200])
+    assert_array_equal(np.bincount(state.cells.partition.lookup(located)), 20)
+    density = np.mean(model.log_predictive_density(X[200:], y[200:]))
+    assert abs(model.log_predictive_density_ - density) < 0.3
     near = replace(state, cells=None)
     errors = [np.abs(y[200:] - one.posterior.moments(X[200:], True)[0]) for one in (state, near)]
     assert np.mean(errors[0]) < 0.7 * np.mean(errors[1])
@@ -247,8 +271,20 @@ def test_cells_are_chosen_where_they_predict_better(learned):
 
 def test_what_leaves_cells_out(learned, monkeypatch):
     X, y = learned
+    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", -np.inf)
     assert small(RBF([1.0, 1.0, 1.0]), n_neighbors=16).fit(X[:200], y[:200]).n_neighbors_ == 16
     assert small(RBF([1.0, 1.0, 1.0])).fit(X[:90], y[:90]).n_neighbors_ == 16
+    Y = np.column_stack([y, np.cos(y)])
+    joint = small(RBF([1.0, 1.0, 1.0]), output_covariance="learned", max_iter=2)
+    assert joint.fit(X[:120], Y[:120]).n_neighbors_ <= 16
+    parts = small(RBF([1.0, 1.0, 1.0]), n_inducing=10, max_iter=2).fit(X[:200], y[:200])
+    assert parts.n_inducing_ == 10 and parts.n_neighbors_ <= 16
+    monkeypatch.setattr("skvbgp.gp._search._LEAST_COUNT_RISE", 100.0)
+    assert small(RBF([1.0, 1.0, 1.0]), max_iter=2).fit(X[:200], y[:200]).n_neighbors_ == 8
+
+
+def test_cells_that_gain_nothing_leave_everything_as_it_is(learned, monkeypatch):
+    X, y = learned
     monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", 10.0)
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
     assert model.n_neighbors_ == 16
