@@ -151,12 +151,14 @@ class Conditional:
         spread, evidence = scale or self.scale
         return Moments(mean, spread * variance, spread * self.process.noise, evidence)
 
-    def gradient(self, x: Array, scale: Scale | None = None) -> tuple[Array, Array]:
-        """Mean and variance (d,) of the latent function's derivatives at one row x (d,)."""
-        slopes = self.process.covariance.gradient(x, self.X)  # (n, d)
-        prior = self.process.covariance.curvature(x[None])[0]
-        variance = np.maximum(prior - np.sum((self.L_inv @ slopes) ** 2, axis=0), 0.0)
-        return self.weights @ slopes, (scale or self.scale).spread * variance
+    def gradient(self, X: Array, scale: Scale | None = None) -> tuple[Array, Array]:
+        """Mean and variance (n*, d) of the latent function's derivatives at rows X (n*, d)."""
+        covariance = self.process.covariance
+        slopes = np.stack([covariance.gradient(x, self.X) for x in X], axis=1)  # (n, n*, d)
+        told = np.sum(tril_times(self.L_inv, slopes.reshape(len(self.X), -1)) ** 2, axis=0)
+        variance = np.maximum(covariance.curvature(X) - told.reshape(X.shape), 0.0)
+        spread = np.reshape((scale or self.scale).spread, (-1, 1))
+        return np.tensordot(self.weights, slopes, 1), spread * variance
 
     def covariance(self, X: Array) -> Array:
         """Covariance (n*, n*) of the latent function at rows X, at the scale of all rows."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,11 +13,10 @@ from skvbgp._core.parallel import thread_map
 from skvbgp.base import Relevance, pick, swap_categories
 
 if TYPE_CHECKING:
-    from skvbgp.gp._conditional import Conditional, Scale
     from skvbgp.gp._posterior import NeighbourPosterior
 
-#: Rows of one task.
-_TASK_ROWS = 64
+#: Rows of one task, and entries of the slopes of a kernel between its rows and all known ones.
+_TASK_ROWS, _TILE_SIZE = 64, 2**21
 
 
 class Slopes(NamedTuple):
@@ -43,32 +41,49 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
 
     The belief in the processes is constant as long as the neighbours are the same.
     """
-    near = posterior.find_near(X)
+    near, measure = posterior.find_near(X), _measure_tile
+    size = _TASK_ROWS
+    if posterior.is_exact:
+        _ = posterior.conditionals  # once, not in each thread
+        measure, size = _measure_tile_from_all, _count_rows(posterior)
 
-    def measure(rows: slice) -> Slopes:
-        return _measure_tile(posterior, X[rows], pick(near, rows))
+    def measure_rows(rows: slice) -> Slopes:
+        return measure(posterior, X[rows], pick(near, rows))
 
-    tiles = [(rows,) for rows in cut(len(X), _TASK_ROWS)]
-    belief, mean, variance = map(np.concatenate, zip(*thread_map(measure, tiles), strict=True))
+    tiles = [(rows,) for rows in cut(len(X), size)]
+    belief, mean, variance = map(np.concatenate, zip(*thread_map(measure_rows, tiles), strict=True))
     units = posterior.coordinates.measure_units(X)[:, None]
     return Slopes(belief, *posterior.target.unscaled_slopes(mean, variance, units))
 
 
+def _count_rows(posterior: NeighbourPosterior) -> int:
+    """How many rows all known ones predict at a time: the more, the less often L^-1 is read."""
+    return max(1, min(_TASK_ROWS, _TILE_SIZE // posterior.rows.X.size))
+
+
+def _measure_tile_from_all(posterior: NeighbourPosterior, X: Array, near: Index | None) -> Slopes:
+    """The same in scaled units, of rows that all known ones predict."""
+    given, scales = zip(*posterior.condition_on_all(near), strict=True)
+    evidence = [np.broadcast_to(scale.evidence, len(X)) for scale in scales]
+    belief = posterior.mixture.weigh(np.column_stack(evidence))
+    scaled = posterior.coordinates.scaled(X)
+    pairs = [one.gradient(scaled, scale) for one, scale in zip(given, scales, strict=True)]
+    means, variances = (np.stack(parts, axis=1) for parts in zip(*pairs, strict=True))
+    return Slopes(belief, means, variances)
+
+
 def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -> Slopes:
-    """The same in scaled units, of rows of which it is given what is near."""
-    condition: Callable[[Any], list[tuple[Conditional, Scale]]] = posterior.condition_on_all
-    if not posterior.is_exact:
-        assert near is not None
-        here, near = posterior.bring(near)
-        condition = here.condition_on_near
+    """The same of rows of which it is given what is near."""
+    assert near is not None
+    here, near = posterior.bring(near)
     scaled, mixture = posterior.coordinates.scaled(X), posterior.mixture
     belief = np.empty((len(X), len(mixture.processes)))
     means, variances = np.empty((2, *belief.shape, X.shape[1]))
-    for i, x in enumerate(scaled):
-        given = condition(pick(near, i))
+    for i in range(len(X)):
+        given = here.condition_on_near(near[i])
         belief[i] = mixture.weigh_place([scale for _, scale in given])
-        pairs = (one.gradient(x, scale) for one, scale in given)
-        means[i], variances[i] = zip(*pairs, strict=True)
+        pairs = (one.gradient(scaled[[i]], scale) for one, scale in given)
+        means[i], variances[i] = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     return Slopes(belief, means, variances)
 
 

@@ -27,7 +27,7 @@ def test_gradient_of_a_process_is_the_limit_of_differences(kernel, dof, rng):
     X = rng.standard_normal((12, 2))
     given = Process(kernel.bind(2), 0.05, dof).factorise(X, np.sin(2.0 * X[:, 0]))
     x, step = np.array([0.3, -0.2]), 1e-3
-    mean, variance = given.gradient(x)
+    mean, variance = (part[0] for part in given.gradient(x[None]))
     for i in range(2):
         ends = np.array([x + step * np.eye(2)[i], x - step * np.eye(2)[i]])
         difference = np.array([0.5, -0.5]) / step
@@ -44,6 +44,20 @@ def test_mean_gradient_is_that_of_predict(n_neighbors):
     model = small(kernels, n_neighbors=n_neighbors).fit(X, 10.0 * y)
     places = X[:4] + 0.05
     check_mean_gradient(model, places)
+
+
+@pytest.mark.parametrize("n_neighbors", ["auto", 12])
+def test_places_have_the_gradients_that_each_has_alone(n_neighbors, monkeypatch):
+    """However many are measured at a time."""
+    X, y = make_data(40)
+    model = small([Matern([2.0, 3.0]), RBF([2.0, 3.0])], n_neighbors=n_neighbors).fit(X, y)
+    together = model.predict_gradient(X[:7] + 0.1)
+    monkeypatch.setattr("skvbgp.gp._gradient._TILE_SIZE", 3 * X.size)
+    tiles = model.predict_gradient(X[:7] + 0.1)
+    alone = zip(*(model.predict_gradient(x[None] + 0.1) for x in X[:7]), strict=True)
+    for found, also, expected in zip(together, tiles, map(np.concatenate, alone), strict=True):
+        assert_allclose(found, expected, rtol=1e-7)
+        assert_allclose(also, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 30])
