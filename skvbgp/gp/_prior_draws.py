@@ -10,7 +10,13 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._process import Process
-from skvbgp.kernels._features import FREQUENCIES, SHARING, Features, draw_features
+from skvbgp.kernels._features import (
+    FREQUENCIES,
+    SHARING,
+    Features,
+    draw_features,
+    multiply_columns,
+)
 
 #: The least frequencies of each term of a kernel, and those of all processes.
 _LEAST_FREQUENCIES, _ALL_FREQUENCIES = 128, 4096
@@ -26,7 +32,7 @@ class JointFeatures:
     def __call__(self, X: Array) -> Array:
         inputs, outputs = self.coregion.split(X)
         parts = outputs @ self.coregion.root
-        return (self.features(inputs)[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
+        return multiply_columns(self.features(inputs), parts)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d + t) of the features at one row x, zero in its indicator."""

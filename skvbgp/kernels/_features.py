@@ -28,6 +28,12 @@ _TILE = 2**15
 _LEAST_TAIL = 1e-8
 
 
+def multiply_columns(left: Array, right: Array) -> Array:
+    """Products (n, l r) of each column (n, l) with each of others (n, r), also of no rows."""
+    n_products = left.shape[1] * right.shape[1]
+    return (left[:, :, None] * right[:, None, :]).reshape(len(left), n_products)
+
+
 @dataclass(frozen=True)
 class Term:
     """Features of a product of elementary kernels."""
@@ -44,7 +50,7 @@ class Term:
         for line in self.lines:
             inputs = X / line.length_scale
             parts = np.column_stack([np.full(len(X), line.offset), inputs])
-            features = (features[:, :, None] * parts[:, None, :]).reshape(len(X), -1)
+            features = multiply_columns(features, parts)
         return features
 
     def gradient(self, x: Array) -> Array:

@@ -67,6 +67,7 @@ def test_functions_are_features_times_weights(kernel, tile, monkeypatch):
     phi = np.hstack([term(X) for term in features.terms])
     weights = np.random.RandomState(1).standard_normal((phi.shape[1], 2))
     assert_allclose(features.times(X, weights), phi @ weights, rtol=1e-12, atol=1e-13)
+    assert features(X[:0]).shape == (0, len(weights))  # where no function goes by a process
 
 
 @pytest.mark.parametrize("m", [1, pytest.param(2, marks=pytest.mark.thorough), 257])
