@@ -104,10 +104,13 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         self._look_for_collections(X, y, *metadata.values())
+        known = getattr(self, "n_features_in_", None)
         with restored_on_error(self), single_blas_thread:
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=True, **metadata)
-            before = self._find_before()
+            before, d = self._find_before(targets), self.n_features_in_
+            if before is not None and d != known:
+                raise ValueError(f"warm_start: X has {d} features, but the fit before had {known}.")
             with keep_journal(self, inputs, targets, before) as journal:
                 return self._train_anew(X, y, inputs, targets, before, journal)
 
@@ -119,7 +122,7 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
             with reading(X):
                 inputs, targets = self._prepare(X, y, reset=first, **metadata)
             if first or self._learns_anew(inputs, targets):
-                return self._train_anew(X, y, inputs, targets, self._find_before())
+                return self._train_anew(X, y, inputs, targets, self._find_before(targets))
             learner, state = self._full_learner(), self._state
             everything = learner.rows_to_restart(state, inputs, targets)
             if everything is not None:
@@ -131,7 +134,7 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
                 learner, learner.update(state, inputs, targets, end_pass), progress
             )
 
-    def _find_before(self) -> Any:
+    def _find_before(self, targets: Any) -> Any:
         """The state that training goes on from, if there is one and it is asked for."""
         return getattr(self, "_state", None) if getattr(self, "warm_start", False) else None
 
@@ -293,6 +296,12 @@ class VariationalClassifier(ScoresClasses, ClassifierMixin, ReadsLabels, Variati
     function is the probability of the second class, or of each versus the rest. How X and y are
     read is in `ReadsLabels`.
     """
+
+    def _find_before(self, targets: Any) -> Any:
+        before = super()._find_before(targets)
+        if before is not None and not np.array_equal(targets.classes, before.classes):
+            raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
+        return before
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

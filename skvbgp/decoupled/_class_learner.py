@@ -43,8 +43,6 @@ class ClassLearner(Learner):
     def start(
         self, X: Array, y: Labels, rng: np.random.RandomState, before: ClassState | None
     ) -> ClassState:
-        if before is not None and not np.array_equal(y.classes, before.classes):
-            raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
         known = None if before is None else before.functions
         totals = y.count_classes()
         class_weights = weigh_classes(self.class_weight, y.classes, totals)

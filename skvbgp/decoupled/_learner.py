@@ -91,11 +91,6 @@ class DecoupledLearner(RegressionLearner):
         likelihood = self._make_likelihood(y)
         target = self._choose_target(likelihood, summary, sample)
         if before is not None:
-            if before.parameters.alpha.shape[1] != d:
-                raise ValueError(
-                    f"warm_start: X has {d} features, but the fit before had "
-                    f"{before.parameters.alpha.shape[1]}."
-                )
             return replace(
                 before.move_to(target, knows_noise=self.learn_hyperparameters),
                 adam=AdamState.zeros(len(before.adam.first)),

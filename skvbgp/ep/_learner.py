@@ -101,12 +101,7 @@ class EPLearner(Learner):
         self, X: Inputs, y: Labels, rng: np.random.RandomState, before: State | None
     ) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
-        n_features = X.mean.shape[1]
         if before is not None:
-            if not np.array_equal(y.classes, before.classes):
-                raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
-            seen = before.start.parameters.columns.seen
-            _check_width(len(seen), n_features, "warm_start: the fit before")
             p = before.start.parameters
             refinement = Refinement.start(self.refine, _find_missing(X, p.columns), p.refinement)
             return replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
@@ -121,7 +116,9 @@ class EPLearner(Learner):
             kernel = bind_columns(self.kernel, columns.n_seen, columns.owners)
         Z = np.empty((0, columns.n_seen))
         if self.inducing_inputs is not None:
-            _check_width(self.inducing_inputs.shape[1], n_features, "inducing_inputs")
+            width, n_features = self.inducing_inputs.shape[1], X.mean.shape[1]
+            if width != n_features:
+                raise ValueError(f"inducing_inputs has {width} columns, but X has {n_features}.")
             Z = self.inducing_inputs[:, columns.seen]
         start = Start(Parameters(kernel, Z, columns, refinement), hyperprior, seed)
         return self._grow(start, X, weight)
@@ -354,8 +351,3 @@ def _spread(values: Array, y: Labels) -> Array:
 def _find_missing(X: Inputs, columns: InputModel) -> NDArray[np.bool_]:
     """Which entries of the columns seen are, (n, d)."""
     return np.isnan(X.mean[:, columns.seen])
-
-
-def _check_width(width: int, n_features: int, name: str) -> None:
-    if width != n_features:
-        raise ValueError(f"{name} has {width} columns, but X has {n_features}.")

@@ -142,7 +142,6 @@ class ClassGPLearner(Learner):
         standardised = is_auto(self.kernel)
         if before is not None:
             standardised = before.standardised
-            self._check_before(before, d, y)
             known = before.found.list_starts(anew=self.learn_hyperparameters)
             starts = [(name, _rebind(model, d, self.owners)) for name, model in known]
         else:
@@ -167,13 +166,6 @@ class ClassGPLearner(Learner):
         if wanted and obstacles:
             raise ValueError(f"n_inducing={wanted} is not possible with {obstacles[0]}.")
         return wanted or 0
-
-    def _check_before(self, before: ClassState, d: int, y: Labelled) -> None:
-        known, now = before.found.trained[0].n_inputs, count_inputs(d, self.owners)
-        if known != now:
-            raise ValueError(f"warm_start: X has {now} features, but the fit before had {known}.")
-        if not np.array_equal(y.classes, before.classes):
-            raise ValueError(f"warm_start: the classes were {before.classes.tolist()}.")
 
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = state.rows

@@ -156,11 +156,6 @@ class GPLearner(RegressionLearner):
         standardised = is_auto(self.kernel)
         if before is not None:
             standardised = before.frames.standardised
-            d_before = len(before.weights) - self.n_outputs
-            if d_before != d:
-                raise ValueError(
-                    f"warm_start: X has {d} features, but the fit before had {d_before}."
-                )
             pairs = [(before.names[i], before.kernels[i]) for i in sorted(set(before.kernel_of))]
         elif is_auto(self.kernel):
             pairs = make_base_kernels(d)

@@ -91,7 +91,7 @@ class SparseLearner(Settings):
             model, parameters = start_cold(self, sample, len(X), target, rng)
         else:
             ratio = before.target.unit / target.unit
-            model, parameters = go_on_from(before.model, before.parameters, X.shape[1], ratio)
+            model, parameters = go_on_from(before.model, before.parameters, ratio)
         state = State(
             model=model,
             parameters=parameters,

@@ -197,14 +197,8 @@ def _check_range(parameters: Parameters) -> None:
         )
 
 
-def go_on_from(
-    model: Model, parameters: Parameters, d: int, ratio: float
-) -> tuple[Model, Parameters]:
-    """Those of the fit before for d features; y's unit was then ``ratio`` times the present one."""
-    p = parameters
-    if p.U.shape[1] != d:
-        now, then = d - p.n_outputs, p.U.shape[1] - p.n_outputs
-        raise ValueError(f"warm_start: X has {now} features, but the fit before had {then}.")
+def go_on_from(model: Model, p: Parameters, ratio: float) -> tuple[Model, Parameters]:
+    """Those of the fit before; y's unit was then ``ratio`` times the present one."""
     p = replace(
         p, alpha=p.alpha * ratio, beta=p.beta * ratio**2, noise_variance=p.noise_variance * ratio**2
     )

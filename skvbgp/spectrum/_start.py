@@ -82,10 +82,9 @@ def start_from_evidence(
 def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array, Hyperparameters]:
     """Frequencies and hyperparameters of the fit before, on the data's scale."""
     structure = before.q.structure
-    if (structure.m, structure.d) != (m, len(scale)):
+    if structure.m != m:
         raise ValueError(
-            f"warm_start: the fit before had {structure.m} frequencies of {structure.d} "
-            f"features, but now there are {m} of {len(scale)}."
+            f"warm_start: the fit before had {structure.m} frequencies, but now there are {m}."
         )
     stretch, ratio = scale / before.coordinates.scale, (before.target.unit / unit) ** 2
     hyper = before.hyper

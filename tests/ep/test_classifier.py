@@ -157,7 +157,7 @@ def test_warm_start_goes_on():
     before = model.log_marginal_likelihood_value_
     model.fit(X, y)
     assert model.log_marginal_likelihood_value_ > before
-    with pytest.raises(ValueError, match="2 columns, but X has 1"):
+    with pytest.raises(ValueError, match="X has 1 features, but the fit before had 2"):
         model.fit(X[:, :1], y)
 
 
