@@ -23,6 +23,7 @@ class ReadsInputs:
 
     _categories: Categories | None = None  # of the last fit
     inducing_inputs: Any  # a constructor parameter of some estimators
+    n_features_in_: int
     _takes_gaps: Any = False  # whether entries of X may be missing (NaN)
     #: Whether what is learned is about the columns that are read, so that a warm start keeps them.
     _learns_of_columns = True
@@ -84,6 +85,9 @@ class ReadsInputs:
                 "inducing_inputs must have the shape (n_inducing, n_features); got "
                 f"{np.shape(places)}."
             )
+        width, d = np.shape(places)[1], self.n_features_in_
+        if width != d:
+            raise ValueError(f"inducing_inputs has {width} columns, but X has {d}.")
         if self._categories is not None:
             places = self._categories.encode(places)
         return np.asarray(check_array(places, dtype=np.float64, input_name="inducing_inputs"))

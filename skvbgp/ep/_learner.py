@@ -116,9 +116,6 @@ class EPLearner(Learner):
             kernel = bind_columns(self.kernel, columns.n_seen, columns.owners)
         Z = np.empty((0, columns.n_seen))
         if self.inducing_inputs is not None:
-            width, n_features = self.inducing_inputs.shape[1], X.mean.shape[1]
-            if width != n_features:
-                raise ValueError(f"inducing_inputs has {width} columns, but X has {n_features}.")
             Z = self.inducing_inputs[:, columns.seen]
         start = Start(Parameters(kernel, Z, columns, refinement), hyperprior, seed)
         return self._grow(start, X, weight)

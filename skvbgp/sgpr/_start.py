@@ -143,9 +143,6 @@ def _choose_inputs(
         scaled = sample.within(coordinates)
         return coordinates, choose_inducing_inputs(scaled.X, n_inducing, rng, sample.weight)
     given = settings.inducing_inputs
-    if given.shape[1] != sample.X.shape[1]:
-        m, d = given.shape[1] - settings.n_outputs, sample.X.shape[1] - settings.n_outputs
-        raise ValueError(f"inducing_inputs has {m} columns, but X has {d}.")
     coordinates = Coordinates.of(given).keeping(shared)
     check_unit(coordinates.scale, "inducing_inputs")
     return coordinates, coordinates.scaled(given)
