@@ -136,10 +136,11 @@ class VBGPClassifier(ForgetfulClassifier):
 
     A row of weight w counts as w equal rows.
 
-    `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled, with `forgetting` whenever a quarter of the rows that count (or of
-    those after which a row counts a twentieth) is new, and when a class has its first row. The
-    categories of inputs are those of the first call.
+    `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, in every
+    call as long as fewer than 32 were known, and then whenever their number has doubled, with
+    `forgetting` whenever a quarter of the rows that count (or of those after which a row counts a
+    twentieth) is new, and when a class has its first row. The categories of inputs are those of the
+    first call.
 
     See :doc:`/theory/gp_classes` for the model, and for what was measured.
 

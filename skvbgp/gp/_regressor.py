@@ -191,10 +191,10 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
     Rows of a Dask collection have none; the user guide's page about scaling says what else they
     cannot have. Weights and forgetting need kernels without a :class:`~skvbgp.kernels.White` part.
 
-    `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, whenever
-    their number has doubled, or before if they are few and their scale has changed. So
-    is the global part, which stays as it is in between. The categories of inputs are those of the
-    first call.
+    `partial_fit` knows new rows at once. Hyperparameters are learned again, from all rows, in every
+    call as long as fewer than 32 were known, and then whenever their number has doubled, or before
+    if they are few and their scale has changed. So is the global part, which stays as it is in
+    between. The categories of inputs are those of the first call.
 
     With more rows than neighbours, ``return_cov`` gives the variances that ``return_std`` gives,
     and correlations given the rows that are near to any of the rows asked for.

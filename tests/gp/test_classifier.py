@@ -184,6 +184,13 @@ def test_hyperparameters_follow_when_a_quarter_of_what_counts_is_new(forgetting,
     assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-6, atol=1e-9)
 
 
+def test_every_call_learns_again_as_long_as_fewer_than_32_rows_were_known():
+    X, y = make_classes(36)
+    model = small().partial_fit(X[:30], y[:30], classes=np.unique(y))
+    trained = [model.partial_fit(X[[i]], y[[i]])._state.n_trained for i in range(30, 36)]
+    assert trained == [31, 32, 32, 32, 32, 32]
+
+
 def test_what_else_has_a_stream_that_forgets_learn_again():
     """A class that had no row in the window; hyperparameters that are not learned; a warm start."""
     X, y = make_classes(80)

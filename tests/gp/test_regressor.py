@@ -153,6 +153,14 @@ def test_few_rows_are_learned_from_again_if_new_ones_have_another_scale(rng, fac
     assert model._state.count_trained == n_trained
 
 
+def test_every_call_learns_again_as_long_as_fewer_than_32_rows_were_known(rng):
+    X = rng.uniform(0.0, 3.0, (36, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(36)
+    model = small(1.0 * RBF(0.5)).fit(X[:30], y[:30])
+    trained = [model.partial_fit(X[[i]], y[[i]])._state.count_trained for i in range(30, 36)]
+    assert trained == [31, 32, 32, 32, 32, 32]
+
+
 def test_all_rows_that_have_scales_of_their_places_are_not_asked_for_one(rng, monkeypatch):
     """Intervals elsewhere stay; hyperparameters are learned again when there are twice as many."""
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
