@@ -22,9 +22,11 @@ from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
 from skvbgp.gp._class_shares import Found
+from skvbgp.gp._class_warp import move_warp
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, find_log_frequencies, merge_places
+from skvbgp.gp._warp import WarpedCoordinates, describe_warp
 from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs
 from skvbgp.kernels._uncertain import join_variances
 
@@ -289,13 +291,20 @@ class ClassGPLearner(Learner):
     # -- what it says ----------------------------------------------------------------------------
 
     def attributes(self, state: ClassState) -> dict[str, Any]:
-        listed, scale = state.found.list_kernels(), state.coordinates.scale
-        kernels = [(name, express_by_input(p.kernel, scale, self.owners)) for name, p, _ in listed]
+        listed, coordinates = state.found.list_kernels(), state.coordinates
+        kernels = [
+            (name, express_by_input(one.kernel, _measure_units(one, coordinates), self.owners))
+            for name, one, _ in listed
+        ]
+        for warp in [one.warp for _, one, _ in listed if one.warp is not None][:1]:
+            coordinates = WarpedCoordinates(coordinates.offset, coordinates.scale, warp)
+        first = find_first_columns(len(coordinates.scale), self.owners)
         return {
             "classes_": state.classes,
             "class_prior_": np.exp(state.log_frequencies),
             "kernels_": kernels,
             "kernel_posterior_": np.array([share for *_, share in listed]),
+            "input_warp_": describe_warp(coordinates)[first],
             "n_inducing_": max((len(one.inducing) for one in state.found.inducing), default=0),
             "log_predictive_probability_": state.found.score,
             "n_iter_": state.n_iter,
@@ -310,9 +319,20 @@ def _rebind(model: ClassModel, d: int, owners: tuple[int, ...]) -> ClassModel:
     """The same model of d other columns, which encode the same inputs."""
     if owners == model.process.owners:
         return model
-    kernel = take_inputs(model.kernel, find_first_columns(model.d, model.process.owners))
+    known, now = (
+        find_first_columns(*each) for each in ((model.d, model.process.owners), (d, owners))
+    )
+    kernel, warp = take_inputs(model.kernel, known), model.warp
+    if warp is not None:  # of inputs that were numbers, which have one column each
+        warp = move_warp(warp, now[np.searchsorted(known, warp.columns)], d, owners)
     process = replace(model.process, kernel=bind_columns(kernel, d, owners), owners=owners)
-    return replace(model, process=process, d=d)
+    return replace(model, process=process, d=d, warp=warp)
+
+
+def _measure_units(model: ClassModel, coordinates: Coordinates) -> Array:
+    """Units of the kernel's inputs in those of X, (d,): of what is warped, at the mean."""
+    scale = coordinates.scale
+    return scale if model.warp is None else scale / model.warp.slope(np.zeros(len(scale)))
 
 
 def _take_votes(rows: Rows, class_weights: Array, gaps: Gaps, coordinates: Coordinates) -> Votes:

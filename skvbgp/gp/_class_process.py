@@ -27,9 +27,11 @@ import numpy as np
 
 from skvbgp._core.linalg import JITTER, Array, cholesky, factorise_bordered, tril_gram, tril_inverse
 from skvbgp._core.owners import count_inputs
+from skvbgp.gp._class_warp import WarpedCovariance
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._votes import Votes
+from skvbgp.gp._warp import Warp
 from skvbgp.kernels._uncertain import UncertainCovariance
 
 #: Scale of the Cauchy prior of the logarithms by which length scales differ.
@@ -61,6 +63,8 @@ class ClassModel(ABC):
     d: int  # number of columns. Rows have as many entries, or also their variances.
     #: The length scale that those of the inputs have a prior around. None is no such prior.
     shared_scale: float | None = None
+    #: A function of each input that is in front of the kernel.
+    warp: Warp | None = None
 
     @property
     def n_inputs(self) -> int:
@@ -75,7 +79,9 @@ class ClassModel(ABC):
     @property
     def covariance(self) -> UncertainCovariance:
         """That of the functions, averaged over what entries of places may be."""
-        return UncertainCovariance(self.process.kernel, self.d)
+        if self.warp is None:
+            return UncertainCovariance(self.process.kernel, self.d)
+        return WarpedCovariance(self.process.kernel, self.d, self.warp)
 
     @property
     def vector(self) -> Array:

@@ -5,7 +5,8 @@ one for each. They are compared by the log probability of labels that are left o
 prior, less one nat for each hyperparameter.
 
 Few rows: the best is also tried plus lines, and all share in predictions, see `_class_shares`, and
-average over draws of their hyperparameters. Many rows: the best are trained further, and share. Two
+average over draws of their hyperparameters. As long as all places predict, the best is tried with
+warped inputs as well, see `_class_warp`. Many rows: the best are trained further, and share. Two
 classes that are not predicted from neighbours are also tried with a likelihood of labels, see
 `_probit_process`. What predicts from neighbours has learned from groups of near places. What it
 becomes on random ones may be better, or through inducing inputs, see `_class_inducing`.
@@ -31,7 +32,17 @@ from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, mix_log_probabilities
 from skvbgp.gp._class_process import LABEL_NOISE, ClassModel, ClassProcess
-from skvbgp.gp._class_shares import ALIKE, INDUCING, PROBIT, Found, Mixture, Part, weigh_inputs
+from skvbgp.gp._class_shares import (
+    ALIKE,
+    INDUCING,
+    PROBIT,
+    WARPED,
+    Found,
+    Mixture,
+    Part,
+    weigh_inputs,
+)
+from skvbgp.gp._class_warp import find_warp
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
@@ -52,6 +63,8 @@ _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
 #: Trials that get one length scale per input; trials that are trained further, and from neighbours,
 #: whose matrices every place has to factorise for every kernel.
 _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
+#: Nats that warped inputs have to gain where not all trials share.
+_WORTH_WARPING = 2.0
 #: Kernels of either kind that get a probit likelihood.
 _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
 #: Noise that these start with.
@@ -156,7 +169,7 @@ class ClassSearch:
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + (_N_FREED + 1) * grows + _MOST_KEPT + 2 * _N_PROBIT
+        return n_starts + (_N_FREED + 3) * grows + _MOST_KEPT + 2 * _N_PROBIT
 
     def run(self, starts: Sequence[tuple[str, ClassModel]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
@@ -167,8 +180,10 @@ class ClassSearch:
             freed = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
         chosen = self._choose(len(starts))
+        if grows and self.is_exact and not self.stopped:
+            chosen = [*chosen, *self._try_warped(_list_freed(chosen) or chosen, *groups[0])]
         if grows and self._is_small and not self.stopped:
-            self._try_lines(self.trials[len(starts) :] or self.trials)
+            self._try_lines(_list_freed(self.trials) or self.trials)
         if self.stopped:
             return self._judge(chosen)
         if self._is_small:
@@ -213,6 +228,22 @@ class ClassSearch:
 
         return do_once(lambda: thread_map(fit, starts))
 
+    def _try_warped(self, trials: list[Trial], votes: Votes) -> list[Trial]:
+        """Try the best of some trials, on places, with inputs that are warped.
+
+        It is returned if it is worth more time; of few places always, as shares say what it is.
+        """
+        has_gaps = votes.X.shape[1] > self.d
+        warp = None if has_gaps else find_warp(votes.X, trials[0].process.process.owners)
+        if warp is None:
+            return []
+        best = _rank(trials)[0]
+        start = best.name + WARPED, replace(best.process, warp=warp)
+        self._try([start], [(votes,)], self.max_iter or _TRIAL_ITERATIONS)
+        warped = self.trials[-1]
+        is_worth_it = self._is_small or warped.score > best.score + _WORTH_WARPING
+        return [warped] if is_worth_it else []
+
     def _try_lines(self, trials: list[Trial]) -> None:
         """Try the best of some kernels plus lines: alone, it asks near rows for all slopes."""
         best = _rank(trials)[0]
@@ -244,7 +275,7 @@ class ClassSearch:
 
         Of few places only the best, of more also one whose length scales are alike.
         """
-        freed = [trial for trial in trials if trial.process.shared_scale is not None]
+        freed = _list_freed(trials)
         if self._is_small:
             chosen = _rank(freed or trials)[:1]
         elif freed:
@@ -255,7 +286,8 @@ class ClassSearch:
         for trial in chosen:
             model = trial.process
             process = replace(model.process, noise=_PROBIT_NOISE)
-            starts.append((trial.name + PROBIT, ProbitProcess(process, self.d, model.shared_scale)))
+            probit = ProbitProcess(process, self.d, model.shared_scale, model.warp)
+            starts.append((trial.name + PROBIT, probit))
         if freed and not self._is_small:
             alike = start_alike_process(self.d, freed[0].process.process.owners)
             starts.append((f"SE, by input{ALIKE}", alike))
@@ -398,6 +430,11 @@ class ClassSearch:
         n_link = len(cast(ClassProcess, model).link.vector)
         n_kernel, n_votes = model.n_chosen - n_link, n_votes or self.n_grouped
         return n_kernel / n_votes + n_link / self.held.counts.sum()
+
+
+def _list_freed(trials: list[Trial]) -> list[Trial]:
+    """Those with one length scale for each input."""
+    return [trial for trial in trials if trial.process.shared_scale is not None]
 
 
 def _rank(trials: list[Trial]) -> list[Trial]:

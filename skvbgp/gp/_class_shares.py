@@ -17,8 +17,9 @@ from skvbgp.gp._class_process import ClassModel, ClassProcess
 from skvbgp.gp._rows import average_weights
 
 #: Ends of names: of kernels with a probit likelihood, of those whose length scales are alike, too,
-#: and of those that predict through inducing inputs.
+#: and of those that predict through inducing inputs; of warped inputs, which may be before these.
 PROBIT, ALIKE, INDUCING = ", probit", ", alike, probit", ", inducing"
+WARPED = ", warped"
 #: Least belief that is worth the time of one more kernel in predictions.
 _LEAST_SHARE = 0.05
 #: Votes that the prior of the shares gives to each kernel.
@@ -67,7 +68,7 @@ class Found(NamedTuple):
             name = name.removesuffix(INDUCING)
             if anew and not isinstance(model, ClassProcess):
                 name = name.removesuffix(ALIKE).removesuffix(PROBIT)
-                model = ClassProcess(model.process, model.d, model.shared_scale)
+                model = ClassProcess(model.process, model.d, model.shared_scale, model.warp)
             found.setdefault(name, model)
         return list(found.items())
 

@@ -35,8 +35,9 @@ class VBGPClassifier(ForgetfulClassifier):
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
     for all inputs or one for each, and predictions average over those that predict best together,
     with up to 500 rows also over draws of their hyperparameters, and the best kernel is also tried
-    plus lines. As long as all rows predict, kernels of two classes are also tried with a probit
-    likelihood. Far from all rows the probabilities are the frequencies of the classes.
+    plus lines. As long as all rows predict, kernels are also tried with skewed inputs through a
+    function, and those of two classes with a probit likelihood. Far from all rows the probabilities
+    are the frequencies of the classes.
 
     Parameters
     ----------
@@ -106,11 +107,17 @@ class VBGPClassifier(ForgetfulClassifier):
 
     kernels_ : list of (str, Kernel)
         Names of the kernels that predictions average over, and these with the hyperparameters
-        found. Length scales are in the units of X. What predicts through inducing inputs is named
-        so.
+        found. Length scales are in the units of X, at the mean of an input that is warped. What
+        predicts through inducing inputs is named so, and so are kernels of warped inputs.
 
     kernel_posterior_ : ndarray of shape (n_kernels,)
         Shares of the kernels in predictions.
+
+    input_warp_ : ndarray of shape (n_features, 2)
+        Centre m and width s, in the units of X, of the function asinh((x - m) / s) that is taken of
+        each input where a kernel is "warped": about a straight line near the centre, a logarithm
+        beyond the width. NaN and infinity where the input is as it is given, as it is if no such
+        kernel shares in predictions.
 
     n_inducing_ : int
         Inducing inputs of those kernels that predict through them, 0 if none does.

@@ -89,7 +89,7 @@ class ProbitProcess(ClassModel):
         dK, dm, dt = mode.differentiate()
         dtotal = 0.5 * score * dm / np.sqrt(self._total(votes.X))  # of m = score total^1/2
         d_kernel = self.covariance.vjp(votes.X, mode.K, dK, dt)
-        d_kernel = d_kernel + self.kernel.vjp_diag(votes.X[:, : self.d], dtotal)[0]
+        d_kernel = d_kernel + self.covariance.vjp_whole(votes.X, dtotal)
         d_noise = self.process.noise * float(np.sum(dt + dtotal))
         return mode.log_evidence, np.append(self.process.sum_shared(d_kernel), d_noise)
 
@@ -111,7 +111,7 @@ class ProbitProcess(ClassModel):
 
     def _total(self, X: Array) -> Array:
         """Variance (n,) of a vote's noise and of the function at rows, gaps or not."""
-        return self.process.noise + self.kernel.diag(X[:, : self.d])
+        return self.process.noise + self.covariance.whole(X)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from skvbgp.gp._row_noise import Group
 #: Most rows that a warp is learned from, and the kernel.
 WARP_ROWS, WARP_KERNEL = 400, "Matern-5/2"
 #: Centre, and logarithm of the width, of an input whose values are as normal as they are.
-_STRAIGHT = (0.0, 1.0)
+STRAIGHT = (0.0, 1.0)
 #: Standard deviation of their normal priors, and their limits.
 _STD = 0.5
 _LIMITS = ((-6.0, 6.0), (-4.0, 4.0))
@@ -190,7 +190,7 @@ def learn_warp(
 ) -> Warp | None:
     """The warp of columns with which a process explains groups best, if that is worth it."""
     X, _ = _join(groups)
-    columns = columns[[len(np.unique(X[:, j])) >= _LEAST_VALUES for j in columns]]
+    columns = find_bendable(X, columns)
     if not len(columns):
         return None
     settings: dict[str, Any] = {"max_iter": max_iter or _ITERATIONS, "tol": tol}
@@ -201,6 +201,11 @@ def learn_warp(
     if warped.value < straight.value + least:
         return None
     return warped.process.make_warp(groups)
+
+
+def find_bendable(X: Array, columns: Index) -> Index:
+    """Those of columns of X that have more than two values."""
+    return columns[[len(np.unique(X[:, j])) >= _LEAST_VALUES for j in columns]]
 
 
 def fit_values(z: Array) -> tuple[float, float]:
@@ -215,5 +220,5 @@ def fit_values(z: Array) -> tuple[float, float]:
     gain = 0.5 * n * np.log(np.var(z) / np.var(np.arcsinh(u), axis=-1)) + log_slope
     i, j = np.unravel_index(np.argmax(gain), gain.shape)
     if gain[i, j] < np.log(n):
-        return _STRAIGHT
+        return STRAIGHT
     return float(centres[i]), float(np.log(_WIDTHS[j]))

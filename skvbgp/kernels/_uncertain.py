@@ -49,12 +49,15 @@ class UncertainCovariance:
         """The diagonal of that, (n,): the covariance of two rows with the same known entries."""
         return self.kernel.diag(X) if X.shape[1] == self.d else _diag(self.kernel, self._split(X))
 
+    def whole(self, X: Array) -> Array:
+        """The function's variance at each row, (n,)."""
+        return self.kernel.diag(X[:, : self.d])
+
     def lost(self, X: Array) -> Array:
-        """The function's variance at a row less `diag`, (n,): what its unknown entries add."""
+        """The same less `diag`, (n,): what unknown entries add to the function's variance."""
         if X.shape[1] == self.d:
             return np.zeros(len(X))
-        whole = self.kernel.diag(X[:, : self.d])
-        return np.asarray(np.maximum(whole - self.diag(X), 0.0))
+        return np.asarray(np.maximum(self.whole(X) - self.diag(X), 0.0))
 
     def vjp(self, X: Array, K: Array, dK: Array, dlost: Array) -> Array:
         """Pull cotangents of K, the covariances of rows X, and of `lost` back to theta."""
@@ -63,6 +66,10 @@ class UncertainCovariance:
         rows = self._split(X)
         gradient = self.kernel.vjp_diag(rows.mean, dlost)[0] - _diag_vjp(self.kernel, rows, dlost)
         return gradient + _vjp(self.kernel, rows, dK)
+
+    def vjp_whole(self, X: Array, dwhole: Array) -> Array:
+        """Pull a cotangent of `whole` back to theta."""
+        return self.kernel.vjp_diag(X[:, : self.d], dwhole)[0]
 
     def stack(self, X: Array, Z: Array) -> Array:
         """Rows X, followed by rows Z."""

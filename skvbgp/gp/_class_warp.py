@@ -1,0 +1,76 @@
+"""Inputs of classes through a function of each, see `_warp`, that is in front of a kernel.
+
+The function is one of the values of the inputs alone: it makes them as normal as can be. Kernels
+with it and kernels without predict together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
+from skvbgp._core.owners import Owners, find_shared
+from skvbgp.gp._warp import STRAIGHT, Warp, find_bendable, fit_values
+from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
+
+
+@dataclass(frozen=True)
+class WarpedCovariance(UncertainCovariance):
+    """The covariances of a kernel of warped inputs, at rows before the warp.
+
+    Variances of entries are those of a straight line with the slope of the warp at their means.
+    """
+
+    warp: Warp
+
+    def __call__(self, X: Array, Z: Array | None = None) -> Array:
+        return self._straight(self._bend(X), None if Z is None else self._bend(Z))
+
+    def diag(self, X: Array) -> Array:
+        return self._straight.diag(self._bend(X))
+
+    def whole(self, X: Array) -> Array:
+        return self._straight.whole(self._bend(X))
+
+    def lost(self, X: Array) -> Array:
+        return self._straight.lost(self._bend(X))
+
+    def vjp(self, X: Array, K: Array, dK: Array, dlost: Array) -> Array:
+        return self._straight.vjp(self._bend(X), K, dK, dlost)
+
+    def vjp_whole(self, X: Array, dwhole: Array) -> Array:
+        return self._straight.vjp_whole(self._bend(X), dwhole)
+
+    @cached_property
+    def _straight(self) -> UncertainCovariance:
+        return UncertainCovariance(self.kernel, self.d)
+
+    def _bend(self, X: Array) -> Array:
+        mean, variance = X[:, : self.d], X[:, self.d :]
+        if not variance.size:
+            return self.warp(mean)
+        return join_variances(self.warp(mean), variance * self.warp.slope(mean) ** 2)
+
+
+def find_warp(X: Array, owners: Owners) -> Warp | None:
+    """The warp of those inputs of rows X (n, d) whose values it makes more normal, if any.
+
+    Columns that encode one input together stay as they are.
+    """
+    columns = find_bendable(X, np.flatnonzero(~find_shared(X.shape[1], owners)))
+    shapes = np.array([fit_values(np.unique(X[:, j])) for j in columns]).reshape(-1, 2)
+    is_bent = np.any(shapes != STRAIGHT, axis=1)
+    if not is_bent.any():
+        return None
+    return Warp.of(columns[is_bent], shapes[is_bent].T.ravel(), X, np.ones(len(X)))
+
+
+def move_warp(warp: Warp, columns: Index, d: int, owners: Owners) -> Warp:
+    """The same warp of other columns, of d, without those that encode one input together."""
+    kept = ~find_shared(d, owners)[columns]
+    parts = (part[kept] for part in (warp.centre, warp.width, warp.offset, warp.scale))
+    return Warp(columns[kept], *parts)
