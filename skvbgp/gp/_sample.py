@@ -131,6 +131,12 @@ class Sample:
             return parts
         return parts._replace(variance=parts.variance + self.judges.variance[:n, None])
 
+    @property
+    def n_values(self) -> float:
+        """Targets of all rows, as often as they count."""
+        n = len(self) if self.noise is None else float(self.noise.weight.sum())
+        return n * len(self._judged)
+
     def hold(self, n: int | None = None) -> tuple[Array, Array | None]:
         """Targets of the first n values that are left out, and how often each counts.
 
@@ -159,6 +165,10 @@ class Samples:
     @property
     def total(self) -> int:
         return sum(map(len, self.parts))
+
+    @property
+    def n_values(self) -> float:
+        return sum(part.n_values for part in self.parts)
 
     @property
     def d(self) -> int:

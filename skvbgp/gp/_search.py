@@ -5,6 +5,9 @@ rows that are left out, each from its neighbours. Products and sums of the two b
 best one says how many neighbours pay. Those that help the mixture are trained further, on more
 groups, and get their share of belief.
 
+Up to 3,000 rows, kernels with one length scale for all inputs, which are trained on random rows,
+compete where all rows predict.
+
 Few rows, all of which are neighbours: every kernel is trained on all of them, as is the best one
 plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
 evidence.
@@ -29,7 +32,7 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import Sample, Samples
-from skvbgp.kernels._candidates import add_lines, combine, follow
+from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -43,6 +46,8 @@ _LEAST_COUNT_RISE = 0.01
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
 _TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
+#: Kernels with one length scale are trained on at most so many groups of so many random rows.
+_ISOTROPIC_GROUPS, _ISOTROPIC_ROWS = 3, 400
 #: Neighbours of processes that win with all rows: a stream that comes to more learns again.
 _ALL_NEIGHBOURS = 4_000
 #: max_iter=None: iterations of a trial, of the further training, and on few rows.
@@ -131,14 +136,14 @@ class Search:
             self._try_lines(groups, n_iter)
         if self.is_exact:
             return self._mix_draws(groups)
-        return self._train_further()
+        return self._train_further(starts[0][1] if grows else None)
 
     @staticmethod
     def count(n_starts: int, *, grows: bool, is_exact: bool) -> int:
         """Largest number of trials."""
         if is_exact:
             return n_starts + (n_starts + 2) * grows
-        return n_starts + 5 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
+        return n_starts + 7 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     @property
     def _trial_k(self) -> int:
@@ -265,14 +270,27 @@ class Search:
         return fit_mixture(processes, parts, *self.rows.hold(len(parts.mean)))
 
     def _rank(self, mixture: Mixture, parts: LocalMoments) -> float:
-        return rank_mixture(mixture, parts, *self.rows.hold(len(parts.mean)))
+        """How well rows are predicted, less what hyperparameters learned from them flatter.
+
+        Few rows have draws of them.
+        """
+        y, weight = self.rows.hold(len(parts.mean))
+        rank = rank_mixture(mixture, parts, y, weight)
+        if self.is_exact:
+            return rank
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
+        n_learned = shares @ [len(process.vector) for process in mixture.processes]
+        return rank - float(n_learned) / self.rows.n_values
 
     def _score(self, mixture: Mixture, parts: LocalMoments) -> float:
         """Log density of rows that are left out, per row."""
         return measure_score(mixture, parts, *self.rows.hold(len(parts.mean)))
 
-    def _train_further(self) -> Found:
-        """The best trials, also as trained on more groups, and the belief in them."""
+    def _train_further(self, start: Process | None) -> Found:
+        """The best trials, also as trained on more groups, and the belief in them.
+
+        Where all rows may predict, so may kernels with one length scale, from `start`.
+        """
         k = self._count_neighbours(max(self.trials, key=lambda trial: trial.rank))
         pool = list(self.trials)
         if not self.stopped:
@@ -287,9 +305,28 @@ class Search:
         found = [self._mix_pool(pool, count) for count in sorted({k, min(k, self._trial_k)})]
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
         if most and self.rows.may_all_predict:
-            best = sorted(pool, key=lambda trial: -trial.rank)
-            found.append(self._mix_all(best[:most]))
+            isotropic = [] if start is None else self._try_isotropic(start)
+            best = sorted(pool, key=lambda trial: -trial.rank)[: most - len(isotropic)]
+            found.append(self._mix_all([*best, *isotropic]))
         return max(found, key=lambda one: one.rank)
+
+    def _try_isotropic(self, process: Process) -> list[Trial]:
+        """Try one length scale for all inputs, then straight lines as well, for all rows.
+
+        They are trained on rows that are far apart, and would lose by what near rows say.
+        """
+        n_before, d = len(self.trials), self.rows.d
+        name, kernel = make_isotropic_kernel(process.kernel)
+        n_groups = min(_ISOTROPIC_GROUPS, -(-len(self.rows) // _ISOTROPIC_ROWS))
+        drawn = [self.rows.draw_rows(_ISOTROPIC_ROWS) for _ in range(n_groups)]
+        groups = [group for draw in drawn for group in draw]
+        process = replace(process, kernel=kernel)
+        self._try(name, process, groups, self.max_iter or _TRIAL_ITERATIONS)
+        for trial in self.trials[n_before:]:
+            name, kernel = add_lines(name, trial.process.kernel, d)
+            process = replace(trial.process, kernel=kernel)
+            self._try(name, process, groups, self.max_iter or _FOLLOWING_ITERATIONS)
+        return self.trials[n_before:]
 
     def _mix_pool(self, pool: list[Trial], k: int) -> Found:
         """The mixture of those of a pool that predict best together from k neighbours."""

@@ -35,6 +35,8 @@ _TYPICAL_LENGTHS = {
 }
 #: Spread of the logarithms that tells the length scales of two equal factors apart.
 _APART = 0.7
+#: The kernel that has one length scale for all inputs, too.
+_ISOTROPIC = "Matern-5/2"
 #: How far lines reach until they fade, in length scales of a kernel before training.
 _REACH = 10.0
 
@@ -134,6 +136,13 @@ def add_fading_lines(name: str, kernel: Kernel, d: int) -> Named:
     length_scale = _REACH * float(np.sqrt(d))
     fading = RBF(length_scale, length_scale_bounds="fixed", isotropic=True)
     return f"{name} + LIN", Sum(kernel, Product(_lines(d), fading))
+
+
+def make_isotropic_kernel(base: Kernel) -> Named:
+    """Start of one length scale for all inputs, which are those of a kernel of the first round."""
+    d = len(_leaf(base).length_scale)
+    leaf = dict(make_leaves(d, isotropic=True))[_ISOTROPIC]
+    return f"{_ISOTROPIC} isotropic", Product(_amplitude(1.0), leaf).bind(d)
 
 
 def _lines(d: int) -> Kernel:

@@ -139,6 +139,7 @@ def test_values_that_are_left_out_are_said_in_the_order_of_targets(rows, k):
     few = samples.leave_out(mixture, weights, k, 11)
     assert_allclose(few.mean, parts.mean[:11], rtol=1e-6, atol=1e-6)
     assert_array_equal(samples.hold(11)[0], y[:11])
+    assert samples.n_values == 80
     each = [
         one.leave_out(mixture, weights, k).mean[np.argsort(one.hold()[0])]
         for one in make_samples(X, Y)
@@ -152,8 +153,10 @@ def test_weights_of_values_are_those_of_their_rows(rows, rng):
     X, Y = rows
     Y = np.arange(90.0).reshape(30, 3) + 0.0 * Y
     noise = RowNoise(rng.uniform(0.5, 3.0, 30), np.zeros(30))
-    y, weight = join_samples(make_samples(X, Y, noise)).hold()
+    together = join_samples(make_samples(X, Y, noise))
+    y, weight = together.hold()
     assert_array_equal(weight, noise.weight[y.astype(int) // 3])
+    assert_allclose(together.n_values, weight.sum())  # all are left out
     plain = make_samples(X, Y)
     y, weight = Samples([make_samples(X, Y, noise)[0], plain[2]]).hold()
     assert_array_equal(weight[y % 3 == 2.0], 1.0)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skvbgp.kernels import Matern
 from skvbgp.kernels._candidates import (
     add_fading_lines,
     add_lines,
     combine,
     make_base_kernels,
+    make_isotropic_kernel,
 )
 
 BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
@@ -38,6 +40,14 @@ def test_lines_are_added_to_what_a_kernel_has_learned(rng):
     assert sum_name == "RQ + LIN"
     assert_allclose(total(X), kernel(X) + 0.5 * X @ X.T)
     assert total.n_free == kernel.n_free + 1
+
+
+def test_one_length_scale_for_all_inputs(rng):
+    X, (_, base) = rng.standard_normal((5, 3)), make_base_kernels(3)[0]
+    name, kernel = make_isotropic_kernel(base)
+    assert name == "Matern-5/2 isotropic"
+    assert_allclose(kernel(X), Matern(np.sqrt(3.0), nu=2.5)(X))
+    assert kernel.n_free == 2
 
 
 def test_lines_that_fade_are_straight_among_the_rows_only(rng):
