@@ -63,6 +63,7 @@ def divergences(name, X, y, seed, n_passes):
     regressor = MODELS[name](inducing_inputs=X[:N_INDUCING], random_state=seed)
     if name == "VBPIC":
         regressor.set_params(n_blocks=N_BLOCKS, noise_kernel=None)
+    regressor._read(X, reset=True)
     learner = regressor._learner()
     start = learner.start(X, Targets(y), np.random.RandomState(seed), None)
     model, parameters = start.model, start.parameters
