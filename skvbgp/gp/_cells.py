@@ -127,7 +127,10 @@ class CellPosterior(NeighbourPosterior):
         cell = self._recent.get(c)
         if cell is None or not _are_same(rows, cell.posterior.rows):
             fields = {**self.neighbours.__getstate__(), "rows": rows, "k": len(index)}
-            cell = Cell(NeighbourPosterior(**fields), index)
+            posterior = NeighbourPosterior(**fields)
+            # not by asking for them: Python 3.11 makes a cached property of one object at a time
+            vars(posterior)["conditionals"] = posterior.condition(slice(None))
+            cell = Cell(posterior, index)
         cell = cell._replace(known=index)
         self._recent.put(c, cell)
         return cell
