@@ -12,7 +12,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import Owners, find_first_columns
+from skvbgp._core.owners import Owners, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
@@ -189,11 +189,11 @@ class GPLearner(RegressionLearner):
         if len(starts) == 1:  # random rows are far apart, and have one scale
             process = replace(process, dof=np.inf)
         rows = join_samples([self._take_sample(start, rng, None) for start in starts])
-        owners = np.array(self.owners or range(len(known.scale) - self.n_outputs))
+        d = len(known.scale) - self.n_outputs
         warp = learn_warp(
             process,
             rows.draw_rows(WARP_ROWS),
-            np.flatnonzero(np.bincount(owners)[owners] == 1),
+            np.flatnonzero(~find_shared(d, self.owners)),
             is_exact=len(rows) <= self.few,
             max_iter=self.max_iter,
             tol=self.tol,
