@@ -12,15 +12,21 @@ See :doc:`/theory/gp`.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student_t
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._optim.lbfgs import lbfgs_ascent
+from skvbgp.base import pick
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
+from skvbgp.gp._rows import Rows
+
+if TYPE_CHECKING:
+    from skvbgp.gp._state import State
 
 #: Prior of log temper, and the standard deviation of that of each a_c.
 _LOG_TEMPER_MEAN, _LOG_TEMPER_STD = float(np.log(0.1)), 1.5
@@ -153,6 +159,17 @@ def rank_mixture(
     mean, variance = mixture.mix(parts, include_noise=True)
     scale = np.sqrt(variance * (_RANK_DOF - 2.0) / _RANK_DOF)
     return float(np.average(student_t.logpdf(y, _RANK_DOF, mean, scale), weights=weight))
+
+
+def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
+    """How well some rows, with the targets observed, are predicted, each left out: rank and score.
+
+    Of the scaled target, and with the calibration that the state has.
+    """
+    posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
+    parts, y = posterior.leave_out(index), posterior.target.scaled(rows.y[index])
+    known = state.mixture, parts, y, pick(rows.weight, index)
+    return rank_mixture(*known), measure_score(*known)
 
 
 def score_belief(

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skvbgp._core.order import Index
 from skvbgp._core.partition import balanced_partition, group_rows
-from skvbgp.base import pick
-from skvbgp.gp._belief import measure_score, rank_mixture
+from skvbgp.gp._belief import judge_state
 from skvbgp.gp._cells import Cells
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
@@ -42,7 +40,9 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
     some = rng.choice(n_cells, min(_JUDGED_CELLS, n_cells), replace=False)
     judged = np.concatenate([rng.permutation(members[c])[:_JUDGED_ROWS] for c in some])
     with_cells = replace(state, cells=Cells(partition, _CELL_ROWS))
-    gains = np.subtract(_judge(with_cells, judged), _judge(state, judged))
+    # both with the calibration that random rows have: those of a few cells may be nothing like them
+    after, before = (np.array(judge_state(one, rows, judged)) for one in (with_cells, state))
+    gains = after - before
     if gains[0] < _LEAST_GAIN:
         return state
     rank, score = gains + (state.rank, state.score)
@@ -54,15 +54,3 @@ def _may_pay(learner: GPLearner, state: State) -> bool:
     is_free = len(learner.counts) > 1 and learner.learn_hyperparameters and not learner.n_outputs
     is_local = state.shared is None and not isinstance(state.rows, SpreadRows)
     return is_free and is_local and state.k == learner.few
-
-
-def _judge(state: State, index: Index) -> list[float]:
-    """How well some rows, each left out, are predicted: the rank and the score.
-
-    With the calibration that random rows have: those of a few cells may be nothing like them.
-    """
-    posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
-    parts, y = posterior.leave_out(index), posterior.target.scaled(state.rows.y[index])
-    weight = pick(state.rows.weight, index)
-    measures = rank_mixture, measure_score
-    return [measure(state.mixture, parts, y, weight) for measure in measures]

@@ -100,13 +100,14 @@ class State(PickledByFields):
     @cached_property
     def posterior(self) -> NeighbourPosterior:
         """Predictions, with the search structures that they keep."""
+        cells = self.cells if len(self.rows) > self.n_neighbors else None
         known = (
             self.mixture,
             self.rows,
             self.frames.coordinates,
             self.frames.target,
             self.weights,
-            self.k if len(self.rows) > self.n_neighbors else self.n_neighbors,
+            self.n_neighbors if cells is None else self.k,
             self.n_jobs,
             self.frames.gaps,
         )
@@ -114,8 +115,8 @@ class State(PickledByFields):
             return SumPosterior(*known, shared=self.shared)
         if self.twin is not None:
             return TwinPosterior(*known, first=self.twin.posterior)
-        if self.cells is not None and len(self.rows) > self.n_neighbors:
-            return CellPosterior(*known, cells=self.cells)
+        if cells is not None:
+            return CellPosterior(*known, cells=cells)
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
 

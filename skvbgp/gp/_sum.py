@@ -11,7 +11,7 @@ import numpy as np
 from skvbgp._core.order import Index
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, pick
-from skvbgp.gp._belief import fit_mixture, rank_mixture
+from skvbgp.gp._belief import fit_mixture, judge_state, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._posterior import LocalMoments
@@ -133,9 +133,5 @@ def _rank_part(part: GlobalPart, rows: Rows, index: Index) -> float:
 
 
 def _rank_state(state: State, rows: Rows, index: Index) -> float:
-    """How well some rows are predicted, each left out."""
-    posterior = replace(state).posterior  # of a copy: the tree of all rows is not kept
-    parts, target = posterior.leave_out(index), state.frames.target
-    y, mixture = target.scaled(rows.y[index]), state.mixture
-    rank = rank_mixture(mixture, parts, y, pick(rows.weight, index))
-    return rank - float(np.log(target.unit))
+    """How well some rows are predicted, each left out, in units of y."""
+    return judge_state(state, rows, index)[0] - float(np.log(state.frames.target.unit))
