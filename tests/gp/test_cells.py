@@ -18,7 +18,7 @@ from tests.derivatives import check_mean_gradient
 from tests.functions import check_draws, check_gradients_of_draws, check_same_functions
 from tests.gp import test_posterior as neighbours
 from tests.gp.cases import make_data, small
-from tests.gp.test_scale import PROCESSES, describe
+from tests.gp.test_scale import PROCESSES, check_places_and_rows_one_by_one, describe
 from tests.oracles import gp as oracle
 
 N, K, SIZE, NEAR = 60, 8, 25, 7
@@ -132,18 +132,7 @@ def test_a_place_whose_nearest_row_is_not_of_the_cell_has_neighbours(rng):
 
 
 def test_places_are_predicted_one_by_one_as_together_whatever_the_order_of_the_rows(rng):
-    posterior, places = make_posterior(rng), rng.standard_normal((12, 2))
-    expected = posterior.measure(places)
-    one_by_one = [posterior.measure(x[None]) for x in places]
-    for found, part in zip(zip(*one_by_one, strict=True), expected, strict=True):
-        assert_allclose(np.concatenate(found), part, rtol=1e-10)
-    order = rng.permutation(N)
-    rows = Rows()
-    for i in order:
-        rows = rows.plus(posterior.rows.X[[i]], posterior.rows.y[[i]])
-    streamed = replace(posterior, rows=rows)
-    for found, part in zip(streamed.measure(places), expected, strict=True):
-        assert_allclose(found, part, rtol=1e-8)
+    check_places_and_rows_one_by_one(make_posterior(rng), rng)
 
 
 def test_cells_go_on_where_their_rows_are_the_same(rng):

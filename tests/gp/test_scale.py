@@ -197,13 +197,14 @@ def test_gradient_is_that_of_predictions_from_all_rows():
     assert_allclose(found, plain * factor[:, None], rtol=1e-6)
 
 
-def test_places_are_predicted_one_by_one_as_together_whatever_the_order_of_the_rows(rng):
-    posterior, places = make_posterior(rng), rng.standard_normal((5, 2))
+def check_places_and_rows_one_by_one(posterior, rng):
+    """Places are predicted one by one as together, and whatever the order of the rows."""
+    places, n = rng.standard_normal((12, 2)), len(posterior.rows)
     expected = posterior.measure(places)
     one_by_one = [posterior.measure(x[None]) for x in places]
     for found, part in zip(zip(*one_by_one, strict=True), expected, strict=True):
         assert_allclose(np.concatenate(found), part, rtol=1e-10)
-    order = rng.permutation(40)
+    order = rng.permutation(n)
     rows = Rows().plus(posterior.rows.X[order[:5]], posterior.rows.y[order[:5]])
     for i in order[5:]:
         rows = rows.plus(posterior.rows.X[[i]], posterior.rows.y[[i]])
@@ -211,8 +212,12 @@ def test_places_are_predicted_one_by_one_as_together_whatever_the_order_of_the_r
     for found, part in zip(streamed.measure(places), expected, strict=True):
         assert_allclose(found, part, rtol=1e-9)
     left = streamed.leave_out(np.argsort(order))
-    for found, part in zip(left, posterior.leave_out(np.arange(40)), strict=True):
+    for found, part in zip(left, posterior.leave_out(np.arange(n)), strict=True):
         assert_allclose(found, part, rtol=1e-7)
+
+
+def test_places_are_predicted_one_by_one_as_together_whatever_the_order_of_the_rows(rng):
+    check_places_and_rows_one_by_one(make_posterior(rng), rng)
 
 
 def test_an_output_of_the_same_rows_has_scales_of_its_own(rng):
