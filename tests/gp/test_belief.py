@@ -9,6 +9,7 @@ from scipy import stats
 
 from skvbgp.gp._belief import (
     calibrate,
+    judge_state,
     learn_belief,
     measure_log_density,
     measure_score,
@@ -17,7 +18,9 @@ from skvbgp.gp._belief import (
     widen,
 )
 from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._sum import _rank_state
 from tests.derivatives import numerical_gradient
+from tests.gp.cases import make_data, small
 from tests.oracles import gp as oracle
 
 
@@ -150,3 +153,27 @@ def test_rank_is_a_density_which_a_single_row_does_not_decide():
     found = rank_mixture(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(1))
     expected = stats.t(5.0, scale=2.0 * np.sqrt(0.6)).logpdf(1.0)  # of variance 4
     assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_states_are_judged_by_rows_left_out(rng):
+    """As often as these count; of a global part, on the scale of y."""
+    X, y = make_data(60)
+    weight, index = rng.choice([1.0, 3.0], 60), np.arange(10)
+    states = [
+        small(n_neighbors=12, max_iter=2).fit(X, unit * y, sample_weight=weight)._state
+        for unit in (1.0, 10.0)
+    ]
+    rows, target = states[0].rows, states[0].frames.target
+    parts = states[0].posterior.leave_out(index)
+    mean, variance = states[0].mixture.mix(parts, include_noise=True)
+    z, std = target.scaled(rows.y[index]) - mean, np.sqrt(variance)
+    expected = [
+        np.average(density, weights=rows.weight[index])
+        for density in (
+            stats.t.logpdf(z, 5.0, scale=std * np.sqrt(0.6)),
+            stats.norm.logpdf(z, scale=std),
+        )
+    ]
+    assert_allclose(judge_state(states[0], rows, index), expected)
+    ranks = [_rank_state(state, state.rows, index) for state in states]
+    assert_allclose(ranks[0] - ranks[1], np.log(10.0))
