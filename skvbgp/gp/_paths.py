@@ -53,7 +53,8 @@ class FunctionDraws:
         """Functions n, which differ from another process to process as well."""
         mixture, d = posterior.mixture, posterior.rows.X.shape[1]
         level = draw_levels(n, rng)  # as often as it is believed
-        members = [np.arange(n)] * len(mixture.processes)
+        # by level, so that those of a set go by the same process nearly everywhere
+        members = [np.argsort(level)] * len(mixture.processes)
         if posterior.is_uniform:
             with single_blas_thread:
                 scales = [given.scale for given in posterior.conditionals]
@@ -135,7 +136,7 @@ class FunctionDraws:
         for c in np.unique(owners):
             own = owners[self.members[c]] == c
             error = self.priors[c].gradient(x) - slopes[c] @ corrections[c]
-            values[:, owners == c] = np.sqrt(scales[c].spread) * error[:, own]
+            values[:, self.members[c][own]] = np.sqrt(scales[c].spread) * error[:, own]
         return self._spread_out(belief, means.T, owners, values)
 
     @cached_property
@@ -182,9 +183,10 @@ class FunctionDraws:
                 continue  # then the mixture's mean does not matter
             k = one.process.covariance(scaled, one.X)
             means[c] = k @ one.weights
-            error = self.priors[c](scaled) - k @ self._corrections[c]
+            wanted = np.broadcast_to(owners[:, own] == c, (len(scaled), len(own)))
+            error = self.priors[c].evaluate(scaled, wanted) - k @ self._corrections[c]
             error *= np.sqrt(np.reshape(scales[c].spread, (-1, 1)))
-            values[:, own] = np.where(owners[:, own] == c, error, values[:, own])
+            values[:, own] = np.where(wanted, error, values[:, own])
         return self._spread_out(belief, means.T, owners, values)
 
     def _from_neighbours(self, X: Array, near: Index) -> Array:
@@ -207,12 +209,15 @@ class FunctionDraws:
         means, _, noises, evidence = np.moveaxis(lines, 2, 0)  # (n, C) each
         values, scaled = np.empty(owners.shape), posterior.coordinates.scaled(X)
         for c, (prior, known) in enumerate(zip(self.priors, self._known, strict=True)):
-            its = owners == c
-            used = its.any(axis=1)
+            own = self.members[c]
+            wanted = owners[:, own] == c
+            used = np.flatnonzero(wanted.any(axis=1))
             entries = weights[c, used].ravel(), near[used, ::-1].ravel()
             ends = np.arange(0, entries[0].size + 1, near.shape[1])
             sparse = csr_array((*entries, ends), (len(ends) - 1, len(known)))
-            values[its] = (prior(scaled[used]) - sparse @ known)[its[used]]
+            error = prior.evaluate(scaled[used], wanted[used]) - sparse @ known
+            at = np.ix_(used, own)
+            values[at] = np.where(wanted[used], error, values[at])
         spread = noises / np.array([process.noise for process in mixture.processes])
         values *= np.sqrt(np.take_along_axis(spread, owners, axis=1))
         return self._spread_out(mixture.weigh(evidence), means, owners, values)

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
+from skvbgp.gp._prior_draws import PriorDraws
+from skvbgp.gp._process import start_process
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic, White
 from tests.functions import check_draws
 from tests.gp.cases import make_data, small
@@ -32,6 +34,16 @@ def test_draws_have_the_moments_of_predict(kernel, rng):
     assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.08)
     found = np.cov(values) / np.outer(std, std)
     assert_allclose(found, covariance / np.outer(std, std), atol=0.12)
+
+
+def test_prior_draws_where_they_are_wanted_are_those_of_everywhere(rng):
+    """Sets of twenty functions, of which none, some and all are wanted at a row."""
+    prior = PriorDraws.draw(start_process(RBF([1.0, 2.0]), gaussian=True), 2, 50, rng)
+    X, wanted = rng.standard_normal((6, 2)), rng.uniform(size=(6, 50)) < 0.1
+    wanted[:2, :20], wanted[1:4, 20:40], wanted[:, 40:] = False, False, True
+    values = prior.evaluate(X, wanted)
+    assert_allclose(values[wanted], prior(X)[wanted], rtol=1e-10, atol=1e-12)
+    assert np.all(values[:2, :20] == 0.0) and np.all(values[1:4, 20:40] == 0.0)
 
 
 SMOOTH_AND_ROUGH = [
