@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -48,21 +48,15 @@ def warn_of_fall(value: float, before: float, tol: float) -> None:
         )
 
 
-class HasValues(Protocol):
-    @property
-    def values(self) -> tuple[float, ...]:
-        """One for each iteration so far."""
-
-
-def give_up_below(target: float, max_iter: int) -> Callable[[Callable[[], HasValues]], bool]:
-    """End a search that would stay below ``target``.
+def give_up_below(target: float, max_iter: int) -> Callable[[Callable[[], Any]], bool]:
+    """End a search, whose results have ``values`` of all iterations, that would stay below target.
 
     As it would if each of the iterations that are left, of ``max_iter``, were to rise as the last
     few have on average.
     """
 
-    def end_pass(make: Callable[[], HasValues]) -> bool:
-        values = make().values
+    def end_pass(make: Callable[[], Any]) -> bool:
+        values: tuple[float, ...] = make().values
         if len(values) <= _RECENT:
             return False
         rise = (values[-1] - values[-1 - _RECENT]) / _RECENT

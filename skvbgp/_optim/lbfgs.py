@@ -23,9 +23,8 @@ class LbfgsResult:
     x: Array
     value: float
     n_iter: int
-    converged: bool
-    values: tuple[float, ...] = ()  # one per iteration
-    stopped: bool = False  # by `end_pass`
+    values: tuple[float, ...]  # one per iteration
+    stopped: bool  # by `end_pass`
 
 
 def lbfgs_ascent(
@@ -85,18 +84,17 @@ def lbfgs_ascent(
     values: list[float] = []
     stopped = False
 
-    def reached(converged: bool) -> LbfgsResult:
-        n_iter = max(len(values), 1)
-        return LbfgsResult(best_x, best_value, n_iter, converged, tuple(values), stopped)
+    def reached() -> LbfgsResult:
+        return LbfgsResult(best_x, best_value, max(len(values), 1), tuple(values), stopped)
 
     def callback(_: Array) -> None:
         nonlocal stopped
         values.append(best_value)
-        stopped = end_pass(lambda: reached(False))
+        stopped = end_pass(reached)
         if stopped:
             raise StopIteration
 
-    result = minimize(
+    minimize(
         negated,
         x,
         jac=True,
@@ -105,7 +103,7 @@ def lbfgs_ascent(
         callback=callback,
         options={"maxiter": max_iter, "maxfun": 2 * max_iter + 10, "ftol": tol, "gtol": 1e-6},
     )
-    return reached(bool(result.success))
+    return reached()
 
 
 def _keep_log(objective: Objective, memory: Resumable | None) -> Objective:

@@ -26,22 +26,19 @@ def test_rosenbrock():
     result = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.0)
     assert_allclose(result.x, 1.0, atol=1e-5)
     assert result.value == rosenbrock(result.x)[0]
-    assert result.converged
     assert 5 < result.n_iter < 100
 
 
 def test_max_iter():
     result = lbfgs_ascent(rosenbrock, START, max_iter=3, tol=0.0)
     assert result.n_iter == 3
-    assert not result.converged
     assert rosenbrock(START)[0] < result.value < -0.1
 
 
 def test_tol_is_relative_to_the_rise():
     coarse = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=0.1)
     fine = lbfgs_ascent(rosenbrock, START, max_iter=200, tol=1e-12)
-    assert coarse.converged
-    assert coarse.n_iter < fine.n_iter
+    assert coarse.n_iter < fine.n_iter < 200
     assert coarse.value < fine.value
 
 
@@ -110,7 +107,6 @@ def test_bounds():
 def test_start_at_the_optimum():
     result = lbfgs_ascent(rosenbrock, np.ones(2), max_iter=10, tol=0.0)
     assert_array_equal(result.x, 1.0)
-    assert result.converged
     assert result.n_iter == 1
 
 
