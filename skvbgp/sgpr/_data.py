@@ -39,10 +39,6 @@ class Rows:
     pairs: Pairs | None = None  # of the user's rows, for kernels at many hyperparameters
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.X.shape
-
-    @property
     def counts(self) -> Array:
         """How often each counts, (n,)."""
         return np.ones(len(self.y)) if self.weight is None else self.weight

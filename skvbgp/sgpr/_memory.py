@@ -197,7 +197,7 @@ def sum_groups(
     total, start = Statistics.none(len(prior.L)), 0
     for size in sizes:
         rows = data.rows(slice(start, start + size))
-        draws = draw_rule(rows, rng)
+        draws = draw_rule(rows.X.shape, rng)
         group, _ = shared.make_group(rows, draws, whitened=draws is not None)
         targets = np.column_stack([rows.y, np.ones(size)])
         sums = group.psi, group.information(targets)

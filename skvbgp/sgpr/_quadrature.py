@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from scipy.linalg import hadamard
@@ -12,13 +11,6 @@ from skvbgp._core.linalg import Array
 
 #: Points of `sign_draws`.
 _MOST_SIGNS = 32
-
-
-class HasShape(Protocol):
-    """Rows (n, d), of which draws need no more."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
 
 
 def sign_draws(d: int) -> Array:
@@ -36,7 +28,7 @@ def sign_draws(d: int) -> Array:
 class ClosedForm:
     """Appendix C's expressions."""
 
-    def __call__(self, rows: HasShape, rng: np.random.RandomState) -> None:
+    def __call__(self, shape: tuple[int, ...], rng: np.random.RandomState) -> None:
         return None
 
 
@@ -46,7 +38,7 @@ class CommonDraws:
 
     draws: Array  # (S, d)
 
-    def __call__(self, rows: HasShape, rng: np.random.RandomState) -> Array:
+    def __call__(self, shape: tuple[int, ...], rng: np.random.RandomState) -> Array:
         return self.draws[:, None, :]
 
 
@@ -56,9 +48,10 @@ class FreshDraws:
 
     correlated: bool
 
-    def __call__(self, rows: HasShape, rng: np.random.RandomState) -> Array:
-        n, d = rows.shape
+    def __call__(self, shape: tuple[int, ...], rng: np.random.RandomState) -> Array:
+        n, d = shape
         return rng.standard_normal((1, 1 if self.correlated else n, d))
 
 
+#: Draws (S, n or 1, d) for rows of the shape (n, d), or None.
 DrawRule = ClosedForm | CommonDraws | FreshDraws

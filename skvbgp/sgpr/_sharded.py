@@ -29,6 +29,9 @@ from skvbgp.sgpr._noise import Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 
+#: v, and the triangle of V, which q enters the data terms by; None asks for no gradients.
+Weights = tuple[Array, Array] | None
+
 
 class ShardedBatch:
     """What a mini-batch has of the rows on workers."""
@@ -37,10 +40,8 @@ class ShardedBatch:
         """Draws of Lambda, as `begin` takes them."""
         raise NotImplementedError
 
-    def begin(
-        self, model: Model, parameters: Parameters, weights: tuple[Array, Array] | None, draws: Any
-    ) -> Begun:
-        """Start sums over the rows: psi and information, then gradients at weights (v, V)."""
+    def begin(self, model: Model, parameters: Parameters, weights: Weights, draws: Any) -> Begun:
+        """Start sums over the rows: psi and information, then gradients at the weights."""
         raise NotImplementedError
 
 
@@ -52,19 +53,11 @@ class RowBatch(ShardedBatch):
     index: Index  # sorted
     target: Target
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return len(self.index), self.rows.d
-
     def draw(self, rule: DrawRule, rng: np.random.RandomState) -> Array | None:
-        return rule(self, rng)
+        return rule((len(self.index), self.rows.d), rng)
 
     def begin(
-        self,
-        model: Model,
-        parameters: Parameters,
-        weights: tuple[Array, Array] | None,
-        draws: Array | None,
+        self, model: Model, parameters: Parameters, weights: Weights, draws: Array | None
     ) -> Begun:
         return self.rows.begin(
             _sum_rows,
@@ -161,7 +154,7 @@ def _sum_rows(
     model: Model,
     parameters: Parameters,
     target: Target,
-    weights: tuple[Array, Array] | None,
+    weights: Weights,
     rows: Block,
     draws: Array | None,
 ) -> Iterator[Any]:
@@ -180,7 +173,7 @@ def _sum_rows(
 def sum_batch(
     model: Model,
     parameters: Parameters,
-    weights: tuple[Array, Array] | None,
+    weights: Weights,
     batch: Sequence[Rows],
     draws: Sequence[Array | None],
 ) -> Iterator[Any]:

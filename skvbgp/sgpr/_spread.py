@@ -24,7 +24,14 @@ from skvbgp.sgpr._memory import Statistics
 from skvbgp.sgpr._noise import Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
-from skvbgp.sgpr._sharded import ShardedBatch, ShardedData, add_sums, scale_block, sum_batch
+from skvbgp.sgpr._sharded import (
+    ShardedBatch,
+    ShardedData,
+    Weights,
+    add_sums,
+    scale_block,
+    sum_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -53,20 +60,12 @@ class BlockBatch(ShardedBatch):
     chosen: Index
     target: Target
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of a block, about."""
-        return round(self.blocks.block_rows), self.blocks.rows.d
-
     def draw(self, rule: DrawRule, rng: np.random.RandomState) -> list[Array | None]:
-        return [rule(self, rng) for _ in self.chosen]
+        of_block = round(self.blocks.block_rows), self.blocks.rows.d  # about
+        return [rule(of_block, rng) for _ in self.chosen]
 
     def begin(
-        self,
-        model: Model,
-        parameters: Parameters,
-        weights: tuple[Array, Array] | None,
-        draws: list[Array | None],
+        self, model: Model, parameters: Parameters, weights: Weights, draws: list[Array | None]
     ) -> Begun:
         shards, shared = self.blocks.find(self.chosen), (model, parameters, self.target, weights)
 
@@ -131,7 +130,7 @@ def _sum_blocks(
     model: Model,
     parameters: Parameters,
     target: Target,
-    weights: tuple[Array, Array] | None,
+    weights: Weights,
     shard: Shard,
 ) -> Iterator[Any]:
     """Sums over some blocks of a shard: psi and information, then gradients at (v, V)."""

@@ -81,7 +81,7 @@ def _evaluate_collapsed(
     if model.structure.correlated:
         batch = [rows.with_pairs(model.coordinates) for rows in batch]
     rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
-    draws = [draw_rule(rows, rng) for rows in batch]
+    draws = [draw_rule(rows.X.shape, rng) for rows in batch]
     kind = Evaluation if isinstance(draw_rule, ClosedForm) else WhitenedEvaluation
 
     def evaluate_at(parameters: Parameters) -> tuple[Evaluation, WhitenedGaussian]:
@@ -197,7 +197,8 @@ def evaluate(
     """
     if isinstance(batch, ShardedBatch):
         return ShardedEvaluation(model, parameters, batch, batch.draw(draw_rule, rng), q)
-    return Evaluation(model, parameters, batch, [draw_rule(group, rng) for group in batch])
+    draws = [draw_rule(rows.X.shape, rng) for rows in batch]
+    return Evaluation(model, parameters, batch, draws)
 
 
 class _Climb(NamedTuple):

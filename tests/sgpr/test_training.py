@@ -72,7 +72,7 @@ def stochastic(problem, **options):
 def best_bound(problem, rule=None):
     """The collapsed bound at the problem's parameters."""
     batch = problem.batch
-    draws = [rule(rows, None) for rows in batch] if rule else [None] * len(batch)
+    draws = [rule(rows.X.shape, None) for rows in batch] if rule else [None] * len(batch)
     evaluation = problem.evaluation(draws)
     return evaluation.gradient(evaluation.optimal_q())
 
