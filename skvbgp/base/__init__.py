@@ -73,6 +73,7 @@ from skvbgp.base._validation import (
 from skvbgp.base._weights import (
     FORGOTTEN,
     Targets,
+    Weighted,
     as_noise,
     count_remembered,
     count_rows,

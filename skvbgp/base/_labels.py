@@ -20,11 +20,11 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._inputs import ReadsInputs
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._validation import as_weights, find_missing
-from skvbgp.base._weights import Counted, count_rows, join_weights
+from skvbgp.base._weights import Counted, Weighted, count_rows, join_weights
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Weighted):
     """Targets as indices into the sorted classes; -1 is a label that is not known."""
 
     classes: NDArray[Any]  # (k,)
@@ -74,11 +74,6 @@ class Labels:
         origin = join_origins(self.origin, len(self), other.origin, len(other))
         codes, n_copies = np.append(self.codes, other.codes), self.n_copies + other.n_copies
         return Labels(self.classes, codes, join_weights(self, other), n_copies, origin)
-
-    @property
-    def counts(self) -> Array:
-        """How often each row counts, (n,)."""
-        return np.ones(len(self)) if self.weight is None else self.weight
 
     def weigh(self, class_weights: Array) -> Array | None:
         """Weights of the rows times those (k,) of their classes, or None if all are 1."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -77,8 +78,19 @@ def merge_equal(X: Array, y: NDArray[Any], weight: Array | None = None) -> Count
     return Counted(first, np.bincount(owner, weight).astype(np.float64), n - len(first), owner)
 
 
+class Weighted(Sized):
+    """Rows that count as often as their weights (n,) say, or (None) once."""
+
+    weight: Array | None
+
+    @property
+    def counts(self) -> Array:
+        """How often each row counts, (n,)."""
+        return np.ones(len(self)) if self.weight is None else self.weight
+
+
 @dataclass(frozen=True)
-class Targets:
+class Targets(Weighted):
     """y of some rows, here or on Dask's workers, how often each counts, and its known noise."""
 
     y: Any  # (n,) or (n, k) in the user's units, of each function
@@ -97,11 +109,6 @@ class Targets:
     def n_rows(self) -> int:
         """Rows of the user's."""
         return len(self) + self.n_copies
-
-    @property
-    def counts(self) -> Array:
-        """How often each row counts, (n,)."""
-        return np.ones(len(self)) if self.weight is None else self.weight
 
     @property
     def scale(self) -> RunningScale:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut, shuffled_parts
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import pick
+from skvbgp.base import Weighted, pick
 from skvbgp.kernels._pairs import Pairs
 
 #: Which rows belong to a group.
@@ -28,7 +28,7 @@ def split_tiles(index: Index) -> list[Index]:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Weighted):
     """One group of data: rows with independent noise, or one block."""
 
     X: Array  # (n, d) scaled coordinates
@@ -38,10 +38,8 @@ class Rows:
     gaps: Array | None = None  # (n, g) variances of missing entries, whose means are in X
     pairs: Pairs | None = None  # of the user's rows, for kernels at many hyperparameters
 
-    @property
-    def counts(self) -> Array:
-        """How often each counts, (n,)."""
-        return np.ones(len(self.y)) if self.weight is None else self.weight
+    def __len__(self) -> int:
+        return len(self.y)
 
     def add_known(self, variance: float | Array) -> float | Array:
         """Variances of noise and, where they are known, the rows' own, (n,)."""

@@ -128,7 +128,7 @@ class Mixture(PickledByFields):
         return self._map(self._process, [(e,) for e in self.draws])
 
     def _map(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[Any]:
-        if len(self.rows.y) > _SERIAL_ROWS:
+        if len(self.rows) > _SERIAL_ROWS:
             return thread_map(function, tasks)
         return [function(*task) for task in tasks]
 
@@ -154,7 +154,7 @@ class Mixture(PickledByFields):
     @cached_property
     def _noise_by_group(self) -> list[tuple[NDArray[np.intp], GroupNoise]]:
         """Which rows are in each group, and their noise."""
-        blocks = [np.arange(len(self.rows.y))[index] for index in self.groups]
+        blocks = [np.arange(len(self.rows))[index] for index in self.groups]
         rows = [self.rows.take(block) for block in blocks]
         if self.pairs:
             rows = [replace(own, pairs=one) for own, one in zip(rows, self.pairs, strict=True)]
@@ -166,7 +166,7 @@ class Mixture(PickledByFields):
     @cached_property
     def _weighted_noise(self) -> tuple[Array, float]:
         """Covariance of the rows' noise, and what the log density of all copies has more."""
-        n = len(self.rows.y)
+        n = len(self.rows)
         total, log_density = np.zeros((n, n)), 0.0
         for block, noise in self._noise_by_group:
             C = noise.covariance

@@ -146,9 +146,9 @@ def leave_out(data: Data, rng: np.random.RandomState) -> tuple[list[Rows], list[
     if len(chosen) > _FEW_BLOCKS:
         half = len(chosen) // 2
         fitted, judging = chosen[:half], chosen[half:]
-        out = [np.ones(len(rows.y), dtype=bool) for rows in judging]
+        out = [np.ones(len(rows), dtype=bool) for rows in judging]
     else:
-        judging, sizes = chosen, [len(rows.y) for rows in chosen]
+        judging, sizes = chosen, [len(rows) for rows in chosen]
         out = [rng.permutation(size) < max(1.0, _LEFT_OUT * size) for size in sizes]
         fitted = [rows.take(~o) for rows, o in zip(judging, out, strict=True)]
     original = data.coordinates.original

@@ -265,7 +265,7 @@ def start_from_blocks(
     blocks = data.blocks
     assert blocks is not None
     rows = data.pick(rng.permutation(len(blocks))[:_FEW_BLOCKS])
-    weight = len(data) / sum(len(r.y) for r in rows)
+    weight = len(data) / sum(len(r) for r in rows)
 
     def evaluate(start: Parameters, draws: Array) -> tuple[Evaluation, WhitenedGaussian]:
         evaluation = Evaluation(model, start, rows, [draws[:, None, :]] * len(rows))

@@ -15,12 +15,12 @@ from skvbgp._core.order import Index
 from skvbgp._core.partition import Partition, balanced_partition, group_rows, partition_rows
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Neighbourhoods, Targets, join_variances, join_weights, pick
+from skvbgp.base import Neighbourhoods, Targets, Weighted, join_variances, join_weights, pick
 from skvbgp.spectrum._features import features
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(Weighted):
     """Some rows, how often each counts, and its known noise.
 
     A row of weight w is y = f(x) with noise of variance t / w. Times sqrt(w) it is a row with the
@@ -74,11 +74,6 @@ class Rows:
         if self.variance is None:
             return self
         return Rows(self.X, self.y, self.counts * self.share(noise_variance) ** power)
-
-    @property
-    def counts(self) -> Array:
-        """How often each counts, (n,)."""
-        return np.ones(len(self)) if self.weight is None else self.weight
 
     @property
     def total(self) -> float:
