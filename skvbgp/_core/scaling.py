@@ -146,6 +146,13 @@ class Target:
     mean: float
     unit: float
 
+    @classmethod
+    def of_scale(cls, summary: RunningScale, *, centred: bool = True) -> Target:
+        """Its unit is the spread of y, its origin the mean or zero."""
+        unit = float(summary.unit[0])
+        check_unit(unit, "y")
+        return Target(float(summary.mean[0]) if centred else 0.0, unit)
+
     def scaled(self, y: Array) -> Array:
         with np.errstate(over="ignore"):
             return check_near(_standardise(y, self.mean, self.unit), "y")

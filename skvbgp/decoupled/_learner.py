@@ -20,7 +20,14 @@ from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState
 from skvbgp._optim.ascent import Ascended, EndPass, ascend, report_as
-from skvbgp.base import START_ROWS, RegressionLearner, Targets, merge_targets, says_too_little
+from skvbgp.base import (
+    START_ROWS,
+    RegressionLearner,
+    Targets,
+    merge_targets,
+    pick,
+    says_too_little,
+)
 from skvbgp.decoupled._basis import Basis, BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._inputwise import InputwiseSE
@@ -103,7 +110,7 @@ class DecoupledLearner(RegressionLearner):
             )
         order = draw_order(len(X), rng)
         some = order[: self.batch_size]
-        first, weight = X[some], None if y.weight is None else y.weight[some]
+        first, weight = X[some], pick(y.weight, some)
         coordinates = Coordinates.of(first, weight).filled(first, _in_memory(X, sample.X))
         coordinates = coordinates.keeping(find_shared(d, self.owners))
         model = self._choose_model(likelihood, coordinates, coordinates.scaled(first))
@@ -188,12 +195,11 @@ class DecoupledLearner(RegressionLearner):
     def _choose_target(self, likelihood: Any, summary: RunningScale, replay: Replay) -> Target:
         if not (self.normalize_y and isinstance(likelihood, AdditiveNoise)):
             return Target(0.0, 1.0)
-        check_unit(summary.unit, "y")
         if likelihood.resistant:
+            check_unit(summary.unit, "y")
             y, weight = replay.targets.y, replay.targets.weight
             summary = RunningScale.of(likelihood.latent_values(y, weight)[:, None], weight)
-            check_unit(summary.unit, "y")
-        return Target(float(summary.mean[0]), float(summary.unit[0]))
+        return Target.of_scale(summary)
 
     def _choose_kernel(self, coordinates: Coordinates, rows: Array) -> BasisKernel:
         """The given kernel, or SE-ARD by the median trick."""

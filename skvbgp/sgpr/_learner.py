@@ -37,7 +37,6 @@ from skvbgp.sgpr._spread_posterior import SpreadBlockPosterior
 from skvbgp.sgpr._start import (
     Sample,
     choose_exact_inputs,
-    choose_target,
     go_on_from,
     grow,
     shorten,
@@ -86,7 +85,7 @@ class SparseLearner(Settings):
             gaps = Gaps.of(sample.X)
             sample = sample._replace(X=gaps.fill(sample.X)[0])
         summary = y.scale
-        target = choose_target(summary, centred=self.normalize_y)
+        target = Target.of_scale(summary, centred=self.normalize_y)
         if before is None:
             model, parameters = start_cold(self, sample, len(X), target, rng)
         else:
@@ -411,7 +410,8 @@ class SparseLearner(Settings):
     ) -> tuple[State, Data]:
         """The state with new rows, of which its memory does not know yet, and these."""
         state = state.faded(y.remains).having_seen(y)
-        state = self._change_frame(state, choose_target(state.summary, centred=self.normalize_y))
+        target = Target.of_scale(state.summary, centred=self.normalize_y)
+        state = self._change_frame(state, target)
         if self.inducing_inputs is None:
             filled, _ = state.fill(X)
             state = grow(state, filled, y.weight, self.count_inducing(state.n_seen), rng)

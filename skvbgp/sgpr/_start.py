@@ -20,12 +20,12 @@ from skvbgp._core.owners import (
     spread_inputs,
 )
 from skvbgp._core.parallel import thread_map
-from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.scaling import Coordinates, Target, check_unit
 from skvbgp._core.shards import ShardedColumns
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows
+from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows, pick
 from skvbgp.kernels._pairs import evaluate_once
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
@@ -75,7 +75,7 @@ class Sample(NamedTuple):
         cls, X: Array | ShardedColumns, weight: Array | None, rng: np.random.RandomState
     ) -> Sample:
         rows = choose_rows(len(X), rng)
-        return cls(np.asarray(X[rows]), None if weight is None else weight[rows])
+        return cls(np.asarray(X[rows]), pick(weight, rows))
 
     def within(self, coordinates: Coordinates) -> Sample:
         """The same in scaled coordinates."""
@@ -171,13 +171,6 @@ def choose_exact_inputs(rows: Rows, seed: int, *, explained: bool) -> Array:
         return U
     m = max(1, round(_EXPLAINING_SHARE * len(U)))
     return choose_inducing_inputs(rows.X, m, np.random.RandomState(seed), rows.weight)
-
-
-def choose_target(summary: RunningScale, *, centred: bool) -> Target:
-    """The frame of y: its unit is the spread, its origin the mean or zero."""
-    unit = float(summary.unit[0])
-    check_unit(unit, "y")
-    return Target(float(summary.mean[0]) if centred else 0.0, unit)
 
 
 def _check_range(parameters: Parameters) -> None:

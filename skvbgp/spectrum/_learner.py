@@ -97,12 +97,11 @@ class SpectrumLearner(RegressionLearner):
     ) -> Start:
         seed = int(rng.randint(np.iinfo(np.int32).max))
         inputs = X.rows.inputs if isinstance(X, ShardedColumns) else RunningScale.of(X, y.weight)
-        shared, summary = find_shared(len(inputs.mean), self.owners), y.scale
+        shared = find_shared(len(inputs.mean), self.owners)
         coordinates = Coordinates(inputs.mean, inputs.unit).keeping(shared)
-        mean = float(summary.mean[0]) if self.normalize_y else 0.0
-        scale, target = coordinates.scale, Target(mean, float(summary.unit[0]))
+        scale = coordinates.scale
         check_unit(scale, "X")
-        check_unit(target.unit, "y")
+        target = Target.of_scale(y.scale, centred=self.normalize_y)
         self._check_size(len(scale))
         if before is not None:
             R, hyper = go_on_from(before, self.n_frequencies, scale, target.unit)
