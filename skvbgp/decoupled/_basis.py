@@ -77,6 +77,8 @@ def features(A: Array) -> Array:
 #: Sum of products from which on rounding may change a covariance by more than 1e-10 of it.
 _LARGE = 1e5
 _Pair = tuple[Array, Array]
+#: In theta (p,), and in two bases.
+Gradients = tuple[Array, Basis, Basis]
 #: Factors of all length scales that training may start from.
 _LENGTH_FACTORS = 2.0 ** np.arange(-8, 3)
 #: Distances, in scaled coordinates, at which a kernel's correlation is looked up.
@@ -158,7 +160,7 @@ class GeneralizedSE:
             np.exp(exponent, out=exponent)
         return K
 
-    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> Gradients:
         """Gradients in theta and in two bases, which both have multipliers or both have none."""
         if X.log_c is not None and Z.log_c is not None:
             return self._vjp_of_points(X, Z, K, lambda rows: dK[rows])
@@ -202,7 +204,7 @@ class GeneralizedSE:
 
     def _vjp_of_points(
         self, X: Basis, Z: Basis, K: Array, dK: Callable[[slice], Array]
-    ) -> tuple[Array, Basis, Basis]:
+    ) -> Gradients:
         """Gradients for points with multipliers.
 
         ``dK`` is a function of rows, which it may be formed from while they are in the cache.
@@ -235,9 +237,7 @@ class GeneralizedSE:
         squares, totals = (square_X, square_Z), (total_X, total_Z)
         return self._gather((A, B), (dA, dB), squares, totals, (de_X, de_Z))
 
-    def vjp_outer(
-        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
-    ) -> tuple[Array, Basis, Basis]:
+    def vjp_outer(self, X: Basis, Z: Basis, K: Array, u: Array, v: Array) -> Gradients:
         """The same for dK = u v', u (n, k) and v (m, k), which has short cuts."""
         if X.log_c is not None and Z.log_c is not None:
             left, right = outer_factors(u, v)
@@ -256,9 +256,7 @@ class GeneralizedSE:
         left, right = self._factors(X, Z)
         return left, np.vstack([-0.25 * right[2:], 0.5 * right[:1], right[:1]])
 
-    def _vjp_of_plain(
-        self, X: Basis, Z: Basis, from_X: Array, from_Z: Array
-    ) -> tuple[Array, Basis, Basis]:
+    def _vjp_of_plain(self, X: Basis, Z: Basis, from_X: Array, from_Z: Array) -> Gradients:
         """Gradients for points of f, from the two `_features` times W and times W'."""
         A, B = self._in_length_scales(X, Z)
         dA = 2.0 * (from_Z[:-2] - from_Z[-2] * A)
@@ -268,7 +266,7 @@ class GeneralizedSE:
 
     def _gather(
         self, inputs: _Pair, gradients: _Pair, squares: _Pair, totals: _Pair, de: _Pair
-    ) -> tuple[Array, Basis, Basis]:
+    ) -> Gradients:
         """The same, from sums of W and its products by row and column."""
         s = np.exp(self.log_length_scale)[:, None]
         products = [np.sum(P * dP, axis=1) for P, dP in zip(inputs, gradients, strict=True)]
@@ -374,15 +372,13 @@ class PlainKernel:
     def __call__(self, X: Basis, Z: Basis) -> Array:
         return self.kernel(*map(self._inputs, (X, Z)))
 
-    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis, Basis]:
+    def vjp(self, X: Basis, Z: Basis, K: Array, dK: Array) -> Gradients:
         dtheta, dX, dZ = self.kernel.vjp(self._inputs(X), self._inputs(Z), K, dK)
         assert dZ is not None  # it is where Z is
         scale = self.coordinates.scale
         return dtheta, Basis(dX * scale), Basis(dZ * scale)
 
-    def vjp_outer(
-        self, X: Basis, Z: Basis, K: Array, u: Array, v: Array
-    ) -> tuple[Array, Basis, Basis]:
+    def vjp_outer(self, X: Basis, Z: Basis, K: Array, u: Array, v: Array) -> Gradients:
         return self.vjp(X, Z, K, u @ v.T)
 
     def vjp_data(self, X: Basis, Z: Basis, K: Array, dK: Array) -> tuple[Array, Basis]:

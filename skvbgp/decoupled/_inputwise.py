@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.decoupled._basis import Basis, GeneralizedSE, exponential, features
+from skvbgp.decoupled._basis import Basis, GeneralizedSE, Gradients, exponential, features
 from skvbgp.kernels._distance import row_blocks
 
 
@@ -53,7 +53,7 @@ class InputwiseSE(GeneralizedSE):
 
     def _vjp_of_points(
         self, X: Basis, Z: Basis, K: Array, dK: Callable[[slice], Array]
-    ) -> tuple[Array, Basis, Basis]:
+    ) -> Gradients:
         # With W the cotangent of log K:
         # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
         A, B = self._in_length_scales(X, Z)

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+#: In theta (p,) and in the inputs, X (n, d) and Z (m, d); None if the latter are X.
+Gradients = tuple[Array, Array, Array | None]
 
 
 class Kernel(ABC):
@@ -47,9 +49,7 @@ class Kernel(ABC):
         """Return the diagonal of ``kernel(X)``, of shape (n,)."""
 
     @abstractmethod
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         """Pull a cotangent of the covariances back to the kernel's arguments.
 
         Parameters

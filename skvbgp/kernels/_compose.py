@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from skvbgp._core.pickling import PickledByFields
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._base import Array, Gradients, Kernel
 from skvbgp.kernels._constant import Constant
 from skvbgp.kernels._leaf import check_theta
 
@@ -95,9 +95,7 @@ class Sum(Composite):
     def _combine(self, values: Iterable[Array]) -> Array:
         return reduce(iadd, values)
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         return _join(k.vjp(X, Z, k(X, Z), dK) for k in self.kernels)
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
@@ -138,9 +136,7 @@ class Product(Composite):
     def _combine(self, values: Iterable[Array]) -> Array:
         return reduce(imul, values)
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         # The factors' logarithms add up to log K: those of positive factors have its cotangent
         # dK * K. Only the others ask for the values of the factors.
         values = [] if self.positive else [k(X, Z) for k in self.kernels]
@@ -227,9 +223,7 @@ def _multiply(curvature: Array, value: Array) -> Array:
         return np.where(value == 0.0, 0.0, curvature * value)
 
 
-def _join(
-    gradients: Iterable[tuple[Array, Array, Array | None]],
-) -> tuple[Array, Array, Array | None]:
+def _join(gradients: Iterable[Gradients]) -> Gradients:
     """Concatenate the gradients in theta of several kernels, and add up those in the inputs."""
     dtheta, dX, dZ = zip(*gradients, strict=True)
     return np.concatenate(dtheta), reduce(iadd, dX), None if dZ[0] is None else reduce(iadd, dZ)

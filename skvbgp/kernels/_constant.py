@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from skvbgp.kernels._base import Array
+from skvbgp.kernels._base import Array, Gradients
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Leaf
 
 
@@ -56,9 +56,7 @@ class Constant(Blind):
     def diag(self, X: Array) -> Array:
         return np.full(len(X), self.value)
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         dtheta = self._dtheta(value=float(np.vdot(dK, K)))
         return dtheta, np.zeros_like(X), None if Z is None else np.zeros_like(Z)
 
@@ -103,9 +101,7 @@ class White(Blind):
     def diag(self, X: Array) -> Array:
         return np.full(len(X), self.noise_level)
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         if Z is None:
             return *self.vjp_diag(X, np.diagonal(dK)), None
         return self._dtheta(noise_level=0.0), np.zeros_like(X), np.zeros_like(Z)

@@ -186,6 +186,12 @@ class ScaledLeaf(Leaf):
         A = X / length_scale
         return A, A if Z is None else Z / length_scale
 
+    def _pull_inputs(self, Z: Array | None, dA: Array, dB: Array) -> tuple[Array, Array | None]:
+        """Pull cotangents of the inputs in units of the length scales back to the inputs."""
+        if Z is None:
+            return (dA + dB) / self.length_scale, None
+        return dA / self.length_scale, dB / self.length_scale
+
 
 def check_theta(kernel: Kernel, theta: Array) -> Array:
     """Return `theta` as an array, or raise if it does not fit the kernel."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skvbgp.kernels._base import Array
+from skvbgp.kernels._base import Array, Gradients
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
 
 
@@ -59,18 +59,14 @@ class Linear(ScaledLeaf):
         squares: Array = np.einsum("ij,ij->i", A, A)
         return squares + self.offset**2
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._scaled(X, Z)
         dA = dK @ B  # (n, d)
         dB = dK.T @ A  # (m, d)
         dtheta = self._dtheta(
             length_scale=-2.0 * np.sum(A * dA, axis=0), offset=2.0 * self.offset**2 * dK.sum()
         )
-        if Z is None:
-            return dtheta, (dA + dB) / self.length_scale, None
-        return dtheta, dA / self.length_scale, dB / self.length_scale
+        return dtheta, *self._pull_inputs(Z, dA, dB)
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         A, _ = self._scaled(X, None)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skvbgp.kernels._base import Array
+from skvbgp.kernels._base import Array, Gradients
 from skvbgp.kernels._distance import centre, radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Scales
 from skvbgp.kernels._stationary import UnitLeaf, squared_exponential, squared_exponential_vjp
@@ -54,9 +54,7 @@ class Periodic(UnitLeaf):
             return radial(self._sine, A, B)
         return radial(squared_exponential, self._circles(A), self._circles(B))
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._angles(X, Z)
         if self.isotropic:
             dA, dB, dl = radial_vjp(self._sine_vjp, A, B, K, dK)

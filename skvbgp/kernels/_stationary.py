@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skvbgp.kernels._base import Array
+from skvbgp.kernels._base import Array, Gradients
 from skvbgp.kernels._distance import centre, radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
 
@@ -67,17 +67,13 @@ class Stationary(UnitLeaf):
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         return radial(self._radial, *self._centre_and_scale(X, Z))
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._centre_and_scale(X, Z)
         dA, dB, dshape = radial_vjp(self._radial_vjp, A, B, K, dK)
         # r^2 is quadratic in the scaled inputs a = x / l, hence d/dlog l = -(a d/da + b d/db)
         dlength_scale = -np.sum(A * dA, axis=0) - np.sum(B * dB, axis=0)  # (d,)
         dtheta = self._dtheta(length_scale=dlength_scale, alpha=dshape)
-        if Z is None:
-            return dtheta, (dA + dB) / self.length_scale, None
-        return dtheta, dA / self.length_scale, dB / self.length_scale
+        return dtheta, *self._pull_inputs(Z, dA, dB)
 
     def gradient(self, x: Array, Z: Array) -> Array:
         length_scale = self._scale("length_scale", len(x))

@@ -25,7 +25,7 @@ import numpy as np
 
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Composite, Sum
-from skvbgp.kernels._distance import centre, factors, row_blocks, squared_distances, triangle_blocks
+from skvbgp.kernels._distance import factors, row_blocks, squared_distances, triangle_blocks
 from skvbgp.kernels._stationary import Stationary
 
 
@@ -163,11 +163,7 @@ class _Pairs(NamedTuple):
 
     @classmethod
     def of(cls, kernel: Stationary, rows: _Rows, others: _Rows | None) -> _Pairs:
-        d = rows.mean.shape[1]
-        length_scale = np.broadcast_to(kernel._scale("length_scale", d), d)
-        A, B = centre(rows.mean, None if others is None else others.mean)
-        A = A / length_scale
-        B = A if others is None else B / length_scale
+        A, B = kernel._centre_and_scale(rows.mean, None if others is None else others.mean)
         half = 0.5 + _ratios(kernel, rows)
         other_half = half if others is None else 0.5 + _ratios(kernel, others)
         uncertain = rows.variance.any(axis=0)

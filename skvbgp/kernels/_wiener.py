@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skvbgp.kernels._base import Array
+from skvbgp.kernels._base import Array, Gradients
 from skvbgp.kernels._leaf import ScaledLeaf
 
 
@@ -28,9 +28,7 @@ class _Wandering(ScaledLeaf):
     def diag(self, X: Array) -> Array:
         return np.asarray(self._variances(self._scaled(X, None)[0]).sum(axis=1))
 
-    def vjp(
-        self, X: Array, Z: Array | None, K: Array, dK: Array
-    ) -> tuple[Array, Array, Array | None]:
+    def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
         A, B = self._scaled(X, Z)
         dA, dB = np.zeros_like(A), np.zeros_like(B)
         for i, (a, b) in enumerate(zip(A.T, B.T, strict=True)):
@@ -38,9 +36,7 @@ class _Wandering(ScaledLeaf):
             dB[:, i] = np.einsum("ij,ji->j", dK, self._slopes(b, a))
         # a = x / l, hence d/dlog l = -(a d/da + b d/db)
         dtheta = self._dtheta(length_scale=-np.sum(A * dA, axis=0) - np.sum(B * dB, axis=0))
-        if Z is None:
-            return dtheta, (dA + dB) / self.length_scale, None
-        return dtheta, dA / self.length_scale, dB / self.length_scale
+        return dtheta, *self._pull_inputs(Z, dA, dB)
 
     def vjp_diag(self, X: Array, ddiag: Array) -> tuple[Array, Array]:
         A, _ = self._scaled(X, None)
