@@ -165,6 +165,11 @@ def log_normal_density(white: Array, log_det: float) -> float:
     return -0.5 * (constant + float(np.vdot(white, white)))
 
 
+def log_normal(error: Array, variance: Array) -> Array:
+    """log N(error | 0, variance), entry by entry."""
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
+
+
 def scan_log_normal_density(K: Array, y: Array, signal: Array, noise: Array) -> Array:
     """log N(y | 0, a K + s2 I) at many a and s2, (k,) each, by one decomposition of K (n, n).
 

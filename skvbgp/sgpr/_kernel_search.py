@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import ZeroMeanNormal
+from skvbgp._core.gaussian import ZeroMeanNormal, log_normal
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import RowSaysMoreError, says_too_little
@@ -185,7 +185,7 @@ def leave_one_out(K: Array, noise_variance: float | Array, weight: Array, y: Arr
     variance = 1.0 / np.sum(normal.L_inv**2, axis=0)  # of the mean of all copies
     error = normal.weights * variance
     variance += noise_variance - noise_variance / weight
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
+    return log_normal(error, variance)
 
 
 def scan_left_out(K: Array, noises: Array, weight: Array, y: Array) -> Array:
@@ -199,7 +199,7 @@ def scan_left_out(K: Array, noises: Array, weight: Array, y: Array) -> Array:
     variance = 1.0 / (weight * (inverse @ (V**2).T))  # of the mean of all copies
     error = root * ((inverse * (V.T @ (root * y))) @ V.T) * variance
     variance += noises[:, None] - noises[:, None] / weight
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * variance) + error**2 / variance))
+    return log_normal(error, variance)
 
 
 def choose_for_new_rows(found: State, default: State, data: Data, rule: DrawRule) -> State:
@@ -232,8 +232,7 @@ def hides_f(learned: State, data: Data) -> bool:
     variance = p.alpha**2 * (1.0 - np.sum(A**2, axis=1) + np.sum(root**2, axis=1))
     own = learned.noise.marginal_variance(learned.model.coordinates.original(rows.X))
     variance += rows.add_known(own)
-    squares = (rows.y - p.alpha * A @ q.mean) ** 2
-    each = -0.5 * (np.log(2.0 * np.pi * variance) + squares / variance)
+    each = log_normal(rows.y - p.alpha * A @ q.mean, variance)
     of_blocks = (learned.lower_bound + learned.log_unit) / learned.summary.n
     return float(np.average(each, weights=rows.counts)) < of_blocks - _HIDDEN
 
@@ -255,6 +254,6 @@ def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:
     for rows, (mean, variance) in zip(groups, moments, strict=True):
         noise = state.noise.marginal_variance(state.model.coordinates.original(rows.X))
         variance = variance + rows.add_known(noise)
-        each.append(-0.5 * (np.log(2.0 * np.pi * variance) + (rows.y - mean) ** 2 / variance))
+        each.append(log_normal(rows.y - mean, variance))
         weights.append(rows.counts)
     return Scores(np.concatenate(each), np.concatenate(weights))
