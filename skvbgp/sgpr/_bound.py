@@ -59,9 +59,9 @@ class Prior(InducingPrior):
 class Shared:
     """What all rows share at some parameters: the prior of u, and the noise."""
 
-    def __init__(self, model: Model, parameters: Parameters) -> None:
+    def __init__(self, model: Model, parameters: Parameters, prior: Prior | None = None) -> None:
         self.model, self.parameters = model, parameters
-        self.prior, self.noise = Prior(parameters), model.noise(parameters)
+        self.prior, self.noise = prior or Prior(parameters), model.noise(parameters)
 
     def make_group(
         self, rows: Rows, draws: Array | None, *, whitened: bool = False
@@ -115,8 +115,6 @@ class Groups:
         whitened: bool = False,
     ) -> None:
         self._parameters, self._batch = shared.parameters, batch
-        if whitened:
-            _ = shared.prior.L_inv  # once, not in each thread
         make = partial(shared.make_group, whitened=whitened)
         self._pairs = thread_map(make, zip(batch, draws, strict=True))
         self._groups = [group for group, _ in self._pairs]
@@ -190,8 +188,9 @@ class Evaluation:
 
     def _begin(self, model: Model, parameters: Parameters) -> None:
         self._model, self._parameters = model, parameters
-        self._shared = Shared(model, parameters)
-        self.prior = self._shared.prior
+        self.prior = Prior(parameters)
+        _ = self.prior.L_inv  # once, not in each thread
+        self._shared = Shared(model, parameters, self.prior)
 
     def _keep(self, psi: Array, information: Array) -> None:
         """Keep the sums over the groups."""
