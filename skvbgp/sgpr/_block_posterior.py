@@ -168,12 +168,9 @@ class ExactBlockPosterior(ExactPosterior):
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw of theta."""
-
-        def components(tile: Array) -> tuple[Array, Array]:
-            means, variances = self._tile(self._mixture.components, tile, include_noise)
-            return means.T, variances.T
-
-        return NormalMixture.of_moments(*in_tiles(components, X))
+        components = self._mixture.components
+        moments = in_tiles(lambda tile: self._tile(components, tile, include_noise), X)
+        return NormalMixture.of_moments(*moments)
 
     def _tile(
         self, evaluate: Callable[..., tuple[Array, Array]], X: Array, include_noise: bool
@@ -199,11 +196,7 @@ class ExactBlockPosterior(ExactPosterior):
         return self._target.unscaled(mean, covariance)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
-        """Mean and variance (n,) of observations at known rows, each given all the others."""
-        assert self._state.kept_rows is not None
-        index = find_known(X, targets, *self._state.kept_rows)
-        mean, variance = self._mixture.leave_out(include_noise=True)
-        return self._target.unscaled(mean[index], variance[index])
+        return self._target.unscaled(*self._leave_out(X, targets, include_noise=True))
 
     def _noise_cross(self, X: Array, labels: NDArray[np.intp]) -> Array:
         """Covariance (n_data, n) of the data's noise with that of new rows."""

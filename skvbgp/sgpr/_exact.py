@@ -232,15 +232,15 @@ class Mixture(PickledByFields):
         ``noise_cross`` is the covariance (n_rows, n) of the data's noise with theirs, and
         ``noise_own`` the variance of theirs.
         """
-        return average_moments(*self.components(X, noise_cross, noise_own))
+        return average_moments(*self.components(X, noise_cross, noise_own), axis=1)
 
     def components(
         self, X: Array, noise_cross: Array | float = 0.0, noise_own: Array | float = 0.0
     ) -> tuple[Array, Array]:
-        """The same given each draw, (S, n)."""
+        """The same given each draw, (n, S)."""
         parts = [p.moments(X, noise_cross, noise_own) for p in self._processes]
         means, variances = zip(*parts, strict=True)
-        return np.array(means), np.array(variances)
+        return np.array(means).T, np.array(variances).T
 
     def leave_out(self, *, include_noise: bool) -> tuple[Array, Array]:
         """Mean and variance (n,) of f, or of f plus noise, at each row given all the others."""
@@ -260,7 +260,7 @@ class Mixture(PickledByFields):
 
     def means(self, X: Array) -> Array:
         """The mean of f at scaled rows X, and that given each draw, (1 + S, n)."""
-        each, _ = self.components(X)
+        each = self.components(X)[0].T
         return np.vstack([each.mean(axis=0), each])
 
     def slopes(self, X: Array) -> tuple[Array, Array]:

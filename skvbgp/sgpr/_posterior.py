@@ -144,18 +144,15 @@ class ExactPosterior(GlobalPosterior):
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw."""
         X, own = self._fill(X, include_noise)
-
-        def components(X: Array) -> tuple[Array, Array]:
-            means, variances = self._mixture.components(self._coordinates.scaled(X))
-            return means.T, variances.T
-
-        means, variances = in_tiles(components, X)
+        means, variances = in_tiles(self._mixture.components, self._coordinates.scaled(X))
         return NormalMixture.of_moments(*self._target.unscaled(means, variances + own[:, None]))
 
-    def _leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
+    def _leave_out(
+        self, X: Array, targets: Targets, *, include_noise: bool = False
+    ) -> tuple[Array, Array]:
         assert self._state.kept_rows is not None
         index = find_known(X, targets, *self._state.kept_rows)
-        mean, variance = self._mixture.leave_out(include_noise=False)
+        mean, variance = self._mixture.leave_out(include_noise=include_noise)
         return mean[index], variance[index]
 
 
