@@ -202,9 +202,7 @@ class DescribesFunction:
         >>> mean.round(2)
         array([[1.]])
         """
-        X = self._check_inputs(X)
-        if np.isnan(X).any():
-            raise ValueError("predict_gradient needs rows without missing entries (NaN).")
+        X = self._check_complete(X, "predict_gradient needs rows")
         with single_blas_thread:
             mean, variance = self._function().measure_gradient(X)
         return self._pick(mean), np.sqrt(self._pick(variance))
@@ -261,6 +259,13 @@ class DescribesFunction:
         vars(reader).pop("_state")
         return ReadDraws(functions, reader)
 
+    def _check_complete(self, X: Any, need: str) -> Array:
+        """X as the posterior takes it, or ValueError where entries are missing."""
+        X = self._check_inputs(X)
+        if np.isnan(X).any():
+            raise ValueError(f"{need} without missing entries (NaN).")
+        return X
+
     def _function(self) -> KnownFunction:
         return self._posterior()
 
@@ -297,7 +302,4 @@ class ReadDraws:
         return np.moveaxis(self.reader._pick(slopes), 0, -1)
 
     def _read(self, X: Any) -> Array:
-        X = self.reader._check_inputs(X)
-        if np.isnan(X).any():
-            raise ValueError("Functions need rows without missing entries (NaN).")
-        return X
+        return self.reader._check_complete(X, "Functions need rows")

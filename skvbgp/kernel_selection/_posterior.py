@@ -220,10 +220,6 @@ class KernelModel(PickledByFields):
         self._priors, self._q  # noqa: B018  before the threads of the tiles need them
         return in_tiles(tile, self._frame.centre(X))
 
-    def _draw(self, s: int, members: Index, rng: np.random.RandomState) -> Paths:
-        """Functions by one draw of theta."""
-        return Paths.draw(members, self._frame, self._priors[s], self._q, rng)
-
 
 def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
     """The model after more rows."""
@@ -313,7 +309,8 @@ class KernelAverage(NamedTuple):
         with single_blas_thread:
             for k, members in share_functions(n, self._component_weights, rng):
                 model, s = self._components[k]
-                sets.append(model._draw(s, members, rng))
+                known = model._frame, model._priors[s], model._q
+                sets.append(Paths.draw(members, *known, rng))
         return FunctionDraws(tuple(sets))
 
     @property

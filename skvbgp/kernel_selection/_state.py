@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -103,7 +103,16 @@ class State:
     def keep(self, n: int) -> State:
         """The kept kernels of the highest bounds alone, without a belief about them."""
         kept = self.kept[:n]
-        return replace(self._only(kept), models=self.models[:n], kept=tuple(range(len(kept))))
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in kept),
+            kernels=tuple(self.kernels[i] for i in kept),
+            frames=tuple(self.frames[i] for i in kept),
+            log_jacobians=self.log_jacobians[list(kept)],
+            fits=tuple(self.fits[i] for i in kept),
+            models=self.models[:n],
+            kept=tuple(range(len(kept))),
+        )
 
     def faded(self, share: float) -> State:
         """The state in which all rows count less by a factor, without a belief about kernels."""
@@ -139,13 +148,3 @@ class State:
                     RuntimeWarning,
                     stacklevel=3,
                 )
-
-    def _only(self, chosen: Sequence[int]) -> State:
-        return replace(
-            self,
-            names=tuple(self.names[i] for i in chosen),
-            kernels=tuple(self.kernels[i] for i in chosen),
-            frames=tuple(self.frames[i] for i in chosen),
-            log_jacobians=self.log_jacobians[list(chosen)],
-            fits=tuple(self.fits[i] for i in chosen),
-        )

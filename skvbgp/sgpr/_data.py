@@ -125,11 +125,10 @@ class Data:
 
     def n_batches(self, batch_size: int) -> int:
         """Mini-batches of about ``batch_size`` rows in one pass."""
-        return (
-            max(1, round(len(self) / batch_size))
-            if self.blocks is None
-            else (-(-len(self.blocks) // self._blocks_per_batch(batch_size)))
-        )
+        if self.blocks is None:
+            return max(1, round(len(self) / batch_size))
+        n_blocks = len(self.blocks)
+        return -(-n_blocks // max(1, round(batch_size * n_blocks / len(self))))
 
     def minibatches(
         self, batch_size: int, rng: np.random.RandomState
@@ -157,7 +156,3 @@ class Data:
         """Some blocks."""
         assert self.blocks is not None
         return [self.rows(self.blocks[k]) for k in chosen]
-
-    def _blocks_per_batch(self, batch_size: int) -> int:
-        assert self.blocks is not None
-        return max(1, round(batch_size * len(self.blocks) / len(self)))

@@ -63,7 +63,10 @@ class Parameters:
 
     def pack(self) -> Array:
         """One flat vector: logarithms of the positive fields, the others as they are."""
-        return np.concatenate([np.ravel(part) for part in self._unconstrained().values()])
+        parts = {name: np.ravel(getattr(self, name)) for name in LEARNED}
+        return np.concatenate(
+            [np.log(part) if name in LOG_LIMITS else part for name, part in parts.items()]
+        )
 
     def unpack(self, x: Array) -> "Parameters":
         """The parameters whose :meth:`pack` is ``x``; shapes are those of self."""
@@ -99,12 +102,6 @@ class Parameters:
         for name, value in by_name.items():
             self.split(vector)[name][...] = value
         return vector
-
-    def _unconstrained(self) -> dict[str, Array]:
-        return {
-            name: np.log(getattr(self, name)) if name in LOG_LIMITS else getattr(self, name)
-            for name in LEARNED
-        }
 
 
 #: The fields that are learned.

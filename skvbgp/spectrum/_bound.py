@@ -122,14 +122,8 @@ def newton_step(
     if moves_frequencies:
         step = moved.solve(gradient)
     else:  # the step of s with the frequencies held
-        s = q.structure.weights
-        precision = _weights_block(moved)
+        s, n_weights = q.structure.weights, 2 * q.structure.m
+        precision = precisions[-1][-n_weights:, -n_weights:]  # of s given theta
         step = np.zeros_like(gradient)
         step[s] = np.linalg.solve(precision, gradient[s])
     return Gaussian(q.structure, q.mean + rate * step, precisions)
-
-
-def _weights_block(q: Gaussian) -> Array:
-    """Precision of s given theta, (2 m, 2 m)."""
-    n_weights = 2 * q.structure.m
-    return q.precisions[-1][-n_weights:, -n_weights:]

@@ -108,14 +108,14 @@ class Affine(ABC):
         """E[alpha^2], entry by entry, (D,)."""
         moment = self.mean**2
         for k in self.structure.random_groups:
-            moment[self._groups[k]] += np.sum(self.factors[k] ** 2, axis=1)
+            moment[self.structure.groups[k]] += np.sum(self.factors[k] ** 2, axis=1)
         return moment
 
     def cholesky(self, units: Array) -> Array:
         """M as one matrix, (D, D), in units (D,); zero where q is certain."""
         M = np.zeros((self.structure.size,) * 2)
         for k in self.structure.random_groups:
-            group = self._groups[k]
+            group = self.structure.groups[k]
             M[group, group] = self.factors[k] * units[group, None]
         return M
 
@@ -123,14 +123,10 @@ class Affine(ABC):
         """KL(self || prior) of what is uncertain."""
         moment, total = self.second_moment(), 0.0
         for k in self.structure.random_groups:
-            precision = prior.precision[self._groups[k]]
-            total += float(precision @ moment[self._groups[k]] - np.sum(np.log(precision)))
+            precision = prior.precision[self.structure.groups[k]]
+            total += float(precision @ moment[self.structure.groups[k]] - np.sum(np.log(precision)))
             total -= len(precision) + log_determinant(self.factors[k])
         return 0.5 * total
-
-    @property
-    def _groups(self) -> tuple[slice, ...]:
-        return self.structure.groups
 
 
 @dataclass(frozen=True)
@@ -156,10 +152,10 @@ class Gaussian(Affine):
 
     def solve(self, vector: Array) -> Array:
         """Every group's covariance times its part of a vector."""
-        parts = [M @ (M.T @ vector[g]) for M, g in zip(self.factors, self._groups, strict=True)]
-        return np.concatenate(parts)
+        pairs = zip(self.factors, self.structure.groups, strict=True)
+        return np.concatenate([M @ (M.T @ vector[group]) for M, group in pairs])
 
     def times_precision(self, vector: Array) -> Array:
         """Every group's precision times its part of a vector."""
-        parts = [P @ vector[g] for P, g in zip(self.precisions, self._groups, strict=True)]
+        parts = [P @ vector[g] for P, g in zip(self.precisions, self.structure.groups, strict=True)]
         return np.concatenate(parts)
