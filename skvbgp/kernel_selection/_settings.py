@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +12,9 @@ from skvbgp.kernel_selection._grammar import kernel_grammar
 from skvbgp.kernel_selection._rounds import Round, plan_rounds
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._series import has_series
-from skvbgp.kernel_selection._state import LocalFit, State
+from skvbgp.kernel_selection._state import State
 from skvbgp.kernel_selection._targets import TRANSFORMS
-from skvbgp.kernel_selection._training import train_collapsed, train_gaussian, train_series
+from skvbgp.kernel_selection._training import Task, train_collapsed, train_gaussian, train_series
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._sklearn import name_kernel
 
@@ -114,7 +113,7 @@ class KernelSettings(RegressionLearner):
 
     def _choose_training(
         self, state: State, frame: Frame, X: Array, y: Targets, share_new: float, target: float
-    ) -> tuple[Callable[..., LocalFit], tuple[Any, ...]]:
+    ) -> tuple[Task, tuple[Any, ...]]:
         """The training on all rows at once, and the arguments that all kernels share."""
         if state.is_series:
             max_iter = self.max_iter or _SERIES_ITERATIONS

@@ -54,6 +54,9 @@ _FIRST_STD = 0.05
 _NATURAL_RATE = 0.1
 _LAST_NATURAL_RATE = 0.01
 
+#: ``function(*shared, kernel, fit)``: another fit of the kernel.
+Task = Callable[..., LocalFit]
+
 
 class _StopError(Exception):
     """A callback asks to stop."""
@@ -75,17 +78,13 @@ class KernelFits:
         self.fits, self._stopped = tuple(fits), False
         self._kernels, self._n_jobs, self._end_pass = kernels, n_jobs, end_pass
 
-    def run(
-        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
-    ) -> None:
+    def run(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         """Fit the chosen kernels, until a callback asks to stop."""
         if not self._stopped:
             with suppress(_StopError):
                 self._replace(function, shared, chosen)
 
-    def improve(
-        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
-    ) -> None:
+    def improve(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         """The same without those that have failed or been left behind."""
         self.run(function, shared, [i for i in chosen if self.fits[i].is_valid])
 
@@ -102,9 +101,7 @@ class KernelFits:
             for i, fit in enumerate(self.fits)
         )
 
-    def complete(
-        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Sequence[int]
-    ) -> None:
+    def complete(self, function: Task, shared: tuple[Any, ...], chosen: Sequence[int]) -> None:
         """Find the statistics that the chosen kernels are without, though a callback stops."""
         fits = [self.fits[i] for i in chosen]
         wanting = [fit.is_valid and fit.statistics is None for fit in fits]
@@ -113,9 +110,7 @@ class KernelFits:
         except _StopError:
             self.complete(function, shared, chosen)
 
-    def _replace(
-        self, function: Callable[..., LocalFit], shared: tuple[Any, ...], chosen: Iterable[int]
-    ) -> None:
+    def _replace(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         # kernels with many hyperparameters, which take longest, go first: no worker is left with
         # one of them at the end
         order = sorted(chosen, key=lambda i: -len(self._kernels[i].theta))
@@ -143,7 +138,7 @@ class KernelFits:
         spread_each(function, tasks, note, n_jobs=self._n_jobs, shared=shared)
 
 
-def fail_alone(task: Callable[..., LocalFit]) -> Callable[..., LocalFit]:
+def fail_alone(task: Task) -> Task:
     """A task whose numerical failure becomes its result, so that others go on."""
 
     @wraps(task)

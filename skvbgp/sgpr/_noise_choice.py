@@ -33,6 +33,9 @@ _FACTORS = 10.0 ** np.arange(0.0, 6.1, 0.25)
 #: What a row may lose, in nats.
 _LOSS = 0.01
 
+#: Makes the state of some parameters, by a pass over all rows.
+Conclude = Callable[[Parameters, DrawRule], State]
+
 
 class Held(NamedTuple):
     """Rows that are left out in turn, of which equal ones are one."""
@@ -52,12 +55,8 @@ class Held(NamedTuple):
         return np.asarray(each @ self.weight)
 
 
-def choose_noise_variance(
-    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
-) -> State:
+def choose_noise_variance(state: State, data: Data, conclude: Conclude) -> State:
     """The trained state, with more noise if known rows say nothing against it.
-
-    ``conclude(parameters, draw_rule)`` makes a pass over all rows.
 
     Where a rough kernel explains the rows, their evidence hardly tells little noise from none: some
     twins that agree are enough for none. A new row that contradicts its twin then has almost no
@@ -74,9 +73,7 @@ def choose_noise_variance(
     return replace(state, parameters=raised.parameters, memory=raised.memory)
 
 
-def choose_again(
-    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
-) -> State:
+def choose_again(state: State, data: Data, conclude: Conclude) -> State:
     """The state with noise that is chosen from all its rows, in blocks that have been made again.
 
     Among more rows that are near each other, less noise may cost next to nothing. Its memory stays
@@ -89,9 +86,7 @@ def choose_again(
     return replace(state, parameters=replace(parameters, noise_variance=chosen))
 
 
-def find_noise_variance(
-    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
-) -> float:
+def find_noise_variance(state: State, data: Data, conclude: Conclude) -> float:
     """The largest noise, from that of the state on, with which known rows hardly lose."""
     learned = float(state.parameters.noise_variance)
     noises = learned * _FACTORS[learned * _FACTORS <= max(1.0, learned)]
@@ -101,9 +96,7 @@ def find_noise_variance(
     return float(noises[np.flatnonzero(scores >= np.max(scores) - _LOSS)[-1]])
 
 
-def _leave_out(
-    state: State, data: Data, conclude: Callable[[Parameters, DrawRule], State]
-) -> list[Held]:
+def _leave_out(state: State, data: Data, conclude: Conclude) -> list[Held]:
     """Rows of some blocks, or all that are known exactly, at the mean of q(theta)."""
     p, blocks = state.parameters, data.blocks
     assert blocks is not None
