@@ -90,7 +90,6 @@ class Posterior:
         return np.asarray(mean / np.sqrt(1.0 + variance))
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, d) of the derivatives of f."""
         scaled = self.coordinates.scaled(X)
         mean, variance = in_tiles(partial(measure_slopes, self.process), scaled)
         return self.target.unscaled_slopes(mean, variance, self.coordinates.scale)
@@ -117,7 +116,6 @@ class Posterior:
         return Relevance.of_slopes(X, counts, *slopes, owners=self.owners, predict=predict)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
-        """Functions n from the posterior of f."""
         kernel, beta, d = self.process.kernel, self.process.beta, len(self.coordinates.scale)
         sets = []
         with single_blas_thread:

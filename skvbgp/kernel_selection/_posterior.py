@@ -237,11 +237,9 @@ class KernelAverage(NamedTuple):
     owners: Owners = ()  # by column of X: the input that it encodes
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and variance of every row, on the scale of y."""
         return mix_moments([m._moments(X, include_noise) for m in self.models], self.weights)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
-        """Mean and variance of observations at known rows, each given all the others."""
         if self.rows is not None:
             find_known(X, targets, *self.rows)
         return mix_moments([m._leave_out(X, targets) for m in self.models], self.weights)
@@ -325,7 +323,6 @@ class KernelAverage(NamedTuple):
         return np.repeat(self.weights / np.sum(self.weights) / draws, draws)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and covariance of all rows, on the scale of y."""
         return mix_joint([m._joint(X, include_noise) for m in self.models], self.weights)
 
 

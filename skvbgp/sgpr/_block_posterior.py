@@ -86,7 +86,6 @@ class BlockPosterior:
 
     @property
     def relevance(self) -> Relevance:
-        """Shares (d,) of the inputs in the variation of predictions of f."""
         assert self._places is not None
         return self._places.share_out(self._coordinates, self, self._known.parameters.owners)
 
@@ -101,7 +100,6 @@ class BlockPosterior:
         return np.vstack([each.mean(axis=0), each])
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> BlockDraws:
-        """Functions n from the posterior of f."""
         return BlockDraws.of(self, self._conditional, self._coordinates, self._target, n, rng)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
@@ -126,7 +124,6 @@ class BlockPosterior:
         return self._target.unscaled(means.mean(axis=0), covariance)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
-        """Mean and variance (n,) of observations at known rows, each given all the others."""
         assert isinstance(self._blocks, BlockRows)
         index = find_known(X, targets, *self._blocks.rows)
         sizes = [len(rows) for rows in self._blocks.X]

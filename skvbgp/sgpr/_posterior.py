@@ -96,26 +96,22 @@ class GlobalPosterior:
         return self._latent.moments(self._coordinates.scaled(X))[0]
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, d) of the derivatives of f."""
         mean, variance = in_tiles(self._latent.slope_moments, self._coordinates.scaled(X))
         return self._target.unscaled_slopes(mean, variance, self._coordinates.scale)
 
     @property
     def relevance(self) -> Relevance:
-        """Shares (d,) of the inputs in the variation of predictions."""
         places = self._state.places
         assert places is not None
         p = self._state.parameters
         return places.share_out(self._coordinates, self._latent, p.owners, p.n_outputs)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
-        """Functions n from the posterior of f."""
         with single_blas_thread:
             sets = tuple(self._latent.draw(n, rng))
         return FunctionDraws(self._coordinates, self._target, sets)
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
-        """Mean and variance (n,) of observations at known rows, each given all the others."""
         mean, variance = self._leave_out(X, targets)
         _, own = self._fill(X, include_noise=True)
         return self._target.unscaled(mean, variance + own)

@@ -67,7 +67,6 @@ class SpectrumPosterior:
         self._mixture = Mixture(_draw(state.q, z), gamma, state.hyper)
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and variance of each row."""
         X = self._state.coordinates.scaled(X)
         return self._in_units(self.by_group(_marginal_moments, X), include_noise)
 
@@ -165,7 +164,6 @@ class SpectrumPosterior:
         return Relevance.of_slopes(known.X, known.counts, *slopes, owners=owners, predict=predict)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
-        """Functions n from the posterior."""
         state, rows, q = self._state, self._state.rows, self._state.q
         frames = state.coordinates, state.target
         if self._mixture.is_global:  # functions differ in alpha alone, each has its own
