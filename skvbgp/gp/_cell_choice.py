@@ -16,16 +16,17 @@ from skvbgp.gp._state import State
 if TYPE_CHECKING:
     from skvbgp.gp._learner import GPLearner
 
-#: Rows that predict the places of a cell.
-_CELL_ROWS = 1_600
-#: Rows of a cell, the most cells, and for how many rows they are tried: of fewer, all compete as
-#: neighbours, and of more, a prediction of places everywhere would take long.
-_SIZE, _MOST_CELLS = 128, 200
+#: Rows that predict the places of a cell: so many times the neighbours, or more.
+_NEIGHBOURS, _LEAST_SIZE = 4, 512
+#: Rows of a cell, more if factors of all cells took more multiplications than these.
+_OWN_ROWS, _MOST_WORK = 128, 200 * 1_600**3
+#: For how many rows they are tried: of fewer, all compete as neighbours, and of more, a prediction
+#: of places everywhere would take long.
 _LEAST_ROWS, _MOST_ROWS = 3_000, 50_000
 #: Cells that are judged, and rows of each that are left out.
 _JUDGED_CELLS, _JUDGED_ROWS = 24, 42
 #: What cells have to gain, in nats a row.
-_LEAST_GAIN = 0.01
+_LEAST_GAIN = 0.005
 
 
 def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> State:
@@ -33,13 +34,14 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
     rows, n = state.rows, len(state.rows)
     if not (_LEAST_ROWS < n <= _MOST_ROWS and _may_pay(learner, state)):
         return state
-    n_cells = min(_MOST_CELLS, -(-n // _SIZE))
+    size = max(_NEIGHBOURS * state.k, _LEAST_SIZE)
+    n_cells = min(-(-n // _OWN_ROWS), max(1, _MOST_WORK // size**3))
     located = state.frames.coordinates.scaled(rows.X) * state.weights
     partition, labels = balanced_partition(located, n_cells)
     members = group_rows(labels, n_cells)
     some = rng.choice(n_cells, min(_JUDGED_CELLS, n_cells), replace=False)
     judged = np.concatenate([rng.permutation(members[c])[:_JUDGED_ROWS] for c in some])
-    with_cells = replace(state, cells=Cells(partition, _CELL_ROWS))
+    with_cells = replace(state, cells=Cells(partition, size))
     # both with the calibration that random rows have: those of a few cells may be nothing like them
     after, before = (np.array(judge_state(one, rows, judged)) for one in (with_cells, state))
     gains = after - before
@@ -50,7 +52,6 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
 
 
 def _may_pay(learner: GPLearner, state: State) -> bool:
-    """Whether more rows may predict places than the most neighbours that compete, which won."""
+    """Whether the number of neighbours was free, and all rows of one output are near and here."""
     is_free = len(learner.counts) > 1 and learner.learn_hyperparameters and not learner.n_outputs
-    is_local = state.shared is None and not isinstance(state.rows, SpreadRows)
-    return is_free and is_local and state.k == learner.few
+    return is_free and state.shared is None and not isinstance(state.rows, SpreadRows)

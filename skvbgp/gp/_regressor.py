@@ -62,9 +62,9 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
         Nearest rows that a prediction is made from. Up to so many rows, the process is exact, and
         predictions average over draws of the hyperparameters. "auto" is exact up to 400 rows;
         with more of them, 64, 128, 256 or 400 neighbours predict, or of up to 3,000 rows all, as
-        many as training rows that are left out say that it pays. Where 400 are best of 3,000 to
-        50,000 rows, places may be predicted by cells instead, from the 1,600 rows around each; a
-        place whose nearest row is not one of these has 400 neighbours.
+        many as training rows that are left out say that it pays. Of 3,000 to 50,000 rows, places
+        may then be predicted by cells instead, from the rows around each, four times as many or
+        512; a place whose nearest row is not one of these has neighbours.
 
     n_inducing : "auto", int or None, default="auto"
         Inducing inputs of a global part of the function, a sparse process of all rows; near rows

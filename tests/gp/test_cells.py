@@ -228,7 +228,7 @@ def learned(monkeypatch):
     """Rows of a smooth function without noise: the more neighbours, the better."""
     monkeypatch.setattr("skvbgp.gp._search._TRIED_WITH_ALL", ())
     monkeypatch.setattr("skvbgp.gp._learner._COUNTS", (8, 16))
-    for name, value in {"_LEAST_ROWS": 100, "_CELL_ROWS": 60, "_SIZE": 20}.items():
+    for name, value in {"_LEAST_ROWS": 100, "_LEAST_SIZE": 60, "_OWN_ROWS": 20}.items():
         monkeypatch.setattr(_cell_choice, name, value)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (300, 3))
@@ -238,7 +238,7 @@ def learned(monkeypatch):
 def test_cells_are_chosen_where_they_predict_better(learned):
     X, y = learned
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
-    assert model.n_neighbors_ == 60
+    assert model.n_neighbors_ == 4 * 16
     state = model._state
     located = state.posterior._locate(X[:200])
     assert_array_equal(np.bincount(state.cells.partition.lookup(located)), 20)
@@ -268,8 +268,20 @@ def test_what_leaves_cells_out(learned, monkeypatch):
     assert joint.fit(X[:120], Y[:120]).n_neighbors_ <= 16
     parts = small(RBF([1.0, 1.0, 1.0]), n_inducing=10, max_iter=2).fit(X[:200], y[:200])
     assert parts.n_inducing_ == 10 and parts.n_neighbors_ <= 16
+
+
+def test_how_many_cells_there_are_and_how_many_rows_predict_their_places(learned, monkeypatch):
+    """At least so many rows; fewer cells if factors of so many took too long."""
+    X, y = learned
+    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", -np.inf)
     monkeypatch.setattr("skvbgp.gp._search._LEAST_COUNT_RISE", 100.0)
-    assert small(RBF([1.0, 1.0, 1.0]), max_iter=2).fit(X[:200], y[:200]).n_neighbors_ == 8
+    model = small(RBF([1.0, 1.0, 1.0]), max_iter=2)
+    state = model.fit(X[:200], y[:200])._state
+    assert (state.k, model.n_neighbors_, state.cells.partition.n_blocks) == (8, 60, 10)
+    monkeypatch.setattr(_cell_choice, "_MOST_WORK", 4 * 60**3)
+    assert model.fit(X[:200], y[:200])._state.cells.partition.n_blocks == 4
+    monkeypatch.setattr(_cell_choice, "_MOST_ROWS", 190)
+    assert model.fit(X[:200], y[:200]).n_neighbors_ == 8
 
 
 def test_cells_that_gain_nothing_leave_everything_as_it_is(learned, monkeypatch):
