@@ -182,6 +182,21 @@ def tril_inverse(L: Array) -> Array:
     return inverse
 
 
+def extend_inverse(L_inv: Array, B: Array, D: Array) -> Array:
+    """Inverse of the lower Cholesky factor of ``[[C, B], [B.T, D]]``, of which C's is known.
+
+    With G = L^-1 B, the factor goes on by G' and M, where M M' = D - G' G is what D is given C. So
+    does its inverse by -M^-1 G' L^-1 and M^-1. D (k, k), with noise, may be too much for rounding:
+    `NotPositiveDefiniteError`.
+    """
+    n, G = len(L_inv), L_inv @ B
+    M_inv = tril_inverse(exact_cholesky(D - G.T @ G))
+    inverse = np.zeros((n + len(D), n + len(D)))
+    inverse[:n, :n], inverse[n:, n:] = L_inv, M_inv
+    inverse[n:, :n] = -M_inv @ (G.T @ L_inv)
+    return inverse
+
+
 def _invert_small(L: Array) -> Array:
     """The same of one that SciPy inverts before a thread could help."""
     if not len(L):

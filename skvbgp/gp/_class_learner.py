@@ -285,6 +285,8 @@ class ClassGPLearner(Learner):
             k=self._count_neighbours(len(rows)),
             n_rows=n_rows,
         )
+        if "posterior" in vars(state):  # what predictions have made of the rows goes on
+            updated.posterior.go_on(state.posterior)
         end_pass(lambda: updated)
         return updated
 

@@ -25,7 +25,16 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from skvbgp._core.linalg import JITTER, Array, cholesky, factorise_bordered, tril_gram, tril_inverse
+from skvbgp._core.linalg import (
+    JITTER,
+    Array,
+    NotPositiveDefiniteError,
+    cholesky,
+    extend_inverse,
+    factorise_bordered,
+    tril_gram,
+    tril_inverse,
+)
 from skvbgp._core.owners import count_inputs
 from skvbgp.gp._class_warp import WarpedCovariance
 from skvbgp.gp._link import Link
@@ -123,6 +132,10 @@ class ClassModel(ABC):
         """What places say."""
 
     @abstractmethod
+    def extend(self, given: Any, votes: Votes) -> KnownPlaces:
+        """The same, of places of which the first ones, with their votes, have been factorised."""
+
+    @abstractmethod
     def leave_out(self, votes: Votes) -> tuple[Array, Array]:
         """Means (M, K) and variances (M,) for each vote, left out in turn.
 
@@ -172,10 +185,21 @@ class ClassProcess(ClassModel):
         """What places say, of covariances K, which are not modified."""
         C = self.covariance(votes.X) if K is None else K.copy()
         lost = self.covariance.lost(votes.X)
-        noise = _measure_noise(self.process, lost, votes.sizes, C)
+        noise = _measure_noise(self.process, lost, votes.sizes, np.diagonal(C))
         C.flat[:: len(C) + 1] += noise
         L_inv = tril_inverse(cholesky(C, "covariance of rows"))
         return ClassConditional(self.covariance, votes.X, votes.targets, noise, lost, L_inv)
+
+    def extend(self, given: ClassConditional, votes: Votes) -> ClassConditional:
+        n, covariance, lost = len(given.X), self.covariance, self.covariance.lost(votes.X)
+        noise = _measure_noise(self.process, lost, votes.sizes, covariance.diag(votes.X))
+        first, others = votes.X[:n], votes.X[n:]
+        B, D = covariance(first, others), covariance(others) + np.diag(noise[n:])
+        try:
+            L_inv = extend_inverse(given.L_inv, B, D)
+        except NotPositiveDefiniteError:  # rounding asks for jitter in all places
+            return self.factorise(votes)
+        return ClassConditional(covariance, votes.X, votes.targets, noise, lost, L_inv)
 
     def give_back(self, votes: Votes, mean: Array, variance: Array) -> tuple[Array, Array]:
         """Means (M, K) and variances (M,) of votes left out, from those given the other places.
@@ -266,6 +290,6 @@ def predict_places(
     return k.T @ weights, np.maximum(variance, 0.0)
 
 
-def _measure_noise(process: Process, lost: Array, sizes: Array, K: Array) -> Array:
-    """Variances (n,) of the targets' noise, with what rounding needs."""
-    return (process.noise + lost) / sizes + JITTER * float(np.mean(np.diagonal(K)))
+def _measure_noise(process: Process, lost: Array, sizes: Array, prior: Array) -> Array:
+    """Variances (n,) of the targets' noise, with what rounding needs beside the functions'."""
+    return (process.noise + lost) / sizes + JITTER * prior

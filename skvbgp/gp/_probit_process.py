@@ -75,6 +75,19 @@ class ProbitProcess(ClassModel):
     def factorise(self, votes: Votes) -> ProbitConditional:
         return ProbitConditional(self, votes, self._match(votes))
 
+    def extend(self, given: ProbitConditional, votes: Votes) -> ProbitConditional:
+        if not votes.are_whole:
+            return self.factorise(votes)
+        n, covariance = len(given.votes), self.covariance
+        K = np.empty((len(votes), len(votes)))
+        K[:n, :n], K[n:, n:] = given.sites.K, covariance(votes.X[n:])
+        K[:n, n:] = covariance(votes.X[:n], votes.X[n:])
+        K[n:, :n] = K[:n, n:].T
+        m = self.measure_mean(votes.X, votes.log_frequencies)
+        t = self.process.noise + covariance.lost(votes.X)
+        sites = given.sites.plus(K, m, t, votes.counts).match()
+        return self.factorise(votes) if sites is None else ProbitConditional(self, votes, sites)
+
     def leave_out(self, votes: Votes) -> tuple[Array, Array]:
         out = votes.left_out
         rest = out.count_rest(votes.log_frequencies)
@@ -101,8 +114,7 @@ class ProbitProcess(ClassModel):
     def _match(self, votes: Votes) -> Sites:
         """What votes say of f."""
         sites = self._expand(votes)
-        # a power of a vote has no moments in closed form
-        return sites.match() if np.all(votes.counts == np.rint(votes.counts)) else sites
+        return (sites.match() or sites) if votes.are_whole else sites
 
     def _expand(self, votes: Votes) -> Sites:
         """The same, by Laplace's approximation."""

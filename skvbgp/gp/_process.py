@@ -26,7 +26,7 @@ from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
     choose_jitter,
-    exact_cholesky,
+    extend_inverse,
     jittered_cholesky,
     tril_gram,
     tril_inverse,
@@ -248,28 +248,19 @@ class Process:
         return Conditional(self, X, y, tril_inverse(L) / unit, known)
 
     def extend(self, given: Conditional, X: Array, y: Array, known: RowNoise | None) -> Conditional:
-        """What all rows (n, d) say, of which the first ones, of any targets, have been factorised.
-
-        With C = L L' of these, what the others B have in common with them, and G = L^-1 B, the
-        factor goes on by G' and M, where M M' = D - G' G is the covariance D of the others given
-        the first ones. So does its inverse by -M^-1 G' L^-1 and M^-1.
-        """
-        n, L_inv = len(given.X), given.L_inv
+        """What all rows (n, d) say; the first ones, of any targets, have been factorised."""
+        n = len(given.X)
         if n == len(X):
             return given.given_targets(y)
         known = self.tell_outputs(X, known)
         prior = self.covariance.diag(X)
         noise = np.broadcast_to(self.spread_noise(known), len(X))
         load = (choose_jitter(noise, prior + noise) * (prior + noise) + noise)[n:]
-        G = L_inv @ self.covariance(X[:n], X[n:])
-        rest = self.covariance(X[n:]) + np.diag(load) - G.T @ G
+        B, D = self.covariance(X[:n], X[n:]), self.covariance(X[n:]) + np.diag(load)
         try:
-            M_inv = tril_inverse(exact_cholesky(rest))
+            inverse = extend_inverse(given.L_inv, B, D)
         except NotPositiveDefiniteError:  # rounding asks for more jitter in all rows
             return self.factorise(X, y, known)
-        inverse = np.zeros((len(X), len(X)))
-        inverse[:n, :n], inverse[n:, n:] = L_inv, M_inv
-        inverse[n:, :n] = -M_inv @ (G.T @ L_inv)
         return Conditional(self, X, y, inverse, known)
 
     def log_evidence(self, X: Array, y: Array, known: RowNoise | None = None) -> float:

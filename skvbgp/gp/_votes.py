@@ -110,6 +110,11 @@ class Votes:
         """Number of votes N of each place, (n,)."""
         return np.asarray(self.counts.sum(axis=1))
 
+    @property
+    def are_whole(self) -> bool:
+        """Whether all are whole numbers: a power of a vote has no moments in closed form."""
+        return bool(np.all(self.counts == np.rint(self.counts)))
+
     @cached_property
     def targets(self) -> Array:
         """(n, K); they sum to zero over the classes."""
@@ -131,6 +136,11 @@ class Votes:
         targets = rest / np.where(sizes > 0.0, sizes, 1.0)[:, None]
         targets[sizes > 0.0] -= np.exp(self.log_frequencies)
         return LeftOut(owner, np.where(own > 0.0, self.counts[owner], 0.0), sizes, targets)
+
+    def begin_with(self, first: Votes) -> bool:
+        """Whether the first places are these, with these votes."""
+        n = len(first)
+        return np.array_equal(self.X[:n], first.X) and np.array_equal(self.counts[:n], first.counts)
 
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""

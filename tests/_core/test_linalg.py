@@ -12,6 +12,7 @@ from skvbgp._core.linalg import (
     NotPositiveDefiniteError,
     cholesky,
     cholesky_vjp,
+    extend_inverse,
     factorise_bordered,
     inverse_from_cholesky,
     jittered_cholesky,
@@ -113,6 +114,16 @@ def test_tril_inverse(rng, m):
     inverse = tril_inverse(L)
     assert_allclose(inverse @ L, np.eye(m), rtol=0, atol=m * 2.2e-15)
     assert_array_equal(np.triu(inverse, 1), 0.0)
+
+
+@pytest.mark.parametrize("m", [1, 5])
+def test_extend_inverse(rng, m):
+    C = well_conditioned(17, rng)
+    expected, first = tril_inverse(np.linalg.cholesky(C)), slice(17 - m)
+    L_inv, rest = tril_inverse(np.linalg.cholesky(C[first, first])), slice(17 - m, 17)
+    assert_allclose(extend_inverse(L_inv, C[first, rest], C[rest, rest]), expected, atol=1e-13)
+    with pytest.raises(NotPositiveDefiniteError):
+        extend_inverse(10.0 * L_inv, C[first, rest], C[rest, rest])
 
 
 def test_a_triangle_without_an_inverse_is_an_error():

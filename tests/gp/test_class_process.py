@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp.gp._class_process import ClassProcess
@@ -12,7 +12,7 @@ from skvbgp.gp._class_search import free_length_scales
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
-from skvbgp.kernels import RBF, Matern, RationalQuadratic
+from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic
 from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
 from tests.derivatives import numerical_gradient
 from tests.oracles import gp_classes as oracle
@@ -48,6 +48,28 @@ def make(kernel, **options):
 def known(process, votes):
     frequencies = oracle.find_frequencies(votes.counts)
     return process.process.kernel(votes.X), votes.counts, frequencies, process.process.noise
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_votes_are_added_to_what_others_say(votes, rng, gaps):
+    """Whose frequencies are now others, and where functions are wider than at the first ones."""
+    kernel = (RBF([1.0, 2.0]) + 0.5 * Linear()).bind(2)
+    if gaps:
+        votes = replace(votes, X=join_variances(votes.X, rng.exponential(size=votes.X.shape)))
+    process, first = make(kernel), Votes.of(votes.X[:12], votes.counts[:12])
+    found = process.extend(process.factorise(first), votes)
+    X = rng.standard_normal((4, votes.X.shape[1])) ** 2
+    expected = process.factorise(votes)
+    for one, other in zip(found.moments(X), expected.moments(X), strict=True):
+        assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+    assert_allclose(found.leave_out()[1], expected.leave_out()[1], rtol=1e-9)
+
+
+def test_votes_that_rounding_does_not_let_add_are_factorised_with_all(votes):
+    process = make(KERNELS[0])
+    wrong = process.factorise(votes.part(slice(12)))
+    wrong = replace(wrong, L_inv=10.0 * wrong.L_inv)  # says too much
+    assert_array_equal(process.extend(wrong, votes).L_inv, process.factorise(votes).L_inv)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

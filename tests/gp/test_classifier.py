@@ -13,8 +13,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skvbgp.gp import VBGPClassifier
+from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
 from skvbgp.gp._class_shares import Mixture, weigh_inputs
+from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.gp.cases import make_classes
@@ -125,6 +127,38 @@ def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
         stream.partial_fit(X[chunk], y[chunk], classes=[0, 1, 2], sample_weight=weights[chunk])
     assert_allclose(stream.predict_proba(X + 0.1), whole.predict_proba(X + 0.1), rtol=1e-8)
     assert stream.n_samples_seen_ == 60
+
+
+@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_a_few_more_rows_extend_what_predictions_have_made_of_the_others(monkeypatch, class_weight):
+    """Regressions and probit likelihoods; other weights of the known rows ask for all anew."""
+    X, y = make_classes(80)
+    y = np.where(np.random.default_rng(0).uniform(size=80) < 0.2, y == 0, y > 0)
+    model = small(max_iter=5, class_weight=class_weight).fit(X[:70], y[:70])
+    kinds = {type(process) for process in model._state.found.processes}
+    assert kinds == {ClassProcess, ProbitProcess}
+    model.predict_proba(X)
+    calls = []
+    for kind in kinds:
+        factorise = kind.factorise
+        monkeypatch.setattr(
+            kind, "factorise", lambda *args, do=factorise: calls.append(1) or do(*args)
+        )
+    for start, stop in [(70, 71), (71, 72), (72, 74)]:
+        model.partial_fit(X[start:stop], y[start:stop])
+        if stop == 71:  # nothing is asked
+            continue
+        calls.clear()
+        found = model.predict_proba(X + 0.1)
+        assert bool(calls) == (class_weight == "balanced")
+        calls.clear()
+        anew = pickle.loads(pickle.dumps(model)).predict_proba(X + 0.1)
+        assert_allclose(found, anew, rtol=1e-8)
+        assert calls
+    calls.clear()
+    model.partial_fit(X[:15] + 0.01, y[:15]).predict_proba(X)
+    assert calls  # more than one in eight
 
 
 @pytest.mark.thorough

@@ -1,10 +1,13 @@
 """Two classes with a probit likelihood, against dense twins of Laplace's approximation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from skvbgp._core.linalg import cholesky
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import (
@@ -14,6 +17,7 @@ from skvbgp.gp._class_search import (
     start_class_process,
 )
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
+from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern
@@ -99,9 +103,8 @@ def test_predictions_are_those_of_the_normal_parts(votes, rng):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("gaps", [False, True])
-def test_whole_votes_are_matched_by_their_moments(rng, monkeypatch, kernel, gaps):
+def test_whole_votes_are_matched_by_their_moments(rng, kernel, gaps):
     """Left out and predicted as by sites that are made one at a time, by quadrature."""
-    monkeypatch.setattr("skvbgp.gp._probit_sites._TOL", 1e-8)
     X = rng.standard_normal((7, 2))
     counts = np.eye(2, dtype=int)[rng.integers(2, size=7)]
     counts[:3] += rng.integers(0, 3, (3, 2))
@@ -129,26 +132,110 @@ def test_whole_votes_are_matched_by_their_moments(rng, monkeypatch, kernel, gaps
     assert_allclose(variance, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel, noise", [(RBF(3.0), 0.3), (25.0 * RBF(3.0), 0.01)])
-def test_votes_of_smooth_functions_are_matched_well_enough(rng, monkeypatch, kernel, noise):
-    """All of them together, in steps that are short enough and until nothing moves any more."""
+SMOOTH = [(RBF(3.0), 0.3), (25.0 * RBF(3.0), 0.01)]
+
+
+def count_factorisations(monkeypatch):
+    """A list that has an entry for each of those that are made from now on."""
+    calls = []
+
+    def count(*args):
+        calls.append(1)
+        return cholesky(*args)
+
+    monkeypatch.setattr("skvbgp.gp._probit_sites.cholesky", count)
+    return calls
+
+
+@pytest.mark.parametrize("kernel, noise", SMOOTH)
+def test_votes_of_smooth_functions_are_matched_by_few_factorisations(
+    rng, monkeypatch, kernel, noise
+):
+    """All of them together, until the first order around one of them is all that matters."""
     X = rng.standard_normal((60, 2))
     labels = (X[:, 0] + 0.5 * rng.standard_normal(60) > 0.0).astype(int)
     votes, process = Votes.of(X, np.eye(2)[labels]), make(kernel.bind(2), noise)
-    found = process._match(votes)
-    for name, value in (("_TOL", 1e-8), ("_STEP", 0.5), ("_MAX_PASSES", 300)):
-        monkeypatch.setattr(f"skvbgp.gp._probit_sites.{name}", value)
-    expected, start = process._match(votes), process._expand(votes)
-    one, other, before = (s.f / np.sqrt(s.variance + s.t) for s in (found, expected, start))
-    assert_allclose(one, other, atol=1e-3)
-    assert np.max(np.abs(before - other)) > 0.03
+    calls, found = count_factorisations(monkeypatch), process._match(votes)
+    assert len(calls) <= 6
+    again = found
+    for _ in range(3):
+        again = replace(again, given=None).match()
+    assert_allclose(found.f, again.f, rtol=1e-8, atol=1e-8)
+    assert np.max(np.abs(process._expand(votes).f - again.f)) > 0.03
+
+
+def test_around_sites_all_others_are_known_to_first_order(rng):
+    """And those of one place exactly, however much they change. Dense matrices say so."""
+    X = rng.standard_normal((6, 2))
+    K, m, tau, nu = Matern(1.0).bind(2)(X), *rng.standard_normal((3, 6))
+    tau, more, moved = np.exp(tau), *rng.standard_normal((2, 6))
+
+    def measure(tau, nu):
+        Sigma = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
+        own = np.diagonal(Sigma)
+        return np.array([1.0 / own, Sigma @ (np.linalg.solve(K, m) + nu) / own])
+
+    Sigma = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
+    around = Around(m, np.diagonal(K), Sigma, tau, nu)
+    assert_allclose(around.measure(tau, nu), measure(tau, nu), rtol=1e-9)
+    one = np.eye(6)[2]
+    found = np.array(around.measure(tau + 9.0 * one, nu - 5.0 * one))[:, 2]
+    assert_allclose(found, measure(tau + 9.0 * one, nu - 5.0 * one)[:, 2], rtol=1e-9)
+    steps = [(tau + h * more, nu + h * moved) for h in (-1e-5, 1e-5)]
+    found, expected = (np.diff([f(*at) for at in steps], axis=0) for f in (around.measure, measure))
+    assert_allclose(found, expected, rtol=1e-6, atol=1e-10)
+
+
+def test_more_places_without_sites_are_told_by_the_others(rng):
+    X = rng.standard_normal((6, 2))
+    K, m, nu = Matern(1.0).bind(2)(X), *rng.standard_normal((2, 6))
+    tau = np.exp(nu) * (np.arange(6) < 4)
+    nu = nu * (np.arange(6) < 4)
+    part = np.ix_(range(4), range(4))
+    Sigma = np.linalg.inv(np.linalg.inv(K[part]) + np.diag(tau[:4]))
+    found = Around(m[:4], np.diagonal(K)[:4], Sigma, tau[:4], nu[:4]).plus(K, m + 1.0)
+    Sigma = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
+    assert_allclose(found.Sigma, Sigma, rtol=1e-9, atol=1e-12)
+    expected = Around(m + 1.0, np.diagonal(K), Sigma, tau, nu)
+    assert_allclose(found.measure(tau, nu), expected.measure(tau, nu), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel, noise", SMOOTH)
+@pytest.mark.parametrize("gaps", [False, True])
+def test_votes_are_added_to_what_others_say(rng, monkeypatch, kernel, noise, gaps):
+    """As by all of them anew, but without a mode to find, and by fewer factorisations."""
+    X = rng.standard_normal((62, 2))
+    labels = (X[:, 0] + 0.5 * rng.standard_normal(62) > 0.0).astype(int)
+    if gaps:
+        X = join_variances(X, rng.exponential(size=X.shape) * (rng.uniform(size=X.shape) < 0.4))
+    votes, process = Votes.of(X, np.eye(2)[labels]), make(kernel.bind(2), noise)
+    first = process.factorise(Votes.of(X[:60], votes.counts[:60]))
+    calls = count_factorisations(monkeypatch)
+    expected, n_anew = process.factorise(votes), len(calls)
+    calls.clear()
+    monkeypatch.setattr("skvbgp.gp._probit_process.Mode.find", None)
+    found = process.extend(first, votes)
+    assert len(calls) < n_anew
+    for one, other in zip(found.moments(X[::3]), expected.moments(X[::3]), strict=True):
+        assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("size, most", [(0.5, 20), (1.0, 0)])
+def test_what_cannot_be_added_is_found_anew(rng, monkeypatch, size, most):
+    """Votes that are not whole, or that are not matched from where the others were."""
+    X = rng.standard_normal((12, 2))
+    votes, process = Votes.of(X, size * np.eye(2)[rng.integers(2, size=12)]), make(KERNELS[0])
+    first = process.factorise(Votes.of(X[:11], np.ceil(votes.counts[:11])))
+    monkeypatch.setattr("skvbgp.gp._probit_sites._MAX_FACTORISED", most)
+    expected = process.factorise(votes)
+    assert_array_equal(process.extend(first, votes).sites.f, expected.sites.f)
 
 
 def test_without_a_match_laplaces_sites_remain(rng, monkeypatch):
     votes = Votes.of(rng.standard_normal((20, 2)), np.eye(2)[rng.integers(2, size=20)])
     process = make(KERNELS[0])
     assert np.max(np.abs(process._match(votes).f - process._expand(votes).f)) > 1e-3
-    monkeypatch.setattr("skvbgp.gp._probit_sites._MAX_PASSES", 2)
+    monkeypatch.setattr("skvbgp.gp._probit_sites._MAX_FACTORISED", 1)
     assert_array_equal(process._match(votes).f, process._expand(votes).f)
 
 
