@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,6 @@ from skvbgp.kernel_selection._targets import PlainTarget, count_variants, make_t
 from skvbgp.kernel_selection._training import (
     KernelFits,
     StochasticSettings,
-    evaluate,
     judge,
     screen,
     train_collapsed,
@@ -147,7 +146,7 @@ class VBKSLearner(KernelSettings):
         bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
         for frame, members in state.by_frame(range(len(fits))):
             if sample is None:
-                self._screen_series(search, state, frame, members)
+                self._screen_series(search, frame, members)
             else:
                 rows = frame.scale(sample.X, sample.y)
                 search.run(screen, (*rows, *sample[2:], *settings), members)
@@ -164,15 +163,13 @@ class VBKSLearner(KernelSettings):
                 rows = frame.scale(sample.X, sample.y)
                 shared = (*rows, sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol)
                 search.improve(train_collapsed, (*shared, -np.inf), members)
-        self._train(search, state, X, y, chosen)
-        return self._conclude(replace(state, n_screened=len(X)), X, y, search)
+        self._train(search, chosen)
+        return replace(self._conclude(search), n_screened=len(X))
 
-    def _screen_series(
-        self, search: KernelFits, state: State, frame: Frame, members: list[int]
-    ) -> None:
+    def _screen_series(self, search: KernelFits, frame: Frame, members: list[int]) -> None:
         """Climb by the evidence of the last rows; L_i is that of all."""
-        assert state.rows is not None
-        X, y = frame.scale(*state.rows)
+        state = search.state
+        X, y = frame.scale(search.X, search.y)
         last = np.sort(np.argsort(X[:, 0], kind="stable")[-_SERIES_ROWS:])
         shared = (X[last], y[last], state.scales, _SERIES_CLIMB, self.tol)
         search.run(train_series, shared, members)
@@ -189,36 +186,29 @@ class VBKSLearner(KernelSettings):
     ) -> KernelFits:
         """Make the fits that tasks replace; whoever listens hears of concluded states."""
         return KernelFits(
-            state.kernels,
+            state,
+            X,
+            y,
             fits,
             self.n_jobs,
-            lambda make: end_pass(
-                lambda: self._conclude(state, X, y, self._begin(state, X, y, make()))
-            ),
+            lambda make: end_pass(lambda: self._conclude(self._begin(state, X, y, make()))),
         )
 
-    def _train(
-        self,
-        search: KernelFits,
-        state: State,
-        X: Array,
-        y: Targets,
-        chosen: list[int],
-        share_new: float = 1.0,
-    ) -> None:
+    def _train(self, search: KernelFits, chosen: list[int], share_new: float = 1.0) -> None:
         """Train the chosen kernels on all rows, at once or in rounds.
 
         They have been trained before on all but a share of the rows, which is new.
         """
+        state, X, y = search.state, search.X, search.y
         if self._is_collapsed(len(X)):
-            self._train_collapsed(search, state, X, y, chosen, share_new)
+            self._train_collapsed(search, chosen, share_new)
             return
         search.leave_all_but(chosen)
         rounds = self._plan_rounds(len(chosen), len(X), share_new)
         if rounds[0].n_kernels < len(chosen):
-            self._evaluate(search, state, X, y)
+            search.evaluate()
         for each in rounds:
-            bounds = state.log_jacobians + search.bounds
+            bounds = search.bounds
             chosen = sorted(chosen, key=lambda i: -bounds[i])[: each.n_kernels]
             settings = StochasticSettings(
                 self._batch_rows, each.n_before, each.n_steps, self.learning_rate
@@ -226,27 +216,20 @@ class VBKSLearner(KernelSettings):
             for frame, members in state.by_frame(chosen):
                 shared = (X, y, frame, state.Z, state.scales, settings, self._is_gaussian)
                 search.improve(train_stochastic, (*shared, state.seed), members)
-            self._evaluate(search, state, X, y)
+            search.evaluate()
 
-    def _train_collapsed(
-        self,
-        search: KernelFits,
-        state: State,
-        X: Array,
-        y: Targets,
-        chosen: list[int],
-        share_new: float,
-    ) -> None:
+    def _train_collapsed(self, search: KernelFits, chosen: list[int], share_new: float) -> None:
         """Train on all rows at once: first the best, then others as long as they may come near."""
+        state, X, y = search.state, search.X, search.y
         first = chosen
         if not (self._trains_all or state.is_series):
-            first = find_first(state.log_jacobians + search.bounds, chosen)
+            first = find_first(search.bounds, chosen)
         target = -np.inf  # on y's own scale
         for some in (first, [i for i in chosen if i not in first]):
             for frame, members in state.by_frame(some):
                 goal = share_new, target - state.log_jacobians[members[0]]
                 search.improve(*self._choose_training(state, frame, X, y, *goal), members)
-            target = np.max(state.log_jacobians + search.bounds) - REACH
+            target = np.max(search.bounds) - REACH
 
     # -- partial_fit -------------------------------------------------------------------
 
@@ -295,26 +278,27 @@ class VBKSLearner(KernelSettings):
         expected = expect_bound(state.bound_per_row, float(y.counts.sum()), share_new)
         if (state.Z is None) != (fresh.Z is None):  # bounds are not of one kind
             expected = -np.inf
-        chosen = self._choose_again(search, fresh, X, y, expected)
-        self._train(search, fresh, X, y, chosen, 1.0 if knows_few else share_new)
-        return self._conclude(fresh, X, y, search)
+        chosen = self._choose_again(search, expected)
+        self._train(search, chosen, 1.0 if knows_few else share_new)
+        return self._conclude(search)
 
-    def _choose_again(
-        self, search: KernelFits, state: State, X: Array, y: Targets, expected: float
-    ) -> list[int]:
+    def _choose_again(self, search: KernelFits, expected: float) -> list[int]:
         """The kernels that more rows train: the best, or only those near the first of them.
 
         The latter as long as that has the bound which rows so far make expect.
         """
+        every = range(len(search.fits))
         if self._trains_all:
-            return list(range(len(state.fits)))
-        if self._is_collapsed(len(X)):
-            for frame, members in state.by_frame(range(len(state.fits))):
-                search.improve(judge, (*frame.scale(X, y), state.Z), members)
-        bounds = state.log_jacobians + search.bounds
+            return list(every)
+        is_collapsed = self._is_collapsed(len(search.X))
+        if is_collapsed:
+            for frame, members in search.state.by_frame(every):
+                shared = (*frame.scale(search.X, search.y), search.state.Z)
+                search.improve(judge, shared, members)
+        bounds = search.bounds
         best = np.argsort(-bounds, kind="stable")
         chosen = best[: self._n_trained(len(best))].tolist()
-        if self._is_collapsed(len(X)) and bounds[chosen[0]] > expected:
+        if is_collapsed and bounds[chosen[0]] > expected:
             chosen = in_reach(bounds, chosen)
         return chosen
 
@@ -342,11 +326,12 @@ class VBKSLearner(KernelSettings):
 
     # -- the belief ----------------------------------------------------------------------
 
-    def _conclude(self, state: State, X: Array, y: Targets, search: KernelFits) -> State:
+    def _conclude(self, search: KernelFits) -> State:
         """Evaluate what is missing, form the belief and make the models of the best kernels."""
+        X, y = search.X, search.y
         if not self._knows_bounds(len(X)):
-            self._evaluate(search, state, X, y)
-        state = replace(state, fits=search.fits)
+            search.evaluate()
+        state = replace(search.state, fits=search.fits)
         bounds = state.local_bounds
         if not np.isfinite(bounds).any():
             pairs = zip(state.names, state.fits, strict=True)
@@ -355,25 +340,11 @@ class VBKSLearner(KernelSettings):
         order = np.argsort(-bounds, kind="stable")[: self.top_k]
         kept = tuple(int(i) for i in order if np.isfinite(bounds[i]))
         best = self._begin(state, X, y, state.fits)
-        self._evaluate(best, state, X, y, kept)
+        best.evaluate(kept)
         Z = state.inducing_inputs(X)
         models = tuple(state.make_model(i, best.fits[i], Z) for i in kept)
         light = tuple(fit._replace(statistics=None) for fit in best.fits)
         return self._believe(replace(state, fits=light, kept=kept, models=models))
-
-    def _evaluate(
-        self,
-        search: KernelFits,
-        state: State,
-        X: Array,
-        y: Targets,
-        chosen: Iterable[int] | None = None,
-    ) -> None:
-        """Find the bounds on all rows of the chosen kernels, or all, that are without."""
-        Z = state.inducing_inputs(X)
-        every = range(len(state.kernels))
-        for frame, members in state.by_frame(every if chosen is None else chosen):
-            search.complete(evaluate, (X, y, frame, Z, state.seed), members)
 
     def _believe(self, state: State) -> State:
         """The belief about all kernels, and about the kept ones alone."""

@@ -40,7 +40,7 @@ from skvbgp.kernel_selection._bound import (
 from skvbgp.kernel_selection._categories import AnyKernel
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
-from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit
+from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit, State
 from skvbgp.kernels._pairs import Pairs
 
 #: Starting values for each restart, and L-BFGS iterations from the best of them.
@@ -63,20 +63,23 @@ class _StopError(Exception):
 
 
 class KernelFits:
-    """Fits of all kernels, which tasks ``function(*shared, kernel, fit)`` replace one by one.
+    """Fits of all kernels of a state to rows, which tasks replace one by one.
 
     At the end of each task, ``end_pass`` gets a function that returns the fits of that moment.
     """
 
     def __init__(
         self,
-        kernels: Sequence[AnyKernel],
+        state: State,
+        X: Array,
+        y: Targets,
         fits: Sequence[LocalFit],
         n_jobs: int | None,
         end_pass: EndPass,
     ) -> None:
+        self.state, self.X, self.y = state, X, y
         self.fits, self._stopped = tuple(fits), False
-        self._kernels, self._n_jobs, self._end_pass = kernels, n_jobs, end_pass
+        self._n_jobs, self._end_pass = n_jobs, end_pass
 
     def run(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         """Fit the chosen kernels, until a callback asks to stop."""
@@ -90,8 +93,8 @@ class KernelFits:
 
     @property
     def bounds(self) -> Array:
-        """L_i of the scaled targets, (K,)."""
-        return np.array([fit.lower_bound for fit in self.fits])
+        """L_i on y's own scale, (K,)."""
+        return self.state.log_jacobians + [fit.lower_bound for fit in self.fits]
 
     def leave_all_but(self, chosen: Iterable[int]) -> None:
         """Leave the other kernels behind, with a bound that says nothing."""
@@ -101,19 +104,26 @@ class KernelFits:
             for i, fit in enumerate(self.fits)
         )
 
-    def complete(self, function: Task, shared: tuple[Any, ...], chosen: Sequence[int]) -> None:
+    def evaluate(self, chosen: Iterable[int] | None = None) -> None:
+        """Find the bounds on all rows of the chosen kernels, or all, that are without."""
+        Z = self.state.inducing_inputs(self.X)
+        every = range(len(self.fits))
+        for frame, members in self.state.by_frame(every if chosen is None else chosen):
+            self._complete((self.X, self.y, frame, Z, self.state.seed), members)
+
+    def _complete(self, shared: tuple[Any, ...], chosen: Sequence[int]) -> None:
         """Find the statistics that the chosen kernels are without, though a callback stops."""
         fits = [self.fits[i] for i in chosen]
         wanting = [fit.is_valid and fit.statistics is None for fit in fits]
         try:
-            self._replace(function, shared, compress(chosen, wanting))
+            self._replace(evaluate, shared, compress(chosen, wanting))
         except _StopError:
-            self.complete(function, shared, chosen)
+            self._complete(shared, chosen)
 
     def _replace(self, function: Task, shared: tuple[Any, ...], chosen: Iterable[int]) -> None:
         # kernels with many hyperparameters, which take longest, go first: no worker is left with
         # one of them at the end
-        order = sorted(chosen, key=lambda i: -len(self._kernels[i].theta))
+        order = sorted(chosen, key=lambda i: -len(self.state.kernels[i].theta))
         indices = iter(order)
         log = begin_log("kernels") or Log("kernels")
 
@@ -130,7 +140,7 @@ class KernelFits:
 
         # without statistics, which no task reads: they would go to every worker
         tasks = [
-            (self._kernels[i], self.fits[i]._replace(statistics=None))
+            (self.state.kernels[i], self.fits[i]._replace(statistics=None))
             for i in order[len(log.entries) :]
         ]
         for fit in list(log.entries):
