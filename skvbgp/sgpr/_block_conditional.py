@@ -85,6 +85,20 @@ class BlockConditional:
             self._cache.put(k, factors)
         return factors
 
+    def marginal_moments(
+        self, include_noise: bool, X: Array, k: int, block: Rows
+    ) -> tuple[Array, Array]:
+        """Mean and variance of scaled rows X of block k, each (n,)."""
+        return average_moments(*self.components(include_noise, X, k, block), axis=1)
+
+    def components(self, include_noise: bool, X: Array, k: int, block: Rows) -> tuple[Array, Array]:
+        """The same given each draw of theta, (n, S)."""
+        factors = self.recall_factors(k, block)
+        means, variances, _ = self.moments(
+            X, block, factors, include_noise=include_noise, full=False
+        )
+        return means.T, np.maximum(variances, 0.0).T
+
     def moments(
         self, X: Array, block: Rows, factors: BlockFactors, *, include_noise: bool, full: bool
     ) -> tuple[Array, Array, list[Array]]:
@@ -123,11 +137,11 @@ class BlockConditional:
         spread = np.asarray(total) / len(means) if full else np.array(variances)
         return np.array(means), spread, coefficients
 
-    def slope_moments(self, X: Array, block: Rows, factors: BlockFactors) -> tuple[Array, Array]:
-        """Moments of the derivatives of f at scaled rows X of the block, each (n, S, d)."""
+    def slope_moments(self, X: Array, k: int, block: Rows) -> tuple[Array, Array]:
+        """Moments of the derivatives of f at scaled rows X of block k, each (n, S, d)."""
         parts = []
         for lam, sigma_f, x_block, A_block, inverse in zip(
-            self.Lambda, self._sigma_f, *factors, strict=True
+            self.Lambda, self._sigma_f, *self.recall_factors(k, block), strict=True
         ):
             K_Z, K_block = (
                 np.concatenate(list(se_slopes(X * lam, places)))  # (d n, ...)
@@ -171,14 +185,14 @@ class BlockConditional:
         corrections = self._find_corrections(i, v, rest, factors)
         return Paths(self.Lambda[i], sigma_f, prior, *corrections)
 
-    def mean_slopes(self, X: Array, block: Rows, factors: BlockFactors) -> Array:
-        """Derivatives of the mean of f at scaled rows X of the block, (n, S, d)."""
-        parts = []
+    def mean_slopes(self, X: Array, k: int, block: Rows) -> tuple[Array]:
+        """Derivatives of the mean of f at scaled rows X of block k, (n, S, d)."""
+        factors, parts = self.recall_factors(k, block), []
         for i, (lam, sigma_f) in enumerate(zip(self.Lambda, self._sigma_f, strict=True)):
             places, corrections = self._find_corrections(i, self.q.mean, block.y, factors)
             slopes = [dK @ corrections for dK in se_slopes(X * lam, places)]
             parts.append(sigma_f * lam * np.column_stack(slopes))
-        return np.stack(parts, axis=1)
+        return (np.stack(parts, axis=1),)
 
     def _find_corrections(
         self, i: int, v: Array, rest: Array, factors: BlockFactors
@@ -213,33 +227,3 @@ class BlockConditional:
             np.stack(variances, axis=1),
             np.stack(coefficients, axis=1),
         )
-
-
-def marginal_moments(
-    conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
-) -> tuple[Array, Array]:
-    """Mean and variance of scaled rows X of block k, each (n,)."""
-    return average_moments(*components(conditional, include_noise, X, k, block), axis=1)
-
-
-def components(
-    conditional: BlockConditional, include_noise: bool, X: Array, k: int, block: Rows
-) -> tuple[Array, Array]:
-    """The same given each draw of theta, (n, S)."""
-    factors = conditional.recall_factors(k, block)
-    means, variances, _ = conditional.moments(
-        X, block, factors, include_noise=include_noise, full=False
-    )
-    return means.T, np.maximum(variances, 0.0).T
-
-
-def slope_components(
-    conditional: BlockConditional, X: Array, k: int, block: Rows
-) -> tuple[Array, Array]:
-    """Moments of the derivatives of f given each draw of theta, (n, S, d)."""
-    return conditional.slope_moments(X, block, conditional.recall_factors(k, block))
-
-
-def mean_slopes(conditional: BlockConditional, X: Array, k: int, block: Rows) -> tuple[Array]:
-    """Derivatives of the mean of f alone, (n, S, d)."""
-    return (conditional.mean_slopes(X, block, conditional.recall_factors(k, block)),)

@@ -16,13 +16,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.partition import rows_by_block
 from skvbgp.base import Relevance, Targets, find_known
-from skvbgp.sgpr._block_conditional import (
-    BlockConditional,
-    components,
-    marginal_moments,
-    mean_slopes,
-    slope_components,
-)
+from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._block_paths import BlockDraws
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._data import Rows
@@ -59,11 +53,13 @@ class BlockPosterior:
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         scaled = self._coordinates.scaled(X)
-        return self._target.unscaled(*self.by_block(marginal_moments, scaled, include_noise))
+        moments = self.by_block(BlockConditional.marginal_moments, scaled, include_noise)
+        return self._target.unscaled(*moments)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw of theta."""
-        moments = self.by_block(components, self._coordinates.scaled(X), include_noise)
+        scaled = self._coordinates.scaled(X)
+        moments = self.by_block(BlockConditional.components, scaled, include_noise)
         return NormalMixture.of_moments(*self._target.unscaled(*moments))
 
     def by_block(
@@ -80,7 +76,8 @@ class BlockPosterior:
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance (n, d) of the derivatives of f, in its block."""
-        means, variances = self.by_block(slope_components, self._coordinates.scaled(X))
+        scaled = self._coordinates.scaled(X)
+        means, variances = self.by_block(BlockConditional.slope_moments, scaled)
         mean, variance = average_moments(means, variances, axis=1)
         return self._target.unscaled_slopes(mean, variance, self._coordinates.scale)
 
@@ -91,12 +88,12 @@ class BlockPosterior:
 
     def slopes(self, X: Array) -> tuple[Array, Array]:
         """Derivatives of the mean of f at scaled rows, (n, d), and given each draw, (S, n, d)."""
-        each = np.moveaxis(self.by_block(mean_slopes, X)[0], 1, 0)
+        each = np.moveaxis(self.by_block(BlockConditional.mean_slopes, X)[0], 1, 0)
         return each.mean(axis=0), each
 
     def means(self, X: Array) -> Array:
         """The mean of f at scaled rows, and that given each draw of theta, (1 + S, n)."""
-        each = self.by_block(components, X, False)[0].T
+        each = self.by_block(BlockConditional.components, X, False)[0].T
         return np.vstack([each.mean(axis=0), each])
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> BlockDraws:
