@@ -184,7 +184,8 @@ class FunctionDraws:
             k = one.process.covariance(scaled, one.X)
             means[c] = k @ one.weights
             wanted = np.broadcast_to(owners[:, own] == c, (len(scaled), len(own)))
-            error = self.priors[c].evaluate(scaled, wanted) - k @ self._corrections[c]
+            error, its = self.priors[c].evaluate(scaled, wanted), wanted.any(axis=0)
+            error[:, its] -= k @ self._corrections[c][:, its]
             error *= np.sqrt(np.reshape(scales[c].spread, (-1, 1)))
             values[:, own] = np.where(wanted, error, values[:, own])
         return self._spread_out(belief, means.T, owners, values)
