@@ -47,8 +47,8 @@ class Group:
         own = (np.cumsum(~in_all) - 1)[position[~is_shared]].reshape(len(near), -1)
         return cls(places, rows[in_all], rows[~in_all], own, is_shared)
 
-    def weigh(self, known: Array, Phi: Array, ratio: float) -> tuple[Array, Array]:
-        """Weights W (S, T, p, k) of the targets in means, and A = Phi - W Phi_near.
+    def weigh(self, known: Array, Phi: Array, ratio: float) -> Array:
+        """Weights (S, T, p, k) of the targets in means.
 
         The known rows have features (S, n_known, 2 m), by S draws of the frequencies. Phi (S, T, p,
         2 m) is what is asked about the places: p linear functions of the weights of features. The
@@ -70,15 +70,13 @@ class Group:
         own = solve_stack(
             matrix.reshape(S * T, n_own, n_own), own.reshape(S * T, n_own, p), _NAME
         ).reshape(S, T, n_own, p)
-        weights = np.zeros((S, c + r, T, p))
-        weights[:, c + self.own, line] = own
-        by_line = weights.reshape(S, c + r, T * p)
-        by_line[:, :c] = carried[:, :, r:] - carried[:, :, :r] @ by_line[:, c:]
-        W, shared = np.empty((S, T, c + n_own, p)), np.swapaxes(weights[:, :c], 1, 2)
-        W[:, self.is_shared] = shared.reshape(S, T * c, p)
+        weights = np.zeros((S, r, T, p))
+        weights[:, self.own, line] = own
+        shared = carried[:, :, r:] - carried[:, :, :r] @ weights.reshape(S, r, T * p)
+        W = np.empty((S, T, c + n_own, p))
+        W[:, self.is_shared] = np.swapaxes(shared.reshape(S, c, T, p), 1, 2).reshape(S, T * c, p)
         W[:, ~self.is_shared] = own.reshape(S, T * n_own, p)
-        A = lines - np.swapaxes(by_line, 1, 2) @ known
-        return np.swapaxes(W, 2, 3), A.reshape(Phi.shape)
+        return np.swapaxes(W, 2, 3)
 
 
 def group_places(X: Array, near: Index, n_features: int) -> list[Group] | None:
@@ -92,20 +90,19 @@ def group_places(X: Array, near: Index, n_features: int) -> list[Group] | None:
         return None
     n_levels = int(np.log2(n))
     order = _halve(X[near].mean(axis=1), n_levels)
-    is_near = np.zeros((n, len(X)), dtype=bool)
-    np.put_along_axis(is_near, near[order], True, axis=1)
-    costs = []
-    for level in range(n_levels + 1):
-        bounds = _bounds(n, level)
-        T, starts = np.diff(bounds), bounds[:-1]
-        u = np.logical_or.reduceat(is_near, starts).sum(axis=1)
-        c = np.logical_and.reduceat(is_near, starts).sum(axis=1)
+    used, starts = np.zeros((n, len(X)), dtype=bool), _bounds(n, n_levels)[:-1]
+    np.put_along_axis(used, near[order], True, axis=1)
+    by_some, by_all = np.logical_or.reduceat(used, starts), np.logical_and.reduceat(used, starts)
+    costs = {}
+    for level in range(n_levels, -1, -1):
+        T, u, c = np.diff(_bounds(n, level)), by_some.sum(axis=1), by_all.sum(axis=1)
         small = c**3 + 2.0 * c**2 * (u - c + T) + c * (u - c) * (u - c + T)
         large, entries = n_features * u * (u + 2.0 * T), T * (k - c) ** 2
-        costs.append(np.sum(large + _SMALL * small + _ENTRY * entries + _CALLS))
-    if min(costs) > n * k**2 * (_ALONE * n_features + _ENTRY):
+        costs[level] = np.sum(large + _SMALL * small + _ENTRY * entries + _CALLS)
+        by_some, by_all = by_some[::2] | by_some[1::2], by_all[::2] & by_all[1::2]
+    if min(costs.values()) > n * k**2 * (_ALONE * n_features + _ENTRY):
         return None
-    pieces = np.split(order, _bounds(n, int(np.argmin(costs)))[1:-1])
+    pieces = np.split(order, _bounds(n, min(costs, key=costs.__getitem__))[1:-1])
     return [Group.of(places, near[places]) for places in pieces]
 
 

@@ -85,17 +85,16 @@ class Neighbours(NamedTuple):
     ) -> Iterator[tuple[Array, Array, Array]]:
         """The same; the covariance is that of the errors of the means."""
         rows = self.rows.as_weighted(hyper.local_noise_variance)
-        for Phi, W, A in self._weigh(lines, draws, rows, hyper):
-            near, scale = self._near_of(W), 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
-            mean = np.einsum("ij,ij->i", W, rows.target[near])
+        for Phi, known, W in self._weigh(lines, draws, rows, hyper):
+            # an error of the mean is A' s - W' noise, of whatever W it is the mean
+            A, scale = Phi - W @ known, 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
             if full:
-                ends = np.arange(0, near.size + 1, near.shape[1])
-                sparse = csr_array((W.ravel(), near.ravel(), ends), (len(W), len(rows)))
-                noise = hyper.local_noise_variance * (sparse @ sparse.T).toarray()
-                yield Phi, mean, scale * (A @ A.T) + noise
+                noise = (W @ W.T).toarray()
+                spread = scale * (A @ A.T) + hyper.local_noise_variance * noise
             else:
-                noise = hyper.local_noise_variance * np.einsum("ij,ij->i", W, W)
-                yield Phi, mean, scale * np.einsum("ij,ij->i", A, A) + noise
+                noise = (W * W).sum(axis=1)
+                spread = scale * np.einsum("ij,ij->i", A, A) + hyper.local_noise_variance * noise
+            yield Phi, W @ rows.target, spread
 
     def draw(
         self,
@@ -108,62 +107,49 @@ class Neighbours(NamedTuple):
         """The same means, and errors of functions, as those of a block are."""
         rows = self.rows.as_weighted(hyper.local_noise_variance)
         std, weighed = np.sqrt(hyper.local_noise_variance), self._weigh(lines, draws, rows, hyper)
-        for (Phi, W, A), weights, e in zip(weighed, s, noise, strict=True):
-            values = np.column_stack([rows.target, std * e])[self._near_of(W)]  # (L, k, 1 + q)
-            carried = (W[:, None, :] @ values)[:, 0]
-            yield Phi, carried[:, 0], A @ weights - carried[:, 1:]
-
-    def _near_of(self, W: Array) -> Index:
-        """Indices of the rows that weights W belong to."""
-        return np.repeat(self.near, len(W) // len(self.near), axis=0)
+        for (Phi, known, W), weights, e in zip(weighed, s, noise, strict=True):
+            yield Phi, W @ rows.target, Phi @ weights - W @ (known @ weights + std * e)
 
     def _weigh(
         self, lines: Lines, draws: Sequence[Array], rows: Rows, hyper: Hyperparameters
-    ) -> Iterator[tuple[Array, Array, Array]]:
-        """Lines (L, 2 m), weights W (L, k) of the targets in each mean, and A (L, 2 m).
-
-        An error of the mean is A' s - W' noise. Where W is not exact the two still belong
-        together: the variance is that of the mean that is returned.
-        """
+    ) -> Iterator[tuple[Array, Array, csr_array]]:
+        """Lines (L, 2 m), features of the rows, and the weights (L, n) of these in each mean."""
         (n, k), n_features = self.near.shape, 2 * len(draws[0])
         ratio = 0.5 * n_features * hyper.local_noise_variance / hyper.signal_variance
         groups = group_places(rows.X, self.near, n_features)
-        if groups is None:
-            for R in draws:
-                Phi = lines(R)
-                yield Phi, *self._weigh_alone(Phi, rows.features(R), ratio)
-            return
         step = max(_LEAST_DRAWS, _DRAWS_SIZE // ((n + len(rows)) * n_features))
-        for some in (draws[part] for part in cut(len(draws), step)):
+        for some in (draws[part] for part in cut(len(draws), 1 if groups is None else step)):
             known = np.stack([rows.features(R) for R in some])
             Phi = np.stack([lines(R) for R in some])
             by_place = Phi.reshape(len(some), n, -1, n_features)
-            W, A = np.empty((*by_place.shape[:3], k)), np.empty_like(by_place)
-            for group in groups:
-                at = group.places
-                W[:, at], A[:, at] = group.weigh(known, by_place[:, at], ratio)
-            yield from zip(Phi, W.reshape(*Phi.shape[:2], k), A.reshape(Phi.shape), strict=True)
+            if groups is None:
+                W = self._weigh_alone(by_place[0], known[0], ratio)[None]
+            else:
+                W = np.empty((*by_place.shape[:3], k))
+                for group in groups:
+                    W[:, group.places] = group.weigh(known, by_place[:, group.places], ratio)
+            columns = np.repeat(self.near, by_place.shape[2], axis=0).ravel()
+            ends, shape = np.arange(0, len(columns) + 1, k), (Phi.shape[1], len(rows))
+            for one in zip(Phi, known, W, strict=True):
+                yield *one[:2], csr_array((one[2].ravel(), columns, ends), shape)
 
-    def _weigh_alone(self, Phi: Array, known: Array, ratio: float) -> tuple[Array, Array]:
-        """W and A of places that have a matrix each."""
-        (n, k), n_features = self.near.shape, Phi.shape[1]
-        lines = Phi.reshape(n, len(Phi) // n, n_features)  # (n, p, 2 m)
-        W, A = np.empty((*lines.shape[:2], k)), np.empty(lines.shape)
+    def _weigh_alone(self, Phi: Array, known: Array, ratio: float) -> Array:
+        """Weights (n, p, k) of places that have a matrix each, of lines (n, p, 2 m)."""
+        (n, k), n_features = self.near.shape, Phi.shape[2]
+        W = np.empty((*Phi.shape[:2], k))
         step = max(1, _STACK_SIZE // (max(1, k) * n_features))
         diagonal = np.arange(min(k, n_features))
         for rows in cut(n, step):
-            near, phi = known[self.near[rows]], np.swapaxes(lines[rows], 1, 2)
+            near, phi = known[self.near[rows]], np.swapaxes(Phi[rows], 1, 2)
             transposed = np.swapaxes(near, 1, 2)
             matrix = near @ transposed if k <= n_features else transposed @ near
             matrix[:, diagonal, diagonal] += ratio
             if k <= n_features:
                 w = solve_stack(matrix, near @ phi, "covariance of neighbours")
-                a = phi - transposed @ w
             else:
-                a = solve_stack(matrix, phi, "precision of the weights given neighbours")
-                w, a = near @ a, ratio * a
-            W[rows], A[rows] = np.swapaxes(w, 1, 2), np.swapaxes(a, 1, 2)
-        return W.reshape(len(Phi), k), A.reshape(Phi.shape)
+                w = near @ solve_stack(matrix, phi, "precision of the weights given neighbours")
+            W[rows] = np.swapaxes(w, 1, 2)
+        return W
 
 
 Local = Block | Neighbours

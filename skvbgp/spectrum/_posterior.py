@@ -29,7 +29,7 @@ from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
 #: Rows of one task that have neighbours of their own.
-_TILE_ROWS = 128
+_TILE_ROWS = 256
 #: Known rows that say how much of the variance is between draws of alpha.
 _SHARE_ROWS = 64
 
