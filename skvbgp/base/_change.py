@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 from sklearn.utils import indexable
 from sklearn.utils.validation import column_or_1d
 
@@ -25,11 +25,13 @@ from skvbgp.base._estimator import _num_samples, _safe_indexing, restored_on_err
 from skvbgp.base._validation import as_weights, reading
 from skvbgp.base._weights import count_remembered
 
-#: Probability of errors that say that the function has changed, and bound of that of a second
-#: stream that follows though it is not better.
-_CHANCE = 1e-4
-#: How often the second one is better at a row, after a change.
-_SHARE = 2.0 / 3.0
+#: How much larger squared errors are thought to be after a change, and the largest one that counts,
+#: of three standard deviations.
+_GROWTH, _LARGEST = 2.0, 9.0
+#: Odds at which a second stream follows, and the least ones at which it begins.
+_ODDS = 100.0
+#: How much more likely a row is by the second stream, at most, in what decides.
+_LARGEST_RATIO = 10.0
 #: Most rows of a call that are compared with predictions.
 _COMPARED_ROWS = 500
 
@@ -41,33 +43,85 @@ class Second(NamedTuple):
     """A stream that began where rows contradicted the first."""
 
     model: Any
-    lead: float = 0.0  # see `follow_lead`
+    lead: float = 0.0  # Page's statistic of its being ahead of the first
+    lag: float = 0.0  # and of its being behind
     n_compared: int = 0
 
 
-def find_contradiction(surprise: Array) -> int | None:
-    """The first of n rows after a change; None if they do not contradict predictions.
+class Judged(NamedTuple):
+    """What n rows say of predictions that did not know them, (n,) each."""
 
-    Squared errors (n,) are in units of the predicted variance. Those of a few outliers are no
-    change: no row counts more than is expected of one in ten thousand.
+    surprise: Array  # squared errors in units of what is expected
+    evidence: Array  # how much likelier the rows are if there was a change, in logarithms
+
+    def joined(self, later: Judged) -> Judged:
+        """The same of these rows and later ones."""
+        return Judged(*map(np.append, self, later))
+
+    def since(self, first: int) -> Judged:
+        """The same of the rows from one on."""
+        return Judged(*(values[first:] for values in self))
+
+
+class Call(NamedTuple):
+    """Rows of a call that a change may explain."""
+
+    data: Data
+    n_before: int  # rows that had been seen before them
+    rows: NDArray[np.intp]  # (r,), those that were compared
+    judged: Judged  # of these
+
+
+class Doubt(NamedTuple):
+    """What rows say about a change."""
+
+    first: int  # of those that a change may explain; their number if there are none
+    is_change: bool  # whether there was one at that row
+
+
+def suspect(surprise: Array) -> Array:
+    """The evidence of squared errors (n,) in units of the predicted variance."""
+    return 0.5 * (np.minimum(surprise, _LARGEST) * (1.0 - 1.0 / _GROWTH) - np.log(_GROWTH))
+
+
+def suspect_labels(p: Array, n_classes: int) -> Array:
+    """That of labels with probabilities (n,): after a change, half of them may be any class."""
+    with np.errstate(divide="ignore"):  # of a label that was thought impossible
+        ratio = np.log(0.5 + 0.5 / (n_classes * p))
+    return np.minimum(ratio, suspect(np.array(np.inf)))
+
+
+def compare(ahead: Array) -> Array:
+    """Of rows (n,) that are so much likelier by one model than by another, in logarithms.
+
+    How much likelier they are by either one, in equal shares. No row says much.
+    """
+    return np.log(0.5 + 0.5 * np.exp(np.minimum(ahead, np.log(_LARGEST_RATIO))))
+
+
+def follow(lead: float, evidence: Array) -> Array:
+    """Page's statistic after each of n rows (n,): the log likelihood ratio, never below zero."""
+    total = lead + np.cumsum(evidence)
+    return np.asarray(total - np.minimum(np.minimum.accumulate(total), 0.0))
+
+
+def find_change(surprise: Array, evidence: Array, memory: float) -> Doubt:
+    """Whether rows (n,) in a row follow a change, and from where on.
+
+    Others were before them for which Page's statistic was zero. More than ``memory`` are not kept.
     """
     n = len(surprise)
-    capped = np.minimum(surprise, chi2.isf(_CHANCE, 1))
-    if capped.sum() < chi2.isf(_CHANCE, n):
-        return None
-    after, n_after = np.cumsum(capped[::-1])[::-1], np.arange(n, 0, -1)
+    leads = follow(0.0, evidence)
+    is_change = bool(leads.max(initial=0.0) >= np.log(max(_ODDS, memory)))
+    last = int(np.argmax(leads)) if is_change else n - 1
+    first = int(np.max(np.flatnonzero(leads[: last + 1] == 0.0), initial=-1)) + 1
+    if not is_change:
+        return Doubt(max(first, n - int(memory)), is_change)
+    capped = np.minimum(surprise[first:], _LARGEST)
+    after, n_after = np.cumsum(capped[::-1])[::-1], np.arange(n - first, 0, -1)
     variance = np.maximum(after / n_after, 1.0)  # of the rows from each one on
-    return int(np.argmin(capped.sum() - after + n_after * np.log(variance) + after / variance))
-
-
-def follow_lead(lead: float, is_better: NDArray[np.bool_]) -> Array:
-    """Page's statistic after each of n rows (n,): the log likelihood ratio, never below zero.
-
-    It tells being better at two thirds of the rows from being so at half of them.
-    """
-    steps = np.where(is_better, np.log(2.0 * _SHARE), np.log(2.0 - 2.0 * _SHARE))
-    total = lead + np.cumsum(steps)
-    return np.asarray(total - np.minimum(np.minimum.accumulate(total), 0.0))
+    cost = capped.sum() - after + n_after * np.log(variance) + after / variance
+    return Doubt(first + int(np.argmin(cost)), True)
 
 
 class NoticesChange:
@@ -81,9 +135,12 @@ class NoticesChange:
     _state: Any
     _published: set[str]
     _second: Second  # while it is open whether there was a change
+    _doubted: list[Call]  # the last ones, while they may follow a change
     _train_anew: Callable[..., Any]
-    #: Of `Data`: squared errors in units of what is expected, and log densities, (n,) each.
-    _judge: Callable[..., tuple[Array, Array]]
+    #: Of `Data`.
+    _judge: Callable[..., Judged]
+    #: Of another model and `Data`: by how much rows (n,) are likelier by that, in logarithms.
+    _look_ahead: Callable[..., Array]
     #: Of ``n``, and `Data`: these as the learner takes them, of a stream that begins with them
     #: after n rows that do not count.
     _prepare_after: Callable[..., tuple[Any, Any]]
@@ -91,63 +148,92 @@ class NoticesChange:
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self):
-            vars(self).pop("_second", None)
+            self._forget_doubts()
             return self._learn("_fit", X, y, metadata)
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self):
-            second = vars(self).pop("_second", None)
+            second, doubted = self._forget_doubts()
             before = copy.copy(self)
             self._learn("_partial_fit", X, y, metadata)
             if hasattr(before, "_state") and self.forgetting < 1.0:
                 X, y = indexable(X, y)
-                before._compare(self, second, X, y, metadata)
+                before._compare(self, second, doubted, (X, y, metadata))
         return self
+
+    def _forget_doubts(self) -> tuple[Second | None, list[Call]]:
+        known = vars(self)
+        return known.pop("_second", None), known.pop("_doubted", [])
 
     def _learn(self, method: str, X: Any, y: Any, metadata: dict[str, Any]) -> Self:
         """As without a second stream."""
         learned: Self = getattr(super(), method)(X, y, **metadata)
         return learned
 
-    def _compare(
-        self, now: Self, second: Second | None, X: Any, y: Any, metadata: dict[str, Any]
-    ) -> None:
+    def _compare(self, now: Self, second: Second | None, doubted: list[Call], data: Data) -> None:
         """Judge new rows, which this one does not know, and have ``now``, which does, go on.
 
         It gets a second stream, keeps that, or becomes what it knows.
         """
-        rows = np.flatnonzero(as_weights(metadata.get("sample_weight"), _num_samples(X)))
+        weight = as_weights(data[2].get("sample_weight"), _num_samples(data[0]))
+        rows = np.flatnonzero(weight)
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, _COMPARED_ROWS, dtype=int))]
-        some = _take(rows, X, y, metadata)
-        surprise, density = self._judge(*some)
-        found = None if second else find_contradiction(surprise)
+        some, memory = _take(rows, *data), count_remembered(self.forgetting)
         try:
-            if second is not None:
-                lead = follow_lead(second.lead, second.model._judge(*some)[1] > density)
-                model = copy.copy(second.model)
-                vars(model).update(now.get_params(deep=False))  # type: ignore[attr-defined]
-                _drop_callbacks(model._learn("_partial_fit", X, y, metadata))
-                n_compared = second.n_compared + len(rows)
-                if lead.max() >= -np.log(_CHANCE):
-                    now._become(model)
-                elif n_compared < count_remembered(self.forgetting):
-                    now._second = Second(model, float(lead[-1]), n_compared)
-            elif found is not None:
-                now._second = Second(
-                    self._begin_at(int(rows[found]) if found else 0, X, y, metadata)
-                )
+            if second is None:
+                call = Call(data, self.n_samples_seen_, rows, self._judge(*some))
+                self._doubt(now, [*doubted, call], memory)
+                return
+            ahead = self._look_ahead(second.model, *some)
+            lead = follow(second.lead, compare(ahead))
+            lag = follow(second.lag, compare(-ahead))
+            is_ahead, n_compared = lead.max() >= np.log(_ODDS), second.n_compared + len(rows)
+            if not is_ahead and (lag.max() >= np.log(_ODDS) or n_compared >= memory):
+                return  # it is given up
+            model = copy.copy(second.model)
+            vars(model).update(now.get_params(deep=False))  # type: ignore[attr-defined]
+            _drop_callbacks(model._learn("_partial_fit", *data))
+            if is_ahead:
+                now._become(model)
+            else:
+                now._second = Second(model, float(lead[-1]), float(lag[-1]), n_compared)
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 
-    def _begin_at(self, first: int, X: Any, y: Any, metadata: dict[str, Any]) -> Any:
-        """What knows the rows from one on alone, and how many had been seen before."""
-        model, n = _drop_callbacks(copy.copy(self)), _num_samples(X)
-        skipped = as_weights(metadata.get("sample_weight"), n)[:first]
-        n_before = first if self._counts_zeros else int(np.count_nonzero(skipped))
-        X, y, metadata = _take(np.arange(first, n), X, y, metadata)
+    def _doubt(self, now: Self, calls: list[Call], memory: float) -> None:
+        """Of calls that a change may explain, with the new one, keep what it still may explain.
+
+        Or begin a second stream with them.
+        """
+        judged = reduce(Judged.joined, (call.judged for call in calls))
+        doubt = find_change(judged.surprise, judged.evidence, memory)
+        kept, first = [], doubt.first
+        for call in calls:
+            if first < len(call.rows):
+                kept.append(self._shorten(call, max(first, 0)))
+            first -= len(call.rows)
+        if not doubt.is_change:
+            now._doubted = kept
+            return
+        model = self._begin_after(kept[0].n_before, *kept[0].data)
+        for call in kept[1:]:
+            model._learn("_partial_fit", *call.data)
+        now._second = Second(_drop_callbacks(model))
+
+    def _shorten(self, call: Call, first: int) -> Call:
+        """A copy of the rows from one of those on that were compared."""
+        start, n = int(call.rows[first]) if first else 0, _num_samples(call.data[0])
+        skipped = as_weights(call.data[2].get("sample_weight"), n)[:start]
+        n_before = call.n_before + (start if self._counts_zeros else int(np.count_nonzero(skipped)))
+        data = _take(np.arange(start, n), *call.data)
+        return Call(data, n_before, call.rows[first:] - start, call.judged.since(first))
+
+    def _begin_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> Any:
+        """What knows these rows alone, and that n had been seen before."""
+        model = _drop_callbacks(copy.copy(self))
         with single_blas_thread:
             with reading(X):
-                known = model._prepare_after(self.n_samples_seen_ + n_before, X, y, metadata)
+                known = model._prepare_after(n, X, y, metadata)
             return _drop_callbacks(model._train_anew(X, y, *known, None))
 
     def _become(self, model: Self) -> None:
@@ -162,17 +248,27 @@ class NoticesFunctions(NoticesChange):
     """That of regressors."""
 
     predict: Callable[..., Any]
-    log_predictive_density: Callable[..., Array]
 
-    def _judge(self, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Array, Array]:
-        known = {"y_var": metadata["y_var"]}
-        mean, std = self.predict(X, return_std=True, **known)
-        y = np.asarray(y, dtype=np.float64).reshape(mean.shape)
-        with np.errstate(over="ignore"):  # what is so far away is refused, or learned from
-            squared = ((y - mean) / std) ** 2
-        if y.ndim == 2:  # of the outputs that were observed
-            squared = np.nansum(squared, axis=1) / np.maximum(1, np.sum(~np.isnan(y), axis=1))
-        return squared, self.log_predictive_density(X, y, **known)
+    def _judge(self, X: Any, y: Any, metadata: dict[str, Any]) -> Judged:
+        squared = _square(*self._miss(X, y, metadata))
+        return Judged(squared, suspect(squared))
+
+    def _look_ahead(self, other: Self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
+        """By the means, with the larger of both variances: noise that changes says nothing.
+
+        Nor does noise that neither expects, as the better one's errors say on average.
+        """
+        (mine, std), (error, other_std) = (m._miss(X, y, metadata) for m in (self, other))
+        std = np.maximum(std, other_std)
+        first, second = _square(mine, std), _square(error, std)
+        with np.errstate(invalid="ignore"):
+            ahead = 0.5 * (first - second) / max(1.0, min(first.mean(), second.mean()))
+        return np.nan_to_num(ahead, nan=0.0)
+
+    def _miss(self, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Array, Array]:
+        """How far rows are from their means, and standard deviations."""
+        mean, std = self.predict(X, return_std=True, y_var=metadata["y_var"])
+        return np.asarray(y, dtype=np.float64).reshape(mean.shape) - mean, std
 
 
 class NoticesClasses(NoticesChange):
@@ -181,12 +277,30 @@ class NoticesClasses(NoticesChange):
     classes_: NDArray[Any]
     predict_proba: Callable[..., Array]
 
-    def _judge(self, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Array, Array]:
+    def _judge(self, X: Any, y: Any, metadata: dict[str, Any]) -> Judged:
+        p, K = self._find_share(X, y, metadata), len(self.classes_)
+        with np.errstate(divide="ignore"):  # of a label that was thought impossible
+            return Judged((1.0 / p - 1.0) / (K - 1), suspect_labels(p, K))
+
+    def _look_ahead(self, other: Self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
+        mine, p = (model._find_share(X, y, metadata) for model in (self, other))
+        least = np.finfo(np.float64).tiny
+        return np.asarray(np.log(np.maximum(p, least) / np.maximum(mine, least)))
+
+    def _find_share(self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
+        """Probabilities of the labels."""
         known = {name: metadata[name] for name in ("X_var",) if name in metadata}
         codes = np.searchsorted(self.classes_, column_or_1d(y))
-        p = self.predict_proba(X, **known)[np.arange(len(codes)), codes]
-        with np.errstate(divide="ignore"):  # of a label that was thought impossible
-            return (1.0 / p - 1.0) / (len(self.classes_) - 1), np.log(p)
+        return self.predict_proba(X, **known)[np.arange(len(codes)), codes]
+
+
+def _square(error: Array, std: Array) -> Array:
+    """Squared errors (n,) in units of the variance, on average over the outputs observed."""
+    with np.errstate(over="ignore"):  # what is so far away is refused, or learned from
+        values = (error / std) ** 2
+    if values.ndim == 1:
+        return values
+    return np.asarray(np.nansum(values, axis=1) / np.maximum(1, np.sum(~np.isnan(values), axis=1)))
 
 
 def _drop_callbacks(model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How rows of a stream are forgotten: all the faster by a share, or beyond a number of them."""
+"""How rows of a stream are forgotten, and which ones a change of the function may explain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import LARGEST_WEIGHT, count_remembered, share_by_age
+from skvbgp._core.order import Index
+from skvbgp.base import LARGEST_WEIGHT, count_remembered, find_change, share_by_age, suspect
 from skvbgp.gp._rows import Rows
 
 
@@ -66,3 +67,20 @@ class Forgetting:
         if self.fades:
             return rows.newest(None)
         return rows.newest(int(min(self.value, rows.n_seen)) if kept is None else kept, least)
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """What rows say, since training, about a change of the function."""
+
+    number: Index | tuple[()] = ()  # (r,), of those that it may explain: how many were seen before
+    surprise: Array | tuple[()] = ()  # (r,), their squared errors
+    n_seen_changed: int | None = None  # how many had been seen before the change; None: none yet
+
+    def joined(self, number: Index, surprise: Array, memory: float) -> Doubts:
+        """With later rows."""
+        number, surprise = np.append(self.number, number), np.append(self.surprise, surprise)
+        doubt = find_change(surprise, suspect(surprise), memory)
+        if doubt.is_change:
+            return Doubts(n_seen_changed=int(number[doubt.first]))
+        return Doubts(number[doubt.first :], surprise[doubt.first :])

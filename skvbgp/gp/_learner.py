@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns, find_shared
@@ -19,7 +18,7 @@ from skvbgp.base import Gaps, RegressionLearner, says_too_little
 from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs, keep_units
-from skvbgp.gp._forgetting import Forgetting
+from skvbgp.gp._forgetting import Doubts, Forgetting
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
@@ -37,10 +36,8 @@ from skvbgp.kernels._compose import leaves
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
-#: Most rows of a chunk that are compared with predictions, and the probability of errors that say
-#: that the function has changed.
-_COMPARED_ROWS, _CHANCE = 50, 1e-4
-
+#: Most rows of a chunk that are compared with predictions.
+_COMPARED_ROWS = 50
 
 #: How often a stream's scale is looked at until the rows have doubled, and the factor by which it
 #: may change until hyperparameters are learned again.
@@ -369,7 +366,7 @@ class GPLearner(RegressionLearner):
         n_seen = state.rows.n_seen + X.n_seen
         if n_seen - state.n_seen_trained < n_due:
             return False
-        changed = self._find_change(state, X)
+        changed = self._doubt(state, X).n_seen_changed
         return changed is None or n_seen - changed >= n_due
 
     def _has_outgrown(self, state: State, X: Rows) -> bool:
@@ -383,15 +380,15 @@ class GPLearner(RegressionLearner):
         n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))
         return abs(np.log(posterior.compare_scales(n_trained))) > np.log(_LARGEST_CHANGE)
 
-    def _find_change(self, state: State, X: Rows) -> int | None:
-        """How many rows had been seen before one, since training, that contradicted predictions.
+    def _doubt(self, state: State, X: Rows) -> Doubts:
+        """What rows say since training, of which X are the last, about a change of the function.
 
-        Rows X are the last; None if no rows did, and where nothing is forgotten or learned.
+        Nothing where nothing is forgotten or learned; the first change counts.
         """
-        if not self.forgetting.is_used or not self.learn_hyperparameters:
-            return None
-        if state.n_seen_changed is not None or not len(X):
-            return state.n_seen_changed
+        doubts = state.doubts
+        is_used = self.forgetting.is_used and self.learn_hyperparameters
+        if not is_used or doubts.n_seen_changed is not None or not len(X):
+            return doubts
         number = X.first_seen  # merged rows are in an order of their own
         index = np.argsort(number)[np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS, dtype=int))]
         mean, variance = state.posterior.moments(X.X[index], include_noise=True)
@@ -399,9 +396,7 @@ class GPLearner(RegressionLearner):
             variance = variance + X.noise.variance[index]
         with np.errstate(over="ignore"):  # what is so far away is refused, or learned from
             z2 = (X.y[index] - mean) ** 2 / variance
-        if z2.sum() <= chi2.isf(_CHANCE, len(index)):
-            return None
-        return state.rows.n_seen + int(number[index[np.argmax(z2 > chi2.isf(_CHANCE, 1))]])
+        return doubts.joined(state.rows.n_seen + number[index], z2, self.forgetting.memory)
 
     def join(self, state: State, X: Rows | None, n: int, kept: int | None = None) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
@@ -430,7 +425,7 @@ class GPLearner(RegressionLearner):
     ) -> State:
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
-        changed = self._find_change(state, X)
+        doubts = self._doubt(state, X)
         X = X.filled(gaps)
         settle(X, state.frames.coordinates, state.weights)
         if state.shared is not None:  # it stays as it is
@@ -449,7 +444,7 @@ class GPLearner(RegressionLearner):
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
         k = state.k if len(rows) <= state.k else min(state.k, self.few)  # all were neighbours
-        state = state.with_rows(rows, frames=frames, k=k, n_seen_changed=changed)
+        state = state.with_rows(rows, frames=frames, k=k, doubts=doubts)
         end_pass(lambda: state)
         return state
 

@@ -13,6 +13,7 @@ from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Draws, Gaps, Relevance
 from skvbgp.gp._cells import CellPosterior, Cells
+from skvbgp.gp._forgetting import Doubts
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws, SumPosterior
 from skvbgp.gp._paths import FunctionDraws
@@ -77,9 +78,7 @@ class State(PickledByFields):
     cells: Cells | None = None
     #: That of an output which was observed in the same rows, with the same mixture.
     twin: State | None = None
-    #: In a stream that forgets: how many rows had been seen before one contradicted predictions for
-    #: the first time since training; None if none did.
-    n_seen_changed: int | None = None
+    doubts: Doubts = Doubts()  # of a stream that forgets, since training
 
     @property
     def n_kernels(self) -> int:

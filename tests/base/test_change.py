@@ -6,70 +6,148 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_matrix
-from scipy.stats import chi2
 from sklearn.base import clone
 
 from skvbgp import VBGPRegressor
-from skvbgp.base._change import NoticesClasses, NoticesFunctions, find_contradiction, follow_lead
+from skvbgp.base._change import (
+    NoticesClasses,
+    NoticesFunctions,
+    Second,
+    compare,
+    find_change,
+    follow,
+    suspect,
+    suspect_labels,
+)
 from skvbgp.kernels import RBF
 from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.ep.cases import INSTANCES as EP
 from tests.gp.cases import INSTANCES as GP
 from tests.kernel_selection.cases import KERNELS, small
-from tests.oracles.change import explain, lead_of_best_start
+from tests.oracles import change as oracle
 from tests.sgpr.cases import INSTANCES as SGPR
 from tests.spectrum.cases import INSTANCES as SPECTRUM
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
-CAP = chi2.isf(1e-4, 1)
+CAP = 9.0
 SHARE, BEFORE, STEP, N = 0.95, 60, 20, 160
 
 
 # -- what says so ----------------------------------------------------------------------------------
 
 
+def doubt(surprise, memory=100.0):
+    return find_change(surprise, suspect(surprise), memory)
+
+
 def test_a_change_is_where_it_explains_most(rng):
-    for n in (1, 2, 30):
-        surprise = rng.chisquare(1, n) * np.where(np.arange(n) < n // 3, 1.0, 60.0)
-        surprise[-2:] = 60.0
-        expected = np.argmax([explain(surprise, CAP, c) for c in range(n)])
-        assert find_contradiction(surprise) == expected
+    for n in (1, 5, 30, 100):
+        for growth in (1.0, 2.0, 60.0):
+            surprise = rng.chisquare(1, n) * np.where(np.arange(n) < n // 3, 1.0, growth)
+            assert doubt(surprise) == oracle.find_change(surprise, 100.0, CAP)
+            assert doubt(surprise, 400.0) == oracle.find_change(surprise, 400.0, CAP)
     surprise = np.repeat([60.0, 0.01], [15, 85])  # rows that agree all too well are no change
-    assert find_contradiction(surprise) == 0
+    assert doubt(surprise) == (0, True)
     surprise = np.append(rng.chisquare(1, 50), 9.0 * rng.chisquare(1, 50))
-    assert abs(find_contradiction(surprise) - 50) < 10
+    assert doubt(surprise).is_change and abs(doubt(surprise).first - 50) < 5
+
+
+def test_rows_go_on_from_those_that_a_change_may_explain(rng):
+    """So what calls say does not depend on how many rows are in each."""
+    surprise = rng.chisquare(1, 300) * np.where(np.arange(300) < 220, 1.0, 4.0)
+    first, stop, start = 0, 0, None
+    while start is None:
+        stop += 1
+        found = doubt(surprise[first:stop])
+        start = first + found.first if found.is_change else None
+        first += found.first
+    expected = doubt(surprise[:stop])
+    assert (start, True) == expected and abs(start - 220) < 5 and 220 < stop < 250
+
+
+def test_no_more_rows_are_kept_than_are_remembered(rng):
+    surprise = np.full(60, 1.5)  # of which each is a little evidence
+    assert doubt(surprise, 1e9) == (0, False)
+    assert doubt(surprise, 20.5) == (40, False)
 
 
 def test_few_outliers_are_no_change(rng):
     surprise = rng.chisquare(1, 200)
     surprise[::100] = 1e6
-    assert find_contradiction(surprise) is None
+    assert not doubt(surprise).is_change
     surprise[160:] = 1e6
-    assert find_contradiction(surprise) == 160
+    assert doubt(surprise) == (160, True)
 
 
-def test_rows_are_said_to_contradict_once_in_ten_thousand_calls(rng):
-    found = sum(find_contradiction(z2) is not None for z2 in rng.chisquare(1, (2_000, 20)))
-    assert found <= 3  # .2 are expected, and more than three with a probability of 6e-5
+def test_evidence_is_a_likelihood_ratio_and_bounded(rng):
+    surprise, p = 3.0 * rng.chisquare(1, 50), rng.uniform(0.0, 1.0, 50)
+    assert_allclose(suspect(surprise), [oracle.suspect(s, CAP) for s in surprise], atol=1e-12)
+    expected = [oracle.suspect_label(one, 3, CAP) for one in p]
+    assert_allclose(suspect_labels(p, 3), expected, atol=1e-12)
+    assert suspect_labels(np.zeros(1), 3) == suspect(np.array(np.inf))
+    first, second = 3.0 * rng.standard_normal((2, 50))
+    expected = [oracle.compare(*pair) for pair in zip(second, first, strict=True)]
+    assert_allclose(compare(second - first), expected, atol=1e-12)
+    assert_allclose(compare(np.array([-1e4, 1e4])), np.log([0.5, 5.5]))
+
+
+class Says(NoticesFunctions):
+    """Predicts what it is given."""
+
+    def __init__(self, mean, std):
+        self.moments = mean, std
+
+    def predict(self, X, return_std, y_var):
+        return self.moments
+
+
+def test_two_models_are_compared_by_their_means(rng):
+    y, one, other = rng.standard_normal((3, 20, 2))
+    std, other_std = rng.uniform(0.5, 2.0, (2, 20, 2))
+    y[:5, 0], y[3, 1] = np.nan, np.nan
+    for scale in (0.1, 1.0, 10.0):  # noise that neither expects, and less than that
+        ahead = Says(one, scale * std)._look_ahead(
+            Says(other, scale * other_std), None, y, {"y_var": 0.0}
+        )
+        expected = oracle.look_ahead(y, (one, scale * std), (other, scale * other_std))
+        assert_allclose(ahead, expected, atol=1e-12)
+    first = Says(one[:, 0], std[:, 0])._look_ahead(
+        Says(one[:, 0], 9.0 * std[:, 0]), None, y[:, :1], {"y_var": 0.0}
+    )
+    assert_array_equal(first[5:], 0.0)  # a wider interval says nothing about the function
+
+
+def test_ratios_are_one_on_average_if_predictions_are_right(rng):
+    """What Lorden's bound and Page's statistic need; by integrals, and sums over labels."""
+    z = np.linspace(-12.0, 12.0, 20_001)
+    density, step = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi), z[1] - z[0]
+    assert 0.9 < np.sum(density * np.exp(suspect(z**2))) * step <= 1.0
+    p = rng.dirichlet(np.ones(4), 20)
+    assert_allclose(np.sum(p * np.exp(suspect_labels(p, 4)), axis=1).max(), 1.0, atol=1e-12)
+    for std in (0.5, 1.5):
+        ahead = Says(0.0 * z, 1.0 + 0.0 * z)._look_ahead(
+            Says(0.5 + 0.0 * z, std + 0.0 * z), None, z, {"y_var": 0.0}
+        )
+        assert 0.9 < np.sum(density * np.exp(compare(ahead))) * step <= 1.0
 
 
 def test_the_lead_is_that_of_the_best_start(rng):
-    is_better = rng.random(60) < 0.6
-    leads = follow_lead(0.0, is_better)
-    assert_allclose(leads, [lead_of_best_start(is_better[: i + 1]) for i in range(60)], atol=1e-12)
+    evidence = rng.standard_normal(60)
+    leads = follow(0.0, evidence)
+    expected = [oracle.lead_of_best_start(evidence[: i + 1]) for i in range(60)]
+    assert_allclose(leads, expected, atol=1e-12)
     assert leads.min() == 0.0 < leads.max()
-    again = follow_lead(leads[24], is_better[25:])
-    assert_allclose(again, leads[25:], atol=1e-12)
+    assert_allclose(follow(leads[24], evidence[25:]), leads[25:], atol=1e-12)
 
 
-def test_a_second_stream_that_is_as_good_does_not_follow_within_ten_thousand_rows(rng):
-    """Lorden's bound of the mean number of rows until it does, if it is better at half of them."""
+def test_no_change_is_found_in_more_than_a_hundred_rows_on_average(rng):
+    """Lorden's bound of the mean number of rows until there seems to be one, if there is none."""
     first = []
-    for _ in range(40):
-        leads = follow_lead(0.0, rng.random(60_000) < 0.5)
-        first.append(np.argmax(np.append(leads, np.inf) >= -np.log(1e-4)))
-    assert np.mean(first) > 1e4
+    for _ in range(100):
+        leads = follow(0.0, suspect(rng.chisquare(1, 5_000)))
+        first.append(np.argmax(np.append(leads, np.inf) >= np.log(100.0)))
+    assert np.mean(first) > 1_000  # it is about 3,000
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -149,6 +227,28 @@ def test_rows_of_a_call_before_the_change_are_left_behind(rng):
     assert model.loo_predict()[0].shape == (N,)
 
 
+def test_rows_of_earlier_calls_belong_to_the_second_stream(rng):
+    """Here no call says enough by itself; what the user has written over since does not matter."""
+    X, noise, step = rng.uniform(-2.0, 2.0, (N, 1)), rng.standard_normal(N), 4
+    y = np.sin(X[:, 0]) + 0.2 * noise + 0.6 * (np.arange(N) > BEFORE)
+    weight = np.ones(N)
+    weight[::9] = 0.0
+    model, stop = make_model().partial_fit(X[:40], y[:40]), 40
+    while not hasattr(model, "_second"):
+        some = [values[stop : stop + step].copy() for values in (X, y, weight)]
+        stop += step
+        model.partial_fit(*some)
+        some[0][:], some[1][:] = np.nan, np.nan
+    second = model._second.model
+    start = second._state.rows.n_before
+    assert abs(start - BEFORE) < 10 and start < stop - step
+    end = step * (start // step + 1)
+    expected = make_model().partial_fit(X[start:end], y[start:end], weight[start:end])
+    stream(expected, X, y, start=end, stop=stop, step=step, sample_weight=weight)
+    assert_allclose(second.predict(X, True), expected.predict(X, True), rtol=1e-6, atol=1e-9)
+    assert second.n_samples_seen_ == model.n_samples_seen_
+
+
 @pytest.mark.parametrize(
     "together",
     [{}, {"output_covariance": "learned"}, {"output_hyperparameters": "shared"}],
@@ -205,6 +305,17 @@ def test_a_second_stream_is_given_up_when_the_first_has_forgotten(rng):
     begun = second.index(True)
     assert second[begun : begun + 4] == [True] * 3 + [False]  # 58 rows are remembered
     assert_allclose(model.predict(X), expected.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_second_stream_is_given_up_when_it_is_behind_or_open_for_long(behind, rng):
+    X, y = make_data(rng, 1)
+    model = stream(make_model(), X, y, stop=BEFORE + STEP)
+    second = model._second
+    lag, n_compared = (0.9 * np.log(100.0), 0) if behind else (0.0, 50)  # 58 rows are remembered
+    model._second = Second(second.model, lag=lag, n_compared=n_compared)
+    model.partial_fit(X[:10], y[:10])  # rows of the old function
+    assert not hasattr(model, "_second") and model.n_samples_seen_ == BEFORE + STEP + 10
 
 
 def test_windows_and_streams_that_forget_nothing_never_begin_again(rng):

@@ -240,7 +240,7 @@ def test_a_change_within_a_chunk_is_where_it_is(weighted, rng):
     weight[42] = 0.0
     model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=100)
     model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:], sample_weight=weight[40:])
-    assert model._state.n_seen_changed == 49
+    assert model._state.doubts.n_seen_changed == 49
 
 
 def test_a_change_within_a_long_chunk_is_where_it_is(rng):
@@ -250,7 +250,24 @@ def test_a_change_within_a_long_chunk_is_where_it_is(rng):
     y[90:] += 2.0
     model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=0.9)
     model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
-    assert model._state.n_seen_changed == 90
+    assert model._state.doubts.n_seen_changed == 90
+
+
+def test_a_change_is_found_in_rows_of_many_calls(rng):
+    """One row each, of which none is enough; those before it are not doubted any more."""
+    X = rng.uniform(-2.0, 2.0, (70, 1))
+    y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(70)
+    y[50:] += 0.5
+    settings = {"learn_hyperparameters": True, "max_iter": 5, "forgetting": 500}
+    model, lengths = make_model(**settings).partial_fit(X[:40], y[:40]), []
+    for i in range(40, 70):
+        model.partial_fit(X[i : i + 1], y[i : i + 1])
+        doubts = model._state.doubts
+        lengths.append(len(doubts.number))
+        if doubts.n_seen_changed is not None:
+            break
+    assert abs(doubts.n_seen_changed - 50) < 4 and i > 52
+    assert min(lengths[:10]) == 0 and lengths[-1] == 0
 
 
 def test_rows_that_are_known_to_be_noisy_do_not_contradict(rng):
@@ -261,7 +278,7 @@ def test_rows_that_are_known_to_be_noisy_do_not_contradict(rng):
         model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=100)
         model.partial_fit(X[:40], y[:40], y_var=0.0)
         model.partial_fit(X[40:], y[40:], y_var=np.full(20, variance))
-        assert model._state.n_seen_changed == changed
+        assert model._state.doubts.n_seen_changed == changed
 
 
 def test_training_is_due_when_older_rows_are_down_to_a_twentieth(data):

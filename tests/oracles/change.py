@@ -16,9 +16,66 @@ def explain(surprise, cap, c):
     )
 
 
-def lead_of_best_start(is_better):
+def lead_of_best_start(evidence):
     """The largest log likelihood ratio of the last rows, of any number of them or none."""
-    ratio = [
-        np.log((2 / 3) / (1 / 2)) if better else np.log((1 / 3) / (1 / 2)) for better in is_better
+    return max(sum(evidence[start:]) for start in range(len(evidence) + 1))
+
+
+def suspect(surprise, cap):
+    """Log density of z if its variance has doubled, less that of N(0, 1); squares are capped."""
+    z = np.sqrt(min(surprise, cap))
+    return norm.logpdf(z, scale=np.sqrt(2.0)) - norm.logpdf(z)
+
+
+def suspect_label(p, n_classes, cap):
+    """Log probability of a label if half of them are of any class, less that predicted."""
+    return min(np.log((p + 1.0 / n_classes) / 2.0) - np.log(p), suspect(np.inf, cap))
+
+
+def compare(second, first):
+    """Log density by either of two models, in equal shares, less that by the first."""
+    mixture = 0.5 * np.exp(first) + 0.5 * min(np.exp(second), 10.0 * np.exp(first))
+    return np.log(mixture) - first
+
+
+def look_ahead(y, first, second):
+    """Log density of rows y (n, t) by another model's mean less that by one's own.
+
+    Each has mean and std (n, t). Both with the larger std and, if both are worse than they expect,
+    that of the better one's errors; of outputs that were observed, on average.
+    """
+    observed = [[j for j in range(len(row)) if not np.isnan(row[j])] for row in y]
+
+    def errors(mean):
+        each = [
+            [(y[i][j] - mean[i][j]) ** 2 / max(first[1][i][j], second[1][i][j]) ** 2 for j in known]
+            for i, known in enumerate(observed)
+        ]
+        return [sum(row) / len(row) if row else 0.0 for row in each]
+
+    one, other = errors(first[0]), errors(second[0])
+    scale = np.sqrt(max(1.0, min(sum(one), sum(other)) / len(y)))
+    return [
+        norm.logpdf(np.sqrt(b), scale=scale) - norm.logpdf(np.sqrt(a), scale=scale)
+        for a, b in zip(one, other, strict=True)
     ]
-    return max(sum(ratio[start:]) for start in range(len(ratio) + 1))
+
+
+def find_change(surprise, odds, cap):
+    """The first row that is kept, and whether it is that of a change.
+
+    Rows are looked at one by one until the best start of a change has so much behind it.
+    """
+    evidence = [suspect(value, cap) for value in surprise]
+    n, leads = len(surprise), []
+    for stop in range(1, len(surprise) + 1):
+        leads.append(lead_of_best_start(evidence[:stop]))
+    is_change = max(leads) >= np.log(odds)
+    last = int(np.argmax(leads)) if is_change else n - 1
+    first = last + 1
+    while first > 0 and leads[first - 1] > 1e-12:
+        first -= 1
+    if not is_change:
+        return first, False
+    rest = surprise[first:]
+    return first + int(np.argmax([explain(rest, cap, c) for c in range(len(rest))])), True
