@@ -129,7 +129,7 @@ class Neighbours(NamedTuple):
                 for group in groups:
                     W[:, group.places] = group.weigh(known, by_place[:, group.places], ratio)
             columns = np.repeat(self.near, by_place.shape[2], axis=0).ravel()
-            ends, shape = np.arange(0, len(columns) + 1, k), (Phi.shape[1], len(rows))
+            ends, shape = k * np.arange(Phi.shape[1] + 1), (Phi.shape[1], len(rows))
             for one in zip(Phi, known, W, strict=True):
                 yield *one[:2], csr_array((one[2].ravel(), columns, ends), shape)
 
