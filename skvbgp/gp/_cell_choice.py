@@ -23,10 +23,11 @@ _OWN_ROWS, _MOST_WORK = 128, 200 * 1_600**3
 #: For how many rows they are tried: of fewer, all compete as neighbours, and of more, a prediction
 #: of places everywhere would take long.
 _LEAST_ROWS, _MOST_ROWS = 3_000, 50_000
-#: Cells that are judged, and rows of each that are left out.
-_JUDGED_CELLS, _JUDGED_ROWS = 24, 42
-#: What cells have to gain, in nats a row.
-_LEAST_GAIN = 0.005
+#: Cells that are judged: so many, or all that are predicted from so many rows. The rows of each
+#: that are left out have so many neighbours.
+_JUDGED_CELLS, _JUDGED_SIZE, _JUDGED_NEIGHBOURS = 24, 48 * 512, 128 * 128
+#: What cells have to gain, in nats a row, where they take the most work for each process.
+_LEAST_GAIN = 0.01
 
 
 def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> State:
@@ -39,13 +40,16 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
     located = state.frames.coordinates.scaled(rows.X) * state.weights
     partition, labels = balanced_partition(located, n_cells)
     members = group_rows(labels, n_cells)
-    some = rng.choice(n_cells, min(_JUDGED_CELLS, n_cells), replace=False)
-    judged = np.concatenate([rng.permutation(members[c])[:_JUDGED_ROWS] for c in some])
+    n_judged = max(_JUDGED_CELLS, _JUDGED_SIZE // size)
+    some = rng.choice(n_cells, min(n_judged, n_cells), replace=False)
+    n_left = _JUDGED_NEIGHBOURS // state.k
+    judged = np.concatenate([rng.permutation(members[c])[:n_left] for c in some])
     with_cells = replace(state, cells=Cells(partition, size))
     # both with the calibration that random rows have: those of a few cells may be nothing like them
     after, before = (np.array(judge_state(one, rows, judged)) for one in (with_cells, state))
     gains = after - before
-    if gains[0] < _LEAST_GAIN:
+    price = len(state.mixture.processes) * n_cells * size**3 / _MOST_WORK
+    if gains[0] < _LEAST_GAIN * price:
         return state
     rank, score = gains + (state.rank, state.score)
     return replace(with_cells, rank=float(rank), score=float(score))

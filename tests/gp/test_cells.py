@@ -284,9 +284,34 @@ def test_how_many_cells_there_are_and_how_many_rows_predict_their_places(learned
     assert model.fit(X[:200], y[:200]).n_neighbors_ == 8
 
 
+def test_what_cells_have_to_gain_rises_with_their_work(learned, monkeypatch):
+    """Some rows of every cell are judged; two processes take twice the work of one."""
+    X, y = learned
+    judged = []
+
+    def judge(state, rows, index):
+        judged.append(index)
+        return (0.0, 0.0) if state.cells is None else (0.5, 0.5)
+
+    model = small(RBF([1.0, 1.0, 1.0]), max_iter=2).fit(X[:200], y[:200])
+    changes = {"judge_state": judge, "_MOST_WORK": 10 * 64**3, "_JUDGED_NEIGHBOURS": 6 * 16}
+    for name, value in changes.items():
+        monkeypatch.setattr(_cell_choice, name, value)
+    one = replace(model._state, cells=None)
+    assert one.k == 16
+    two = replace(one, mixture=Mixture.equal(2 * one.mixture.processes))
+    cases = [(0.49, one, True), (0.51, one, False), (0.24, two, True), (0.26, two, False)]
+    for least, state, is_worth_it in cases:
+        monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", least)
+        found = _cell_choice.try_cells(model._learner(), state, np.random.RandomState(0))
+        assert (found.cells is not None) == is_worth_it
+    assert_array_equal(judged[0], judged[1])
+    assert len(np.unique(judged[0])) == 10 * 6
+
+
 def test_cells_that_gain_nothing_leave_everything_as_it_is(learned, monkeypatch):
     X, y = learned
-    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", 10.0)
+    monkeypatch.setattr(_cell_choice, "_LEAST_GAIN", np.inf)
     model = small(RBF([1.0, 1.0, 1.0]), max_iter=8).fit(X[:200], y[:200])
     assert model.n_neighbors_ == 16
     monkeypatch.setattr(_cell_choice, "_LEAST_ROWS", 200)
