@@ -26,7 +26,7 @@ from skvbgp.gp._class_warp import move_warp
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, find_log_frequencies, merge_places
-from skvbgp.gp._warp import WarpedCoordinates, describe_warp
+from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
 from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs
 from skvbgp.kernels._uncertain import join_variances
 
@@ -298,7 +298,7 @@ class ClassGPLearner(Learner):
             (name, express_by_input(one.kernel, _measure_units(one, coordinates), self.owners))
             for name, one, _ in listed
         ]
-        for warp in [one.warp for _, one, _ in listed if one.warp is not None][:1]:
+        for warp in [one.warp for _, one, _ in listed if isinstance(one.warp, Warp)][:1]:
             coordinates = WarpedCoordinates(coordinates.offset, coordinates.scale, warp)
         first = find_first_columns(len(coordinates.scale), self.owners)
         return {
@@ -325,8 +325,8 @@ def _rebind(model: ClassModel, d: int, owners: tuple[int, ...]) -> ClassModel:
         find_first_columns(*each) for each in ((model.d, model.process.owners), (d, owners))
     )
     kernel, warp = take_inputs(model.kernel, known), model.warp
-    if warp is not None:  # of inputs that were numbers, which have one column each
-        warp = move_warp(warp, now[np.searchsorted(known, warp.columns)], d, owners)
+    if warp is not None:
+        warp = move_warp(warp, known, now, d, owners)
     process = replace(model.process, kernel=bind_columns(kernel, d, owners), owners=owners)
     return replace(model, process=process, d=d, warp=warp)
 

@@ -36,7 +36,7 @@ from skvbgp._core.linalg import (
     tril_inverse,
 )
 from skvbgp._core.owners import count_inputs
-from skvbgp.gp._class_warp import WarpedCovariance
+from skvbgp.gp._class_warp import RangeUnits, WarpedCovariance
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process, log_length_prior
 from skvbgp.gp._votes import Votes
@@ -73,7 +73,7 @@ class ClassModel(ABC):
     #: The length scale that those of the inputs have a prior around. None is no such prior.
     shared_scale: float | None = None
     #: A function of each input that is in front of the kernel.
-    warp: Warp | None = None
+    warp: Warp | RangeUnits | None = None
 
     @property
     def n_inputs(self) -> int:

@@ -5,11 +5,12 @@ one for each. They are compared by the log probability of labels that are left o
 prior, less one nat for each hyperparameter.
 
 Few rows: the best is also tried plus lines, and all share in predictions, see `_class_shares`, and
-average over draws of their hyperparameters. As long as all places predict, the best is tried with
-warped inputs as well, see `_class_warp`. Many rows: the best are trained further, and share. Two
-classes that are not predicted from neighbours are also tried with a likelihood of labels, see
-`_probit_process`. What predicts from neighbours has learned from groups of near places. What it
-becomes on random ones may be better, or through inducing inputs, see `_class_inducing`.
+average over draws of their hyperparameters. As long as all places predict, the best are tried with
+inputs in units of their ranges and with warped inputs as well, see `_class_warp`. Many rows: the
+best are trained further, and share. Two classes that are not predicted from neighbours are also
+tried with a likelihood of labels, see `_probit_process`. What predicts from neighbours has learned
+from groups of near places. What it becomes on random ones may be better, or through inducing
+inputs, see `_class_inducing`.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ from skvbgp.gp._class_shares import (
     ALIKE,
     INDUCING,
     PROBIT,
+    RANGES,
     WARPED,
     Found,
     Mixture,
     Part,
     weigh_inputs,
 )
-from skvbgp.gp._class_warp import find_warp
+from skvbgp.gp._class_warp import find_ranges, find_warp
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
@@ -63,6 +65,8 @@ _TRIAL_ITERATIONS, _FINAL_ITERATIONS = 20, 6
 #: Trials that get one length scale per input; trials that are trained further, and from neighbours,
 #: whose matrices every place has to factorise for every kernel.
 _N_FREED, _MOST_KEPT, _MOST_FROM_NEIGHBOURS = 2, 5, 3
+#: Trials that are tried with inputs in units of their ranges, and nats that one has to gain.
+_N_RANGES, _WORTH_RANGES = 2, 2.0
 #: Nats that warped inputs have to gain where not all trials share.
 _WORTH_WARPING = 2.0
 #: Kernels of either kind that get a probit likelihood.
@@ -169,17 +173,21 @@ class ClassSearch:
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
         """Largest number of trials."""
-        return n_starts + (_N_FREED + 3) * grows + _MOST_KEPT + 2 * _N_PROBIT
+        return n_starts + (_N_RANGES + _N_FREED + 3) * grows + _MOST_KEPT + 2 * _N_PROBIT
 
     def run(self, starts: Sequence[tuple[str, ClassModel]], *, grows: bool) -> Found:
         """Try processes, and with ``grows`` the best two with one length scale per input."""
         groups = self._draw_trial_groups()
         self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
+        ranked, n_shared = _rank(self.trials), len(self.trials)
+        if grows and self.is_exact and not self.stopped:
+            self._try_ranges(ranked[:_N_RANGES], groups)
+            n_shared = len(self.trials)
         if grows and starts[0][1].n_inputs > 1 and not self.stopped:
-            best = _rank(self.trials)[:_N_FREED]
+            best = ranked[:_N_FREED]
             freed = [(f"{t.name}, by input", free_length_scales(t.process)) for t in best]
             self._try(freed, groups, self.max_iter or _TRIAL_ITERATIONS)
-        chosen = self._choose(len(starts))
+        chosen = self._choose(n_shared)
         if grows and self.is_exact and not self.stopped:
             chosen = [*chosen, *self._try_warped(_list_freed(chosen) or chosen, *groups[0])]
         if grows and self._is_small and not self.stopped:
@@ -228,6 +236,17 @@ class ClassSearch:
 
         return do_once(lambda: thread_map(fit, starts))
 
+    def _try_ranges(self, trials: list[Trial], groups: list[tuple[Votes]]) -> None:
+        """Try trials, the best first, with inputs in units of their ranges, if one gains by it."""
+        ranges = find_ranges(self.votes.X[:, : self.d], trials[0].process.process.owners)
+        if ranges is None:
+            return
+        n_before = len(self.trials)
+        starts = [(one.name + RANGES, replace(one.process, warp=ranges)) for one in trials]
+        self._try(starts, groups, self.max_iter or _TRIAL_ITERATIONS)
+        if _rank(self.trials[n_before:])[0].score < trials[0].score + _WORTH_RANGES:
+            del self.trials[n_before:]
+
     def _try_warped(self, trials: list[Trial], votes: Votes) -> list[Trial]:
         """Try the best of some trials, on places, with inputs that are warped.
 
@@ -251,11 +270,11 @@ class ClassSearch:
         model = replace(best.process, process=replace(best.process.process, kernel=kernel))
         self._try([(name, model)], [(self.votes,)], self.max_iter or _TRIAL_ITERATIONS)
 
-    def _choose(self, n_starts: int) -> list[Trial]:
-        """The trials that have been freed, and the best of those that these come from."""
+    def _choose(self, n_shared: int) -> list[Trial]:
+        """The trials that have been freed, and the best of those before, which have one scale."""
         most = _MOST_KEPT if self.is_exact else _MOST_FROM_NEIGHBOURS
-        starts, freed = self.trials[:n_starts], self.trials[n_starts:]
-        return [*_rank(starts)[: most - len(freed)], *freed]
+        shared, freed = self.trials[:n_shared], self.trials[n_shared:]
+        return [*_rank(shared)[: most - len(freed)], *freed]
 
     def _train_further(self, chosen: list[Trial]) -> None:
         """Train trials on all places, or on more groups."""

@@ -17,9 +17,10 @@ from skvbgp.gp._class_process import ClassModel, ClassProcess
 from skvbgp.gp._rows import average_weights
 
 #: Ends of names: of kernels with a probit likelihood, of those whose length scales are alike, too,
-#: and of those that predict through inducing inputs; of warped inputs, which may be before these.
+#: and of those that predict through inducing inputs; of warped inputs, or in units of their ranges,
+#: which may be before these.
 PROBIT, ALIKE, INDUCING = ", probit", ", alike, probit", ", inducing"
-WARPED = ", warped"
+WARPED, RANGES = ", warped", ", ranges"
 #: Least belief that is worth the time of one more kernel in predictions.
 _LEAST_SHARE = 0.05
 #: Votes that the prior of the shares gives to each kernel.

@@ -1,7 +1,7 @@
-"""Inputs of classes through a function of each, see `_warp`, that is in front of a kernel.
+"""Inputs of classes through a function of each that is in front of a kernel.
 
-The function is one of the values of the inputs alone: it makes them as normal as can be. Kernels
-with it and kernels without predict together.
+The function is one of the values of the inputs alone: it makes them as normal as can be, see
+`_warp`, or as wide as one another. Kernels with it and kernels without predict together.
 """
 
 from __future__ import annotations
@@ -19,13 +19,28 @@ from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
 
 
 @dataclass(frozen=True)
+class RangeUnits:
+    """Inputs that are stretched until their known values have ranges that are alike."""
+
+    stretch: tuple[float, ...]  # (d,)
+
+    def __call__(self, Z: Array) -> Array:
+        """Rows (..., d) in these units."""
+        return Z * np.array(self.stretch)
+
+    def slope(self, Z: Array) -> Array:
+        """Derivatives (..., d) of each column in what it was."""
+        return np.broadcast_to(np.array(self.stretch), Z.shape)
+
+
+@dataclass(frozen=True)
 class WarpedCovariance(UncertainCovariance):
     """The covariances of a kernel of warped inputs, at rows before the warp.
 
     Variances of entries are those of a straight line with the slope of the warp at their means.
     """
 
-    warp: Warp
+    warp: Warp | RangeUnits
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         return self._straight(self._bend(X), None if Z is None else self._bend(Z))
@@ -69,8 +84,34 @@ def find_warp(X: Array, owners: Owners) -> Warp | None:
     return Warp.of(columns[is_bent], shapes[is_bent].T.ravel(), X, np.ones(len(X)))
 
 
-def move_warp(warp: Warp, columns: Index, d: int, owners: Owners) -> Warp:
-    """The same warp of other columns, of d, without those that encode one input together."""
+def find_ranges(X: Array, owners: Owners) -> RangeUnits | None:
+    """The units in which columns of rows X (n, d) have ranges that are alike, if these are others.
+
+    Distances stay as they are on average, where columns have unit variance. Columns that encode one
+    input together stay as they are, and so do those of one value.
+    """
+    ranges = np.ptp(X, axis=0)
+    moved = ~find_shared(X.shape[1], owners) & (ranges > 0.0)
+    if not moved.any():
+        return None
+    stretch = np.ones(X.shape[1])
+    stretch[moved] = np.sqrt(1.0 / np.mean(ranges[moved] ** -2.0)) / ranges[moved]
+    return None if np.allclose(stretch, 1.0) else RangeUnits(tuple(stretch.tolist()))
+
+
+def move_warp(
+    warp: Warp | RangeUnits, known: Index, now: Index, d: int, owners: Owners
+) -> Warp | RangeUnits:
+    """The same of other columns, of d: `known` and `now` say which of these begin the inputs.
+
+    Those that encode one input together stay as they are.
+    """
+    if isinstance(warp, RangeUnits):
+        stretch = np.ones(d)
+        stretch[now] = np.array(warp.stretch)[known]
+        stretch[find_shared(d, owners)] = 1.0
+        return RangeUnits(tuple(stretch.tolist()))
+    columns = now[np.searchsorted(known, warp.columns)]  # of numbers, which have one column each
     kept = ~find_shared(d, owners)[columns]
     parts = (part[kept] for part in (warp.centre, warp.width, warp.offset, warp.scale))
     return Warp(columns[kept], *parts)

@@ -35,9 +35,10 @@ class VBGPClassifier(ForgetfulClassifier):
     Matern, rational quadratic and squared exponential kernels are tried, with one length scale
     for all inputs or one for each, and predictions average over those that predict best together,
     with up to 500 rows also over draws of their hyperparameters, and the best kernel is also tried
-    plus lines. As long as all rows predict, kernels are also tried with skewed inputs through a
-    function, and those of two classes with a probit likelihood. Far from all rows the probabilities
-    are the frequencies of the classes.
+    plus lines. As long as all rows predict, kernels are also tried with inputs in units of their
+    ranges instead of their spreads, with skewed inputs through a function, and those of two
+    classes with a probit likelihood. Far from all rows the probabilities are the frequencies of
+    the classes.
 
     Parameters
     ----------

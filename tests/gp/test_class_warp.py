@@ -179,7 +179,7 @@ def test_names_say_what_is_warped_whatever_the_likelihood(fitted):
     names, models = zip(*(one for one in listed if one[0].endswith("probit")), strict=True)
     regressions = found._replace(names=names, trained=models).list_starts(anew=True)
     for name, model in [*listed, *regressions]:
-        assert ("warped" in name) == (model.warp is not None)
+        assert ("warped" in name) == isinstance(model.warp, Warp)
 
 
 def test_length_scales_and_warps_are_in_the_units_of_X(fitted):

@@ -434,7 +434,7 @@ def test_what_callbacks_ask_for_changes_no_result(k):
 
 
 @pytest.mark.usefixtures("quick_searches")
-@pytest.mark.parametrize(("k", "most"), [(90, 8), pytest.param(20, 3, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("k", "most"), [(90, 10), pytest.param(20, 3, marks=pytest.mark.thorough)])
 def test_kernels_of_both_kinds_may_share(k, most):
     """Of few rows all that were tried; from neighbours those by input and the best other one.
 

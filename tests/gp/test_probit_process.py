@@ -16,6 +16,7 @@ from skvbgp.gp._class_search import (
     start_alike_process,
     start_class_process,
 )
+from skvbgp.gp._class_shares import RANGES
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
@@ -349,7 +350,7 @@ def test_of_more_rows_those_by_input_are_and_one_is_alike(several, monkeypatch):
     kinds = [type(process) for process in found.trained]
     assert kinds == [ClassProcess] * 3 + [ProbitProcess] * 2 + [AlikeProcess]
     best, before, after = found.names[0], found.names[1:3], found.names[3:5]
-    assert best == before[0].removesuffix(", by input")
+    assert best.removesuffix(RANGES) == before[0].removesuffix(", by input")
     assert set(after) == {f"{name}, probit" for name in before}
     assert all(name.endswith(", by input") for name in before)
     assert found.names[5] == "SE, by input, alike, probit"
