@@ -23,9 +23,8 @@ _OWN_ROWS, _MOST_WORK = 128, 200 * 1_600**3
 #: For how many rows they are tried: of fewer, all compete as neighbours, and of more, a prediction
 #: of places everywhere would take long.
 _LEAST_ROWS, _MOST_ROWS = 3_000, 50_000
-#: Cells that are judged: so many, or all that are predicted from so many rows. The rows of each
-#: that are left out have so many neighbours.
-_JUDGED_CELLS, _JUDGED_SIZE, _JUDGED_NEIGHBOURS = 24, 48 * 512, 128 * 128
+#: Cells that are judged. The rows of each that are left out have so many neighbours.
+_JUDGED_CELLS, _JUDGED_NEIGHBOURS = 24, 128 * 128
 #: What cells have to gain, in nats a row, where they take the most work for each process.
 _LEAST_GAIN = 0.01
 
@@ -40,8 +39,7 @@ def try_cells(learner: GPLearner, state: State, rng: np.random.RandomState) -> S
     located = state.frames.coordinates.scaled(rows.X) * state.weights
     partition, labels = balanced_partition(located, n_cells)
     members = group_rows(labels, n_cells)
-    n_judged = max(_JUDGED_CELLS, _JUDGED_SIZE // size)
-    some = rng.choice(n_cells, min(n_judged, n_cells), replace=False)
+    some = rng.choice(n_cells, min(_JUDGED_CELLS, n_cells), replace=False)
     n_left = _JUDGED_NEIGHBOURS // state.k
     judged = np.concatenate([rng.permutation(members[c])[:n_left] for c in some])
     with_cells = replace(state, cells=Cells(partition, size))
