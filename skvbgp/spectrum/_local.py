@@ -89,12 +89,11 @@ class Neighbours(NamedTuple):
             # an error of the mean is A' s - W' noise, of whatever W it is the mean
             A, scale = Phi - W @ known, 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
             if full:
-                noise = (W @ W.T).toarray()
-                spread = scale * (A @ A.T) + hyper.local_noise_variance * noise
+                spread, noise = A @ A.T, (W @ W.T).toarray()
             else:
-                noise = (W * W).sum(axis=1)
-                spread = scale * np.einsum("ij,ij->i", A, A) + hyper.local_noise_variance * noise
-            yield Phi, W @ rows.target, spread
+                own = W.data.reshape(len(Phi), self.near.shape[1])
+                spread, noise = (np.einsum("ij,ij->i", part, part) for part in (A, own))
+            yield Phi, W @ rows.target, scale * spread + hyper.local_noise_variance * noise
 
     def draw(
         self,
@@ -116,9 +115,10 @@ class Neighbours(NamedTuple):
         """Lines (L, 2 m), features of the rows, and the weights (L, n) of these in each mean."""
         (n, k), n_features = self.near.shape, 2 * len(draws[0])
         ratio = 0.5 * n_features * hyper.local_noise_variance / hyper.signal_variance
-        groups = group_places(rows.X, self.near, n_features)
-        step = max(_LEAST_DRAWS, _DRAWS_SIZE // ((n + len(rows)) * n_features))
-        for some in (draws[part] for part in cut(len(draws), 1 if groups is None else step)):
+        groups, step = group_places(rows.X, self.near, n_features), 1
+        if groups is not None:
+            step = max(_LEAST_DRAWS, _DRAWS_SIZE // ((n + len(rows)) * n_features))
+        for some in (draws[part] for part in cut(len(draws), step)):
             known = np.stack([rows.features(R) for R in some])
             Phi = np.stack([lines(R) for R in some])
             by_place = Phi.reshape(len(some), n, -1, n_features)
@@ -130,8 +130,8 @@ class Neighbours(NamedTuple):
                     W[:, group.places] = group.weigh(known, by_place[:, group.places], ratio)
             columns = np.repeat(self.near, by_place.shape[2], axis=0).ravel()
             ends, shape = k * np.arange(Phi.shape[1] + 1), (Phi.shape[1], len(rows))
-            for one in zip(Phi, known, W, strict=True):
-                yield *one[:2], csr_array((one[2].ravel(), columns, ends), shape)
+            for one, features, weights in zip(Phi, known, W, strict=True):
+                yield one, features, csr_array((weights.ravel(), columns, ends), shape)
 
     def _weigh_alone(self, Phi: Array, known: Array, ratio: float) -> Array:
         """Weights (n, p, k) of places that have a matrix each, of lines (n, p, 2 m)."""

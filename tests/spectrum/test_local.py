@@ -63,6 +63,16 @@ def test_draws_are_those_of_the_block_of_each_row_s_neighbours(rng, rows, R, k, 
         np.testing.assert_allclose(errors[i], own[1][0], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_without_neighbours_rows_have_the_prior(rng, rows, R, full):
+    """As the single row of a block has that is left out."""
+    Phi, near = features(rng.standard_normal((3, D)), R), np.empty((3, 0), dtype=np.intp)
+    mean, spread = condition(Neighbours.of(Rows(*rows), near), Phi, R, full=full)
+    prior = 1.3 / M * (Phi @ Phi.T)
+    np.testing.assert_array_equal(mean, np.zeros(3))
+    np.testing.assert_allclose(spread, prior if full else np.diag(prior), rtol=1e-12)
+
+
 @pytest.mark.parametrize("n", [4, 12])
 @pytest.mark.parametrize("full", [False, True])
 def test_all_rows_as_neighbours_are_a_block(rng, rows, R, n, full):
