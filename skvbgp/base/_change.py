@@ -105,14 +105,15 @@ def follow(lead: float, evidence: Array) -> Array:
     return np.asarray(total - np.minimum(np.minimum.accumulate(total), 0.0))
 
 
-def find_change(surprise: Array, evidence: Array, memory: float) -> Doubt:
+def find_change(surprise: Array, evidence: Array, memory: float, odds: float) -> Doubt:
     """Whether rows (n,) in a row follow a change, and from where on.
 
     Others were before them for which Page's statistic was zero. More than ``memory`` are not kept.
+    With so many to forget, or at these ``odds``, if they are larger, there was a change.
     """
     n = len(surprise)
     leads = follow(0.0, evidence)
-    is_change = bool(leads.max(initial=0.0) >= np.log(max(_ODDS, memory)))
+    is_change = bool(leads.max(initial=0.0) >= np.log(max(odds, memory)))
     last = int(np.argmax(leads)) if is_change else n - 1
     first = int(np.max(np.flatnonzero(leads[: last + 1] == 0.0), initial=-1)) + 1
     if not is_change:
@@ -206,7 +207,7 @@ class NoticesChange:
         Or begin a second stream with them.
         """
         judged = reduce(Judged.joined, (call.judged for call in calls))
-        doubt = find_change(judged.surprise, judged.evidence, memory)
+        doubt = find_change(judged.surprise, judged.evidence, memory, _ODDS)
         kept, first = [], doubt.first
         for call in calls:
             if first < len(call.rows):

@@ -12,6 +12,9 @@ from skvbgp._core.order import Index
 from skvbgp.base import LARGEST_WEIGHT, count_remembered, find_change, share_by_age, suspect
 from skvbgp.gp._rows import Rows
 
+#: Odds of a change until which hyperparameters are learned as usual: there is no second opinion.
+_ODDS = 1e4
+
 
 @dataclass(frozen=True)
 class Forgetting:
@@ -80,7 +83,7 @@ class Doubts:
     def joined(self, number: Index, surprise: Array, memory: float) -> Doubts:
         """With later rows."""
         number, surprise = np.append(self.number, number), np.append(self.surprise, surprise)
-        doubt = find_change(surprise, suspect(surprise), memory)
+        doubt = find_change(surprise, suspect(surprise), memory, _ODDS)
         if doubt.is_change:
             return Doubts(n_seen_changed=int(number[doubt.first]))
         return Doubts(number[doubt.first :], surprise[doubt.first :])

@@ -349,8 +349,8 @@ class GPLearner(RegressionLearner):
         They are if all rows count twice as much now, or are too many for all to be neighbours, as
         they were, or have another scale (`_has_outgrown`). Where rows
         are forgotten, they are if as many are new as had been seen before or, if that is less, as
-        are remembered. After a change of the function, as many have to be new since then: rows of
-        two functions look like noise.
+        are remembered. In a window, after a change of the function, as many have to be new since
+        then as came before it, or are remembered: rows of two functions look like noise.
         """
         n_known, n = len(state.rows), len(state.rows) + n_new
         if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):
@@ -367,7 +367,9 @@ class GPLearner(RegressionLearner):
         if n_seen - state.n_seen_trained < n_due:
             return False
         changed = self._doubt(state, X).n_seen_changed
-        return changed is None or n_seen - changed >= n_due
+        if changed is None:
+            return True
+        return n_seen - changed >= min(changed - state.rows.n_before, self.forgetting.memory)
 
     def _has_outgrown(self, state: State, X: Rows) -> bool:
         """Whether all rows, with X, have another scale than those that were learned from.
@@ -383,10 +385,11 @@ class GPLearner(RegressionLearner):
     def _doubt(self, state: State, X: Rows) -> Doubts:
         """What rows say since training, of which X are the last, about a change of the function.
 
-        Nothing where nothing is forgotten or learned; the first change counts.
+        Nothing where nothing is learned, and where there is no window: rows that fade have a second
+        stream for that. The first change counts.
         """
         doubts = state.doubts
-        is_used = self.forgetting.is_used and self.learn_hyperparameters
+        is_used = self.forgetting.window is not None and self.learn_hyperparameters
         if not is_used or doubts.n_seen_changed is not None or not len(X):
             return doubts
         number = X.first_seen  # merged rows are in an order of their own

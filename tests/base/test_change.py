@@ -38,7 +38,7 @@ SHARE, BEFORE, STEP, N = 0.95, 60, 20, 160
 
 
 def doubt(surprise, memory=100.0):
-    return find_change(surprise, suspect(surprise), memory)
+    return find_change(surprise, suspect(surprise), memory, 100.0)
 
 
 def test_a_change_is_where_it_explains_most(rng):

@@ -227,6 +227,18 @@ def test_rows_of_two_functions_are_not_learned_from(step, rng):
     assert_allclose(model.predict(X), fresh.predict(X), atol=1e-6)
 
 
+@pytest.mark.parametrize("step", [10, 20])
+def test_so_it_is_where_the_first_training_had_fewer_rows_than_are_known(step, rng):
+    """Half as many rows after the change are not enough: the window has older ones as well."""
+    X = rng.uniform(-2.0, 2.0, (160, 1))
+    y = np.where(np.arange(160) < 80, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
+    y = y + 0.1 * rng.standard_normal(160)
+    settings = {"learn_hyperparameters": True, "max_iter": 5}
+    fresh = make_model(**settings).fit(X[80:], y[80:])
+    model = stream(make_model(forgetting=80, **settings), X, y, step)
+    assert_allclose(model.noise_variance_, fresh.noise_variance_, rtol=1e-6)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_change_within_a_chunk_is_where_it_is(weighted, rng):
     """Rows with weights are kept in another order than that in which they came."""
@@ -248,7 +260,7 @@ def test_a_change_within_a_long_chunk_is_where_it_is(rng):
     X = rng.uniform(-2.0, 2.0, (100, 1))
     y = np.sin(3.0 * X[:, 0]) + 0.01 * rng.standard_normal(100)
     y[90:] += 2.0
-    model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=0.9)
+    model = make_model(learn_hyperparameters=True, max_iter=5, forgetting=40)
     model.partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
     assert model._state.doubts.n_seen_changed == 90
 
