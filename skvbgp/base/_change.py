@@ -32,6 +32,8 @@ _GROWTH, _LARGEST = 2.0, 9.0
 _ODDS = 100.0
 #: How much more likely a row is by the second stream, at most, in what decides.
 _LARGEST_RATIO = 10.0
+#: Rows with errors as large as the worse model's that are added to those that say what noise is.
+_WORSE_ROWS = 5
 #: Most rows of a call that are compared with predictions.
 _COMPARED_ROWS = 500
 
@@ -46,6 +48,8 @@ class Second(NamedTuple):
     lead: float = 0.0  # Page's statistic of its being ahead of the first
     lag: float = 0.0  # and of its being behind
     n_compared: int = 0
+    #: Of these rows, sums of both models' squared errors in units of the larger variance.
+    squares: tuple[float, float] = (0.0, 0.0)
 
 
 class Judged(NamedTuple):
@@ -140,8 +144,9 @@ class NoticesChange:
     _train_anew: Callable[..., Any]
     #: Of `Data`.
     _judge: Callable[..., Judged]
-    #: Of another model and `Data`: by how much rows (n,) are likelier by that, in logarithms.
-    _look_ahead: Callable[..., Array]
+    #: Of a `Second` and `Data`: by how much rows (n,) are likelier by that, in logarithms, and the
+    #: sums of its squares with these.
+    _look_ahead: Callable[..., tuple[Array, tuple[float, float]]]
     #: Of ``n``, and `Data`: these as the learner takes them, of a stream that begins with them
     #: after n rows that do not count.
     _prepare_after: Callable[..., tuple[Any, Any]]
@@ -185,7 +190,7 @@ class NoticesChange:
                 call = Call(data, self.n_samples_seen_, rows, self._judge(*some))
                 self._doubt(now, [*doubted, call], memory)
                 return
-            ahead = self._look_ahead(second.model, *some)
+            ahead, squares = self._look_ahead(second, *some)
             lead = follow(second.lead, compare(ahead))
             lag = follow(second.lag, compare(-ahead))
             is_ahead, n_compared = lead.max() >= np.log(_ODDS), second.n_compared + len(rows)
@@ -197,7 +202,8 @@ class NoticesChange:
             if is_ahead:
                 now._become(model)
             else:
-                now._second = Second(model, float(lead[-1]), float(lag[-1]), n_compared)
+                leads = float(lead[-1]), float(lag[-1])
+                now._second = Second(model, *leads, n_compared, squares)
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 
@@ -254,17 +260,24 @@ class NoticesFunctions(NoticesChange):
         squared = _square(*self._miss(X, y, metadata))
         return Judged(squared, suspect(squared))
 
-    def _look_ahead(self, other: Self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
-        """By the means, with the larger of both variances: noise that changes says nothing.
+    def _look_ahead(
+        self, second: Second, X: Any, y: Any, metadata: dict[str, Any]
+    ) -> tuple[Array, tuple[float, float]]:
+        """By the means, with one variance for both, so that noise that changes says nothing.
 
-        Nor does noise that neither expects, as the better one's errors say on average.
+        It is what the better one's errors say on average: a model that learns from rows of two
+        functions expects more noise than there is.
         """
-        (mine, std), (error, other_std) = (m._miss(X, y, metadata) for m in (self, other))
-        std = np.maximum(std, other_std)
-        first, second = _square(mine, std), _square(error, std)
+        (mine, std), (error, other_std) = (m._miss(X, y, metadata) for m in (self, second.model))
+        larger = np.maximum(std, other_std)
+        squares = np.array([_square(mine, larger), _square(error, larger)])  # (2, n)
+        total = second.squares + squares.sum(axis=1)
+        n = second.n_compared + squares.shape[1]
         with np.errstate(invalid="ignore"):
-            ahead = 0.5 * (first - second) / max(1.0, min(first.mean(), second.mean()))
-        return np.nan_to_num(ahead, nan=0.0)
+            worse = min(1.0, total.max() / n)  # in units of the larger variance
+            variance = (total.min() + _WORSE_ROWS * worse) / (n + _WORSE_ROWS)
+            ahead = 0.5 * (squares[0] - squares[1]) / variance
+        return np.nan_to_num(ahead, nan=0.0), (float(total[0]), float(total[1]))
 
     def _miss(self, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Array, Array]:
         """How far rows are from their means, and standard deviations."""
@@ -283,10 +296,13 @@ class NoticesClasses(NoticesChange):
         with np.errstate(divide="ignore"):  # of a label that was thought impossible
             return Judged((1.0 / p - 1.0) / (K - 1), suspect_labels(p, K))
 
-    def _look_ahead(self, other: Self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
-        mine, p = (model._find_share(X, y, metadata) for model in (self, other))
+    def _look_ahead(
+        self, second: Second, X: Any, y: Any, metadata: dict[str, Any]
+    ) -> tuple[Array, tuple[float, float]]:
+        mine, p = (model._find_share(X, y, metadata) for model in (self, second.model))
         least = np.finfo(np.float64).tiny
-        return np.asarray(np.log(np.maximum(p, least) / np.maximum(mine, least)))
+        ahead = np.log(np.maximum(p, least) / np.maximum(mine, least))
+        return np.asarray(ahead), second.squares
 
     def _find_share(self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
         """Probabilities of the labels."""

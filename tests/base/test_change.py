@@ -107,15 +107,25 @@ def test_two_models_are_compared_by_their_means(rng):
     std, other_std = rng.uniform(0.5, 2.0, (2, 20, 2))
     y[:5, 0], y[3, 1] = np.nan, np.nan
     for scale in (0.1, 1.0, 10.0):  # noise that neither expects, and less than that
-        ahead = Says(one, scale * std)._look_ahead(
-            Says(other, scale * other_std), None, y, {"y_var": 0.0}
-        )
-        expected = oracle.look_ahead(y, (one, scale * std), (other, scale * other_std))
-        assert_allclose(ahead, expected, atol=1e-12)
-    first = Says(one[:, 0], std[:, 0])._look_ahead(
-        Says(one[:, 0], 9.0 * std[:, 0]), None, y[:, :1], {"y_var": 0.0}
-    )
-    assert_array_equal(first[5:], 0.0)  # a wider interval says nothing about the function
+        before = Second(Says(other, scale * other_std), n_compared=7, squares=(5.0, 20.0))
+        found = Says(one, scale * std)._look_ahead(before, None, y, {"y_var": 0.0})
+        models = (one, scale * std), (other, scale * other_std)
+        expected = oracle.look_ahead(y, *models, 7, before.squares)
+        assert_allclose(found[0], expected[0], atol=1e-12)
+        assert_allclose(found[1], expected[1])
+    wider = Second(Says(one[:, 0], 9.0 * std[:, 0]))
+    ahead, _ = Says(one[:, 0], std[:, 0])._look_ahead(wider, None, y[:, :1], {"y_var": 0.0})
+    assert_array_equal(ahead[5:], 0.0)  # a wider interval says nothing about the function
+
+
+def test_a_model_that_takes_two_functions_for_noise_does_not_hide_that_another_is_better(rng):
+    y, one = 0.1 * rng.standard_normal(40), np.ones(40)
+    first, second = Says(1.5 * one, 2.0 * one), Second(Says(0.0 * one, 0.1 * one))
+    ahead, squares = first._look_ahead(second, None, y, {"y_var": 0.0})
+    assert follow(0.0, compare(ahead)).max() > np.log(100.0)
+    later = second._replace(n_compared=40, squares=squares)
+    again, _ = first._look_ahead(later, None, y, {"y_var": 0.0})
+    assert np.all(again > 1.5 * ahead)  # the more rows, the better it is known
 
 
 def test_ratios_are_one_on_average_if_predictions_are_right(rng):
@@ -125,10 +135,12 @@ def test_ratios_are_one_on_average_if_predictions_are_right(rng):
     assert 0.9 < np.sum(density * np.exp(suspect(z**2))) * step <= 1.0
     p = rng.dirichlet(np.ones(4), 20)
     assert_allclose(np.sum(p * np.exp(suspect_labels(p, 4)), axis=1).max(), 1.0, atol=1e-12)
+    n = 1e9  # rows before, which say how large errors are
     for std in (0.5, 1.5):
-        ahead = Says(0.0 * z, 1.0 + 0.0 * z)._look_ahead(
-            Says(0.5 + 0.0 * z, std + 0.0 * z), None, z, {"y_var": 0.0}
-        )
+        larger = max(1.0, std) ** 2
+        squares = n / larger, 1.25 * n / larger
+        second = Second(Says(0.5 + 0.0 * z, std + 0.0 * z), n_compared=n, squares=squares)
+        ahead, _ = Says(0.0 * z, 1.0 + 0.0 * z)._look_ahead(second, None, z, {"y_var": 0.0})
         assert 0.9 < np.sum(density * np.exp(compare(ahead))) * step <= 1.0
 
 

@@ -38,11 +38,13 @@ def compare(second, first):
     return np.log(mixture) - first
 
 
-def look_ahead(y, first, second):
-    """Log density of rows y (n, t) by another model's mean less that by one's own.
+def look_ahead(y, first, second, n_before, squares):
+    """Log density of rows y (n, t) by another model's mean less that by one's own; and sums.
 
-    Each has mean and std (n, t). Both with the larger std and, if both are worse than they expect,
-    that of the better one's errors; of outputs that were observed, on average.
+    Each has mean and std (n, t). Both with the variance that the better one's errors say, with five
+    rows of the worse one's among them, or of the larger variance if that is less; of outputs that
+    were observed, on average. Sums of squares are over these rows and those before, in units of the
+    larger variance.
     """
     observed = [[j for j in range(len(row)) if not np.isnan(row[j])] for row in y]
 
@@ -54,11 +56,11 @@ def look_ahead(y, first, second):
         return [sum(row) / len(row) if row else 0.0 for row in each]
 
     one, other = errors(first[0]), errors(second[0])
-    scale = np.sqrt(max(1.0, min(sum(one), sum(other)) / len(y)))
-    return [
-        norm.logpdf(np.sqrt(b), scale=scale) - norm.logpdf(np.sqrt(a), scale=scale)
-        for a, b in zip(one, other, strict=True)
-    ]
+    sums = squares[0] + sum(one), squares[1] + sum(other)
+    n = len(y) + n_before
+    scale = np.sqrt((min(sums) + 5.0 * min(1.0, max(sums) / n)) / (n + 5.0))
+    pairs = zip(np.sqrt(one), np.sqrt(other), strict=True)
+    return [norm.logpdf(b, scale=scale) - norm.logpdf(a, scale=scale) for a, b in pairs], sums
 
 
 def find_change(surprise, odds, cap):
