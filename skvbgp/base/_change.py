@@ -152,16 +152,11 @@ class NoticesChange:
     _prepare_after: Callable[..., tuple[Any, Any]]
     _counts_zeros = False  # whether rows of weight zero are among those that were seen
 
-    def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        with restored_on_error(self):
-            self._forget_doubts()
-            return self._learn("_fit", X, y, metadata)
-
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self):
             second, doubted = self._forget_doubts()
             before = copy.copy(self)
-            self._learn("_partial_fit", X, y, metadata)
+            self._learn(X, y, metadata)
             if hasattr(before, "_state") and self.forgetting < 1.0:
                 X, y = indexable(X, y)
                 before._compare(self, second, doubted, (X, y, metadata))
@@ -171,10 +166,15 @@ class NoticesChange:
         known = vars(self)
         return known.pop("_second", None), known.pop("_doubted", [])
 
-    def _learn(self, method: str, X: Any, y: Any, metadata: dict[str, Any]) -> Self:
+    def _learn(self, X: Any, y: Any, metadata: dict[str, Any]) -> Self:
         """As without a second stream."""
-        learned: Self = getattr(super(), method)(X, y, **metadata)
+        learned: Self = super()._partial_fit(X, y, **metadata)  # type: ignore[misc]
         return learned
+
+    def _keep_in_doubt(self, name: str, value: Any) -> None:
+        """Keep what the next fit drops."""
+        setattr(self, name, value)
+        self._published = self._published | {name}
 
     def _compare(self, now: Self, second: Second | None, doubted: list[Call], data: Data) -> None:
         """Judge new rows, which this one does not know, and have ``now``, which does, go on.
@@ -198,12 +198,12 @@ class NoticesChange:
                 return  # it is given up
             model = copy.copy(second.model)
             vars(model).update(now.get_params(deep=False))  # type: ignore[attr-defined]
-            _drop_callbacks(model._learn("_partial_fit", *data))
+            _drop_callbacks(model._learn(*data))
             if is_ahead:
                 now._become(model)
             else:
                 leads = float(lead[-1]), float(lag[-1])
-                now._second = Second(model, *leads, n_compared, squares)
+                now._keep_in_doubt("_second", Second(model, *leads, n_compared, squares))
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 
@@ -220,12 +220,12 @@ class NoticesChange:
                 kept.append(self._shorten(call, max(first, 0)))
             first -= len(call.rows)
         if not doubt.is_change:
-            now._doubted = kept
+            now._keep_in_doubt("_doubted", kept)
             return
         model = self._begin_after(kept[0].n_before, *kept[0].data)
         for call in kept[1:]:
-            model._learn("_partial_fit", *call.data)
-        now._second = Second(_drop_callbacks(model))
+            model._learn(*call.data)
+        now._keep_in_doubt("_second", Second(_drop_callbacks(model)))
 
     def _shorten(self, call: Call, first: int) -> Call:
         """A copy of the rows from one of those on that were compared."""
