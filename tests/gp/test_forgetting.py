@@ -214,29 +214,23 @@ def test_an_abrupt_change_is_forgotten(rng):
     assert error(stream(make_model(**settings), X, y, 40)) > 5.0 * fresh
 
 
-@pytest.mark.parametrize("step", [20, 15])
-def test_rows_of_two_functions_are_not_learned_from(step, rng):
-    """Hyperparameters are those of the new function as soon as the old one is forgotten."""
+@pytest.mark.parametrize(
+    "n_before, memory, step", [(100, 60, 20), (100, 60, 15), (80, 80, 10), (80, 80, 20)]
+)
+def test_rows_of_two_functions_are_not_learned_from(n_before, memory, step, rng):
+    """Hyperparameters are those of the new function as soon as the old one is forgotten.
+
+    Also where the first training had fewer rows than are known: half as many after the change are
+    not enough, as the window has older ones as well.
+    """
     X = rng.uniform(-2.0, 2.0, (160, 1))
-    y = np.where(np.arange(160) < 100, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
+    y = np.where(np.arange(160) < n_before, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
     y = y + 0.1 * rng.standard_normal(160)
     settings = {"learn_hyperparameters": True, "max_iter": 5}
-    fresh = make_model(**settings).fit(X[100:], y[100:])
-    model = stream(make_model(forgetting=60, **settings), X, y, step)
+    fresh = make_model(**settings).fit(X[n_before:], y[n_before:])
+    model = stream(make_model(forgetting=memory, **settings), X, y, step)
     assert_allclose(model.noise_variance_, fresh.noise_variance_, rtol=1e-6)
     assert_allclose(model.predict(X), fresh.predict(X), atol=1e-6)
-
-
-@pytest.mark.parametrize("step", [10, 20])
-def test_so_it_is_where_the_first_training_had_fewer_rows_than_are_known(step, rng):
-    """Half as many rows after the change are not enough: the window has older ones as well."""
-    X = rng.uniform(-2.0, 2.0, (160, 1))
-    y = np.where(np.arange(160) < 80, np.sin(3.0 * X[:, 0]), 2.0 - X[:, 0] ** 2)
-    y = y + 0.1 * rng.standard_normal(160)
-    settings = {"learn_hyperparameters": True, "max_iter": 5}
-    fresh = make_model(**settings).fit(X[80:], y[80:])
-    model = stream(make_model(forgetting=80, **settings), X, y, step)
-    assert_allclose(model.noise_variance_, fresh.noise_variance_, rtol=1e-6)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
