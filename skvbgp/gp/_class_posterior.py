@@ -21,10 +21,6 @@ from skvbgp.gp._rows import Rows
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels._uncertain import join_variances
 
-#: What some rows say is extended to all where one in so many, or fewer, are new: that asks for a
-#: few products with the matrix, of which a factorisation takes as long as a third of all rows.
-_EXTENSIONS = 8
-
 
 class KnownVotes(NamedTuple):
     """Votes, in the coordinates of some processes, and what they say to each of these."""
@@ -78,18 +74,11 @@ class ClassPosterior(NearRows):
         pairs = zip(self.processes, begun.conditionals, strict=True)
         return KnownVotes(votes, tuple(one.extend(given, votes) for one, given in pairs))
 
-    @cached_property
-    def _begun(self) -> KnownVotes | None:
-        """What some of the rows say, if that is known."""
-        return None
-
     def go_on(self, before: ClassPosterior) -> None:
         """Take over what is known of fewer rows: with few more, that of all is made of it."""
         begun = vars(before).get("_known", before._begun)
-        if begun is None or self.processes is not before.processes or not self.is_exact:
-            return
-        if 0 <= _EXTENSIONS * (len(self.rows) - len(begun.votes)) <= len(self.rows):
-            vars(self)["_begun"] = begun
+        if begun is not None and self.processes is before.processes:
+            self._go_on_from(begun, len(begun.votes))
 
     def decisions(self, X: Array) -> Array:
         """Log probabilities (n, K) of the classes at rows X, which may have missing entries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -10,6 +11,10 @@ from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import Gaps, Neighbourhoods
 from skvbgp.gp._rows import Rows
+
+#: What has been made of some rows is extended to all if at most one in so many is new: with more, a
+#: new factorisation takes less time.
+_EXTENSIONS = 8
 
 
 class NearRows(PickledByFields):
@@ -44,6 +49,18 @@ class NearRows(PickledByFields):
         """The same for known rows, each without itself."""
         known = self._locate(self.rows.X[index])
         return self._neighbourhoods.find_others(known, index, self.k if k is None else k)
+
+    # -- rows that are added -----------------------------------------------------------------------
+
+    @cached_property
+    def _begun(self) -> Any:
+        """What has been made of some of the rows, None if nothing is known."""
+        return None
+
+    def _go_on_from(self, begun: Any, n: int) -> None:
+        """Begin with what has been made of n rows, where all predict and few are new."""
+        if self.is_exact and 0 <= _EXTENSIONS * (len(self.rows) - n) <= len(self.rows):
+            vars(self)["_begun"] = begun
 
     # -- missing entries ---------------------------------------------------------------------------
 

@@ -32,8 +32,6 @@ _JOINT_ROWS = 2_000
 _MATRIX_SIZE = 2_000**2
 #: Rows that say the scale at a place where all of them predict: others would count less than e^-6.
 _SCALE_ROWS = 96
-#: A factor is extended by at most one in so many rows; by more, a new one takes less time.
-_EXTENSIONS = 8
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
 
@@ -127,11 +125,6 @@ class NeighbourPosterior(NearRows):
         X, y = self.coordinates.scaled(self.rows.X), self.target.scaled(self.rows.y)
         return tuple(given.process.extend(given, X, y, self.noise) for given in begun)
 
-    @cached_property
-    def _begun(self) -> tuple[Conditional, ...] | None:
-        """What some of the rows say, if that is known."""
-        return None
-
     def _begins_with(self, given: Conditional) -> bool:
         """Whether these are the first ones of the rows, with the same noise."""
         first = slice(len(given.X))
@@ -141,11 +134,8 @@ class NeighbourPosterior(NearRows):
     def go_on(self, before: NeighbourPosterior) -> None:
         """Take over what is known of fewer rows: with few more, that of all is made of it."""
         begun = vars(before).get("conditionals", before._begun)
-        if begun is None or self.mixture.processes is not before.mixture.processes:
-            return
-        n_more = len(self.rows) - len(begun[0].X)
-        if self.is_exact and 0 <= _EXTENSIONS * n_more <= len(self.rows):
-            vars(self)["_begun"] = begun
+        if begun is not None and self.mixture.processes is before.mixture.processes:
+            self._go_on_from(begun, len(begun[0].X))
 
     def condition(self, index: Any) -> tuple[Conditional, ...]:
         """What some rows say to each process."""
