@@ -14,16 +14,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.gaussian import InducingOutputs, WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
-from skvbgp.kernels._inducing import InducingPrior
 
 #: Rows at a time.
 _TILE_ROWS = 1024
 
 
-class InducingInputs(InducingPrior):
+class InducingInputs(InducingOutputs):
     """The process at Z by a kernel, or by a covariance of uncertain rows."""
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skvbgp._core.gaussian import WhitenedGaussian
+from skvbgp._core.gaussian import InducingOutputs, WhitenedGaussian
 from skvbgp._core.linalg import (
     Array,
     cholesky_vjp,
@@ -27,7 +27,6 @@ from skvbgp._core.linalg import (
     triu_times,
 )
 from skvbgp._core.parallel import concurrently, thread_map
-from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
 from skvbgp.sgpr._noise import Model, NoiseGradients, Pull
@@ -37,7 +36,7 @@ from skvbgp.sgpr._parameters import Parameters
 PastTerm = Callable[[WhitenedGaussian, float, float], tuple[Array, float, float]]
 
 
-class Prior(InducingPrior):
+class Prior(InducingOutputs):
     """That of s at the rotated inducing inputs Z = nu * U; K is Sigma_ZZ, and rows are rotated."""
 
     def __init__(self, parameters: Parameters) -> None:

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.copies import Copies, own_gradient
-from skvbgp._core.gaussian import kl_diagonal
+from skvbgp._core.gaussian import InducingOutputs, kl_diagonal
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
 from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equally
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel, as_kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns, own_hyperparameters
-from skvbgp.kernels._inducing import InducingPrior
 from skvbgp.kernels._pairs import Pairs, evaluate_once
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
@@ -348,7 +347,7 @@ class ResidualNoise(Noise):
     ) -> None:
         self.noise_variance, self._owners_of_theta = noise_variance, owners_of_theta
         self._kernel, self._correlated = kernel, correlated
-        self._prior = InducingPrior(kernel, U)
+        self._prior = InducingOutputs(kernel, U)
 
     def far_variance(self, X: Array) -> Array:
         return np.asarray(self._kernel.diag(X) + spread_variance(self.noise_variance, X))
