@@ -27,8 +27,9 @@ from skvbgp._core.linalg import (
     triu_times,
 )
 from skvbgp._core.parallel import concurrently, thread_map
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup, unit_se
+from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup
 from skvbgp.sgpr._noise import Model, NoiseGradients, Pull
 from skvbgp.sgpr._parameters import Parameters
 

@@ -32,8 +32,8 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Targets
 from skvbgp.kernels._pairs import Pairs
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._data import RowIndex, Rows
-from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import GroupNoise, Model, Noise, NoiseGradients
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import Paths, PriorPaths, share_points

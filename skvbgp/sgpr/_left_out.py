@@ -23,9 +23,9 @@ from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky
 from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import thread_map
 from skvbgp.base import invert_rest
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
-from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._noise import Model, Noise
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._psi import DensePsi, rotate

@@ -29,7 +29,7 @@ from skvbgp._core.linalg import (
     tril_times,
     triu_times,
 )
-from skvbgp.kernels._distance import centre
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._psi import psi_statistic
 from skvbgp.sgpr.expectations import omega, omega_vjp, upsilon, upsilon_vjp
 
@@ -293,16 +293,3 @@ class SampledGroup:
 
 
 Group = ClosedFormGroup | SampledGroup
-
-
-def unit_se(X: Array, Z: Array | None = None) -> Array:
-    """exp(-|x - z|^2 / 2) of shape (n, m): one matrix product and one exponential.
-
-    ``Z=None`` stands for X, as in kernels.
-    """
-    X, Z = centre(X, Z)
-    left = np.column_stack([X, -0.5 * np.sum(X**2, axis=1), np.ones(len(X))])
-    right = np.column_stack([Z, np.ones(len(Z)), -0.5 * np.sum(Z**2, axis=1)])
-    exponent = left @ right.T
-    np.minimum(exponent, 0.0, out=exponent)
-    return np.asarray(np.exp(exponent, out=exponent))

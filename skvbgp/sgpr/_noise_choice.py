@@ -16,11 +16,11 @@ from skvbgp._core.copies import find_equal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._bound import WhitenedEvaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
-from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import CommonDraws, DrawRule

@@ -24,7 +24,7 @@ from skvbgp._core.order import Index
 from skvbgp.base import ScaledDraws
 from skvbgp.kernels import RBF
 from skvbgp.kernels._features import FREQUENCIES, Features, draw_features, share_functions
-from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._slopes import se_slopes
 
 

@@ -27,10 +27,10 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.kernels._features import SHARING
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
 from skvbgp.sgpr._psi import rotate

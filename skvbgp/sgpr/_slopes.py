@@ -21,7 +21,7 @@ import numpy as np
 
 from skvbgp._core.expectations import SecondMoment
 from skvbgp._core.linalg import Array
-from skvbgp.sgpr._likelihood import unit_se
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._psi import rotate
 
 

@@ -27,9 +27,9 @@ from skvbgp._optim.ascent import Clock, ascend
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import as_vector, choose_inducing_inputs, choose_rows, pick
 from skvbgp.kernels._pairs import evaluate_once
+from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
-from skvbgp.sgpr._likelihood import unit_se
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters

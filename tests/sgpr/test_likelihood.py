@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.copies import Copies
-from skvbgp.sgpr._likelihood import ClosedFormGroup, DensePrecision, SampledGroup, unit_se
+from skvbgp.kernels._squared_exponential import unit_se
+from skvbgp.sgpr._likelihood import ClosedFormGroup, DensePrecision, SampledGroup
 from tests.derivatives import numerical_gradient, symmetric_gradient
 from tests.oracles import sgpr as oracles
 
