@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base._lazy import Names, lazily
+from skvbgp._core.row_methods import Names, lazily
 from skvbgp.base._validation import reading
 
 

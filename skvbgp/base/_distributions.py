@@ -14,7 +14,7 @@ from skvbgp._core.draws import draw_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base._lazy import lazily
+from skvbgp._core.row_methods import lazily
 from skvbgp.base._learner import Distribution, predict_distribution
 from skvbgp.base._validation import as_count, as_probabilities, reading
 

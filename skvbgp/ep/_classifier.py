@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.row_methods import lazily
 from skvbgp.base import (
     CATEGORIES,
     COLUMNS,
@@ -21,7 +22,6 @@ from skvbgp.base import (
     count_rows,
     fit_method,
     keep,
-    lazily,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._learner import EPLearner

@@ -267,7 +267,7 @@ def test_workers_that_die_between_two_calls_change_nothing(client, case):
 def test_a_worker_that_dies_in_a_lazy_prediction_changes_nothing(monkeypatch, tmp_path, case):
     model, rows, _, describe = case
     expected = describe(model.fit(*rows))[:20]
-    count_deaths = let_workers_die(monkeypatch, tmp_path, "skvbgp.base._lazy._evaluate")
+    count_deaths = let_workers_die(monkeypatch, tmp_path, "skvbgp._core.row_methods._evaluate")
     assert_allclose(say_lazily(model).compute(), expected, rtol=1e-10)
     assert count_deaths() == 1
 

@@ -8,7 +8,8 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skvbgp import VBGPRegressor
-from skvbgp.base import _categories, _lazy
+from skvbgp._core import row_methods
+from skvbgp.base import _categories
 from skvbgp.base._categories import Categories, find_columns
 from skvbgp.gp._process import Process
 from skvbgp.kernels import RBF, Matern
@@ -291,7 +292,7 @@ def test_sparse_rows_are_predicted_in_blocks(rng, monkeypatch):
         model.log_predictive_density(X, y, y_var=2.0),
     )
     monkeypatch.setattr(_categories, "_MOST_ENTRIES", 3 * 7)
-    monkeypatch.setattr(_lazy, "_BLOCK_ENTRIES", 3 * 7)
+    monkeypatch.setattr(row_methods, "_BLOCK_ENTRIES", 3 * 7)
     for kind in (csr_array, coo_array):
         rows = kind(X)
         said = (

@@ -12,7 +12,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skvbgp import VBGPClassifier
-from skvbgp.base import _categories, _lazy
+from skvbgp._core import row_methods
+from skvbgp.base import _categories
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import free_length_scales, start_class_process
 from skvbgp.gp._probit_process import ProbitProcess
@@ -366,7 +367,7 @@ def test_sparse_inputs_are_those_of_the_dense_ones(rng, monkeypatch):
     monkeypatch.setattr(_categories, "_MOST_ENTRIES", 3 * 7)
     with pytest.raises(ValueError, match=r"X is sparse and of shape \(40, 3\)"):
         sparse.fit(csr_array(X), y)
-    monkeypatch.setattr(_lazy, "_BLOCK_ENTRIES", 3 * 7)
+    monkeypatch.setattr(row_methods, "_BLOCK_ENTRIES", 3 * 7)
     for name in ("predict", "predict_proba", "decision_function"):
         expected = getattr(dense, name)(X)
         said = getattr(sparse, name)(coo_array(X))
