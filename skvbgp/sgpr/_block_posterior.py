@@ -21,6 +21,7 @@ from skvbgp.sgpr._block_paths import BlockDraws
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import ResidualNoise
 from skvbgp.sgpr._posterior import ExactPosterior
 from skvbgp.sgpr._sharded import gather_data
@@ -30,20 +31,23 @@ from skvbgp.sgpr._state import State
 class BlockPosterior:
     """Predictions that condition on the rows of the own block, in the user's units.
 
-    The blocks are those that the state keeps; theta has ``n_samples`` draws.
+    The blocks are those that the state keeps, beside what is ``known`` of all rows; theta has
+    ``n_samples`` draws.
     """
 
-    def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
-        self.n_samples, self._blocks, self._known = n_samples, blocks, state.remembered
+    def __init__(self, state: State, known: Remembered, blocks: KeptBlocks, n_samples: int) -> None:
+        self.n_samples, self._blocks, self._known = n_samples, blocks, known
         self._coordinates, self._target = state.model.coordinates, state.target
         self._places, self._seed = state.places, state.seed
 
     @classmethod
-    def of(cls, state: State, blocks: KeptBlocks, n_samples: int) -> BlockPosterior:
+    def of(
+        cls, state: State, known: Remembered, blocks: KeptBlocks, n_samples: int
+    ) -> BlockPosterior:
         """The one that has served last, or a new one."""
         last = _LAST.get(state)
         if last is None or last.n_samples != n_samples:
-            last = _LAST[state] = cls(state, blocks, n_samples)
+            last = _LAST[state] = cls(state, known, blocks, n_samples)
         return last
 
     @cached_property

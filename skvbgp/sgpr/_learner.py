@@ -483,15 +483,14 @@ class SparseLearner(Settings):
             assert isinstance(blocks, BlockRows)
             mixture = mixture.with_draws(self.n_samples, state.seed)
             return ExactBlockPosterior(state, blocks, mixture)
+        known = state.remembered
         if isinstance(blocks, SpreadRows):
-            return SpreadBlockPosterior.of(state, blocks, self.n_samples)
+            return SpreadBlockPosterior.of(state, known, blocks, self.n_samples)
         if isinstance(blocks, BlockRows):
-            return BlockPosterior.of(state, blocks, self.n_samples)
-        p, seed = state.parameters, state.seed
-        rule = self._rule_of_predictions(state)
-        draws = quasi_normal(N_DRAWS, p.U.shape[1], seed)
-        latent = SparseLatent(p, state.prior, state.q, rule, draws)
-        return GlobalPosterior(state, latent)
+            return BlockPosterior.of(state, known, blocks, self.n_samples)
+        p, rule = state.parameters, self._rule_of_predictions(state)
+        draws = quasi_normal(N_DRAWS, p.U.shape[1], state.seed)
+        return GlobalPosterior(state, SparseLatent(p, known.prior, known.q, rule, draws))
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
         return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)
