@@ -7,14 +7,16 @@ blocks with at most as many rows as features, of Gamma = Phi Phi' + (noise / lam
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
-from skvbgp.spectrum._features import features_vjp
+from skvbgp.spectrum._features import Lines, features_vjp
 from skvbgp.spectrum._rows import Rows
+from skvbgp.spectrum._state import Hyperparameters
 
 
 class EvidenceGradient(NamedTuple):
@@ -124,3 +126,47 @@ def evidence_gradient(
         value += 0.5 * float(rows.counts @ np.log(share))
         slope = float(share @ (model.own_noise_gradient() - 0.5 * (rows.counts - 1.0)))
     return evidence._replace(value=value, log_noise_variance=slope)
+
+
+class Block(NamedTuple):
+    """Rows that all of some new ones are conditioned on.
+
+    What is asked about n* new rows is linear in the weights of features: lines Phi (L, 2 m), of
+    each row one or, one after the other, several. They depend on the frequencies, of which there
+    are several draws, and so do the answers: one for each draw, along with its lines.
+    """
+
+    rows: Rows
+    places: slice = slice(None)  # which of all known rows they are
+
+    def condition(
+        self, lines: Lines, draws: Sequence[Array], hyper: Hyperparameters, *, full: bool
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Lines, their means (L,), and variances (L,) or (``full``) covariance, of each draw."""
+        noise_variance = hyper.local_noise_variance
+        rows = self.rows.as_weighted(noise_variance)
+        for R in draws:
+            Phi, known = lines(R), rows.features(R)
+            model = BlockModel(known, rows.target, hyper.signal_variance, noise_variance)
+            yield Phi, model.mean(Phi), model.covariance(Phi, full=full)
+
+    def draw(
+        self,
+        lines: Lines,
+        draws: Sequence[Array],
+        hyper: Hyperparameters,
+        s: Sequence[Array],
+        noise: Sequence[Array],
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Lines, the same means, and errors (L, q) of functions phi' s.
+
+        By their weights s (2 m, q) and the rows' ``noise`` (n, q), in units of its deviation.
+        """
+        rows = self.rows.as_weighted(hyper.local_noise_variance)
+        for R, weights, e in zip(draws, s, noise, strict=True):
+            Phi, known = lines(R), rows.features(R)
+            values = known @ weights + np.sqrt(hyper.local_noise_variance) * e
+            y = np.column_stack([rows.target, values])
+            model = BlockModel(known, y, hyper.signal_variance, hyper.local_noise_variance)
+            means = model.mean(Phi)
+            yield Phi, means[:, 0], Phi @ weights - means[:, 1:]

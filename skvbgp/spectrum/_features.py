@@ -11,6 +11,8 @@ from numpy.polynomial import Chebyshev, Polynomial
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 
+#: What is asked about rows, (L, 2 m), at frequencies R (m, d).
+Lines = Callable[[Array], Array]
 #: Entries of a tile of phases, so that its temporary arrays stay in the cache.
 _TILE = 2**14
 

@@ -24,7 +24,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp.base import ScaledDraws, pick
 from skvbgp.spectrum._features import feature_slopes, features
-from skvbgp.spectrum._local import Local
+from skvbgp.spectrum._neighbours import Local
 from skvbgp.spectrum._state import Hyperparameters
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index, thin
 from skvbgp._core.partition import balanced_partition, group_rows, rows_by_block
 from skvbgp.base import Relevance, Targets, find_known
+from skvbgp.spectrum._block_model import Block
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._gaussian import Gaussian
-from skvbgp.spectrum._local import Block, Local, Neighbours
+from skvbgp.spectrum._neighbours import Local, Neighbours
 from skvbgp.spectrum._paths import Design, FunctionDraws, count_draws, draw_paths
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State

@@ -23,9 +23,10 @@ from skvbgp._core.shard import Shard
 from skvbgp._core.sharded_blocks import ShardedBlocks
 from skvbgp._core.shards import ShardedRows
 from skvbgp.base import find_near_scaled
+from skvbgp.spectrum._block_model import Block
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
-from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._posterior import Groups, SpectrumPosterior
 from skvbgp.spectrum._rows import Blocks, Rows
 

@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_selection import SelectFromModel
 
+from skvbgp.spectrum._block_model import Block
 from skvbgp.spectrum._features import feature_slopes, features
-from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._paths import Path, _evaluate, count_draws
 from skvbgp.spectrum._posterior import Mixture
 from skvbgp.spectrum._rows import Rows

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from skvbgp.base._exact_process import ExactRows, log_density
 from skvbgp.kernels import RBF
 from skvbgp.spectrum import SVBSSGPRegressor
-from skvbgp.spectrum._block_model import evidence_gradient
+from skvbgp.spectrum._block_model import Block, evidence_gradient
 from skvbgp.spectrum._bound import (
     expected_own_error,
     expected_squared_error,
@@ -17,7 +17,7 @@ from skvbgp.spectrum._bound import (
 )
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
-from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
 from tests.known_noise import check_predictions, check_routed

@@ -7,11 +7,11 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp.spectrum import SVBSSGPRegressor
-from skvbgp.spectrum._block_model import evidence_gradient
+from skvbgp.spectrum._block_model import Block, evidence_gradient
 from skvbgp.spectrum._bound import expected_squared_error, sum_statistics
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._gaussian import Structure
-from skvbgp.spectrum._local import Block, Neighbours
+from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle

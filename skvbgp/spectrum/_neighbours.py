@@ -1,4 +1,4 @@
-r"""Weights of neighbours for many places at a time, which share what near ones have in common.
+r"""The rows that each new one is conditioned on: its neighbours, in the place of a block.
 
 Groups of near places have one matrix K of products of the features of all their neighbours. The
 system of a place,
@@ -13,19 +13,113 @@ the others R of the group.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from skvbgp._core.linalg import Array, solve_stack
-from skvbgp._core.order import Index
+from skvbgp._core.order import Index, cut
+from skvbgp.spectrum._block_model import Block
+from skvbgp.spectrum._features import Lines
+from skvbgp.spectrum._rows import Rows
+from skvbgp.spectrum._state import Hyperparameters
 
+#: Features that stay in the cache of a core: of several sets of neighbours, and of several draws
+#: for new rows and their neighbours, which are used more often, and of so many at least.
+_STACK_SIZE, _DRAWS_SIZE, _LEAST_DRAWS = 2**17, 2**19, 4
 #: How often as long as in a product of large matrices an operation takes in small systems, an entry
 #: of the system of one place, and an operation of its own matrix; and the calls of a group.
 _SMALL, _ENTRY, _ALONE, _CALLS = 12.0, 200.0, 1.5, 1e5
 _NAME = "covariance of neighbours"
+
+
+class Neighbours(NamedTuple):
+    """Rows of which each new one is conditioned on some of its own, see `Block`."""
+
+    rows: Rows
+    near: Index  # (n*, k) indices of those that each new row is conditioned on, in their order
+    places: Index  # which of all known rows they are
+
+    @classmethod
+    def of(cls, rows: Rows, near: Index) -> Neighbours:
+        """The same without rows that no new one is conditioned on."""
+        used, position = np.unique(near, return_inverse=True)
+        return cls(rows.take(used), np.sort(position.reshape(near.shape), axis=1), used)
+
+    def condition(
+        self, lines: Lines, draws: Sequence[Array], hyper: Hyperparameters, *, full: bool
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """The same; the covariance is that of the errors of the means."""
+        rows = self.rows.as_weighted(hyper.local_noise_variance)
+        for Phi, known, W in self._weigh(lines, draws, rows, hyper):
+            # an error of the mean is A' s - W' noise, of whatever W it is the mean
+            A, scale = Phi - W @ known, 2.0 * hyper.signal_variance / Phi.shape[1]  # lambda
+            if full:
+                spread, noise = A @ A.T, (W @ W.T).toarray()
+            else:
+                own = W.data.reshape(len(Phi), self.near.shape[1])
+                spread, noise = (np.einsum("ij,ij->i", part, part) for part in (A, own))
+            yield Phi, W @ rows.target, scale * spread + hyper.local_noise_variance * noise
+
+    def draw(
+        self,
+        lines: Lines,
+        draws: Sequence[Array],
+        hyper: Hyperparameters,
+        s: Sequence[Array],
+        noise: Sequence[Array],
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """The same means, and errors of functions, as those of a block are."""
+        rows = self.rows.as_weighted(hyper.local_noise_variance)
+        std, weighed = np.sqrt(hyper.local_noise_variance), self._weigh(lines, draws, rows, hyper)
+        for (Phi, known, W), weights, e in zip(weighed, s, noise, strict=True):
+            yield Phi, W @ rows.target, Phi @ weights - W @ (known @ weights + std * e)
+
+    def _weigh(
+        self, lines: Lines, draws: Sequence[Array], rows: Rows, hyper: Hyperparameters
+    ) -> Iterator[tuple[Array, Array, csr_array]]:
+        """Lines (L, 2 m), features of the rows, and the weights (L, n) of these in each mean."""
+        (n, k), n_features = self.near.shape, 2 * len(draws[0])
+        ratio = 0.5 * n_features * hyper.local_noise_variance / hyper.signal_variance
+        groups, step = group_places(rows.X, self.near, n_features), 1
+        if groups is not None:
+            step = max(_LEAST_DRAWS, _DRAWS_SIZE // ((n + len(rows)) * n_features))
+        for some in (draws[part] for part in cut(len(draws), step)):
+            known = np.stack([rows.features(R) for R in some])
+            Phi = np.stack([lines(R) for R in some])
+            by_place = Phi.reshape(len(some), n, -1, n_features)
+            if groups is None:
+                W = self._weigh_alone(by_place[0], known[0], ratio)[None]
+            else:
+                W = np.empty((*by_place.shape[:3], k))
+                for group in groups:
+                    W[:, group.places] = group.weigh(known, by_place[:, group.places], ratio)
+            columns = np.repeat(self.near, by_place.shape[2], axis=0).ravel()
+            ends, shape = k * np.arange(Phi.shape[1] + 1), (Phi.shape[1], len(rows))
+            for one, features, weights in zip(Phi, known, W, strict=True):
+                yield one, features, csr_array((weights.ravel(), columns, ends), shape)
+
+    def _weigh_alone(self, Phi: Array, known: Array, ratio: float) -> Array:
+        """Weights (n, p, k) of places that have a matrix each, of lines (n, p, 2 m)."""
+        (n, k), n_features = self.near.shape, Phi.shape[2]
+        W = np.empty((*Phi.shape[:2], k))
+        step = max(1, _STACK_SIZE // (max(1, k) * n_features))
+        diagonal = np.arange(min(k, n_features))
+        for rows in cut(n, step):
+            near, phi = known[self.near[rows]], np.swapaxes(Phi[rows], 1, 2)
+            transposed = np.swapaxes(near, 1, 2)
+            matrix = near @ transposed if k <= n_features else transposed @ near
+            matrix[:, diagonal, diagonal] += ratio
+            if k <= n_features:
+                w = solve_stack(matrix, near @ phi, "covariance of neighbours")
+            else:
+                w = near @ solve_stack(matrix, phi, "precision of the weights given neighbours")
+            W[rows] = np.swapaxes(w, 1, 2)
+        return W
 
 
 @dataclass(frozen=True)
@@ -121,3 +215,7 @@ def _halve(X: Array, n_levels: int) -> Index:
         value = np.take_along_axis(Y, np.argmax(widths, axis=1)[piece][:, None], axis=1)[:, 0]
         order = order[np.lexsort((value, piece))]
     return order
+
+
+#: What new rows are conditioned on.
+Local = Block | Neighbours
