@@ -24,7 +24,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import pick
-from skvbgp.gp._local import predict_places
+from skvbgp.gp._neighbours import predict_places
 from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 

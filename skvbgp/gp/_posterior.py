@@ -19,9 +19,8 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Gaps, pick
 from skvbgp.gp._conditional import Conditional, Moments, Scale
 from skvbgp.gp._gradient import Slopes, measure_slopes
-from skvbgp.gp._known import KnownRows, predict_known, predict_rows
-from skvbgp.gp._local import measure_matrices
 from skvbgp.gp._near import NearRows
+from skvbgp.gp._neighbours import KnownRows, measure_matrices, predict_known, predict_rows
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows

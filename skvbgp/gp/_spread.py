@@ -28,7 +28,7 @@ from skvbgp._core.shard import Block, Shard, join_blocks
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import Gaps, find_near
 from skvbgp.gp._conditional import Conditional
-from skvbgp.gp._known import KnownRows, predict_rows
+from skvbgp.gp._neighbours import KnownRows, predict_rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._rows import Rows

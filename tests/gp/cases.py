@@ -4,7 +4,7 @@ import numpy as np
 
 from skvbgp.base import pick
 from skvbgp.gp import VBGPClassifier, VBGPRegressor
-from skvbgp.gp._local import measure_matrices, predict_from_matrices
+from skvbgp.gp._neighbours import measure_matrices, predict_from_matrices
 from skvbgp.kernels import RBF, Matern
 
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.gp import _known, _posterior
+from skvbgp.gp import _neighbours, _posterior
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -95,7 +95,7 @@ def test_rows_are_left_out_by_parts_of_the_matrix_of_all(rng, monkeypatch, with_
         rows = Rows().plus(posterior.rows.X, posterior.rows.y, noise)
         posterior = replace(posterior, rows=rows)
     sizes, call = [], _posterior.measure_matrices
-    for module in (_posterior, _known):
+    for module in (_posterior, _neighbours):
         monkeypatch.setattr(
             module, "measure_matrices", lambda p, X: sizes.append(X.shape) or call(p, X)
         )

@@ -10,7 +10,7 @@ from skvbgp._core.linalg import JITTER, NotPositiveDefiniteError, factorise_bord
 from skvbgp.base import pick
 from skvbgp.gp import _process
 from skvbgp.gp._conditional import bound_variance
-from skvbgp.gp._local import predict_places
+from skvbgp.gp._neighbours import predict_places
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import RBF, Matern, Periodic
