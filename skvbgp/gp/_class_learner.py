@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import count_inputs, find_first_columns
+from skvbgp._core.owners import count_inputs, find_first_columns, find_shared
 from skvbgp._core.parallel import thread_map
-from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
@@ -22,8 +21,8 @@ from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
 from skvbgp.gp._class_shares import Found
-from skvbgp.gp._class_warp import move_warp
 from skvbgp.gp._forgetting import Forgetting
+from skvbgp.gp._near import RowsState
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._votes import Labelled, Votes, check_weights, find_log_frequencies, merge_places
 from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
@@ -39,7 +38,7 @@ _NEW_SHARE = 0.25
 
 
 @dataclass(frozen=True)
-class ClassState(PickledByFields):
+class ClassState(RowsState):
     """Rows, kernels and the belief about them."""
 
     classes: NDArray[Any]
@@ -274,19 +273,16 @@ class ClassGPLearner(Learner):
             votes = _take_votes(new, state.trained_weights, state.gaps, state.coordinates)
             told = thread_map(InducingClasses.plus, [(one, votes) for one in found.inducing])
             found = found._replace(inducing=tuple(told))
-        updated = replace(
-            state,
+        updated = state.with_rows(
+            rows,
             found=found,
             inputs=inputs,
             coordinates=coordinates,
             gaps=gaps,
-            rows=rows,
             class_weights=self._weigh(state.classes, rows),
             k=self._count_neighbours(len(rows)),
             n_rows=n_rows,
         )
-        if "posterior" in vars(state):  # what predictions have made of the rows goes on
-            updated.posterior.go_on(state.posterior)
         end_pass(lambda: updated)
         return updated
 
@@ -326,7 +322,7 @@ def _rebind(model: ClassModel, d: int, owners: tuple[int, ...]) -> ClassModel:
     )
     kernel, warp = take_inputs(model.kernel, known), model.warp
     if warp is not None:
-        warp = move_warp(warp, known, now, d, owners)
+        warp = warp.moved(known, now, find_shared(d, owners))
     process = replace(model.process, kernel=bind_columns(kernel, d, owners), owners=owners)
     return replace(model, process=process, d=d, warp=warp)
 

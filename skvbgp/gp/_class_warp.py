@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -31,6 +33,13 @@ class RangeUnits:
     def slope(self, Z: Array) -> Array:
         """Derivatives (..., d) of each column in what it was."""
         return np.broadcast_to(np.array(self.stretch), Z.shape)
+
+    def moved(self, known: Index, now: Index, shared: NDArray[np.bool_]) -> Self:
+        """The same of other columns, see `Warp`."""
+        stretch = np.ones(len(shared))
+        stretch[now] = np.array(self.stretch)[known]
+        stretch[shared] = 1.0
+        return type(self)(tuple(stretch.tolist()))
 
 
 @dataclass(frozen=True)
@@ -97,21 +106,3 @@ def find_ranges(X: Array, owners: Owners) -> RangeUnits | None:
     stretch = np.ones(X.shape[1])
     stretch[moved] = np.sqrt(1.0 / np.mean(ranges[moved] ** -2.0)) / ranges[moved]
     return None if np.allclose(stretch, 1.0) else RangeUnits(tuple(stretch.tolist()))
-
-
-def move_warp(
-    warp: Warp | RangeUnits, known: Index, now: Index, d: int, owners: Owners
-) -> Warp | RangeUnits:
-    """The same of other columns, of d: `known` and `now` say which of these begin the inputs.
-
-    Those that encode one input together stay as they are.
-    """
-    if isinstance(warp, RangeUnits):
-        stretch = np.ones(d)
-        stretch[now] = np.array(warp.stretch)[known]
-        stretch[find_shared(d, owners)] = 1.0
-        return RangeUnits(tuple(stretch.tolist()))
-    columns = now[np.searchsorted(known, warp.columns)]  # of numbers, which have one column each
-    kept = ~find_shared(d, owners)[columns]
-    parts = (part[kept] for part in (warp.centre, warp.width, warp.offset, warp.scale))
-    return Warp(columns[kept], *parts)

@@ -1,9 +1,10 @@
-"""What posteriors of near rows share: which rows are near, and without gaps."""
+"""What models of near rows share: which are near, without gaps, and what goes on with more rows."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -15,6 +16,20 @@ from skvbgp.gp._rows import Rows
 #: What has been made of some rows is extended to all if at most one in so many is new: with more, a
 #: new factorisation takes less time.
 _EXTENSIONS = 8
+
+
+class RowsState(PickledByFields):
+    """Base of states, frozen dataclasses that know rows and predict by a posterior of these."""
+
+    rows: Rows
+    posterior: Any  # which they keep
+
+    def with_rows(self, rows: Rows, **changes: Any) -> Self:
+        """The same with other rows, where what predictions have made of these goes on."""
+        state = replace(self, rows=rows, **changes)
+        if "posterior" in vars(self):
+            state.posterior.go_on(self.posterior)
+        return state
 
 
 class NearRows(PickledByFields):

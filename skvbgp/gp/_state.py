@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp.base import Draws, Gaps, Relevance
 from skvbgp.gp._cells import CellPosterior, Cells
 from skvbgp.gp._forgetting import Doubts
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._inducing import GlobalPart, SumDraws, SumPosterior
+from skvbgp.gp._near import RowsState
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import have_same_noise
@@ -51,7 +50,7 @@ def keep_warp(frames: Frames, known: Frames) -> Frames:
 
 
 @dataclass(frozen=True)
-class State(PickledByFields):
+class State(RowsState):
     """Rows, kernels and the belief about them."""
 
     frames: Frames
@@ -118,13 +117,6 @@ class State(PickledByFields):
             return CellPosterior(*known, cells=cells)
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
-
-    def with_rows(self, rows: Rows, **changes: Any) -> State:
-        """The same with other rows, where what predictions have made of these goes on."""
-        state = replace(self, rows=rows, **changes)
-        if "posterior" in vars(self):
-            state.posterior.go_on(self.posterior)
-        return state
 
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
@@ -85,6 +86,16 @@ class Warp:
         u = (Z[..., self.columns] - self.centre) / self.width
         slope[..., self.columns] = 1.0 / (self.scale * self.width * np.hypot(1.0, u))
         return slope
+
+    def moved(self, known: Index, now: Index, shared: NDArray[np.bool_]) -> Self:
+        """The same of other columns: ``known`` and ``now`` say which of them begin the inputs.
+
+        Those that are ``shared`` (d,), as they encode one input together, stay as they are.
+        """
+        columns = now[np.searchsorted(known, self.columns)]  # of numbers, which have one each
+        kept = ~shared[columns]
+        parts = (part[kept] for part in (self.centre, self.width, self.offset, self.scale))
+        return type(self)(columns[kept], *parts)
 
     def vjp(self, Z: Array, dW: Array, weight: Array) -> Array:
         """Gradient in `of`'s vector from that in its rows after the warp, each (n, d)."""
