@@ -36,7 +36,7 @@ def try_prior_variance(value):
 
 def try_limits_of_alpha(limits):
     """Limits of RQ's alpha, where searches start within .1 and 10 if these allow it."""
-    usual, (low, high) = _start._ranges, limits
+    usual, (low, high) = _start._find_ranges, limits
     alpha = _start._Range(max(low, 0.1), min(high, 10.0), low, high)
 
     def ranges(leaf, scales):
@@ -45,7 +45,7 @@ def try_limits_of_alpha(limits):
 
     rq = RationalQuadratic()
     model = VBKSRegressor(kernels=[rq, rq + RBF(), rq * Linear()], random_state=0)
-    return model, mock.patch.object(_start, "_ranges", ranges)
+    return model, mock.patch.object(_start, "_find_ranges", ranges)
 
 
 def try_decoupled_prior(variance):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.parallel import LazyTasks, spread_each, thread_map
-from skvbgp._core.partition import rows_by_block
+from skvbgp._core.partition import cut_by_block
 
 #: Rows that are predicted at a time, which bounds the memory, and those of a block.
 _TILE_ROWS, _BLOCK_ROWS = 1024, 512
@@ -67,7 +67,7 @@ def moments_by_block(
     ``function(*shared, rows of X, *data_of(block))`` gives them, or other arrays by row; labels
     (n,) say which block a row is of. None of ``n_jobs`` leaves their number to the active backend.
     """
-    pieces = rows_by_block(labels, _BLOCK_ROWS)
+    pieces = cut_by_block(labels, _BLOCK_ROWS)
     parts: list[tuple[Array, ...]] = []
 
     def task(i: int) -> tuple[Any, ...]:

@@ -76,7 +76,7 @@ def wait_for(
     raise IdleError(f"Dask does nothing since {_MOST_IDLE * _LOOK_EVERY:.0f} seconds")
 
 
-def result_of(future: Any) -> Any:
+def get_result(future: Any) -> Any:
     """Result of a task that is done; its worker may still die for good before it has sent it.
 
     Raises what the task has raised, `CancelledError` if Dask has cancelled it, or `IdleError`.

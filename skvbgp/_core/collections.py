@@ -112,10 +112,10 @@ def split_rows(X: Any, y: Any, load: Callable[[Any, Any], Any]) -> list[Any]:
         X = X.rechunk({1: -1})
         y = y.rechunk({0: X.chunks[0]})
     later = delayed(load, pure=True)
-    pairs = zip(_delayed_blocks(X), _delayed_blocks(y), strict=True)
+    pairs = zip(_delay_blocks(X), _delay_blocks(y), strict=True)
     return [later(*pair) for pair in pairs]
 
 
-def _delayed_blocks(collection: Any) -> list[Any]:
+def _delay_blocks(collection: Any) -> list[Any]:
     blocks = collection.to_delayed()  # of an array they are an array
     return list(blocks.ravel() if isinstance(blocks, np.ndarray) else blocks)

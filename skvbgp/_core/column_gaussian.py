@@ -81,7 +81,7 @@ class ColumnGaussian:
     def incomplete(self, X: Array) -> tuple[NDArray[np.intp], Array, Array]:
         """Indices (u,) of the rows with missing entries, their means and covariances."""
         d = X.shape[1]
-        tiles = _incomplete_tiles(X)
+        tiles = _cut_incomplete(X)
         parts = [self.condition(X[rows]) for rows in tiles]
         return (
             np.concatenate([np.empty(0, dtype=int), *tiles]),
@@ -92,7 +92,7 @@ class ColumnGaussian:
     def moments(self, X: Array) -> tuple[Array, Array]:
         """Means and variances, each (n, d), of rows given their entries that are seen."""
         mean, variance = X.copy(), np.zeros_like(X)
-        for rows in _incomplete_tiles(X):
+        for rows in _cut_incomplete(X):
             mean[rows], covariance = self.condition(X[rows])
             variance[rows] = np.einsum("njj->nj", covariance)
         return mean, np.maximum(variance, 0.0)
@@ -100,7 +100,7 @@ class ColumnGaussian:
     def _complete(self, X: Array, weight: Array | None) -> tuple[Array, Array]:
         """Rows with conditional means, and the weighted sum of their conditional covariances."""
         mean, total = X.copy(), np.zeros_like(self.covariance)
-        for rows in _incomplete_tiles(X):
+        for rows in _cut_incomplete(X):
             mean[rows], covariance = self.condition(X[rows])
             if weight is not None:
                 covariance = covariance * weight[rows, None, None]
@@ -108,7 +108,7 @@ class ColumnGaussian:
         return mean, total
 
 
-def _incomplete_tiles(X: Array) -> list[NDArray[np.intp]]:
+def _cut_incomplete(X: Array) -> list[NDArray[np.intp]]:
     """Indices of the rows with missing entries, in tiles."""
     rows = np.flatnonzero(np.isnan(X).any(axis=1))
     return [rows[some] for some in cut(len(rows), max(1, _TILE // X.shape[1] ** 2))]

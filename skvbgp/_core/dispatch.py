@@ -18,7 +18,7 @@ from uuid import uuid4
 from joblib import parallel_config
 from joblib.parallel import get_active_backend
 
-from skvbgp._core.clients import IdleError, result_of, wait_for
+from skvbgp._core.clients import IdleError, get_result, wait_for
 
 #: How often tasks are started again whose shared arguments died with a worker, and for how many
 #: seconds Dask may see meanwhile that it is gone.
@@ -54,7 +54,7 @@ def dispatch(
             if n_losses:
                 time.sleep(_PAUSE)
             try:
-                results = _results(backend, function, tasks, n_received, shared, n_cores)
+                results = _collect_results(backend, function, tasks, n_received, shared, n_cores)
                 with closing(results):
                     for result in results:
                         receive(result)
@@ -69,7 +69,7 @@ def dispatch(
     ) from lost
 
 
-def _results(
+def _collect_results(
     backend: Any,
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
@@ -101,7 +101,7 @@ def _results(
             if running:
                 wait_for(client, running, how="FIRST_COMPLETED")
             while batches and batches[0].done():
-                seconds, results = result_of(batches.popleft())
+                seconds, results = get_result(batches.popleft())
                 size = min(2.0 * size, _BATCH_SECONDS * len(results) / max(seconds, 1e-6))
                 yield from results
     except CancelledError as error:

@@ -70,7 +70,7 @@ class Journal:
         log: Log = self._logs[self._n_begun]
         self._n_begun += 1
         if log.kind != kind:
-            raise differs()
+            raise describe_difference()
         return log
 
     @property
@@ -122,7 +122,7 @@ def do_once(function: Callable[[], Any]) -> Any:
     return log.entries[0]
 
 
-def differs() -> RuntimeError:
+def describe_difference() -> RuntimeError:
     """The error of a fit that does not repeat itself."""
     return RuntimeError(
         "The fit does not repeat what its checkpoint says: delete the file to start again. Was it "

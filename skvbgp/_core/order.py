@@ -26,7 +26,7 @@ def thin(n: int, most: int) -> slice:
     return slice(None, None, max(1, -(-n // most)))
 
 
-def shuffled_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator[Index]:
+def shuffle_parts(n: int, n_parts: int, rng: np.random.RandomState) -> Iterator[Index]:
     """All of ``range(n)`` in random order, in parts of equal size or nearly.
 
     The memory is 4 bytes a row up to some millions of them, and does not grow from there.

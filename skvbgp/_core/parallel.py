@@ -109,7 +109,7 @@ def spread_each(
         parallel_each(function, tasks, receive, n_jobs=n_jobs, shared=shared)
         return
     with single_blas_thread, use_journal(None):
-        for result in _threaded(lambda i: function(*shared, *tasks[i]), len(tasks)):
+        for result in _run_on_threads(lambda i: function(*shared, *tasks[i]), len(tasks)):
             receive(result)
 
 
@@ -125,7 +125,7 @@ def thread_map(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -
     tasks = list(tasks)
     _keep_freed_memory()
     with single_blas_thread, use_journal(None):
-        return list(_threaded(lambda i: function(*tasks[i]), len(tasks)))
+        return list(_run_on_threads(lambda i: function(*tasks[i]), len(tasks)))
 
 
 def concurrently(*thunks: Callable[[], Any]) -> list[Any]:
@@ -178,7 +178,7 @@ def _keep_freed_memory() -> None:
     np.empty(31 * 2**20, dtype=np.uint8)
 
 
-def _threaded(function: Callable[[int], Any], n: int) -> Iterator[Any]:
+def _run_on_threads(function: Callable[[int], Any], n: int) -> Iterator[Any]:
     """Results of ``function(0)`` to ``function(n - 1)``; inside of `single_blas_thread`."""
     n_threads = min(single_blas_thread.n_threads, n)
     if n_threads <= 1 or getattr(_thread, "is_worker", False):
@@ -226,7 +226,7 @@ class _SingleBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._n_inside == 0:
-                pools = _threadpools().select(user_api="blas")
+                pools = _find_threadpools().select(user_api="blas")
                 self.n_threads = max((pool["num_threads"] for pool in pools.info()), default=1)
                 self._limits = pools.limit(limits=1)
             self._n_inside += 1
@@ -243,12 +243,12 @@ single_blas_thread = _SingleBlasThread()
 
 def single_openmp_thread() -> AbstractContextManager[Any]:
     """Context in which the loops of scikit-learn's compiled code have one thread."""
-    context: AbstractContextManager[Any] = _threadpools().limit(limits=1, user_api="openmp")
+    context: AbstractContextManager[Any] = _find_threadpools().limit(limits=1, user_api="openmp")
     return context
 
 
 @cache
-def _threadpools() -> ThreadpoolController:
+def _find_threadpools() -> ThreadpoolController:
     """Controller of the loaded libraries, kept because finding them takes milliseconds.
 
     scikit-learn's OpenMP is among them: `sklearn.utils`, imported above, loads it.

@@ -203,7 +203,7 @@ def group_rows(labels: NDArray[np.intp], n_blocks: int) -> list[NDArray[np.intp]
     return np.split(np.argsort(labels, kind="stable"), ends[:-1])
 
 
-def rows_by_block(labels: NDArray[np.intp], max_rows: int) -> list[tuple[int, NDArray[np.intp]]]:
+def cut_by_block(labels: NDArray[np.intp], max_rows: int) -> list[tuple[int, NDArray[np.intp]]]:
     """The rows of each block that occurs among labels (n,), in pieces of at most so many rows.
 
     They are in ascending order of blocks and of rows.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from skvbgp._core.journal import Resumable, begin_log, differs, use_journal
+from skvbgp._core.journal import Resumable, begin_log, describe_difference, use_journal
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._optim.ascent import EndPass, go_on
 
@@ -123,7 +123,7 @@ def _keep_log(objective: Objective, memory: Resumable | None) -> Objective:
         if n < n_known:
             known_place, found = entries[n]
             if place != known_place:
-                raise differs()
+                raise describe_difference()
             if n == n_known - 1 and memory is not None:
                 memory.set_state(log.memory)
         else:

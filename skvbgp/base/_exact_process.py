@@ -45,10 +45,10 @@ class ExactRows(NamedTuple):
 def learn_slopes(rows: ExactRows) -> Array:
     """The slopes (g,) at the most probable hyperparameters of rows that have gaps."""
     d = rows.X.shape[1]
-    return np.exp(find_maximum(usual_kernel(d, rows.owners), rows).x[d + 2 :])
+    return np.exp(find_maximum(make_usual_kernel(d, rows.owners), rows).x[d + 2 :])
 
 
-def usual_kernel(d: int, owners: Owners) -> RBF:
+def make_usual_kernel(d: int, owners: Owners) -> RBF:
     """The squared exponential of d columns of unit spread, with length scales as are usual."""
     return RBF(np.full(d, np.sqrt(count_inputs(d, owners))))
 

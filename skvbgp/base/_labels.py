@@ -147,7 +147,7 @@ class ReadsLabels(CountsLabels, ReadsInputs):
         classes = None
         if "classes" in metadata:
             known = self._state.classes if hasattr(self, "_state") else None
-            classes = declared_classes(metadata.pop("classes"), known)
+            classes = read_classes(metadata.pop("classes"), known)
         if is_spread:
             return _spread(X, y, classes)
         return self._inputs(X, **metadata), Labels.of(y, classes)
@@ -164,7 +164,7 @@ def _spread(X: Any, y: Any, classes: NDArray[Any] | None) -> tuple[Any, Any]:
     return ShardedColumns(rows, "X"), rows
 
 
-def declared_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
+def read_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
     """The classes that `partial_fit` works with; ``known`` are those of an earlier call."""
     if classes is None:
         if known is None:

@@ -18,7 +18,7 @@ from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import RBF, Constant, Kernel
 from skvbgp.kernels._by_input import own_hyperparameters
-from skvbgp.kernels._distance import choose_origin, row_blocks
+from skvbgp.kernels._distance import choose_origin, cut_rows
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def exponential(left: Array, right: Array, most: Array) -> Array:
     K = np.empty((left.shape[1], right.shape[1]))
     size = float(np.dot(*(np.abs(part).max(axis=1, initial=0.0) for part in (left, right))))
     most = np.broadcast_to(most, K.shape)
-    for rows in row_blocks(*K.shape):
+    for rows in cut_rows(*K.shape):
         exponent = np.matmul(left[:, rows].T, right, out=K[rows])
         if size > _LARGE:
             np.minimum(exponent, most[rows], out=exponent)
@@ -149,7 +149,7 @@ class GeneralizedSE:
         right *= -unit / c_Z
         ratios, others = np.stack([c_X, 1.0 / c_X]), unit * np.stack([1.0 / c_Z, c_Z])
         K = np.empty((len(X), len(Z)))
-        for rows in row_blocks(*K.shape):
+        for rows in cut_rows(*K.shape):
             h = ratios[:, rows].T @ others
             exponent = np.matmul(left[:, rows].T, right, out=K[rows])
             np.minimum(exponent, 0.0, out=exponent)
@@ -221,7 +221,7 @@ class GeneralizedSE:
         powers_X = np.stack([square_X**2, 2.0 * square_X, np.ones_like(square_X)])
         powers_Z = np.stack([np.ones_like(square_Z), square_Z, square_Z**2])
         sums_X, sums_Z = np.empty_like(of_X), np.zeros_like(of_Z)
-        for rows in row_blocks(*K.shape):
+        for rows in cut_rows(*K.shape):
             W = dK(rows) * K[rows]
             W /= powers_X[:, rows].T @ powers_Z  # e^2
             np.matmul(of_Z, W.T, out=sums_X[:, rows])

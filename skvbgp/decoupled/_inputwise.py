@@ -17,7 +17,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.decoupled._basis import Basis, GeneralizedSE, Gradients, exponential, features
-from skvbgp.kernels._distance import row_blocks
+from skvbgp.kernels._distance import cut_rows
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class InputwiseSE(GeneralizedSE):
         by_row = self.log_variance + 0.5 * np.sum(np.log(2.0) + X.log_c, axis=1)
         by_column = 0.5 * Z.log_c.sum(axis=1)
         K = np.empty((len(X), len(Z)))
-        for rows in row_blocks(*K.shape):
+        for rows in cut_rows(*K.shape):
             exponent = by_row[rows, None] + by_column
             for a, b, c_X, c_Z in zip(A[:, rows], B, square_X[:, rows], square_Z, strict=True):
                 e = c_X[:, None] + c_Z
@@ -60,7 +60,7 @@ class InputwiseSE(GeneralizedSE):
         square_X, square_Z = _squares(X), _squares(Z)
         dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
-        for rows in row_blocks(*K.shape):
+        for rows in cut_rows(*K.shape):
             W = dK(rows) * K[rows]
             total_X[rows], total_Z = W.sum(axis=1), total_Z + W.sum(axis=0)
             for i in range(len(A)):

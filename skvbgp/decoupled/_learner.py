@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index, draw_order, shuffled_parts
+from skvbgp._core.order import Index, draw_order, shuffle_parts
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.parallel import spawn_seeds
 from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
@@ -224,7 +224,7 @@ class DecoupledLearner(RegressionLearner):
         draws = _Draws(rng, ascent.count_missing_points(state))
 
         def draw_batches() -> Iterator[Batch]:
-            for rows in shuffled_parts(n, n_batches, rng):
+            for rows in shuffle_parts(n, n_batches, rng):
                 batch = _scale(state, X[rows], y[rows])
                 new = draws.choose_points(rows, self.basis_growth)
                 yield Batch(*batch, n, state.summary.n, batch[0][new])

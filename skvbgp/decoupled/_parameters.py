@@ -42,11 +42,11 @@ class Parameters:
 
     @property
     def mean_basis(self) -> Basis:
-        return _basis(self.alpha, self.alpha_log_c)
+        return _make_basis(self.alpha, self.alpha_log_c)
 
     @property
     def cov_basis(self) -> Basis:
-        return _basis(self.beta, self.beta_log_c)
+        return _make_basis(self.beta, self.beta_log_c)
 
     def pack(self) -> Array:
         """One flat vector."""
@@ -90,10 +90,10 @@ class Parameters:
             self.theta,
             self.noise,
             np.concatenate([self.alpha, alpha]),
-            _more_ones(self.alpha_log_c, len(alpha) if generalized else 0),
+            _add_ones(self.alpha_log_c, len(alpha) if generalized else 0),
             np.concatenate([self.a0, np.zeros((len(alpha), k))]),
             np.concatenate([self.beta, beta]),
-            _more_ones(self.beta_log_c, len(beta) if generalized else 0),
+            _add_ones(self.beta_log_c, len(beta) if generalized else 0),
             L0,
         )
 
@@ -108,10 +108,10 @@ class Parameters:
         )
 
 
-def _more_ones(log_c: Array, k: int) -> Array:
+def _add_ones(log_c: Array, k: int) -> Array:
     """Log multipliers, and those of k more points, which are 1."""
     return np.concatenate([log_c, np.zeros((k, *log_c.shape[1:]))])
 
 
-def _basis(Z: Array, log_c: Array) -> Basis:
+def _make_basis(Z: Array, log_c: Array) -> Basis:
     return Basis(Z, log_c if len(log_c) == len(Z) else None)

@@ -34,7 +34,7 @@ _LOG_VARIANCE_STD = 2.0
 _RANGE = 1e3
 
 
-def default_kernel(length_scale: Array) -> Kernel:
+def make_default_kernel(length_scale: Array) -> Kernel:
     """Squared exponential that starts with some length scales (d,), those of `InputModel.frame`."""
     limits = np.array([1.0 / _RANGE, _RANGE])
     return Constant(_VARIANCE, value_bounds=_VARIANCE * limits) * RBF(

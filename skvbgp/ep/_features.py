@@ -28,7 +28,7 @@ from skvbgp.kernels._squared_exponential import SquaredExponential
 TILE_ROWS = 1024
 
 
-def tiles(n: int) -> list[slice]:
+def cut_tiles(n: int) -> list[slice]:
     """Every one of n rows once, in tiles of about equal sizes."""
     ends = np.linspace(0, n, -(-n // TILE_ROWS) + 1).astype(int).tolist()
     return list(map(slice, ends[:-1], ends[1:]))
@@ -176,7 +176,7 @@ class SparsePrior:
 
     def __init__(self, inducing: InducingPrior, inputs: Inputs, approximation: str) -> None:
         self.inducing = inducing
-        self._slices = tiles(len(inputs))
+        self._slices = cut_tiles(len(inputs))
         self._tiles = thread_map(
             lambda rows: RowFeatures(
                 inducing, inputs.rows(rows), approximation, KEPT_EXPONENTIALS // len(self._slices)

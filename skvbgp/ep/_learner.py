@@ -32,7 +32,7 @@ from skvbgp.ep._bound import (
     Parameters,
     Problem,
     ScalePrior,
-    default_kernel,
+    make_default_kernel,
     make_vague,
     solve,
 )
@@ -110,7 +110,7 @@ class EPLearner(Learner):
         refinement = Refinement.start(self.refine, _find_missing(X, columns))
         hyperprior = None
         if self.kernel is None:
-            kernel = default_kernel(columns.frame.scale)
+            kernel = make_default_kernel(columns.frame.scale)
             hyperprior = ScalePrior(kernel.theta, columns.owners)
         else:
             kernel = bind_columns(self.kernel, columns.n_seen, columns.owners)

@@ -10,7 +10,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.parallel import parallel_map, thread_map
 from skvbgp.ep._bound import Parameters
-from skvbgp.ep._features import RowFeatures, tiles
+from skvbgp.ep._features import RowFeatures, cut_tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.kernels._inducing import InducingPrior
@@ -29,7 +29,7 @@ class LatentPosterior:
 
     def moments(self, inputs: Inputs) -> tuple[Array, Array]:
         """Mean and variance of f, each (n, k), averaged over uncertain inputs."""
-        parts = thread_map(self._tile, [(inputs.rows(rows),) for rows in tiles(len(inputs))])
+        parts = thread_map(self._tile, [(inputs.rows(rows),) for rows in cut_tiles(len(inputs))])
         means, variances = zip(*parts, strict=True)
         return np.concatenate(means), np.concatenate(variances)
 

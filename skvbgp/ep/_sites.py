@@ -20,7 +20,7 @@ from scipy.linalg.blas import dtrmm
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.sites import match_moments
-from skvbgp.ep._features import tiles
+from skvbgp.ep._features import cut_tiles
 from skvbgp.ep._likelihoods import Likelihood, Moments, tempered_moments
 
 #: The share of a row's information that its own site may hold, below 1 for rounding's sake.
@@ -78,7 +78,7 @@ class Posterior:
     def __init__(self, A: Array, sites: Sites, weight: Array | None = None) -> None:
         self.A, self.sites, self.weight = A, sites, weight
         self.total = sites.times(weight)
-        self._tiles = [(rows,) for rows in tiles(len(A))]
+        self._tiles = [(rows,) for rows in cut_tiles(len(A))]
         self.shift = A.T @ self.total.nu  # (m,)
         P = sum(thread_map(self._information, self._tiles))  # (m, m)
         P.flat[:: len(P) + 1] += 1.0

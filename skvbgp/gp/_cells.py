@@ -16,7 +16,7 @@ from skvbgp._core.block_cache import BlockCache
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import thread_map
-from skvbgp._core.partition import Partition, rows_by_block
+from skvbgp._core.partition import Partition, cut_by_block
 from skvbgp.base import pick
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
@@ -91,7 +91,7 @@ class CellPosterior(NeighbourPosterior):
     def _label(self, X: Array, nearest: Index) -> Index:
         """The cell of each of rows X whose nearest known row (n,) is one of its own."""
         labels = self.cells.partition.lookup(self._locate(X))
-        for c, places in rows_by_block(labels, len(X)):
+        for c, places in cut_by_block(labels, len(X)):
             labels[places[~np.isin(nearest[places], self._find_rows(c))]] = _OUTSIDE
         return labels
 
@@ -99,7 +99,7 @@ class CellPosterior(NeighbourPosterior):
         self, function: Callable[[Cell, Index], tuple[Array, ...]], labels: Index
     ) -> tuple[Array, ...]:
         """What a function says of places (n,), cell by cell on several threads."""
-        pieces = rows_by_block(labels, len(labels))
+        pieces = cut_by_block(labels, len(labels))
         parts = []
         if pieces[0][0] == _OUTSIDE:  # joblib's workers may predict these
             parts.append(function(Cell(self.neighbours, np.arange(len(self.rows))), pieces[0][1]))

@@ -92,7 +92,7 @@ class ProbitProcess(ClassModel):
         out = votes.left_out
         rest = out.count_rest(votes.log_frequencies)
         mean, variance = self._match(votes).leave_out(out.owner, rest)
-        return _both(mean), variance + self.covariance.lost(votes.X)[out.owner]
+        return _mirror(mean), variance + self.covariance.lost(votes.X)[out.owner]
 
     def log_evidence(self, votes: Votes) -> float:
         return Mode.find(self, votes).log_evidence
@@ -157,7 +157,7 @@ class ProbitConditional:
         known = self.process.covariance, self.votes.X, self.sites.g[:, None], self.sites.L_inv
         rise, variance = predict_places(*known, X)
         prior = self.process.measure_mean(X, self.votes.log_frequencies)
-        return _both(prior + rise[:, 0]), variance
+        return _mirror(prior + rise[:, 0]), variance
 
 
 class Likelihood(NamedTuple):
@@ -260,6 +260,6 @@ def _score(log_frequencies: Array) -> float:
     return float(ndtri_exp(log_frequencies[1]))
 
 
-def _both(f: Array) -> Array:
+def _mirror(f: Array) -> Array:
     """Functions (n, 2) of both classes."""
     return np.column_stack([-f, f])

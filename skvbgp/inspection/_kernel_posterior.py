@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp.inspection._drawing import axes_or_new, fitted_model, refuse_outputs
+from skvbgp.inspection._drawing import axes_or_new, find_fitted_model, refuse_outputs
 
 
 class KernelPosteriorDisplay:
@@ -59,7 +59,7 @@ class KernelPosteriorDisplay:
         -------
         display : KernelPosteriorDisplay
         """
-        model = fitted_model(estimator, "kernel_posterior_")
+        model = find_fitted_model(estimator, "kernel_posterior_")
         refuse_outputs(model, "kernel_posterior_")
         posterior = np.asarray(model.kernel_posterior_)
         order = np.argsort(-posterior, kind="stable")[:max_kernels]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp.inspection._drawing import axes_or_new, display_name, fitted_model, refuse_outputs
+from skvbgp.inspection._drawing import axes_or_new, display_name, find_fitted_model, refuse_outputs
 
 
 class LowerBoundDisplay:
@@ -63,7 +63,7 @@ class LowerBoundDisplay:
         -------
         display : LowerBoundDisplay
         """
-        model = fitted_model(estimator, "lower_bounds_")
+        model = find_fitted_model(estimator, "lower_bounds_")
         refuse_outputs(model, "lower_bounds_")
         display = cls(model.lower_bounds_, estimator_name=display_name(estimator, name))
         return display.plot(ax=ax, **kwargs)

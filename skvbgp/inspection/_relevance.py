@@ -10,11 +10,11 @@ from sklearn.pipeline import Pipeline
 from skvbgp.inspection._drawing import (
     REFERENCE_STYLE,
     axes_or_new,
-    fitted_model,
+    find_fitted_model,
     refuse_outputs,
     with_defaults,
 )
-from skvbgp.metrics._response import best_estimator
+from skvbgp.metrics._response import find_best_estimator
 
 
 class RelevanceDisplay:
@@ -99,8 +99,10 @@ class RelevanceDisplay:
         -------
         display : RelevanceDisplay
         """
-        before = _steps_before(best_estimator(estimator))
-        model = fitted_model(estimator, "inverse_length_scale_mean_", "feature_importances_std_")
+        before = _take_steps_before(find_best_estimator(estimator))
+        model = find_fitted_model(
+            estimator, "inverse_length_scale_mean_", "feature_importances_std_"
+        )
         if not hasattr(model, "inverse_length_scale_mean_"):
             mean, std = model.feature_importances_, model.feature_importances_std_
             label = "Share in the variation of predictions"
@@ -117,7 +119,7 @@ class RelevanceDisplay:
                 mean, std = mean * spread, std * spread
                 label += " × spread of the input"
         if feature_names is None:
-            feature_names = _names(model, before)
+            feature_names = _find_names(model, before)
         if len(feature_names) != len(mean):
             raise ValueError(f"There are {len(mean)} inputs, but {len(feature_names)} names.")
         order = np.argsort(-mean, kind="stable")[:max_features]
@@ -153,12 +155,12 @@ class RelevanceDisplay:
         return self
 
 
-def _steps_before(estimator: Any) -> Pipeline | None:
+def _take_steps_before(estimator: Any) -> Pipeline | None:
     """The transformers of a pipeline."""
     return estimator[:-1] if isinstance(estimator, Pipeline) and len(estimator) > 1 else None
 
 
-def _names(model: Any, before: Pipeline | None) -> Any:
+def _find_names(model: Any, before: Pipeline | None) -> Any:
     """Names of the inputs of the model."""
     if hasattr(model, "feature_names_in_"):
         return model.feature_names_in_

@@ -48,7 +48,7 @@ _Free = tuple[Any, str, Array, _Range]
 _NOISE = _Range(1e-3, 1.0, 1e-6, 10.0)
 
 
-def _ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
+def _find_ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
     """Ranges by hyperparameter of an elementary kernel."""
     extent, spacing, spread = scales.extent, scales.spacing, scales.spread
     if isinstance(leaf, Constant):
@@ -77,7 +77,7 @@ def _list_free(kernel: AnyKernel, scales: DataScales) -> Iterator[_Free]:
     Of kernels that columns share, those of the columns.
     """
     for leaf in leaves(of_columns(kernel)):
-        ranges = _ranges(leaf, scales)
+        ranges = _find_ranges(leaf, scales)
         for name, value in leaf._free():
             # one value shared by inputs of different scales takes the geometric mean of theirs
             logs = (np.log(bound) for bound in ranges[name])
@@ -85,7 +85,7 @@ def _list_free(kernel: AnyKernel, scales: DataScales) -> Iterator[_Free]:
             yield leaf, name, value, _Range(*(np.broadcast_to(s, value.shape) for s in shared))
 
 
-def limits(kernel: AnyKernel, scales: DataScales) -> Array:
+def find_limits(kernel: AnyKernel, scales: DataScales) -> Array:
     """Bounds on x, (p + 1, 2): the user's, or from the data where those are the default."""
     pairs = [np.empty((0, 2))]
     for leaf, name, value, span in _list_free(kernel, scales):
@@ -103,7 +103,7 @@ def draw_starts(
     kernel: AnyKernel, scales: DataScales, n: int, rng: np.random.RandomState
 ) -> list[Array]:
     """Random x (n of them): periods from the spectrum, others from several decades."""
-    free, bounds = list(_list_free(kernel, scales)), limits(kernel, scales).T
+    free, bounds = list(_list_free(kernel, scales)), find_limits(kernel, scales).T
     starts = []
     for _ in range(n):
         theta = pick_own(kernel, _draw(free, scales, rng))

@@ -39,7 +39,12 @@ from skvbgp.kernel_selection._bound import (
 )
 from skvbgp.kernel_selection._categories import AnyKernel
 from skvbgp.kernel_selection._scales import DataScales, Frame
-from skvbgp.kernel_selection._start import DEVIATIONS_IN_BOUNDS, draw_starts, hyperprior, limits
+from skvbgp.kernel_selection._start import (
+    DEVIATIONS_IN_BOUNDS,
+    draw_starts,
+    find_limits,
+    hyperprior,
+)
 from skvbgp.kernel_selection._state import N_THETA_DRAWS, LocalFit, State
 from skvbgp.kernels._pairs import Pairs
 
@@ -199,7 +204,7 @@ def screen(
     starts = draw_starts(kernel, scales, _DRAWS_PER_RESTART * n_restarts, rng)
     values = Comparison(X, y, Z_coarse).bounds(kernel, starts)
     climb = bound_at_point(X, y, Z_climb, kernel)
-    bounds, fits = limits(kernel, scales), []
+    bounds, fits = find_limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
         with suppress(NotPositiveDefiniteError):
             fit = lbfgs_ascent(
@@ -227,7 +232,7 @@ def train_series(
 
     The prior of the logarithms is Gaussian about the middle of their bounds.
     """
-    bounds = limits(kernel, scales)
+    bounds = find_limits(kernel, scales)
     middle, std = bounds.mean(axis=1), np.diff(bounds)[:, 0] / DEVIATIONS_IN_BOUNDS
     evidence = bound_at_point(X, y, None, kernel)
 
@@ -278,7 +283,7 @@ def train_collapsed(
         fit.x,
         max_iter=max_iter,
         tol=tol,
-        bounds=limits(kernel, scales),
+        bounds=find_limits(kernel, scales),
         end_pass=give_up_below(target, max_iter),
     )
     return LocalFit(result.x, result.value, result.n_iter)
@@ -350,7 +355,7 @@ def train_stochastic(
     n_batches, n_done = -(-n // settings.batch_size), settings.n_before + settings.n_steps
     family = AffineGaussian(*hyperprior(kernel, scales)) if is_gaussian else None
     x = fit.x if family is None else family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
-    lowest, highest = limits(kernel, scales).T
+    lowest, highest = find_limits(kernel, scales).T
 
     def draw_batches() -> Iterator[NDArray[np.intp]]:
         passes = (np.array_split(rng.permutation(n), n_batches) for _ in count())

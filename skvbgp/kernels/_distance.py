@@ -61,13 +61,13 @@ def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
     left, right = factors(A, B)
     K = np.empty((len(A), len(B)))
     if A is B:
-        for rows, before in triangle_blocks(len(A)):
+        for rows, before in cut_triangle(len(A)):
             K[rows, : rows.stop] = k(
                 squared_distances(left[rows], right[: rows.stop], own=rows.start)
             )
             K[before, rows] = K[rows, before].T
         return K
-    for rows in row_blocks(*K.shape):
+    for rows in cut_rows(*K.shape):
         K[rows] = k(squared_distances(left[rows], right))
     return K
 
@@ -88,7 +88,7 @@ def radial_vjp(
     left, right = factors(A, B)
     dA, dB, dshape = np.zeros_like(A), np.zeros_like(B), 0.0
     if A is B:  # both cotangents of a pair go to its entry below the diagonal
-        for rows, before in triangle_blocks(len(A)):
+        for rows, before in cut_triangle(len(A)):
             r2 = squared_distances(left[rows], right[: rows.stop], own=rows.start)
             dlog = dK[rows, : rows.stop].copy()
             dlog[:, before] += dK[before, rows].T
@@ -98,7 +98,7 @@ def radial_vjp(
             dB[: rows.stop] += 2.0 * (W.sum(axis=0)[:, None] * B[: rows.stop] - W.T @ A[rows])
             dshape += dshape_rows
         return dA, dB, dshape
-    for rows in row_blocks(*K.shape):
+    for rows in cut_rows(*K.shape):
         r2 = squared_distances(left[rows], right)
         W, dshape_rows = log_k_vjp(r2, dK[rows] * K[rows])
         dA[rows] = 2.0 * (W.sum(axis=1)[:, None] * A[rows] - W @ B)
@@ -107,12 +107,12 @@ def radial_vjp(
     return dA, dB, dshape
 
 
-def row_blocks(n: int, m: int) -> list[slice]:
+def cut_rows(n: int, m: int) -> list[slice]:
     """Cut the rows of an (n, m) array into blocks small enough for the cache."""
     return cut(n, max(_MIN_ROWS, _BLOCK // max(1, m)))
 
 
-def triangle_blocks(n: int) -> Iterator[tuple[slice, slice]]:
+def cut_triangle(n: int) -> Iterator[tuple[slice, slice]]:
     """Cut the rows of an (n, n) array into blocks, each with the rows before it."""
     for start in range(0, n, _SYMMETRIC_ROWS):
         yield slice(start, min(start + _SYMMETRIC_ROWS, n)), slice(0, start)

@@ -57,7 +57,7 @@ def as_kernel(kernel: Any) -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return kernel
-    converters = _converters()
+    converters = _map_converters()
     if type(kernel) not in converters:  # a subclass may well have another formula
         supported = ", ".join(cls.__name__ for cls in converters)
         raise TypeError(
@@ -68,7 +68,7 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 @cache
-def _converters() -> dict[type, Callable[[Any], Kernel]]:
+def _map_converters() -> dict[type, Callable[[Any], Kernel]]:
     """Map each supported class of scikit-learn, imported on first use, to its converter."""
     from sklearn.gaussian_process import kernels
 

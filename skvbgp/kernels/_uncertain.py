@@ -25,7 +25,7 @@ import numpy as np
 
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Composite, Sum
-from skvbgp.kernels._distance import factors, row_blocks, squared_distances, triangle_blocks
+from skvbgp.kernels._distance import cut_rows, cut_triangle, factors, squared_distances
 from skvbgp.kernels._stationary import Stationary
 
 
@@ -178,10 +178,10 @@ class _Pairs(NamedTuple):
         A, B = self.scaled
         K = np.empty((len(A), len(B)))
         if A is not B:
-            for rows in row_blocks(*K.shape):
+            for rows in cut_rows(*K.shape):
                 K[rows] = self._block(rows, slice(None))[0]
             return K
-        for rows, before in triangle_blocks(len(A)):
+        for rows, before in cut_triangle(len(A)):
             K[rows, : rows.stop] = self._block(rows, slice(rows.stop))[0]
             K[before, rows] = K[rows, before].T
         return K
@@ -192,7 +192,7 @@ class _Pairs(NamedTuple):
         certain = np.setdiff1d(np.arange(A.shape[1]), self.columns)
         known, squares = A[:, certain], A[:, certain] ** 2
         d_log_scale, dshape = np.zeros(A.shape[1]), 0.0
-        for rows, before in triangle_blocks(len(A)):  # both cotangents of a pair to the lower one
+        for rows, before in cut_triangle(len(A)):  # both cotangents of a pair to the lower one
             columns = slice(rows.stop)
             K, r2 = self._block(rows, columns)
             dlog = dK[rows, columns].copy()

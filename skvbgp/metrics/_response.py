@@ -9,20 +9,20 @@ from sklearn.pipeline import Pipeline
 from skvbgp._core.linalg import Array
 
 
-def best_estimator(estimator: Any) -> Any:
+def find_best_estimator(estimator: Any) -> Any:
     """What a fitted search has selected; any other estimator as it is."""
     return getattr(estimator, "best_estimator_", estimator)
 
 
-def last_step(estimator: Any) -> Any:
+def find_last_step(estimator: Any) -> Any:
     """The final estimator of a pipeline, or the estimator itself."""
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
 def predict_gaussian(estimator: Any, X: Any) -> tuple[Array, Array]:
     """Mean and standard deviation of every row; the `predict` of a search takes X alone."""
-    model = best_estimator(estimator)
-    if isinstance(last_step(model), TransformedTargetRegressor):
+    model = find_best_estimator(estimator)
+    if isinstance(find_last_step(model), TransformedTargetRegressor):
         raise TypeError(
             "TransformedTargetRegressor hands on no standard deviation, and what it makes of a "
             "normal distribution is none: transform y before, and score the regressor itself."

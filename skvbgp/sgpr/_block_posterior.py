@@ -14,7 +14,7 @@ from skvbgp._core.blockwise import in_tiles, moments_by_block
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
-from skvbgp._core.partition import rows_by_block
+from skvbgp._core.partition import cut_by_block
 from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._block_paths import BlockDraws
@@ -110,7 +110,7 @@ class BlockPosterior:
         means = np.empty((n_samples, n))
         coefficients = np.empty((n_samples, n, len(root_S)))
         covariance = np.zeros((n, n))
-        for k, rows in rows_by_block(labels, n):
+        for k, rows in cut_by_block(labels, n):
             block = self._rows(k)
             factors = self._conditional.recall_factors(k, block)
             means[:, rows], within, coefficients[:, rows] = self._conditional.moments(
@@ -201,7 +201,7 @@ class ExactBlockPosterior(ExactPosterior):
         noise, data = self._mixture.noise, self._mixture.X
         assert isinstance(noise, ResidualNoise)
         cross = np.zeros((len(data), len(X)))
-        for k, rows in rows_by_block(labels, len(X)):
+        for k, rows in cut_by_block(labels, len(X)):
             block = np.arange(len(data))[self._mixture.groups[k]]
             cross[np.ix_(block, rows)] = noise.cross_covariance(X[rows], data[block]).T
         return cross

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.order import Index, cut, shuffled_parts
+from skvbgp._core.order import Index, cut, shuffle_parts
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Weighted, pick
 from skvbgp.kernels._pairs import Pairs
@@ -140,7 +140,7 @@ class Data:
         """
         n_batches = self.n_batches(batch_size)
         if self.blocks is None:
-            for index in shuffled_parts(len(self), n_batches, rng):
+            for index in shuffle_parts(len(self), n_batches, rng):
                 yield self.batch(index), len(self) / len(index)
             return
         for chosen in np.array_split(rng.permutation(len(self.blocks)), n_batches):

@@ -9,11 +9,11 @@ from scipy.linalg import hadamard
 
 from skvbgp._core.linalg import Array
 
-#: Points of `sign_draws`.
+#: Points of `make_sign_draws`.
 _MOST_SIGNS = 32
 
 
-def sign_draws(d: int) -> Array:
+def make_sign_draws(d: int) -> Array:
     """Points (S, d) of +-1 that give the second derivatives along the axes exactly.
 
     Columns of a Hadamard matrix: the sum over points of e_j e_k is zero for j != k, so that mixed

@@ -33,7 +33,7 @@ from skvbgp.sgpr._data import Data, RowIndex, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
-from skvbgp.sgpr._quadrature import sign_draws
+from skvbgp.sgpr._quadrature import make_sign_draws
 from skvbgp.sgpr._settings import Settings
 from skvbgp.sgpr._state import State
 
@@ -273,7 +273,7 @@ def start_from_blocks(
 
     if bound(following) - bound(narrow(own)) <= _HOPELESS * len(data):
         return own
-    evaluation, q = evaluate(following, sign_draws(len(own.nu)))
+    evaluation, q = evaluate(following, make_sign_draws(len(own.nu)))
     return settle_variances(model, following, weight * evaluation.variance_slopes(q))
 
 

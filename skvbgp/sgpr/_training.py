@@ -22,7 +22,7 @@ from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import HyperPrior, Model
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, sign_draws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, make_sign_draws
 from skvbgp.sgpr._sharded import ShardedBatch, ShardedEvaluation
 from skvbgp.sgpr._start import narrow, settle_variances
 
@@ -176,7 +176,7 @@ def solve_at_mean(
 
 def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
     """The same with the variances of q(theta) that all rows suggest."""
-    draws = sign_draws(len(parameters.nu))[:, None, :]
+    draws = make_sign_draws(len(parameters.nu))[:, None, :]
     batch = [data.rows(index) for index in data.groups()]
     evaluation = WhitenedEvaluation(model, parameters, batch, [draws] * len(batch))
     slopes = evaluation.variance_slopes(evaluation.optimal_q())

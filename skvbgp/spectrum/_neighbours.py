@@ -184,23 +184,23 @@ def group_places(X: Array, near: Index, n_features: int) -> list[Group] | None:
         return None
     n_levels = int(np.log2(n))
     order = _halve(X[near].mean(axis=1), n_levels)
-    used, starts = np.zeros((n, len(X)), dtype=bool), _bounds(n, n_levels)[:-1]
+    used, starts = np.zeros((n, len(X)), dtype=bool), _find_bounds(n, n_levels)[:-1]
     np.put_along_axis(used, near[order], True, axis=1)
     by_some, by_all = np.logical_or.reduceat(used, starts), np.logical_and.reduceat(used, starts)
     costs = {}
     for level in range(n_levels, -1, -1):
-        T, u, c = np.diff(_bounds(n, level)), by_some.sum(axis=1), by_all.sum(axis=1)
+        T, u, c = np.diff(_find_bounds(n, level)), by_some.sum(axis=1), by_all.sum(axis=1)
         small = c**3 + 2.0 * c**2 * (u - c + T) + c * (u - c) * (u - c + T)
         large, entries = n_features * u * (u + 2.0 * T), T * (k - c) ** 2
         costs[level] = np.sum(large + _SMALL * small + _ENTRY * entries + _CALLS)
         by_some, by_all = by_some[::2] | by_some[1::2], by_all[::2] & by_all[1::2]
     if min(costs.values()) > n * k**2 * (_ALONE * n_features + _ENTRY):
         return None
-    pieces = np.split(order, _bounds(n, min(costs, key=costs.__getitem__))[1:-1])
+    pieces = np.split(order, _find_bounds(n, min(costs, key=costs.__getitem__))[1:-1])
     return [Group.of(places, near[places]) for places in pieces]
 
 
-def _bounds(n: int, level: int) -> Index:
+def _find_bounds(n: int, level: int) -> Index:
     """Where the pieces of n places begin and end that are cut in halves so often."""
     return np.asarray(n * np.arange(2**level + 1) // 2**level)
 
@@ -209,7 +209,7 @@ def _halve(X: Array, n_levels: int) -> Index:
     """Order of places X (n, d) in which pieces are near, cut at medians of the widest input."""
     order = np.arange(len(X))
     for level in range(n_levels):
-        bounds, Y = _bounds(len(X), level), X[order]
+        bounds, Y = _find_bounds(len(X), level), X[order]
         widths = np.maximum.reduceat(Y, bounds[:-1]) - np.minimum.reduceat(Y, bounds[:-1])
         piece = np.repeat(np.arange(2**level), np.diff(bounds))
         value = np.take_along_axis(Y, np.argmax(widths, axis=1)[piece][:, None], axis=1)[:, 0]

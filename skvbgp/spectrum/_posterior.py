@@ -19,7 +19,7 @@ from skvbgp._core.blockwise import moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index, thin
-from skvbgp._core.partition import balanced_partition, group_rows, rows_by_block
+from skvbgp._core.partition import balanced_partition, cut_by_block, group_rows
 from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.spectrum._block_model import Block
 from skvbgp.spectrum._features import feature_slopes, features
@@ -109,7 +109,7 @@ class SpectrumPosterior:
         X = self._state.coordinates.scaled(X)
         means, covariance = np.empty((len(self._mixture.draws), len(X))), np.zeros((len(X),) * 2)
         labels, local = self._group(X, len(X))
-        for group, rows in rows_by_block(labels, len(X)):
+        for group, rows in cut_by_block(labels, len(X)):
             means[:, rows], within = self._mixture.moments(X[rows], local(group), full=True)
             covariance[np.ix_(rows, rows)] = within
         mean = means.mean(axis=0)
@@ -216,7 +216,7 @@ class SpectrumPosterior:
         """`_group` of known rows, each conditioned on others than itself."""
         known, k = rows.all_rows, self._n_neighbors
         ends = rows.starts[1:]
-        groups = rows_by_block(np.searchsorted(ends, index, side="right"), _TILE_ROWS)
+        groups = cut_by_block(np.searchsorted(ends, index, side="right"), _TILE_ROWS)
         labels = np.empty(len(index), dtype=np.intp)
         for group, (_, members) in enumerate(groups):
             labels[members] = group

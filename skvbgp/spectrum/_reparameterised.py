@@ -29,7 +29,7 @@ class Reparameterised(Affine):
     @classmethod
     def of(cls, q: Gaussian, adam: AdamState | None = None) -> Self:
         """The same distribution; ``adam`` are the moments to go on with."""
-        n_entries = len(_packed(q.structure, q.mean, q.factors))
+        n_entries = len(_pack(q.structure, q.mean, q.factors))
         return cls(q.structure, q.mean, q.factors, adam or AdamState.zeros(n_entries))
 
     @property
@@ -76,13 +76,13 @@ def adam_step(
     if not moves_frequencies:
         structure.frequencies(b_size)[:] = 0.0
     M_size = [np.repeat(np.sqrt(np.mean(M**2, axis=1, keepdims=True)), len(M), axis=1) for M in q.M]
-    x = _packed(structure, q.mean, (_with_diagonal(M, np.log(np.diagonal(M))) for M in q.M))
-    slope = _packed(
+    x = _pack(structure, q.mean, (_with_diagonal(M, np.log(np.diagonal(M))) for M in q.M))
+    slope = _pack(
         structure,
         db,
         (_with_diagonal(G, np.diagonal(G) * np.diagonal(M)) for G, M in zip(dM, q.M, strict=True)),
     )
-    sizes = _packed(structure, b_size, (_with_diagonal(size, 1.0) for size in M_size))
+    sizes = _pack(structure, b_size, (_with_diagonal(size, 1.0) for size in M_size))
     x, adam = adam_ascent(x, slope, q.adam, step_size * sizes)
 
     M, start = list(q.M), structure.size
@@ -96,7 +96,7 @@ def adam_step(
     return Reparameterised(structure, x[: structure.size], tuple(M), adam)
 
 
-def _packed(structure: Structure, vector: Array, matrices: Iterable[Array]) -> Array:
+def _pack(structure: Structure, vector: Array, matrices: Iterable[Array]) -> Array:
     """A vector (D,) and the lower triangles of the groups that are uncertain, as one vector."""
     by_group = list(matrices)
     triangles = [by_group[k][np.tri(len(by_group[k]), dtype=bool)] for k in structure.random_groups]

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skvbgp._core import order
-from skvbgp._core.order import draw_distinct, draw_first, shuffled_parts, thin
+from skvbgp._core.order import draw_distinct, draw_first, shuffle_parts, thin
 
 
 @pytest.fixture(params=[True, False], ids=["stored", "computed"])
@@ -16,7 +16,7 @@ def _kind(request, monkeypatch):
 @pytest.mark.usefixtures("_kind")
 @pytest.mark.parametrize("n", [1, 2, 3, 16, 17, 1000])
 def test_every_number_comes_once(n):
-    parts = list(shuffled_parts(n, min(n, 7), np.random.RandomState(0)))
+    parts = list(shuffle_parts(n, min(n, 7), np.random.RandomState(0)))
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
     sizes = [len(part) for part in parts]
     assert sizes == [len(part) for part in np.array_split(np.arange(n), min(n, 7))]
@@ -26,7 +26,7 @@ def test_every_number_comes_once(n):
 def test_orders_are_uniform():
     """Each place of a number and each distance of neighbours is as probable as another."""
     n, rng = 11, np.random.RandomState(0)
-    orders = np.array([np.concatenate(list(shuffled_parts(n, 1, rng))) for _ in range(1000)])
+    orders = np.array([np.concatenate(list(shuffle_parts(n, 1, rng))) for _ in range(1000)])
     for values in (orders[:, 0], orders[:, -1], (orders[:, 1] - orders[:, 0]) % n):
         counts = np.bincount(values, minlength=n)
         expected = np.full(n, 1000 / n)

@@ -8,9 +8,9 @@ from sklearn.cluster import KMeans
 from skvbgp._core import partition as partition_module
 from skvbgp._core.partition import (
     balanced_partition,
+    cut_by_block,
     group_rows,
     partition_rows,
-    rows_by_block,
 )
 
 
@@ -190,7 +190,7 @@ def test_group_rows():
 @pytest.mark.parametrize("max_rows", [1, 2, 100])
 def test_rows_by_block(max_rows):
     labels = np.array([3, 0, 3, 3, 1, 0, 3])
-    pieces = rows_by_block(labels, max_rows)
+    pieces = cut_by_block(labels, max_rows)
     assert [block for block, _ in pieces] == sorted(block for block, _ in pieces)
     assert all(0 < len(rows) <= max_rows for _, rows in pieces)
     for block in (0, 1, 3):

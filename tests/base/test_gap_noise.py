@@ -17,7 +17,7 @@ from skvbgp import (
     kernel_grammar,
 )
 from skvbgp.base import Gaps, _gap_noise
-from skvbgp.base._exact_process import ExactRows, learn_slopes, log_density, usual_kernel
+from skvbgp.base._exact_process import ExactRows, learn_slopes, log_density, make_usual_kernel
 from skvbgp.base._gap_noise import GapNoise, GivenRows
 from tests.derivatives import numerical_gradient
 from tests.fits import FitOnce
@@ -91,7 +91,10 @@ def test_log_density(owners, rng):
     X, S, known = rng.standard_normal((n, 3)), np.zeros((n, 2)), np.zeros(n)
     S[::3, 0], S[1::4, 1], known[::5] = 0.7, 0.4, 0.2
     y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(n)
-    rows, start = ExactRows(X, y, counts.astype(float), known, S, owners), usual_kernel(3, owners)
+    rows, start = (
+        ExactRows(X, y, counts.astype(float), known, S, owners),
+        make_usual_kernel(3, owners),
+    )
     x = np.array([0.3, 0.1, 0.6, 0.6, -2.0, -1.5, 0.4])
     copies = [np.repeat(part, counts, axis=0) for part in (X, S, y, known)]
 

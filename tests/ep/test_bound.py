@@ -15,7 +15,7 @@ from skvbgp.ep._bound import (
     Parameters,
     Problem,
     ScalePrior,
-    default_kernel,
+    make_default_kernel,
     make_vague,
     solve,
 )
@@ -42,7 +42,7 @@ def small_problem(approximation="dtc", *, missing=True, n=12, per="column"):
     columns = InputModel.of(X)
     refinement = Refinement.start(per, np.isnan(X))
     refinement = refinement.with_x(np.resize([0.2, -0.3, 0.1, -0.2], len(refinement.x)))
-    kernel = default_kernel(columns.coordinates.scale)
+    kernel = make_default_kernel(columns.coordinates.scale)
     hyperprior = ScalePrior(kernel.theta)
     kernel = kernel.with_theta(kernel.theta + [0.5, 0.3, -0.4])
     Z = columns.coordinates.original(rng.standard_normal((3, 2)))
@@ -157,7 +157,7 @@ def test_hyperprior(rng):
 
 def test_default_kernel_starts_at_the_distance_of_the_rows(rng):
     X = rng.standard_normal((2000, 5)) * np.arange(1, 6)
-    kernel = default_kernel(InputModel.of(X).frame.scale).kernels[1]
+    kernel = make_default_kernel(InputModel.of(X).frame.scale).kernels[1]
     r2 = np.sum(((X[::2] - X[1::2]) / kernel.length_scale) ** 2, axis=1)
     assert_allclose(np.mean(r2), 2.0, rtol=0.05)
 

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.ep import _features
-from skvbgp.ep._features import TILE_ROWS, SparsePrior, tiles
+from skvbgp.ep._features import TILE_ROWS, SparsePrior, cut_tiles
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.kernels import RBF, Constant, Linear, Matern
@@ -103,7 +103,7 @@ def test_gradients_for_other_kernels(approximation, kernel, rng):
 
 @pytest.mark.parametrize("n", [1, TILE_ROWS, TILE_ROWS + 1, 1257, 5 * TILE_ROWS - 3])
 def test_tiles_are_every_row_once_in_about_equal_parts(n):
-    parts = tiles(n)
+    parts = cut_tiles(n)
     assert_array_equal(np.concatenate([np.arange(n)[part] for part in parts]), np.arange(n))
     sizes = [part.stop - part.start for part in parts]
     assert len(parts) == -(-n // TILE_ROWS)

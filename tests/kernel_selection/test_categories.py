@@ -14,7 +14,7 @@ from skvbgp.kernel_selection._bound import (
 )
 from skvbgp.kernel_selection._categories import bind
 from skvbgp.kernel_selection._scales import DataScales
-from skvbgp.kernel_selection._start import draw_starts, hyperprior, limits
+from skvbgp.kernel_selection._start import draw_starts, find_limits, hyperprior
 from skvbgp.kernels import RBF, Constant, Linear, Periodic
 from skvbgp.kernels._pairs import Pairs
 from tests.derivatives import numerical_gradient
@@ -87,7 +87,7 @@ def test_every_hyperparameter_is_there_once(name, rng):
     scales = DataScales.of(X, Targets(rng.standard_normal(20)), OWNERS)
     n = number_free(name)
     assert len(kernel.theta) == n
-    assert len(limits(kernel, scales)) == len(hyperprior(kernel, scales)[0]) == n + 1
+    assert len(find_limits(kernel, scales)) == len(hyperprior(kernel, scales)[0]) == n + 1
     assert all(len(x) == n + 1 for x in draw_starts(kernel, scales, 2, rng))
     assert_allclose(kernel.pick(kernel.with_theta(kernel.theta).theta), kernel.theta)
     learned, _ = parameters(kernel, rng.standard_normal(n + 1))

@@ -10,7 +10,7 @@ from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import log_evidence
 from skvbgp.kernel_selection._scales import DataScales
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
-from skvbgp.kernel_selection._start import limits
+from skvbgp.kernel_selection._start import find_limits
 from skvbgp.kernel_selection._state import LocalFit
 from skvbgp.kernel_selection._targets import TRANSFORMS
 from skvbgp.kernel_selection._training import train_series
@@ -102,7 +102,7 @@ def test_series_are_trained_by_the_evidence_and_a_prior():
     scales = DataScales.of(X, targets)
     fit = train_series(X, targets, scales, 200, 1e-12, kernel, LocalFit.fail("not yet"))
     value, gradient = log_evidence(kernel, fit.x, Pairs(X), Targets(y))
-    lowest, highest = limits(kernel, scales).T
+    lowest, highest = find_limits(kernel, scales).T
     prior = (0.5 * (lowest + highest) - fit.x) / ((highest - lowest) / 8.0) ** 2
     assert_allclose(fit.lower_bound, value)
     assert_allclose(gradient, -prior, atol=1e-3)

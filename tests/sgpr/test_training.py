@@ -17,7 +17,7 @@ from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, sign_draws
+from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, make_sign_draws
 from skvbgp.sgpr._start import narrow, settle_variances
 from skvbgp.sgpr._training import (
     bound_start,
@@ -206,13 +206,13 @@ def test_one_step_is_enough_when_nothing_else_is_learned(monkeypatch):
 
 @pytest.mark.parametrize("d", [1, 3, 7, 8, 31])
 def test_sign_draws_see_no_mixed_derivatives(d):
-    draws = sign_draws(d)
+    draws = make_sign_draws(d)
     assert_array_equal(draws.T @ draws, len(draws) * np.eye(d))
     assert_array_equal(draws.sum(axis=0), 0.0)
 
 
 def test_sign_draws_of_many_inputs_are_not_more():
-    assert sign_draws(100).shape == (32, 100)
+    assert make_sign_draws(100).shape == (32, 100)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -233,7 +233,9 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
         assert np.all(ratio < 5e-4), name  # without the rows' part of the curvature, 3e-3 and more
 
 
-@pytest.mark.parametrize("rule", [ClosedForm(), CommonDraws(sign_draws(2))], ids=["all", "draws"])
+@pytest.mark.parametrize(
+    "rule", [ClosedForm(), CommonDraws(make_sign_draws(2))], ids=["all", "draws"]
+)
 def test_a_start_is_refused_where_its_bound_is_higher_than_it_can_be(rule, monkeypatch):
     problem = small_problem("pitc")
     given = problem.model, problem.data, rule

@@ -330,7 +330,7 @@ class HybridGPLVM(
         n_latents = self._n_features_out
         if X.shape[1] != n_latents:
             raise ValueError(f"X has {X.shape[1]} columns, but there are {n_latents} latents.")
-        mean, std = self._in_tasks(_entries, X, np.zeros_like(X))
+        mean, std = self._in_tasks(_find_entries, X, np.zeros_like(X))
         return (mean, std) if return_std else mean
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
@@ -353,7 +353,7 @@ class HybridGPLVM(
         """
         X = self._rows(X)
         missing = np.isnan(X)
-        mean, std = self._in_tasks(_entries, *self._infer(X))
+        mean, std = self._in_tasks(_find_entries, *self._infer(X))
         filled = np.where(missing, mean, X)
         return (filled, np.where(missing, std, 0.0)) if return_std else filled
 
@@ -414,7 +414,7 @@ def _infer(posterior: HybridPosterior, X: Array) -> tuple[Array, Array]:
     return latents.mean, latents.variance
 
 
-def _entries(posterior: HybridPosterior, mean: Array, variance: Array) -> tuple[Array, Array]:
+def _find_entries(posterior: HybridPosterior, mean: Array, variance: Array) -> tuple[Array, Array]:
     return posterior.entries(Inputs(mean, variance))
 
 

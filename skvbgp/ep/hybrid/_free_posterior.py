@@ -141,10 +141,10 @@ class RowBound:
         """Gradients in the statistics (k, c), summed over those of the same column."""
         k = self._n_continuous
         continuous, discrete = np.split(gradient, [2 * k], axis=1)
-        return np.hstack([a + b for a, b in (_halves(continuous), _halves(discrete))])
+        return np.hstack([a + b for a, b in (_halve(continuous), _halve(discrete))])
 
 
-def _halves(a: Array) -> list[Array]:
+def _halve(a: Array) -> list[Array]:
     return np.split(a, 2, axis=1)
 
 

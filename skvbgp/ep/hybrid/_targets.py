@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import ForgetsLabels, Labels, declared_classes, fit_method
+from skvbgp.base import ForgetsLabels, Labels, fit_method, read_classes
 
 #: Numbers that more than so many of differ are no classes, where that is to be told from them.
 _MOST_CLASSES = 32
@@ -77,7 +77,7 @@ class TakesLabels(ForgetsLabels):
         classes = None
         if "classes" in metadata:
             known = None if state is None else state.y.classes
-            classes = declared_classes(metadata["classes"], known)
+            classes = read_classes(metadata["classes"], known)
         try:
             if self.missing_label is None:
                 return X, Labels.of(y, classes)
