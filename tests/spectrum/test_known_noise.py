@@ -22,7 +22,7 @@ from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
 from tests.known_noise import check_predictions, check_routed
 from tests.spectrum.cases import HYPER, POSTERIORS, D, M, condition, make_data, small
-from tests.spectrum.test_mathematics import unit_frame
+from tests.spectrum.test_bound import unit_frame
 from tests.weights import assert_same, check_refused, draw_weights
 
 pytestmark = pytest.mark.usefixtures("quick_searches")

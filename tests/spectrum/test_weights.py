@@ -16,7 +16,7 @@ from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import INSTANCES, POSTERIORS, D, M, condition, make_data, small
-from tests.spectrum.test_mathematics import unit_frame
+from tests.spectrum.test_bound import unit_frame
 from tests.spectrum.test_regressor import KNOWN
 from tests.weights import (
     assert_same,
