@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import expm, sqrtm
 
 from skvbgp.gp._coregion import Coregion, JointCovariance
+from skvbgp.gp._neighbours import measure_stack
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import weigh_inputs
-from skvbgp.gp._stack import measure_stack
 from skvbgp.kernels import RBF, Matern
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import predict_from_neighbours

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skvbgp.gp._stack import count_sets, measure_stack
+from skvbgp.gp._neighbours import count_sets, measure_stack
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 
 KERNELS = [
