@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.owners import Owners, divide_equally
@@ -19,13 +18,18 @@ from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import Cotangents, Indices, PastProcess, Process, add_up, fill
+from skvbgp.decoupled._process import (
+    Cotangents,
+    Gaussians,
+    Indices,
+    PastProcess,
+    Process,
+    add_up,
+    fill,
+)
 
 #: Rows of data that one thread works on at a time.
 _TILE_ROWS = 512
-
-
-Gaussians = tuple[WhitenedGaussian, ...]
 
 
 @dataclass(frozen=True)
@@ -75,9 +79,12 @@ class Model:
         self, parameters: Parameters, q: Gaussians | None, past: PastProcess | None = None
     ) -> CoupledCovariance | DirectCovariance:
         """That of q(f), and what goes with it; the direct one if there is no q(u)."""
+        mean, beta = self.at(parameters), parameters.cov_basis
         if q is None:
-            return DirectCovariance(self, parameters, past)
-        return CoupledCovariance(self, parameters, q, past)
+            return DirectCovariance(*mean, beta, parameters.L0, past)
+        return CoupledCovariance(
+            *mean, beta, q, past, orthogonal=self.parametrization == "orthogonal"
+        )
 
 
 class Evaluation:

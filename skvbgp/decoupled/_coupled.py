@@ -17,8 +17,6 @@ They differ in what stays fixed while the bases and the hyperparameters move.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,16 +31,19 @@ from skvbgp._core.linalg import (
 )
 from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
+from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import Cotangents, PastProcess, Process, add_up, fill
+from skvbgp.decoupled._process import (
+    Cotangents,
+    Gaussians,
+    PastProcess,
+    Process,
+    add_up,
+    fill,
+)
 
-if TYPE_CHECKING:
-    from skvbgp.decoupled._bound import Model
 
-
-def keep_points(
-    K: Array, q: tuple[WhitenedGaussian, ...], kept: NDArray[np.intp]
-) -> tuple[WhitenedGaussian, ...]:
+def keep_points(K: Array, q: Gaussians, kept: NDArray[np.intp]) -> Gaussians:
     """q(u) of some points of a basis of covariance K, as it is: their marginals."""
     L, name = jittered_cholesky(K, "covariance of the basis"), "covariance of kept points"
     T = tril_inverse(jittered_cholesky(K[kept[:, None], kept], name)) @ L[kept]
@@ -70,13 +71,15 @@ class CoupledCovariance:
 
     def __init__(
         self,
-        model: Model,
-        parameters: Parameters,
-        q: tuple[WhitenedGaussian, ...],
+        kernel: BasisKernel,
+        alpha: Basis,
+        a: Array,  # (m_a, k) of the mean
+        beta: Basis,
+        q: Gaussians,
         past: PastProcess | None = None,
+        *,
+        orthogonal: bool,
     ) -> None:
-        beta, (kernel, alpha, a) = parameters.cov_basis, model.at(parameters)
-        orthogonal = model.parametrization == "orthogonal"
         self._kernel, self._alpha, self._beta, self._a = kernel, alpha, beta, a
         self._q, self._past, self._orthogonal = q, past, orthogonal
         self._Kbb = kernel(beta, beta)  # (m_b, m_b)
@@ -125,7 +128,7 @@ class CoupledCovariance:
         u = q.draw(values.shape[1], rng) - q.mean[:, None] + w
         return np.asarray(self._L_inv.T @ (u - self._L_inv @ values))
 
-    def _in_orthogonal_frame(self) -> tuple[WhitenedGaussian, ...]:
+    def _in_orthogonal_frame(self) -> Gaussians:
         if self._orthogonal:
             return self._q
         return tuple(one.moved(v) for one, v in zip(self._q, self.v.T, strict=True))
@@ -164,7 +167,7 @@ class CoupledCovariance:
             da = sum(np.hsplit(da, 2))
         return add_up(concurrently(through_Kba, through_Kbb)), da
 
-    def natural_step(self, c: Cotangents, rate: float) -> tuple[WhitenedGaussian, ...]:
+    def natural_step(self, c: Cotangents, rate: float) -> Gaussians:
         """q(u) after a natural-gradient step, for any likelihood [Khan2017]_."""
         mean, shift, information = self._mean, c.w, c.curvature
         if self._past is not None:  # the past is information as that of rows is

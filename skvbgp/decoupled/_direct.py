@@ -14,8 +14,6 @@ To a past N(a-bar, B-bar) in the same bases, with d = a - a-bar and H-bar as H, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,11 +24,9 @@ from skvbgp._core.linalg import (
     jittered_cholesky,
     log_determinant,
 )
+from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._process import Cotangents, PastProcess, Process, add_up, fill
-
-if TYPE_CHECKING:
-    from skvbgp.decoupled._bound import Model
 
 
 def keep_points(K: Array, L: Array, kept: NDArray[np.intp]) -> Array:
@@ -58,14 +54,19 @@ class DirectCovariance:
     """
 
     def __init__(
-        self, model: Model, parameters: Parameters, past: PastProcess | None = None
+        self,
+        kernel: BasisKernel,
+        alpha: Basis,
+        a: Array,  # (m_a, k) of the mean
+        beta: Basis,
+        L0: Array,
+        past: PastProcess | None = None,
     ) -> None:
-        beta, (kernel, alpha, a) = parameters.cov_basis, model.at(parameters)
         m = len(beta)
         self._kernel, self._alpha, self._beta, self._past = kernel, alpha, beta, past
         self._K = kernel(beta, beta)  # (m_b, m_b)
         self._diag = kernel.diag(beta)
-        self._L = np.tril(parameters.L0) / self._diag[:, None]
+        self._L = np.tril(L0) / self._diag[:, None]
         self._KL = self._K @ self._L  # (k, m_b, m_b), as all that follow
         H = np.swapaxes(self._L, 1, 2) @ self._KL + np.eye(m)
         factors = [cholesky(one, "matrix H of the covariance basis") for one in H]

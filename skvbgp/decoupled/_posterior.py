@@ -14,12 +14,12 @@ from skvbgp._core.owners import Owners
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Distribution, Relevance
-from skvbgp.decoupled._bound import Gaussians, Model
+from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure_slopes
-from skvbgp.decoupled._process import Process
+from skvbgp.decoupled._process import Gaussians, Process
 from skvbgp.kernels._features import SHARING
 
 

@@ -37,6 +37,7 @@ from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 
 Indices = NDArray[np.intp]
+Gaussians = tuple[WhitenedGaussian, ...]
 #: Smallest variance of q(f) relative to the prior's.
 _LEAST_VARIANCE = 1e-10
 
@@ -47,7 +48,7 @@ class PastProcess:
 
     a: Array  # (m_a, k) coefficients a-bar of its mean
     #: Its u of each function, in the orthogonal frame; none for a direct covariance.
-    q: tuple[WhitenedGaussian, ...] = ()
+    q: Gaussians = ()
     L: Array | None = None  # (k, m_b, m_b) b-bar = L L' of a direct covariance
 
 

@@ -15,9 +15,10 @@ from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.base import Targets
-from skvbgp.decoupled._bound import Gaussians, Model
+from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
+from skvbgp.decoupled._process import Gaussians
 
 #: Rows that the units of y, and training again, may need before anything is set for good.
 SAMPLE_ROWS = 50_000

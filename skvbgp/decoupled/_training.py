@@ -19,9 +19,10 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Clock
 from skvbgp.decoupled import _coupled, _direct
 from skvbgp.decoupled._basis import Basis
-from skvbgp.decoupled._bound import Evaluation, Gaussians, Model, Past
+from skvbgp.decoupled._bound import Evaluation, Model, Past
 from skvbgp.decoupled._new_rows import Sample, choose_points
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._process import Gaussians
 from skvbgp.decoupled._state import State
 
 #: Most points of the mean basis that stand for all of them in the KL divergence of one step.
