@@ -1,7 +1,6 @@
-"""The global part of the function: a sparse process of inducing inputs, learned from all rows.
+"""The global part of the function: a sparse process of inducing inputs, given all rows.
 
-Hyperparameters maximise the evidence of a random subset; `_inducing_inputs` has what the rows then
-say. See :doc:`/theory/gp`.
+`_sum` has how it is learned, and `_inducing_inputs` what the rows say. See :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
@@ -19,21 +18,17 @@ from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp._optim.maximum import train
 from skvbgp.base import Draws
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._inducing_inputs import InducingInputs, leave_out_rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Kernel
 
-#: Most rows that hyperparameters are learned from, and that the process is conditioned on.
-_TRAINED_ROWS, _MOST_ROWS = 800, 20_000
-#: Largest number of L-BFGS iterations.
-_MAX_ITER = 20
+#: Most rows that the process is conditioned on.
+_MOST_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -46,28 +41,6 @@ class GlobalPart(PickledByFields):
     Z: Array  # (m, d) inducing inputs, scaled
     known: Index  # which rows it is conditioned on, in ascending order
     q: WhitenedGaussian  # of v
-
-    @classmethod
-    def learn(
-        cls,
-        start: Process,
-        coordinates: Coordinates,
-        target: Target,
-        rows: Rows,
-        order: Index,
-        m: int,
-        tol: float,
-    ) -> Self:
-        """From rows in a random order, the first of which are the inducing inputs."""
-        X, y = rows.scaled(coordinates, target)
-        noise = discount_copies(rows.X, rows.noise)
-        index = order[:_TRAINED_ROWS]
-        known = None if noise is None else noise[index].scaled(target.unit)
-        trained = train(start, [(X[index], y[index], known)], max_iter=_MAX_ITER, tol=tol)
-        process, m = trained.process, min(m, len(order))
-        frame = coordinates, target
-        empty = cls(process, *frame, X[order[:m]], order[:0], WhitenedGaussian.standard(m))
-        return empty.given(rows, order)
 
     def given(self, rows: Rows, order: Index) -> Self:
         """The same process given rows in a random order, of which the first ones are enough."""

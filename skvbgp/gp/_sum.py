@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.order import Index
+from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
+from skvbgp._optim.maximum import train
 from skvbgp.base import Gaps, pick
 from skvbgp.gp._belief import fit_mixture, judge_state, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._posterior import LocalMoments
-from skvbgp.gp._process import start_process
+from skvbgp.gp._process import Process, start_process
+from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 #: n_inducing="auto": inducing inputs, and rows from which on they are tried.
 _N_INDUCING, _LEAST_ROWS = 500, 2_000
+#: Most rows that hyperparameters of the global part are learned from, and L-BFGS iterations.
+_TRAINED_ROWS, _MAX_ITER = 800, 20
 #: Rows that judge, which the global part has not learned from, and the same as a share of all rows.
 _HELD_OUT, _HELD_SHARE = 1_000, 0.25
 #: What a global part has to gain, in nats a row.
@@ -98,7 +104,31 @@ def _learn_part(learner: GPLearner, start: Start, order: Index, m: int) -> Globa
     kernel = dict(make_base_kernels(start.rows.X.shape[1]))[_KERNEL]
     process = start_process(kernel, gaussian=True, owners=learner.owners)
     frame = coordinates, start.frames.target
-    return GlobalPart.learn(process, *frame, start.rows, order, m, learner.tol)
+    return learn_part(process, *frame, start.rows, order, m, learner.tol)
+
+
+def learn_part(
+    start: Process,
+    coordinates: Coordinates,
+    target: Target,
+    rows: Rows,
+    order: Index,
+    m: int,
+    tol: float,
+) -> GlobalPart:
+    """That of rows in a random order, the first of which are the inducing inputs.
+
+    Hyperparameters maximise the evidence of a random subset.
+    """
+    X, y = rows.scaled(coordinates, target)
+    noise = discount_copies(rows.X, rows.noise)
+    index = order[:_TRAINED_ROWS]
+    known = None if noise is None else noise[index].scaled(target.unit)
+    trained = train(start, [(X[index], y[index], known)], max_iter=_MAX_ITER, tol=tol)
+    m = min(m, len(order))
+    frame = trained.process, coordinates, target
+    empty = GlobalPart(*frame, X[order[:m]], order[:0], WhitenedGaussian.standard(m))
+    return empty.given(rows, order)
 
 
 def _learn_rest(

@@ -112,7 +112,7 @@ def test_hyperparameters_are_those_of_the_exact_process(rng):
     """Learned from a random subset, here of all rows: at a maximum of their evidence."""
     X, y = make_data(60)
     rows, start = Rows().plus(X, y), replace(PROCESS, noise=0.1)
-    part = GlobalPart.learn(start, *FRAME, rows, rng.permutation(60), 10, 1e-9)
+    part = _sum.learn_part(start, *FRAME, rows, rng.permutation(60), 10, 1e-9)
     scaled = FRAME[0].scaled(X), FRAME[1].scaled(y)
 
     def objective(process):
@@ -288,17 +288,17 @@ def judged(monkeypatch):
     """What the global part was learned from, and which rows have judged."""
     monkeypatch.setattr(_sum, "_LEAST_ROWS", 200)
     seen = {"trained": [], "judges": []}
-    learn, rest = GlobalPart.learn.__func__, _sum._learn_rest
+    learn, rest = _sum.learn_part, _sum._learn_rest
 
-    def watch_learn(cls, start, coordinates, target, rows, order, *others):
+    def watch_learn(start, coordinates, target, rows, order, *others):
         seen["trained"].append(order)
-        return learn(cls, start, coordinates, target, rows, order, *others)
+        return learn(start, coordinates, target, rows, order, *others)
 
     def watch_rest(learner, start, part, held, end_pass):
         seen["judges"].append(held)
         return rest(learner, start, part, held, end_pass)
 
-    monkeypatch.setattr(GlobalPart, "learn", classmethod(watch_learn))
+    monkeypatch.setattr(_sum, "learn_part", watch_learn)
     monkeypatch.setattr(_sum, "_learn_rest", watch_rest)
     return seen
 
