@@ -52,7 +52,7 @@ from skvbgp.gp._rows import Rows, draw_groups, size_groups
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import bind_columns
-from skvbgp.kernels._candidates import add_fading_lines, make_leaves
+from skvbgp.kernels._candidates import add_fading_lines, make_anova_kernel, make_leaves
 
 #: Places that an exact process is tried on.
 _TRIAL_PLACES = 500
@@ -118,6 +118,12 @@ def start_alike_process(d: int, owners: tuple[int, ...]) -> AlikeProcess:
     return AlikeProcess(process, d, float(np.sqrt(n_inputs)))
 
 
+def start_anova_process(d: int, owners: tuple[int, ...]) -> ProbitProcess:
+    """An ANOVA kernel with a probit likelihood before training."""
+    process = start_class_process(bind_columns(make_anova_kernel(), d, owners), d, owners).process
+    return ProbitProcess(replace(process, noise=_PROBIT_NOISE), d)
+
+
 def free_length_scales(process: ClassModel) -> ClassModel:
     """The same process, with one length scale for each input."""
     kernel = process.kernel
@@ -169,6 +175,11 @@ class ClassSearch:
     def _is_small(self) -> bool:
         """Whether hyperparameters are drawn, as the first trials are of all places."""
         return self.is_exact and len(self.votes) <= _TRIAL_PLACES
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether entries of places are missing."""
+        return self.votes.X.shape[1] > self.d
 
     @staticmethod
     def count(n_starts: int, *, grows: bool) -> int:
@@ -252,8 +263,7 @@ class ClassSearch:
 
         It is returned if it is worth more time; of few places always, as shares say what it is.
         """
-        has_gaps = votes.X.shape[1] > self.d
-        warp = None if has_gaps else find_warp(votes.X, trials[0].process.process.owners)
+        warp = None if self._has_gaps else find_warp(votes.X, trials[0].process.process.owners)
         if warp is None:
             return []
         best = _rank(trials)[0]
@@ -292,7 +302,8 @@ class ClassSearch:
     def _try_probit(self, trials: list[Trial]) -> None:
         """Try kernels with a probit likelihood, those that were freed if any were.
 
-        Of few places only the best, of more also one whose length scales are alike.
+        Of few places only the best, of more also one whose length scales are alike. Beside them an
+        ANOVA kernel, if no entries are missing.
         """
         freed = _list_freed(trials)
         if self._is_small:
@@ -307,9 +318,12 @@ class ClassSearch:
             process = replace(model.process, noise=_PROBIT_NOISE)
             probit = ProbitProcess(process, self.d, model.shared_scale, model.warp)
             starts.append((trial.name + PROBIT, probit))
+        owners = starts[0][1].process.owners
         if freed and not self._is_small:
-            alike = start_alike_process(self.d, freed[0].process.process.owners)
+            alike = start_alike_process(self.d, owners)
             starts.append((f"SE, by input{ALIKE}", alike))
+        if freed and not self._has_gaps:
+            starts.append((f"ANOVA{PROBIT}", start_anova_process(self.d, owners)))
         self._try(starts, [(self.votes,)], self.max_iter or _PROBIT_ITERATIONS)
 
     # -- belief ----------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ _WINDOW = 16.0
 _PRIORS = {
     "length_scale": (np.log(2.0), 2.0),
     "value": (0.0, 2.0),
+    "variance": (0.0, 1.0),
     "alpha": (0.0, 1.5),
     "noise": (np.log(0.05), 1.0),
     "slope": (np.log(0.3), 1.0),

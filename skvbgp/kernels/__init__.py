@@ -1,5 +1,6 @@
 """Kernels: values and vector-Jacobian products of the covariance functions."""
 
+from skvbgp.kernels._anova import Anova
 from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant, White
@@ -11,6 +12,7 @@ from skvbgp.kernels._wiener import IntegratedOU, Wiener
 
 __all__ = [
     "RBF",
+    "Anova",
     "Constant",
     "IntegratedOU",
     "Kernel",

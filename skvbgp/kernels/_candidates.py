@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp.kernels._anova import Anova
 from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant
@@ -35,6 +36,8 @@ _TYPICAL_LENGTHS = {
 }
 #: Spread of the logarithms that tells the length scales of two equal factors apart.
 _APART = 0.7
+#: Length scale of an ANOVA kernel before training.
+_ANOVA_LENGTH = 2.0
 #: The kernel that has one length scale for all inputs, too.
 _ISOTROPIC = "Matern-5/2"
 #: How far lines reach until they fade, in length scales of a kernel before training.
@@ -55,6 +58,15 @@ def make_leaves(d: int, *, isotropic: bool) -> list[Named]:
         ("RQ", RationalQuadratic(alpha_bounds=_SHAPES, **scale)),
         ("SE", RBF(**scale)),
     ]
+
+
+def make_anova_kernel() -> Kernel:
+    """Start of functions of single inputs, of pairs and so on, of inputs of unit variance."""
+    limits: dict[str, Any] = {
+        "length_scale_bounds": _LENGTH_SCALES,
+        "variance_bounds": _AMPLITUDES,
+    }
+    return Anova(_ANOVA_LENGTH, isotropic=True, **limits)
 
 
 def make_base_kernels(d: int, unit: Array | None = None) -> list[Named]:

@@ -11,6 +11,7 @@ from scipy.special import betaincinv, chdtri, gammainccinv
 
 from skvbgp._core.draws import share_members
 from skvbgp._core.order import Index, cut
+from skvbgp.kernels._anova import Anova
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import list_terms
 from skvbgp.kernels._constant import Constant, White
@@ -132,6 +133,7 @@ def make_waves(phases: Array) -> Array:
 
 def _draw_term(leaves: list[Kernel], d: int, m: int, rng: np.random.RandomState) -> Term:
     constants = [leaf.value for leaf in leaves if isinstance(leaf, Constant)]
+    constants += [leaf.diag(np.zeros((1, d)))[0] for leaf in leaves if isinstance(leaf, Anova)]
     lines = tuple(leaf for leaf in leaves if isinstance(leaf, Linear))
     waves = [leaf for leaf in leaves if not isinstance(leaf, Constant | Linear)]
     frequencies = np.zeros((m if waves else 1, d))
@@ -154,6 +156,8 @@ def _draw_frequencies(
         rate = 0.5 / np.broadcast_to(leaf.length_scale, shape) ** 2
         harmonics = rng.poisson(rate) - rng.poisson(rate)
         return np.asarray(2.0 * np.pi / np.asarray(leaf.period) * harmonics), np.ones(m)
+    if isinstance(leaf, Anova):
+        return leaf.draw_frequencies(shape, rng), np.ones(m)
     if not isinstance(leaf, RBF | Matern | RationalQuadratic):
         reason = "white noise is no function" if isinstance(leaf, White) else "no spectrum is known"
         raise ValueError(f"Functions cannot be drawn from {leaf!r}: {reason}.")

@@ -8,7 +8,8 @@ A squared exponential averages to
 
 with variances s. The other stationary kernels are mixtures of it, and have their own k(r^2) in the
 place of the last factor: what [Paciorek2004] prove to be a covariance, times a factor of each
-place. Sums and products are those of their parts. Any other kernel is taken at the means.
+place. An ANOVA kernel is averaged input by input. Sums and products are those of their parts. Any
+other kernel is taken at the means.
 
 See :doc:`/theory/gp_classes`.
 """
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from skvbgp.kernels._anova import Anova
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Composite, Sum
 from skvbgp.kernels._distance import cut_rows, cut_triangle, factors, squared_distances
@@ -100,6 +102,9 @@ def _evaluate(kernel: Kernel, rows: _Rows, others: _Rows | None) -> Array:
         return kernel._combine(_evaluate(part, rows, others) for part in kernel.kernels)
     if isinstance(kernel, Stationary):
         return _Pairs.of(kernel, rows, others).evaluate()
+    if isinstance(kernel, Anova):
+        means, variances = zip(rows, (None, None) if others is None else others, strict=True)
+        return kernel.evaluate(*means, *variances)
     return kernel(rows.mean, None if others is None else others.mean)
 
 
@@ -108,6 +113,8 @@ def _diag(kernel: Kernel, rows: _Rows) -> Array:
         return kernel._combine(_diag(part, rows) for part in kernel.kernels)
     if isinstance(kernel, Stationary):
         return np.exp(-0.5 * np.log1p(2.0 * _ratios(kernel, rows)).sum(axis=1))
+    if isinstance(kernel, Anova):
+        return kernel.evaluate_own(*rows)
     return kernel.diag(rows.mean)
 
 
@@ -117,6 +124,8 @@ def _vjp(kernel: Kernel, rows: _Rows, dK: Array) -> Array:
         return np.concatenate([_vjp(part, rows, cotangent) for part, cotangent in parts])
     if isinstance(kernel, Stationary):
         return _Pairs.of(kernel, rows, None).vjp(dK)
+    if isinstance(kernel, Anova):
+        return kernel.pull_back(*rows, dK)
     return kernel.vjp(rows.mean, None, kernel(rows.mean), dK)[0]
 
 
@@ -128,6 +137,8 @@ def _diag_vjp(kernel: Kernel, rows: _Rows, ddiag: Array) -> Array:
         s = 2.0 * _ratios(kernel, rows)  # d log(diag) / d log l = s / (1 + s)
         d_log_scale = (ddiag * _diag(kernel, rows)) @ (s / (1.0 + s))
         return kernel._dtheta(length_scale=d_log_scale, alpha=0.0)
+    if isinstance(kernel, Anova):
+        return kernel.pull_own_back(rows.mean, ddiag, rows.variance)
     return kernel.vjp_diag(rows.mean, ddiag)[0]
 
 

@@ -14,6 +14,7 @@ from skvbgp.gp._class_search import (
     ClassSearch,
     free_length_scales,
     start_alike_process,
+    start_anova_process,
     start_class_process,
 )
 from skvbgp.gp._class_shares import RANGES
@@ -21,7 +22,7 @@ from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
-from skvbgp.kernels import RBF, Matern
+from skvbgp.kernels import RBF, Anova, Matern
 from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_classes
@@ -29,7 +30,11 @@ from tests.oracles import gp_classes as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
-KERNELS = [(1.5 * RBF([1.0, 2.0])).bind(2), Matern(1.3, nu=1.5, isotropic=True).bind(2)]
+KERNELS = [
+    (1.5 * RBF([1.0, 2.0])).bind(2),
+    Matern(1.3, nu=1.5, isotropic=True).bind(2),
+    Anova(1.3, [0.5, 2.0], isotropic=True),
+]
 UNITS = [1.0, 0.5]
 
 
@@ -279,6 +284,29 @@ def test_they_start_at_the_distance_of_rows():
     assert len(process.vector) == 4
 
 
+def test_an_anova_kernel_starts_with_as_much_variance_for_any_number_of_inputs():
+    """Its variances have a median of one; those of the columns of a category are one."""
+    for d in (2, 20):
+        process = start_anova_process(d, ())
+        assert len(process.vector) == d + 2
+        assert_allclose(process.kernel.diag(np.zeros((1, d))), (1.0 + 1.0 / d) ** d - 1.0)
+        value, gradient = process.log_prior()
+        assert_allclose(gradient[:-1], 0.0)
+    other = process.with_vector(process.vector + [0.0, *np.ones(d), 0.0])
+    assert_allclose(other.log_prior()[0] - value, -0.5 * d)
+    assert len(start_anova_process(4, (0, 1, 1, 2)).vector) == 5
+
+
+def test_of_rows_with_gaps_no_anova_kernel_is_tried(several):
+    X, y = several
+    names = [
+        [name for name, _ in VBGPClassifier(max_iter=2, random_state=0).fit(X, y).kernels_]
+        for X in (X, np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X))
+    ]
+    assert ["ANOVA, probit" in each for each in names] == [True, False]
+    assert any("probit" in name for name in names[1])
+
+
 @pytest.mark.parametrize("noise", [1e-9, 10.0])
 @pytest.mark.parametrize("size", [1e-9, 1e9])
 def test_extremes_have_a_mode(rng, noise, size):
@@ -348,15 +376,15 @@ def test_of_more_rows_those_by_input_are_and_one_is_alike(several, monkeypatch):
     X, y = several
     found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
     kinds = [type(process) for process in found.trained]
-    assert kinds == [ClassProcess] * 3 + [ProbitProcess] * 2 + [AlikeProcess]
+    assert kinds == [ClassProcess] * 3 + [ProbitProcess] * 2 + [AlikeProcess, ProbitProcess]
     best, before, after = found.names[0], found.names[1:3], found.names[3:5]
     assert best.removesuffix(RANGES) == before[0].removesuffix(", by input")
     assert set(after) == {f"{name}, probit" for name in before}
     assert all(name.endswith(", by input") for name in before)
-    assert found.names[5] == "SE, by input, alike, probit"
+    assert found.names[5:] == ("SE, by input, alike, probit", "ANOVA, probit")
     starts = found.list_starts(anew=True)
     assert {type(process) for _, process in starts} == {ClassProcess}
-    assert {name for name, _ in starts} == {best, *before, "SE, by input"}
+    assert {name for name, _ in starts} == {best, *before, "SE, by input", "ANOVA"}
 
 
 def test_of_more_kernels_by_input_the_two_best_are(several):
@@ -376,7 +404,8 @@ def test_of_more_kernels_by_input_the_two_best_are(several):
     )
     search.run(starts, grows=False)
     names = [t.name for t in search.trials if isinstance(t.process, ProbitProcess)]
-    assert set(names) == {"a, probit", "b, probit", "SE, by input, alike, probit"}
+    alone = {"SE, by input, alike, probit", "ANOVA, probit"}
+    assert set(names) == {"a, probit", "b, probit", *alone}
 
 
 def test_a_stream_that_comes_to_need_neighbours(several, monkeypatch):

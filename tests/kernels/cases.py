@@ -4,6 +4,7 @@ import numpy as np
 
 from skvbgp.kernels import (
     RBF,
+    Anova,
     Constant,
     IntegratedOU,
     Linear,
@@ -44,6 +45,8 @@ LEAVES = [
     Wiener(1.2, isotropic=True),
     Wiener(SCALES, integrated=True),
     IntegratedOU(SCALES),
+    Anova(SCALES, (0.5, 2.0, 0.1)),
+    Anova(1.4, isotropic=True),
 ]
 COMPOSITES = [
     Sum(RBF(SCALES), White(0.3)),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.kernels import RBF, Constant, Linear, Matern, RationalQuadratic
+from skvbgp.kernels import RBF, Anova, Constant, Linear, Matern, RationalQuadratic
 from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
 from tests.derivatives import numerical_gradient
 from tests.oracles import uncertain as oracle
@@ -16,6 +16,8 @@ KERNELS = [
     Matern(SCALES, nu=0.5),
     Matern(SCALES, nu=2.5),
     RationalQuadratic(SCALES, alpha=0.8),
+    Anova(SCALES, [0.5, 2.0, 1.0]),
+    Anova(1.3, isotropic=True).bind(3),
     2.0 * Matern(SCALES, nu=1.5) * RBF(1.5, isotropic=True) + Linear(SCALES),
 ]
 
@@ -38,6 +40,26 @@ def test_squared_exponentials_are_averaged(rng):
             for a in A
         ]
         assert_allclose(K, expected, rtol=1e-8)
+
+
+def test_anova_kernels_are_averaged(rng):
+    """As functions of one input and of sets of inputs, which are independent."""
+    X, Z, variances = make_rows(rng), make_rows(rng, 4), np.array([0.5, 2.0, 1.0])
+    covariance = UncertainCovariance(Anova(SCALES, variances), 3)
+    for A, B, K in ((X, Z, covariance(X, Z)), (X, X, covariance(X))):
+        expected = np.ones((len(A), len(B)))
+        for c in range(3):
+            own = [[c, c + 3]]
+            expected *= 1.0 + variances[c] / 3.0 * np.array(
+                [
+                    [
+                        oracle.average_squared_exponential(*a[own].T, *b[own].T, [SCALES[c]])
+                        for b in B
+                    ]
+                    for a in A
+                ]
+            )
+        assert_allclose(K, expected - 1.0, rtol=1e-8)
 
 
 def test_mixtures_of_squared_exponentials(rng):

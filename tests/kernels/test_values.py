@@ -1,5 +1,7 @@
 """Values: against scikit-learn, at awkward inputs, and positive semi-definite."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -7,6 +9,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from skvbgp.kernels import (
     RBF,
+    Anova,
     Constant,
     Linear,
     Matern,
@@ -47,6 +50,18 @@ def test_periodic_is_a_product_over_the_inputs():
     for i, (length_scale, period) in enumerate(zip(SCALES, PERIODS, strict=True)):
         expected *= sk.ExpSineSquared(length_scale, period)(X[:, [i]], Z[:, [i]])
     assert_allclose(Periodic(SCALES, PERIODS)(X, Z), expected, rtol=1e-12)
+
+
+def test_anova_is_the_sum_over_all_sets_of_inputs():
+    X, Z = inputs(7), inputs(5, seed=1)
+    variances, expected = (0.5, 2.0, 0.1), np.zeros((7, 5))
+    effects = [
+        v / 3.0 * sk.RBF(length_scale)(X[:, [i]], Z[:, [i]])
+        for i, (length_scale, v) in enumerate(zip(SCALES, variances, strict=True))
+    ]
+    for size in (1, 2, 3):
+        expected += sum(np.prod(some, axis=0) for some in combinations(effects, size))
+    assert_allclose(Anova(SCALES, variances)(X, Z), expected, rtol=1e-12)
 
 
 def test_rational_quadratic_has_a_length_scale_per_input():
