@@ -32,8 +32,12 @@ _GROWTH, _LARGEST = 2.0, 9.0
 _ODDS = 100.0
 #: How much more likely a row is by the second stream, at most, in what decides.
 _LARGEST_RATIO = 10.0
+#: Share of rows that may be anything when a change is placed, and the largest square.
+_OUTLIERS, _LARGEST_GROWN = 0.02, 1e9
 #: Rows with errors as large as the worse model's that are added to those that say what noise is.
 _WORSE_ROWS = 5
+#: Least rows of half a call for these odds.
+_LEAST_HALF = int(np.ceil(np.log(_ODDS) / np.log((1.0 + _LARGEST_RATIO) / 2.0)))
 #: Most rows of a call that are compared with predictions.
 _COMPARED_ROWS = 500
 
@@ -45,6 +49,7 @@ class Second(NamedTuple):
     """A stream that began where rows contradicted the first."""
 
     model: Any
+    n_before: int  # rows that had been seen before its first one
     lead: float = 0.0  # Page's statistic of its being ahead of the first
     lag: float = 0.0  # and of its being behind
     n_compared: int = 0
@@ -109,7 +114,9 @@ def follow(lead: float, evidence: Array) -> Array:
     return np.asarray(total - np.minimum(np.minimum.accumulate(total), 0.0))
 
 
-def find_change(surprise: Array, evidence: Array, memory: float, odds: float) -> Doubt:
+def find_change(
+    surprise: Array, evidence: Array, memory: float, odds: float, *, restarts: bool
+) -> Doubt:
     """Whether rows (n,) in a row follow a change, and from where on.
 
     Others were before them for which Page's statistic was zero. More than ``memory`` are not kept.
@@ -122,11 +129,27 @@ def find_change(surprise: Array, evidence: Array, memory: float, odds: float) ->
     first = int(np.max(np.flatnonzero(leads[: last + 1] == 0.0), initial=-1)) + 1
     if not is_change:
         return Doubt(max(first, n - int(memory)), is_change)
-    capped = np.minimum(surprise[first:], _LARGEST)
-    after, n_after = np.cumsum(capped[::-1])[::-1], np.arange(n - first, 0, -1)
-    variance = np.maximum(after / n_after, 1.0)  # of the rows from each one on
-    cost = capped.sum() - after + n_after * np.log(variance) + after / variance
-    return Doubt(first + int(np.argmin(cost)), True)
+    until_then = surprise[first : last + 1]  # later ones may be of what has been learned since
+    return Doubt(first + place_change(until_then, restarts=restarts), True)
+
+
+def place_change(surprise: Array, *, restarts: bool) -> int:
+    """The first of rows (n,) after a change, at the least expected loss.
+
+    If a stream restarts there, a row of the old function costs as much as the excess of its
+    squared error in rows that are lost; else one.
+    """
+    s = np.minimum(surprise, _LARGEST_GROWN)
+    n_grown = max(1, int(np.log(s.max()) / np.log(_GROWTH)))
+    v = _GROWTH ** np.arange(n_grown + 1.0)[:, None]  # (g, 1), variances: before, and since then
+    density = np.exp(-0.5 * s / v) / np.sqrt(v)
+    wide = np.mean(density[1:], axis=0)
+    log_density = np.log((1.0 - _OUTLIERS) * density + _OUTLIERS * wide)
+    ahead = log_density[1:] - log_density[0]
+    score = np.cumsum(ahead[:, ::-1], axis=1)[:, ::-1]  # (g - 1, n) of a change at each row
+    until = np.cumsum(np.exp(score - score.max()), axis=1)
+    old = (v[1:] - 1.0 if restarts else 1.0) * (until[:, -1:] - until)
+    return int(np.argmax(old.sum(axis=0) <= until.sum(axis=0)))
 
 
 class NoticesChange:
@@ -184,36 +207,52 @@ class NoticesChange:
         weight = as_weights(data[2].get("sample_weight"), _num_samples(data[0]))
         rows = np.flatnonzero(weight)
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, _COMPARED_ROWS, dtype=int))]
-        some, memory = _take(rows, *data), count_remembered(self.forgetting)
+        some = _take(rows, *data)
         try:
             if second is None:
                 call = Call(data, self.n_samples_seen_, rows, self._judge(*some))
-                self._doubt(now, [*doubted, call], memory)
+                self._doubt(now, [*doubted, call])
                 return
             ahead, squares = self._look_ahead(second, *some)
-            lead = follow(second.lead, compare(ahead))
-            lag = follow(second.lag, compare(-ahead))
-            is_ahead, n_compared = lead.max() >= np.log(_ODDS), second.n_compared + len(rows)
-            if not is_ahead and (lag.max() >= np.log(_ODDS) or n_compared >= memory):
-                return  # it is given up
+            lead, lag = follow(second.lead, compare(ahead)), follow(second.lag, compare(-ahead))
+            is_ahead = lead.max() >= np.log(_ODDS)
+            compared = second._replace(
+                lead=float(lead[-1]),
+                lag=float(lag[-1]),
+                n_compared=second.n_compared + len(rows),
+                squares=squares,
+            )
+            is_behind = lag.max() >= np.log(_ODDS)
+            if not is_ahead and self._gives_up(compared, now.n_samples_seen_, is_behind):
+                return
             model = copy.copy(second.model)
             vars(model).update(now.get_params(deep=False))  # type: ignore[attr-defined]
             _drop_callbacks(model._learn(*data))
             if is_ahead:
                 now._become(model)
             else:
-                leads = float(lead[-1]), float(lag[-1])
-                now._keep_in_doubt("_second", Second(model, *leads, n_compared, squares))
+                now._keep_in_doubt("_second", compared._replace(model=model))
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 
-    def _doubt(self, now: Self, calls: list[Call], memory: float) -> None:
+    def _gives_up(self, second: Second, n_seen: int, is_behind: bool) -> bool:
+        """Whether a second stream that is not ahead is no longer worth its time.
+
+        If it is behind, that is once it knows as many rows as the first did.
+        """
+        n_known = min(second.n_before, 1.0 / (1.0 - self.forgetting))
+        is_young = n_seen - second.n_before < n_known
+        is_late = second.n_compared >= count_remembered(self.forgetting)
+        return is_late or (is_behind and not is_young)
+
+    def _doubt(self, now: Self, calls: list[Call]) -> None:
         """Of calls that a change may explain, with the new one, keep what it still may explain.
 
-        Or begin a second stream with them.
+        Or begin a second stream with them, or become that.
         """
         judged = reduce(Judged.joined, (call.judged for call in calls))
-        doubt = find_change(judged.surprise, judged.evidence, memory, _ODDS)
+        memory = count_remembered(self.forgetting)
+        doubt = find_change(judged.surprise, judged.evidence, memory, _ODDS, restarts=True)
         kept, first = [], doubt.first
         for call in calls:
             if first < len(call.rows):
@@ -222,10 +261,35 @@ class NoticesChange:
         if not doubt.is_change:
             now._keep_in_doubt("_doubted", kept)
             return
-        model = self._begin_after(kept[0].n_before, *kept[0].data)
-        for call in kept[1:]:
+        model = self._begin_with(kept)
+        now._keep_in_doubt("_second", Second(model, kept[0].n_before))
+        if self._would_follow(calls[-1], kept):
+            now._become(model)
+
+    def _would_follow(self, call: Call, kept: list[Call]) -> bool:
+        """Whether a second stream would have been ahead by now, had the last call been two.
+
+        The second half is what is left to compare where rows after a change come all at once.
+        """
+        *earlier, last = kept
+        half = len(last.rows) // 2
+        if half < _LEAST_HALF:
+            return False
+        stop, n = int(last.rows[half]), _num_samples(last.data[0])
+        skipped = _num_samples(call.data[0]) - n
+        first = _drop_callbacks(copy.copy(self))
+        first._learn(*_take(np.arange(skipped + stop), *call.data))
+        start = last._replace(data=_take(np.arange(stop), *last.data))
+        second = Second(self._begin_with([*earlier, start]), kept[0].n_before)
+        ahead, _ = first._look_ahead(second, *_take(last.rows[half:], *last.data))
+        return bool(follow(0.0, compare(ahead)).max() >= np.log(_ODDS))
+
+    def _begin_with(self, calls: list[Call]) -> Any:
+        """A stream of these calls alone."""
+        model = self._begin_after(calls[0].n_before, *calls[0].data)
+        for call in calls[1:]:
             model._learn(*call.data)
-        now._keep_in_doubt("_second", Second(_drop_callbacks(model)))
+        return _drop_callbacks(model)
 
     def _shorten(self, call: Call, first: int) -> Call:
         """A copy of the rows from one of those on that were compared."""

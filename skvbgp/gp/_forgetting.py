@@ -83,7 +83,7 @@ class Doubts:
     def joined(self, number: Index, surprise: Array, memory: float) -> Doubts:
         """With later rows."""
         number, surprise = np.append(self.number, number), np.append(self.surprise, surprise)
-        doubt = find_change(surprise, suspect(surprise), memory, _ODDS)
+        doubt = find_change(surprise, suspect(surprise), memory, _ODDS, restarts=False)
         if doubt.is_change:
             return Doubts(n_seen_changed=int(number[doubt.first]))
         return Doubts(number[doubt.first :], surprise[doubt.first :])

@@ -4,16 +4,33 @@ import numpy as np
 from scipy.stats import norm
 
 
-def explain(surprise, cap, c):
-    """Log density of z with squares that are capped: N(0, 1) up to row c, N(0, v) from there on.
+def place_change(surprise, restarts):
+    """The first row after a change, with the least loss on average.
 
-    Of all v of one at least, the best one.
+    Errors are N(0, 1) before it and N(0, v) from there on, and one in fifty is of any size. A row
+    of the old function that is kept costs as much as v - 1 that are lost (or as one); v is 2, 4
+    and so on, up to the largest square.
     """
-    z = [np.sqrt(min(value, cap)) for value in surprise]
-    v = max(1.0, sum(value**2 for value in z[c:]) / len(z[c:]))
-    return sum(norm.logpdf(value) for value in z[:c]) + sum(
-        norm.logpdf(value, scale=np.sqrt(v)) for value in z[c:]
-    )
+    growths, n = [2.0], len(surprise)
+    while 2.0 * growths[-1] <= max(surprise):
+        growths.append(2.0 * growths[-1])
+
+    def density(s, v):
+        wide = np.mean([norm.pdf(np.sqrt(s), scale=np.sqrt(other)) for other in growths])
+        return 0.98 * norm.pdf(np.sqrt(s), scale=np.sqrt(v)) + 0.02 * wide
+
+    def score(c, v):
+        return sum(np.log(density(s, v if i >= c else 1.0)) for i, s in enumerate(surprise))
+
+    scores = {(c, v): score(c, v) for c in range(n) for v in growths}
+    p = {what: np.exp(value - max(scores.values())) for what, value in scores.items()}
+    losses = [
+        sum(
+            p[c, v] * ((v - 1.0 if restarts else 1.0) * max(0, c - k) + max(0, k - c)) for c, v in p
+        )
+        for k in range(n)
+    ]
+    return int(np.argmin(losses))
 
 
 def lead_of_best_start(evidence):
@@ -63,7 +80,7 @@ def look_ahead(y, first, second, n_before, squares):
     return [norm.logpdf(b, scale=scale) - norm.logpdf(a, scale=scale) for a, b in pairs], sums
 
 
-def find_change(surprise, odds, cap):
+def find_change(surprise, odds, cap, restarts):
     """The first row that is kept, and whether it is that of a change.
 
     Rows are looked at one by one until the best start of a change has so much behind it.
@@ -79,5 +96,4 @@ def find_change(surprise, odds, cap):
         first -= 1
     if not is_change:
         return first, False
-    rest = surprise[first:]
-    return first + int(np.argmax([explain(rest, cap, c) for c in range(len(rest))])), True
+    return first + place_change(surprise[first : last + 1], restarts), True
