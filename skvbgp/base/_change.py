@@ -222,8 +222,7 @@ class NoticesChange:
                 n_compared=second.n_compared + len(rows),
                 squares=squares,
             )
-            is_behind = lag.max() >= np.log(_ODDS)
-            if not is_ahead and self._gives_up(compared, now.n_samples_seen_, is_behind):
+            if not is_ahead and self._gives_up(compared, now.n_samples_seen_):
                 return
             model = copy.copy(second.model)
             vars(model).update(now.get_params(deep=False))  # type: ignore[attr-defined]
@@ -235,15 +234,15 @@ class NoticesChange:
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 
-    def _gives_up(self, second: Second, n_seen: int, is_behind: bool) -> bool:
+    def _gives_up(self, second: Second, n_seen: int) -> bool:
         """Whether a second stream that is not ahead is no longer worth its time.
 
-        If it is behind, that is once it knows as many rows as the first did.
+        Once it knows as many rows as the first did, it should be ahead rather than behind.
         """
         n_known = min(second.n_before, 1.0 / (1.0 - self.forgetting))
         is_young = n_seen - second.n_before < n_known
         is_late = second.n_compared >= count_remembered(self.forgetting)
-        return is_late or (is_behind and not is_young)
+        return is_late or not (is_young or second.lead > second.lag)
 
     def _doubt(self, now: Self, calls: list[Call]) -> None:
         """Of calls that a change may explain, with the new one, keep what it still may explain.

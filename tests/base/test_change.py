@@ -355,7 +355,7 @@ def test_rows_are_taken_from_whatever_has_them(kind, rng):
     assert_allclose(model.predict(given(slice(N))), expected.predict(X), rtol=1e-9)
 
 
-def test_a_second_stream_is_given_up_when_the_first_has_forgotten(rng):
+def test_a_second_stream_is_given_up_when_it_knows_as_much_and_is_not_ahead(rng):
     """Noise that has grown contradicts predictions, and no stream is better at it."""
     X = rng.uniform(-2.0, 2.0, (N, 1))
     y = np.sin(X[:, 0]) + np.where(np.arange(N) < BEFORE, 0.02, 1.5) * rng.standard_normal(N)
@@ -368,7 +368,7 @@ def test_a_second_stream_is_given_up_when_the_first_has_forgotten(rng):
     weight[weight < 0.01] = 0.0
     expected = make_model(forgetting=1, **settings).fit(X, y, sample_weight=weight)
     begun = second.index(True)
-    assert second[begun : begun + 4] == [True] * 3 + [False]  # 58 rows are remembered
+    assert second[begun : begun + 2] == [True, False]  # rows count as many as 20 do
     assert_allclose(model.predict(X), expected.predict(X), rtol=1e-6)
 
 
@@ -377,13 +377,16 @@ def test_a_second_stream_is_given_up_when_it_is_behind_or_open_for_long(behind, 
     X, y = make_data(rng, 1)
     model = stream_into_doubt(make_model(), X, y)
     second = model._second
-    lag, n_compared = (0.9 * np.log(100.0), 0) if behind else (0.0, 50)  # 58 rows are remembered
+    lead, lag, n_compared = (0.0, 3.0, 0) if behind else (3.0, 0.0, 50)  # 58 are remembered
     for n_before, gives_up in ((second.n_before, not behind), (10, True)):
-        now = copy.copy(model)
-        now._second = second._replace(n_before=n_before, lag=lag, n_compared=n_compared)
+        now, leads = copy.copy(model), {"lead": lead, "lag": lag}
+        now._second = second._replace(n_before=n_before, n_compared=n_compared, **leads)
         now.partial_fit(X[:10], y[:10])  # rows of the old function
         # while it knows fewer rows than the first did, it may well be behind
         assert hasattr(now, "_second") is not gives_up
+    model._second = second._replace(n_before=10, lead=2.0, lag=1.0)
+    model.partial_fit(X[OPEN : OPEN + 1], y[OPEN : OPEN + 1])
+    assert hasattr(model, "_second")  # it knows as many, and is ahead
 
 
 def test_rows_after_a_change_that_come_all_at_once_are_enough(begun, rng):
