@@ -84,6 +84,12 @@ class BasisFeatures:
         log_factor = 0.5 * log_c.sum(axis=1)[:, None] - 0.25 * np.expm1(2.0 * log_c) @ squares.T
         return values * np.tile(np.exp(log_factor), 2)
 
+    def times(self, X: Array, weights: Array) -> Array:
+        """Functions (n, s) of weights (F, s), at scaled rows."""
+        if isinstance(self.kernel, PlainKernel):
+            X = self.kernel.coordinates.original(X)
+        return self.features.times(X, weights)
+
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d) of those of a point of the function, at one scaled row."""
         if isinstance(self.kernel, PlainKernel):
@@ -111,7 +117,7 @@ class FunctionDraws(ScaledDraws):
 
     def _evaluate(self, X: Array) -> Array:
         process, rows = self.process, Basis(X)
-        priors = [paths.features(rows) @ paths.weights for paths in self.sets]
+        priors = [paths.features.times(X, paths.weights) for paths in self.sets]
         mean = process.kernel(rows, process.alpha) @ process.a + self.offset
         own = process.kernel(rows, process.beta) @ self._coefficients
         return mean + own + self._gather(priors)

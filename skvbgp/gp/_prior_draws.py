@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._process import Process
 from skvbgp.kernels._features import (
@@ -34,6 +37,13 @@ class JointFeatures:
         inputs, outputs = self.coregion.split(X)
         parts = outputs @ self.coregion.root
         return multiply_columns(self.features(inputs), parts)
+
+    def times(self, X: Array, weights: Array) -> Array:
+        """Functions (n, s) that have weights (F, s)."""
+        inputs, outputs = self.coregion.split(X)
+        parts, s = outputs @ self.coregion.root, weights.shape[1]
+        by_part = self.features.times(inputs, weights.reshape(-1, parts.shape[1] * s))
+        return np.einsum("nt,nts->ns", parts, by_part.reshape(*parts.shape, s))
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d + t) of the features at one row x, zero in its indicator."""
@@ -80,18 +90,34 @@ class PriorDraws:
 
     def __call__(self, X: Array) -> Array:
         """Values (n, S) at scaled rows."""
-        parts = [features(X) @ weights for features, weights in self.sets]
+        parts = [self.evaluate_set(i, X) for i in range(len(self.sets))]
         return np.hstack([np.empty((len(X), 0)), *parts])
 
+    @property
+    def columns(self) -> list[slice]:
+        """Which functions each set has."""
+        ends = np.cumsum([0, *(weights.shape[1] for _, weights in self.sets)]).tolist()
+        return [slice(*both) for both in itertools.pairwise(ends)]
+
+    def visit(self, wanted: NDArray[np.bool_]) -> Iterator[tuple[int, slice, Index]]:
+        """Sets of which functions are wanted (n, S): which functions they have, and at which rows.
+
+        A set takes no time at rows where none of its values is.
+        """
+        for i, own in enumerate(self.columns):
+            yield i, own, np.flatnonzero(wanted[:, own].any(axis=1))
+
     def evaluate(self, X: Array, wanted: NDArray[np.bool_]) -> Array:
-        """The same where wanted (n, S); a set takes no time at rows where none of its values is."""
-        values, start = np.zeros(wanted.shape), 0
-        for features, weights in self.sets:
-            own = slice(start, start + weights.shape[1])
-            rows = np.flatnonzero(wanted[:, own].any(axis=1))
-            values[rows, own] = features(X[rows]) @ weights
-            start = own.stop
+        """The same as a call where wanted (n, S)."""
+        values = np.zeros(wanted.shape)
+        for i, own, rows in self.visit(wanted):
+            values[rows, own] = self.evaluate_set(i, X[rows])
         return values
+
+    def evaluate_set(self, i: int, X: Array) -> Array:
+        """Values (n, s) of a set."""
+        features, weights = self.sets[i]
+        return features.times(X, weights)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (d, S) at one scaled row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 #: Frequencies of each term of a kernel for draws of functions, and functions that have them in
 #: common.
 FREQUENCIES, SHARING = 512, 20
-#: Features of a tile of rows.
+#: Waves of a tile of rows, cosines and sines.
 _TILE = 2**15
 #: Radii of frequencies that a share of at least this exceed are drawn as often at each order of
 #: magnitude of that share as at others.
@@ -45,14 +45,55 @@ class Term:
     amplitudes: Array  # (m,) of these waves. Their squares add up to the product of the constants.
     lines: tuple[Linear, ...]  # linear factors, whose features are exact
 
+    @property
+    def n_features(self) -> int:
+        return 2 * len(self.amplitudes) * (1 + self.frequencies.shape[1]) ** len(self.lines)
+
     def __call__(self, X: Array) -> Array:
         features = make_waves(X @ self.frequencies.T)
         features *= np.tile(self.amplitudes, 2)
+        return multiply_columns(features, self._measure_lines(X)) if self.lines else features
+
+    def _measure_lines(self, X: Array) -> Array:
+        """Features (n, p) of the linear factors."""
+        features = np.ones((len(X), 1))
         for line in self.lines:
             inputs = X / line.length_scale
             parts = np.column_stack([np.full(len(X), line.offset), inputs])
             features = multiply_columns(features, parts)
         return features
+
+    def times(self, X: Array, weights: Array) -> Array:
+        """The features times weights (F, s), by rows whose waves stay in the cache.
+
+        With t = tan(a / 2) and c = 2 / (1 + t^2), cos a = c - 1 and sin a = t c: ones are
+        subtracted from the functions instead of from every cosine, and amplitudes are those of the
+        weights.
+        """
+        if self.lines:
+            return self._sum_lines(X, weights)
+        of_cosine, of_sine = np.split(np.tile(self.amplitudes, 2)[:, None] * weights, 2)
+        values, ones = np.empty((len(X), weights.shape[1])), of_cosine.sum(axis=0)
+        halves = 0.5 * self.frequencies.T
+        for rows in cut(len(X), max(1, _TILE // len(weights))):
+            t = X[rows] @ halves
+            np.tan(t, out=t)
+            c = t * t
+            c += 1.0
+            np.divide(2.0, c, out=c)
+            t *= c
+            own = np.matmul(c, of_cosine, out=values[rows])
+            own += t @ of_sine
+            own -= ones
+        return values
+
+    def _sum_lines(self, X: Array, weights: Array) -> Array:
+        """The same where there are linear factors: waves for every product of theirs."""
+        lines, s = self._measure_lines(X), weights.shape[1]
+        p = lines.shape[1]
+        waves = replace(self, lines=())
+        by_line = waves.times(X, weights.reshape(-1, p * s)).reshape(-1, p, s)
+        return np.einsum("np,nps->ns", lines, by_line)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (F, d) of the features at one row x (d,)."""
@@ -84,10 +125,12 @@ class Features:
         return parts[0] if len(parts) == 1 else np.hstack(parts)
 
     def times(self, X: Array, weights: Array) -> Array:
-        """Functions phi(X) weights (n, s), by rows whose features stay in the cache."""
-        values = np.empty((len(X), weights.shape[1]))
-        for rows in cut(len(X), max(1, _TILE // len(weights))):
-            np.matmul(self(X[rows]), weights, out=values[rows])
+        """Functions phi(X) weights (n, s), faster than by the features."""
+        ends = np.cumsum([term.n_features for term in self.terms])[:-1]
+        parts = zip(self.terms, np.split(weights, ends), strict=True)
+        values, *others = (term.times(X, own) for term, own in parts)
+        for other in others:
+            values += other
         return values
 
     def gradient(self, x: Array) -> Array:

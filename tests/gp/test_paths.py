@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
-from skvbgp.gp._prior_draws import PriorDraws
+from skvbgp.gp._coregion import Coregion
+from skvbgp.gp._prior_draws import PriorDraws, draw_process_features
 from skvbgp.gp._process import start_process
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic, White
 from tests.functions import check_draws
@@ -44,6 +45,17 @@ def test_prior_draws_where_they_are_wanted_are_those_of_everywhere(rng):
     values = prior.evaluate(X, wanted)
     assert_allclose(values[wanted], prior(X)[wanted], rtol=1e-10, atol=1e-12)
     assert np.all(values[:2, :20] == 0.0) and np.all(values[1:4, 20:40] == 0.0)
+
+
+@pytest.mark.parametrize("kernel", [RBF([1.0, 2.0]), RBF([1.0, 2.0]) * Linear([3.0, 9.0])])
+def test_functions_of_several_outputs_are_features_times_weights(kernel, rng):
+    coregion = Coregion.start(3)
+    process = replace(start_process(kernel, gaussian=True), coregion=coregion)
+    features = draw_process_features(process, 5, 7, np.random.RandomState(0))
+    X = np.hstack([rng.standard_normal((6, 2)), np.eye(3)[[0, 1, 2, 2, 0, 1]]])
+    phi = features(X)
+    weights = rng.standard_normal((phi.shape[1], 4))
+    assert_allclose(features.times(X, weights), phi @ weights, rtol=1e-10, atol=1e-12)
 
 
 SMOOTH_AND_ROUGH = [
