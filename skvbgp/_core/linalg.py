@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dtrtri, dtrtrs
 
 Array = NDArray[np.float64]
 
@@ -107,7 +107,23 @@ class Bordered(NamedTuple):
 
     place: Array  # L^-1 k, (..., n)
     targets: Array  # L^-1 Y', as rows (..., m, n)
-    factor: Array  # L, (..., n, n)
+    whole: Array  # the factor with its borders, (..., n + 1 + m, n + 1 + m)
+
+    @property
+    def factor(self) -> Array:
+        """L, (..., n, n)."""
+        n = self.place.shape[-1]
+        return self.whole[..., :n, :n]
+
+    def solve_place(self, i: int) -> Array:
+        """C^-1 k (n,) of one of a stack.
+
+        By the factor with its borders, and zeros for these: LAPACK would copy a part of it.
+        """
+        n, right = self.place.shape[-1], np.zeros(self.whole.shape[-1])
+        right[:n] = self.place[i]
+        solved, _ = dtrtrs(self.whole[i].T, right, overwrite_b=True)
+        return np.asarray(solved[:n])
 
 
 def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
@@ -148,7 +164,7 @@ def factorise_bordered(K: Array, Y: Array, noise: Array) -> Bordered:
                 ) from None
             jitter = 10.0 * jitter
         else:
-            return Bordered(L[..., n, :n], L[..., n + 1 :, :n], L[..., :n, :n])
+            return Bordered(L[..., n, :n], L[..., n + 1 :, :n], L)
 
 
 def whiten_bordered(C: Array, y: Array, least: float) -> tuple[float, Array]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, tril_gram, tril_times
+from skvbgp._core.linalg import Array, tril_gram, tril_times, triu_times
 from skvbgp._core.order import Index
 from skvbgp.base import pick
 from skvbgp.gp._row_noise import RowNoise
@@ -62,7 +62,7 @@ class Conditional:
 
     def solve(self, values: Array) -> Array:
         """C^-1 times values at the rows, (n, s)."""
-        return np.asarray(self.L_inv.T @ (self.L_inv @ values))
+        return triu_times(self.L_inv, tril_times(self.L_inv, values))
 
     @cached_property
     def _precision(self) -> Array:

@@ -11,11 +11,10 @@ See :doc:`/theory/gp`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtrs
 from scipy.sparse import csr_array
 
 from skvbgp._core.blockwise import by_tile, in_tiles
@@ -29,7 +28,7 @@ from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 
 #: Rows of one task, from neighbours.
-_NEAR_ROWS = 64
+_NEAR_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class FunctionDraws:
         if posterior is self.posterior:
             return self
         draws = replace(self, posterior=posterior)
-        vars(draws)["_known"] = [values[known] for values in self._known]
+        vars(draws)["_known"] = [[values[known] for values in sets] for sets in self._known]
         return draws
 
     def _measure_slopes(self, x: Array, near: Index | None) -> Array:
@@ -124,8 +123,7 @@ class FunctionDraws:
             assert near is not None
             pairs = posterior.condition_on_near(near)
             corrections = [
-                one.solve(known[near[::-1]])
-                for (one, _), known in zip(pairs, self._known, strict=True)
+                one.solve(self._join_known(c, near[::-1])) for c, (one, _) in enumerate(pairs)
             ]
         given, scales = zip(*pairs, strict=True)
         belief = mixture.weigh_place(scales)
@@ -140,8 +138,11 @@ class FunctionDraws:
         return self._spread_out(belief, means.T, owners, values)
 
     @cached_property
-    def _known(self) -> list[Array]:
-        """By process: what the correction is of, g + e at the known rows, (n_known, its own)."""
+    def _known(self) -> list[list[Array]]:
+        """By process and set of functions: what is corrected, g + e at the known rows, (n, s).
+
+        An array for each set, as products with some columns of one would copy these.
+        """
         posterior = self.posterior
         X = posterior.coordinates.scaled(posterior.rows.X)
         known = []
@@ -149,16 +150,28 @@ class FunctionDraws:
             posterior.mixture.processes, self.priors, self.members, strict=True
         ):
             noise = np.broadcast_to(process.spread_noise(posterior.noise), len(X))
-            known.append(by_tile(prior, X) + np.sqrt(noise)[:, None] * self.normal[:, own])
+            std, normal = np.sqrt(noise)[:, None], self.normal[:, own]
+            known.append(
+                [
+                    by_tile(partial(prior.evaluate_set, i), X) + std * normal[:, columns]
+                    for i, columns in enumerate(prior.columns)
+                ]
+            )
         return known
 
     @cached_property
     def _corrections(self) -> list[Array]:
         """By process: C^-1 (g + e), (n_known, its own), where all rows are neighbours."""
+        every = np.arange(len(self.posterior.rows))
         return [
-            given.solve(known)
-            for given, known in zip(self.posterior.conditionals, self._known, strict=True)
+            given.solve(self._join_known(c, every))
+            for c, given in enumerate(self.posterior.conditionals)
         ]
+
+    def _join_known(self, c: int, rows: Index) -> Array:
+        """What is corrected at some known rows, of all functions of a process, (n, its own)."""
+        none = np.empty((len(rows), 0))
+        return np.hstack([none, *(values[rows] for values in self._known[c])])
 
     def _from_all(self, X: Array) -> Array:
         """Values (n, S) at rows X, from all known ones."""
@@ -204,21 +217,20 @@ class FunctionDraws:
             lines[places] = np.stack([line for line, _ in given], axis=1)
             owners[places] = choose_by_level(self.level, mixture.weigh(lines[places, :, 3]))
             for c, (_, bordered) in enumerate(given):
-                for i in np.flatnonzero((owners[places] == c).any(axis=1)):
-                    solved, _ = dtrtrs(bordered.factor[i].T, bordered.place[i])
-                    weights[c, places.start + i] = solved
+                for i in np.flatnonzero((owners[places] == c).any(axis=1)).tolist():
+                    weights[c, places.start + i] = bordered.solve_place(i)
         means, _, noises, evidence = np.moveaxis(lines, 2, 0)  # (n, C) each
         values, scaled = np.empty(owners.shape), posterior.coordinates.scaled(X)
         for c, (prior, known) in enumerate(zip(self.priors, self._known, strict=True)):
             own = self.members[c]
             wanted = owners[:, own] == c
-            used = np.flatnonzero(wanted.any(axis=1))
-            entries = weights[c, used].ravel(), near[used, ::-1].ravel()
-            ends = np.arange(0, entries[0].size + 1, near.shape[1])
-            sparse = csr_array((*entries, ends), (len(ends) - 1, len(known)))
-            error = prior.evaluate(scaled[used], wanted[used]) - sparse @ known
-            at = np.ix_(used, own)
-            values[at] = np.where(wanted[used], error, values[at])
+            for s, columns, rows in prior.visit(wanted):
+                entries = weights[c, rows].ravel(), near[rows, ::-1].ravel()
+                ends = np.arange(0, entries[0].size + 1, near.shape[1])
+                sparse = csr_array((*entries, ends), (len(rows), len(known[s])))
+                error = prior.evaluate_set(s, scaled[rows]) - sparse @ known[s]
+                at = np.ix_(rows, own[columns])
+                values[at] = np.where(wanted[rows, columns], error, values[at])
         spread = noises / np.array([process.noise for process in mixture.processes])
         values *= np.sqrt(np.take_along_axis(spread, owners, axis=1))
         return self._spread_out(mixture.weigh(evidence), means, owners, values)

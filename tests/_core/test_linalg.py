@@ -239,6 +239,7 @@ def test_matrices_with_borders_are_factorised_one_by_one(rng):
     assert_allclose(found.factor[0] @ found.factor[0].T, C, rtol=1e-6)
     assert_allclose(found.factor[0] @ found.place[0], K[0, 5, :5], rtol=1e-6)
     assert_allclose(found.factor[0] @ found.targets[0].T, Y[0].T, rtol=1e-6)
+    assert_allclose(C @ found.solve_place(0), K[0, 5, :5], rtol=1e-6)
 
 
 @pytest.mark.thorough
