@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from skvbgp.kernels._base import Array, Gradients
 from skvbgp.kernels._distance import centre, cut_rows
-from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, Leaf, ScaledLeaf, Scales
+from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf, Scales
 
 
 class Effect(NamedTuple):
@@ -53,22 +53,11 @@ class Anova(ScaledLeaf):
 
     _names: ClassVar[tuple[str, ...]] = ("length_scale", "variance")
     _per_input: ClassVar[tuple[str, ...]] = ("length_scale", "variance")
+    _always_per_input: ClassVar[tuple[str, ...]] = ("variance",)
 
     variance: Scales = 1.0
     _: KW_ONLY
     variance_bounds: Bounds = DEFAULT_BOUNDS
-
-    def __post_init__(self) -> None:
-        Leaf.__post_init__(self)
-        if self.isotropic and np.ndim(self.length_scale):
-            raise ValueError(f"{self!r} is isotropic: its length scale must be a scalar.")
-
-    def bind(self, n_features: int) -> Self:
-        scale, variance = (self._scale(name, n_features) for name in self._names)
-        bound = replace(self, variance=np.broadcast_to(variance, n_features))
-        if self.isotropic:
-            return bound
-        return replace(bound, length_scale=np.broadcast_to(scale, n_features))
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
         return self.evaluate(X, Z)

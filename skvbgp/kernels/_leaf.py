@@ -137,6 +137,7 @@ class ScaledLeaf(Leaf):
 
     _names: ClassVar[tuple[str, ...]] = ("length_scale",)
     _per_input: ClassVar[tuple[str, ...]] = ("length_scale",)
+    _always_per_input: ClassVar[tuple[str, ...]] = ()  # even those of an isotropic kernel
 
     length_scale: Scales = 1.0
     _: KW_ONLY
@@ -145,15 +146,21 @@ class ScaledLeaf(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.isotropic and any(np.ndim(getattr(self, name)) for name in self._per_input):
+        shared = set(self._per_input) - set(self._vectors)
+        if any(np.ndim(getattr(self, name)) for name in shared):
             raise ValueError(f"{self!r} is isotropic: its hyperparameters must be scalars.")
 
     def bind(self, n_features: int) -> Self:
         values = {name: self._scale(name, n_features) for name in self._per_input}
-        if self.isotropic:
-            return self
-        vectors: dict[str, Any] = {k: np.broadcast_to(v, n_features) for k, v in values.items()}
-        return replace(self, **vectors)
+        vectors: dict[str, Any] = {
+            name: np.broadcast_to(values[name], n_features) for name in self._vectors
+        }
+        return replace(self, **vectors) if vectors else self
+
+    @property
+    def _vectors(self) -> tuple[str, ...]:
+        """Hyperparameters with one value per input."""
+        return self._always_per_input if self.isotropic else self._per_input
 
     def _width(self, X: Array, Z: Array | None) -> int:
         """Return the number of features of both inputs, which have to be matrices."""

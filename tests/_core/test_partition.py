@@ -188,7 +188,7 @@ def test_group_rows():
 
 
 @pytest.mark.parametrize("max_rows", [1, 2, 100])
-def test_rows_by_block(max_rows):
+def test_cut_by_block(max_rows):
     labels = np.array([3, 0, 3, 3, 1, 0, 3])
     pieces = cut_by_block(labels, max_rows)
     assert [block for block, _ in pieces] == sorted(block for block, _ in pieces)

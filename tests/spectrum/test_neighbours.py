@@ -144,17 +144,6 @@ def test_the_covariance_tends_to_that_of_all_rows():
     assert np.abs(exact - np.diag(np.diag(exact))).max() > 5.0 * errors[2]
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.5])
-def test_joint_covariance_has_the_variances_and_is_positive_semidefinite(gamma):
-    X, y = make_data()
-    model = small(gamma=gamma, n_neighbors=9).fit(X, y)
-    mean, std = model.predict(X, return_std=True)
-    mean_joint, cov = model.predict(X, return_cov=True)
-    np.testing.assert_allclose(mean_joint, mean)
-    np.testing.assert_allclose(np.diag(cov), std**2, rtol=1e-8)
-    assert np.linalg.eigvalsh(cov).min() > 0.0
-
-
 def test_rows_are_predicted_alone_as_in_a_batch_and_by_workers():
     X, y = make_data()
     model = small(n_neighbors=9).fit(X, y)

@@ -100,10 +100,14 @@ def test_rows_are_predicted_alone_as_in_a_batch(posterior, gamma):
     np.testing.assert_allclose(np.concatenate([a[1] for a in alone]), std[:7], rtol=1e-7)
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
-def test_joint_covariance_has_the_variances_and_is_positive_semidefinite(gamma):
+@pytest.mark.parametrize(
+    "settings",
+    [{"gamma": gamma} for gamma in (0.0, 0.5, 1.0)]
+    + [{"gamma": gamma, "n_neighbors": 9} for gamma in (0.0, 0.5)],
+)
+def test_joint_covariance_has_the_variances_and_is_positive_semidefinite(settings):
     X, y = make_data()
-    model = small(gamma=gamma).fit(X, y)
+    model = small(**settings).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     mean_joint, cov = model.predict(X, return_cov=True)
     np.testing.assert_allclose(mean_joint, mean)
