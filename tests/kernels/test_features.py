@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 from skvbgp.kernels import (
     RBF,
+    Anova,
     Constant,
     Linear,
     Matern,
@@ -138,3 +139,14 @@ def test_gradient_of_features(kernel):
         for i in range(features(x[None]).shape[1])
     ]
     assert_allclose(features.gradient(x), numerical, rtol=1e-6, atol=1e-6)
+
+
+def test_inputs_take_part_in_waves_of_an_anova_kernel_as_often_as_in_its_terms():
+    """Each subset of them as often as the product of its v / d is large; the empty one never."""
+    e = np.array([6.0, 1.5, 0.3])
+    frequencies = Anova(SCALES, 3.0 * e).draw_frequencies((40_000, 3), np.random.RandomState(0))
+    masks = np.array([[i, j, k] for i in (0, 1) for j in (0, 1) for k in (0, 1)][1:])
+    found = [np.mean(np.all((frequencies != 0.0) == mask, axis=1)) for mask in masks]
+    weights = np.prod(e**masks, axis=1)
+    assert_allclose(found, weights / weights.sum(), atol=0.01)
+    assert_allclose([x[x != 0.0].std() for x in frequencies.T], 1.0 / np.array(SCALES), rtol=0.05)
