@@ -67,6 +67,10 @@ class Judged(NamedTuple):
         """The same of these rows and later ones."""
         return Judged(*map(np.append, self, later))
 
+    def agreed(self, other: Judged) -> Judged:
+        """What two models' predictions have in common."""
+        return Judged(*map(np.minimum, self, other))
+
     def since(self, first: int) -> Judged:
         """The same of the rows from one on."""
         return Judged(*(values[first:] for values in self))
@@ -209,9 +213,12 @@ class NoticesChange:
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, _COMPARED_ROWS, dtype=int))]
         some = _take(rows, *data)
         try:
+            judged = self._judge(*some)
+            if second is not None:
+                judged = judged.agreed(second.model._judge(*some))
+            calls = [*doubted, Call(data, self.n_samples_seen_, rows, judged)]
             if second is None:
-                call = Call(data, self.n_samples_seen_, rows, self._judge(*some))
-                self._doubt(now, [*doubted, call])
+                self._doubt(now, calls)
                 return
             ahead, squares = self._look_ahead(second, *some)
             lead, lag = follow(second.lead, compare(ahead)), follow(second.lag, compare(-ahead))
@@ -229,8 +236,9 @@ class NoticesChange:
             _drop_callbacks(model._learn(*data))
             if is_ahead:
                 now._become(model)
-            else:
-                now._keep_in_doubt("_second", compared._replace(model=model))
+                return
+            now._keep_in_doubt("_second", compared._replace(model=model))
+            self._doubt(now, calls)
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 

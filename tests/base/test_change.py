@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from skvbgp import VBGPRegressor
 from skvbgp.base._change import (
+    Judged,
     NoticesChange,
     NoticesClasses,
     NoticesFunctions,
@@ -272,6 +273,27 @@ def test_so_it_is_with_classes(classifier, begun, rng):
 def make_model(**settings):
     given = {"kernel": RBF(), "max_iter": 2, "random_state": 0, "forgetting": SHARE}
     return VBGPRegressor(**(given | settings))
+
+
+def test_a_second_stream_that_is_wrong_as_well_makes_way_for_another(begun, rng):
+    """One that began without a change knows the old function, too."""
+    X, y = make_data(rng, 1)
+    slow = make_model(forgetting=0.999)
+    model = stream(clone(slow), X, y, stop=BEFORE)
+    idle = Second(stream(clone(slow), X, y, start=20, stop=BEFORE), 20, lead=1.0)
+    model._keep_in_doubt("_second", idle)
+    stream(model, X, y, start=BEFORE)
+    first = begun[-1]
+    assert BEFORE <= first < BEFORE + 6
+    expected = stream_from(first, clone(slow), X, y)
+    assert_allclose(model.predict(X, True), expected.predict(X, True), rtol=1e-6)
+
+
+def test_one_model_that_is_right_is_enough_to_say_that_there_was_no_change(rng):
+    surprise = rng.chisquare(1, (2, 50))
+    one, other = (Judged(s, suspect(s)) for s in surprise)
+    assert_array_equal(one.agreed(other).surprise, surprise.min(axis=0))
+    assert_array_equal(one.agreed(other).evidence, suspect(surprise).min(axis=0))
 
 
 def test_rows_of_a_call_before_the_change_are_left_behind(begun, rng):
