@@ -8,13 +8,15 @@ system of a place,
 
 has the neighbours C that all places of the group have, which are eliminated once. What remains is
 the system of a place's own neighbours O, whose matrix is a part of K_RR - K_RC K_CC^-1 K_CR with
-the others R of the group.
+the others R of the group. Where places have few neighbours in common, they share the products and
+have whole systems.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -32,8 +34,12 @@ from skvbgp.spectrum._state import Hyperparameters
 #: for new rows and their neighbours, which are used more often, and of so many at least.
 _STACK_SIZE, _DRAWS_SIZE, _LEAST_DRAWS = 2**17, 2**19, 4
 #: How often as long as in a product of large matrices an operation takes in small systems, an entry
-#: of the system of one place, and an operation of its own matrix; and the calls of a group.
-_SMALL, _ENTRY, _ALONE, _CALLS = 12.0, 200.0, 1.5, 1e5
+#: of the system of one place that remains or is whole, and an operation of its own matrix; and the
+#: calls of a group.
+_SMALL, _ENTRY, _WHOLE, _ALONE, _CALLS = 12.0, 300.0, 200.0, 1.5, 1e5
+#: Least places of a piece, for which products with the features of few rows are made, and most
+#: entries of whole systems that are looked up: 32 MB of indices.
+_PIECE, _MOST_ENTRIES = 32, 2**22
 _NAME = "covariance of neighbours"
 
 
@@ -86,7 +92,7 @@ class Neighbours(NamedTuple):
         (n, k), n_features = self.near.shape, 2 * len(draws[0])
         ratio = 0.5 * n_features * hyper.local_noise_variance / hyper.signal_variance
         groups, step = group_places(rows.X, self.near, n_features), 1
-        if groups is not None:
+        if isinstance(groups, list):
             step = max(_LEAST_DRAWS, _DRAWS_SIZE // ((n + len(rows)) * n_features))
         for some in (draws[part] for part in cut(len(draws), step)):
             known = np.stack([rows.features(R) for R in some])
@@ -94,6 +100,8 @@ class Neighbours(NamedTuple):
             by_place = Phi.reshape(len(some), n, -1, n_features)
             if groups is None:
                 W = self._weigh_alone(by_place[0], known[0], ratio)[None]
+            elif isinstance(groups, Pieces):
+                W = groups.weigh(known[0], by_place[0], ratio)[None]
             else:
                 W = np.empty((*by_place.shape[:3], k))
                 for group in groups:
@@ -173,8 +181,44 @@ class Group:
         return np.swapaxes(W, 2, 3)
 
 
-def group_places(X: Array, near: Index, n_features: int) -> list[Group] | None:
-    """Groups of near places, as large as takes the least time; None where that is each alone.
+@dataclass(frozen=True)
+class Pieces:
+    """Places that have the products of features in common, and each a system of its own."""
+
+    near: Index  # (n, k)
+    pieces: list[Index]  # places that are near each other
+
+    def weigh(self, known: Array, Phi: Array, ratio: float) -> Array:
+        """Weights (n, p, k) as those of a `Group`, by one draw of the frequencies."""
+        (n, p, _), k, u = Phi.shape, self.near.shape[1], len(known)
+        W, K = np.empty((n, p, k)), known @ known.T
+        K.flat[:: u + 1] += ratio
+        for places, rows, own, entries in self._indices:
+            lines = Phi.take(places, axis=0).reshape(-1, Phi.shape[2])
+            products = (lines @ known.take(rows, axis=0).T).reshape(len(places), p, -1)
+            right = np.take_along_axis(products, own[:, None, :], axis=2)
+            systems = K.reshape(-1).take(entries)
+            W[places] = np.swapaxes(solve_stack(systems, np.swapaxes(right, 1, 2), _NAME), 1, 2)
+        return W
+
+    @cached_property
+    def _indices(self) -> list[tuple[Index, Index, Index, Index]]:
+        """By piece: places (T,), rows (u,) near to some, which of these are near to each (T, k).
+
+        And where their products (T, k, k) are in the matrix of all known rows, the last of which
+        is near to a place.
+        """
+        indices, n_known = [], 1 + int(self.near.max())
+        for places in self.pieces:
+            near = self.near[places]
+            rows, own = np.unique(near, return_inverse=True)
+            entries = n_known * near[:, :, None] + near[:, None, :]
+            indices.append((places, rows, own.reshape(near.shape), entries))
+        return indices
+
+
+def group_places(X: Array, near: Index, n_features: int) -> list[Group] | Pieces | None:
+    """Groups of near places, or pieces, as take the least time; None where that is each alone.
 
     Each place is conditioned on some of the known rows X, ``near`` (n, k) in ascending order. With
     more neighbours than features, the systems are those of the features, each alone.
@@ -187,16 +231,22 @@ def group_places(X: Array, near: Index, n_features: int) -> list[Group] | None:
     used, starts = np.zeros((n, len(X)), dtype=bool), _find_bounds(n, n_levels)[:-1]
     np.put_along_axis(used, near[order], True, axis=1)
     by_some, by_all = np.logical_or.reduceat(used, starts), np.logical_and.reduceat(used, starts)
-    costs = {}
+    costs, finest = {}, max(0, int(np.log2(n / _PIECE)))
     for level in range(n_levels, -1, -1):
         T, u, c = np.diff(_find_bounds(n, level)), by_some.sum(axis=1), by_all.sum(axis=1)
         small = c**3 + 2.0 * c**2 * (u - c + T) + c * (u - c) * (u - c + T)
         large, entries = n_features * u * (u + 2.0 * T), T * (k - c) ** 2
         costs[level] = np.sum(large + _SMALL * small + _ENTRY * entries + _CALLS)
+        if level == finest:
+            products = n_features * (len(X) ** 2 + 2.0 * (T @ u)) + _CALLS * len(T)
+            in_pieces = products + _WHOLE * n * k**2 if n * k**2 <= _MOST_ENTRIES else np.inf
         by_some, by_all = by_some[::2] | by_some[1::2], by_all[::2] & by_all[1::2]
-    if min(costs.values()) > n * k**2 * (_ALONE * n_features + _ENTRY):
+    best = min(costs, key=costs.__getitem__)
+    if min(costs[best], in_pieces) > n * k**2 * (_ALONE * n_features + _WHOLE):
         return None
-    pieces = np.split(order, _find_bounds(n, min(costs, key=costs.__getitem__))[1:-1])
+    if in_pieces < costs[best]:
+        return Pieces(near, np.split(order, _find_bounds(n, finest)[1:-1]))
+    pieces = np.split(order, _find_bounds(n, best)[1:-1])
     return [Group.of(places, near[places]) for places in pieces]
 
 

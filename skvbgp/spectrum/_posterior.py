@@ -29,8 +29,9 @@ from skvbgp.spectrum._paths import Design, FunctionDraws, count_draws, draw_path
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters, State
 
-#: Rows of one task that have neighbours of their own.
-_TILE_ROWS = 256
+#: Rows of one task that have neighbours of their own, and those where there are enough tasks for
+#: many threads: near rows have more in common, the more of them there are.
+_TILE_ROWS, _LARGE_TILE, _MANY_TASKS = 256, 512, 16
 #: Known rows that say how much of the variance is between draws of alpha.
 _SHARE_ROWS = 64
 
@@ -86,7 +87,8 @@ class SpectrumPosterior:
         groups: Groups | None = None,
     ) -> tuple[Array, ...]:
         """What ``function(mixture, *shared, X, local, *own(local))`` makes of scaled rows."""
-        labels, local = groups or self._group(X, _TILE_ROWS)
+        size = _LARGE_TILE if len(X) >= _MANY_TASKS * _LARGE_TILE else _TILE_ROWS
+        labels, local = groups or self._group(X, size)
 
         def data_of(group: int) -> tuple[Any, ...]:
             known = local(group)

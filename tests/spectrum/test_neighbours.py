@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp.spectrum import _neighbours
 from skvbgp.spectrum._block_model import Block
 from skvbgp.spectrum._features import features
-from skvbgp.spectrum._neighbours import Group, Neighbours, group_places
+from skvbgp.spectrum._neighbours import Group, Neighbours, Pieces, group_places
 from skvbgp.spectrum._rows import Rows
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import HYPER, D, M, condition, draw, make_data, small
@@ -19,16 +19,25 @@ from tests.spectrum.test_regressor import KNOWN, parts
 # -- the conditional -------------------------------------------------------------------------
 
 
-# fewer and more rows than features, and places alone or in groups
+# fewer and more rows than features, and places alone, in groups or in pieces
 in_groups = pytest.mark.parametrize(
-    ("k", "grouped"), [(1, False), (1, True), (4, False), (4, True), (9, False)]
+    ("k", "way"), [*((k, way) for k in (1, 4) for way in ("alone", "group", "piece")), (9, "alone")]
 )
 
 
+def choose_way(way, monkeypatch):
+    """Have places take one way, whatever it costs."""
+    costs = {"alone": ("_ALONE",), "group": ("_SMALL", "_ENTRY"), "piece": ("_WHOLE",)}
+    for one, names in costs.items():
+        for name in names:
+            monkeypatch.setattr(_neighbours, name, 0.0 if one == way else 1e12)
+
+
 @pytest.fixture
-def grouping(grouped, monkeypatch):
-    monkeypatch.setattr("skvbgp.spectrum._neighbours._ALONE", np.inf if grouped else 0.0)
-    monkeypatch.setattr("skvbgp.spectrum._neighbours._CALLS", 0.0 if grouped else 1e9)
+def grouping(way, monkeypatch):
+    choose_way(way, monkeypatch)
+    monkeypatch.setattr(_neighbours, "_PIECE", 2)
+    monkeypatch.setattr(_neighbours, "_CALLS", 1e9 if way == "alone" else 0.0)
 
 
 @in_groups
@@ -237,9 +246,32 @@ def nearest(places, X, k):
     return np.sort(np.argsort(distance, axis=1)[:, :k], axis=1)
 
 
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("near", NEAR.values(), ids=NEAR)
+@pytest.mark.parametrize("pieces", [[[0, 1, 2]], [[2, 0], [1]]])
+def test_weights_of_pieces_are_those_of_each_place_s_own_system(rng, near, p, pieces):
+    near = np.array(near)
+    known, Phi = rng.standard_normal((near.max() + 1, 6)), rng.standard_normal((3, p, 6))
+    W = Pieces(near, [np.array(piece) for piece in pieces]).weigh(known, Phi, 0.3)
+    for i, index in enumerate(near):
+        own = known[index]
+        expected = np.linalg.solve(own @ own.T + 0.3 * np.eye(4), own @ Phi[i].T).T
+        assert_allclose(W[i], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 13, 64])
+def test_each_place_is_in_one_piece_of_near_ones(rng, n, monkeypatch):
+    choose_way("piece", monkeypatch)
+    monkeypatch.setattr(_neighbours, "_PIECE", 4)
+    X, places = rng.uniform(size=(60, D)), rng.uniform(size=(n, D))
+    pieces = group_places(X, nearest(places, X, 5), 40).pieces
+    assert_array_equal(np.sort(np.concatenate(pieces)), np.arange(n))
+    assert max(map(len, pieces)) < 8
+
+
 @pytest.mark.parametrize("n", [1, 2, 13, 64])
 def test_each_place_is_in_one_group_of_near_ones(rng, n, monkeypatch):
-    monkeypatch.setattr(_neighbours, "_ALONE", np.inf)
+    choose_way("group", monkeypatch)
     X, places = rng.uniform(size=(60, D)), rng.uniform(size=(n, D))
     near = nearest(places, X, 5)
     groups = group_places(X, near, 40)
@@ -252,11 +284,11 @@ def test_each_place_is_in_one_group_of_near_ones(rng, n, monkeypatch):
 
 
 def test_groups_are_larger_the_nearer_their_places_are(rng, monkeypatch):
-    monkeypatch.setattr(_neighbours, "_ALONE", np.inf)
+    monkeypatch.setattr(_neighbours, "_WHOLE", 1e12)
     X = rng.uniform(size=(400, D))
     sizes = [
         len(group_places(X, nearest(width * rng.uniform(size=(64, D)), X, 10), 40))
-        for width in (0.01, 0.3, 1.0)
+        for width in (0.01, 0.1, 1.0)
     ]
     assert sizes[0] == 1 and sizes == sorted(sizes) and sizes[2] > sizes[1]
 
@@ -274,12 +306,48 @@ def test_places_are_alone_where_they_have_little_in_common(rng):
     assert group_places(X, nearest(X[:9], X, 3), 2) is None  # systems of features are others
 
 
+def test_near_places_with_little_in_common_share_products(rng):
+    """A few of many inputs: whole systems take less than what remains of them."""
+    X = rng.uniform(size=(60, 8))
+    places = rng.uniform(size=(256, 8))
+    assert isinstance(group_places(X, nearest(places, X, 20), 200), Pieces)
+
+
+def test_pieces_have_not_too_many_entries(rng, monkeypatch):
+    places, X = rng.uniform(size=(64, D)), rng.uniform(size=(30, D))
+    near = nearest(places, X, 4)
+    choose_way("piece", monkeypatch)
+    monkeypatch.setattr(_neighbours, "_MOST_ENTRIES", 64 * 4**2)
+    assert isinstance(group_places(X, near, 40), Pieces)
+    monkeypatch.setattr(_neighbours, "_MOST_ENTRIES", 64 * 4**2 - 1)
+    assert not isinstance(group_places(X, near, 40), Pieces)
+
+
+def test_many_rows_are_predicted_in_larger_tiles(monkeypatch):
+    X, y = make_data()
+    model = small(n_neighbors=9).fit(X, y)
+    expected = model.predict(X, return_std=True)
+    monkeypatch.setattr("skvbgp.spectrum._posterior._LARGE_TILE", 15)
+    monkeypatch.setattr("skvbgp.spectrum._posterior._MANY_TASKS", 4)
+    sizes, condition = [], Neighbours.condition
+
+    def record(self, *args, **options):
+        sizes.append(len(self.near))
+        return condition(self, *args, **options)
+
+    monkeypatch.setattr(Neighbours, "condition", record)
+    assert_allclose(model.predict(X, return_std=True), expected, rtol=1e-8)
+    assert sizes == [15] * 4
+    model.predict(X[:59])
+    assert sizes[4:] == [59]
+
+
 def test_draws_are_taken_some_at_a_time(rng, monkeypatch):
     """As many as they may be, one after the other, with the same answers."""
     X, places = rng.uniform(size=(30, D)), rng.uniform(size=(9, D))
     local = Neighbours.of(Rows(X, X[:, 0]), nearest(places, X, 4))
     draws = [rng.standard_normal((M, D)) for _ in range(5)]
-    monkeypatch.setattr(_neighbours, "_ALONE", np.inf)
+    choose_way("group", monkeypatch)
 
     def lines(R):
         return np.cos(places @ np.tile(R, (2, 1)).T)
