@@ -8,9 +8,10 @@ Few rows: the best is also tried plus lines, and all share in predictions, see `
 average over draws of their hyperparameters. As long as all places predict, the best are tried with
 inputs in units of their ranges and with warped inputs as well, see `_class_warp`. Many rows: the
 best are trained further, and share. Two classes that are not predicted from neighbours are also
-tried with a likelihood of labels, see `_probit_process`. What predicts from neighbours has learned
-from groups of near places. What it becomes on random ones may be better, or through inducing
-inputs, see `_class_inducing`.
+tried with a likelihood of labels, see `_probit_process`; of the kernels with one length scale the
+best one then stays beside those with one for each. What predicts from neighbours has learned from
+groups of near places. What it becomes on random ones may be better, or through inducing inputs, see
+`_class_inducing`.
 """
 
 from __future__ import annotations
@@ -331,15 +332,13 @@ class ClassSearch:
     def _add_probit(self, parts: list[Part], chosen: list[Trial]) -> list[Part]:
         """Kernels with a probit likelihood, and the parts that add something beside them.
 
-        Those by input do, if there are any, and the best other one; of few places all, as these
-        average over draws.
+        Those by input do, if there are any, and the best other one.
         """
-        n_tried = len(self.trials)
-        if not self._is_small:
-            freed = [part for part in parts if part.trained.shared_scale is not None]
-            shared = [part for part in parts if part.trained.shared_scale is None]
-            chosen, parts = self.trials, [*shared[: 1 if freed else None], *freed]
-        self._try_probit(chosen)
+        n_tried, freed = len(self.trials), [part for part in parts if part.is_by_input]
+        if freed:
+            shared = [trial.name for trial in chosen if trial.process.shared_scale is None]
+            parts = [*(part for part in parts if part.name in shared[:1]), *freed]
+        self._try_probit(chosen if self._is_small else self.trials)
         return [*parts, *self._make_parts(self.trials[n_tried:])]
 
     def _judge(self, trials: list[Trial]) -> Found:

@@ -40,6 +40,11 @@ class Part(NamedTuple):
     charge: float  # nats a vote that it has gained because votes have chosen its hyperparameters
 
     @property
+    def is_by_input(self) -> bool:
+        """Whether it has a length scale for each input."""
+        return self.trained.shared_scale is not None
+
+    @property
     def is_inducing(self) -> bool:
         """Whether it predicts through inducing inputs."""
         return isinstance(self.processes[0], InducingClasses)

@@ -387,6 +387,26 @@ def test_of_more_rows_those_by_input_are_and_one_is_alike(several, monkeypatch):
     assert {name for name, _ in starts} == {best, *before, "SE, by input", "ANOVA"}
 
 
+def test_of_few_rows_one_regression_with_a_shared_scale_is_beside_those_by_input(
+    several, monkeypatch
+):
+    """The best one: the others have been judged by what they are alone."""
+    monkeypatch.setattr("skvbgp.gp._class_shares._LEAST_SHARE", 0.0)
+    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", 500)
+    X, y = several
+    tried, add = [], ClassSearch._add_probit
+    monkeypatch.setattr(
+        ClassSearch, "_add_probit", lambda one, *given: tried.extend(one.trials) or add(one, *given)
+    )
+    found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
+    shared = [trial for trial in tried if trial.process.shared_scale is None]
+    best = max(shared, key=lambda trial: trial.score).name
+    by_input = [trial.name for trial in tried if trial.process.shared_scale is not None]
+    assert len(shared) >= 5
+    assert list(found.names[: len(by_input) + 1]) == [best, *by_input]
+    assert all(name.endswith(", probit") for name in found.names[len(by_input) + 1 :])
+
+
 def test_of_more_kernels_by_input_the_two_best_are(several):
     """A warm start may begin with several."""
     X, y = several
