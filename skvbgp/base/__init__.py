@@ -39,7 +39,7 @@ from skvbgp.base._function import (
 from skvbgp.base._gap_noise import FillsGaps
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._joint_learner import JoinsOutputs, JointState, StackingLearner
-from skvbgp.base._joint_outputs import JointFunction, JointPosterior, Units, lengthen
+from skvbgp.base._joint_outputs import JointDraws, JointPosterior, Units, lengthen
 from skvbgp.base._labels import Labels, read_classes
 from skvbgp.base._learner import Distribution, Learner, Posterior, RegressionLearner
 from skvbgp.base._left_out import LeavesOut, RowSaysMoreError, find_known, invert_rest

@@ -71,26 +71,6 @@ class Units:
         return self.mean + self.unit * mean, self.unit**2 * variance
 
 
-class JointFunction:
-    """The `KnownFunction` of all outputs, by what a ``model`` of one knows of lengthened rows."""
-
-    model: Any
-    units: Units
-
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, t, d) of the functions' derivatives."""
-        unit = self.units.unit[:, None]
-        mean, variance = (
-            part[:, : X.shape[1]].reshape(len(X), len(unit), -1)
-            for part in self.model.measure_gradient(lengthen(X, len(unit)))
-        )
-        return mean * unit, variance * unit**2
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> JointDraws:
-        """Functions n of all outputs."""
-        return JointDraws(self.model.draw_functions(n, rng), self.units)
-
-
 @dataclass(frozen=True)
 class JointDraws:
     """Functions from the posterior of outputs that learn from each other.
@@ -114,7 +94,7 @@ class JointDraws:
 
 
 @dataclass(frozen=True)
-class JointPosterior(JointFunction):
+class JointPosterior:
     """What the model says of new rows; the outputs are the last axis."""
 
     model: Any  # Posterior of rows (n, d + t), in units of the outputs
@@ -126,6 +106,19 @@ class JointPosterior(JointFunction):
         """Shares (d,) of the inputs in the variation of predictions, averaged over the values."""
         relevance: Relevance = self.model.relevance
         return relevance
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, t, d) of the functions' derivatives."""
+        unit = self.units.unit[:, None]
+        mean, variance = (
+            part[:, : X.shape[1]].reshape(len(X), len(unit), -1)
+            for part in self.model.measure_gradient(lengthen(X, len(unit)))
+        )
+        return mean * unit, variance * unit**2
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> JointDraws:
+        """Functions n of all outputs."""
+        return JointDraws(self.model.draw_functions(n, rng), self.units)
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         shape = len(X), len(self.units.unit)

@@ -153,12 +153,19 @@ def rank_mixture(
 ) -> float:
     """What mixtures are compared by: the average log density of targets (n,) under Student's t.
 
-    It has the mixture's moments. Under normal distributions single rows that contradict their
-    neighbours would decide.
+    It has the mixture's moments, see `rank_values`.
     """
-    mean, variance = mixture.mix(parts, include_noise=True)
+    density = rank_values(y, *mixture.mix(parts, include_noise=True))
+    return float(np.average(density, weights=weight))
+
+
+def rank_values(y: Array, mean: Array, variance: Array) -> Array:
+    """Log densities (n,) of targets under Student's t with these means and variances.
+
+    Under normal distributions single rows that contradict their neighbours would decide.
+    """
     scale = np.sqrt(variance * (_RANK_DOF - 2.0) / _RANK_DOF)
-    return float(np.average(student_t.logpdf(y, _RANK_DOF, mean, scale), weights=weight))
+    return np.asarray(student_t.logpdf(y, _RANK_DOF, mean, scale))
 
 
 def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
@@ -19,6 +21,7 @@ class LearnedFunction(DescribesFunction):
     """The function, rows left out, and a description, from the state of a fit."""
 
     _state: Any
+    _full_learner: Callable[[], Any]
     n_outputs_: int
     kernels_: Any
     kernel_posterior_: Any
@@ -58,6 +61,12 @@ class LearnedFunction(DescribesFunction):
         return mean, np.sqrt(variance)
 
     @property
+    def learns_from_others_(self) -> NDArray[np.bool_]:
+        """Which outputs are predicted by the model of all of them, (n_outputs,)."""
+        check_is_fitted(self)
+        return self._state.joins
+
+    @property
     def output_covariance_(self) -> Array:
         """Prior covariance of the outputs' functions at one place, (n_outputs, n_outputs)."""
         check_is_fitted(self)
@@ -79,9 +88,13 @@ class LearnedFunction(DescribesFunction):
         if isinstance(self.kernel_posterior_, list):
             parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
             return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
-        return _describe(
+        text = _describe(
             "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
         )
+        if not self._full_learner().joins_outputs:
+            return text
+        apart = np.flatnonzero(~self.learns_from_others_)
+        return "\n".join([text, *(f"Output {j} has a model of its own." for j in apart)])
 
 
 def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:

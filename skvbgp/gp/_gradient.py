@@ -87,15 +87,19 @@ def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -
     return Slopes(belief, means, variances)
 
 
-def measure_relevance(posterior: NeighbourPosterior, variance: Array) -> Relevance:
+def measure_relevance(
+    posterior: NeighbourPosterior, variance: Array, among: Index | None = None
+) -> Relevance:
     """Shares (d,) of the inputs in the variation of the predictive mean, and of each process's.
 
     The mean squared derivative at known rows, times the variances (D,) of the inputs. Of a
     category half the mean squared change when it becomes that of another row, which is the same
-    for a linear function. A process counts at a row as much as it is believed in there.
+    for a linear function. A process counts at a row as much as it is believed in there. ``among``
+    are the rows that count, None is all.
     """
     rows = posterior.rows
-    some = Relevance.choose_rows(len(rows))
+    among = np.arange(len(rows)) if among is None else among
+    some = among[Relevance.choose_rows(len(among))]
     X = rows.X[some]
     weight = np.ones(len(X)) if rows.weight is None else rows.weight[some]
     slopes = posterior.measure_slopes(X)

@@ -7,15 +7,25 @@ of n rows of t outputs are always n t rows, row by row.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp.base import JointFunction, JointPosterior, RegressionLearner, Relevance, Units
+from skvbgp._core.pickling import PickledByFields
+from skvbgp._optim.ascent import EndPass, Watch, report_as
+from skvbgp.base import JointDraws, JointPosterior, RegressionLearner, Relevance, Units
+from skvbgp.gp._apart import (
+    LEAST_VALUES,
+    PartedModel,
+    choose_apart,
+    score_parted,
+    take_output,
+)
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
@@ -49,42 +59,61 @@ class JointStart:
 
     model: Start
     units: RowUnits
+    #: By output: its own model, if that may be better.
+    alone: tuple[Start | None, ...]
+    is_chosen: bool  # whether these stay apart, as they have before
 
 
 @dataclass(frozen=True)
-class JointState(JointFunction):
-    """The model of all outputs, in their units."""
+class JointState(PickledByFields):
+    """The model of all outputs, in their units, and those of outputs that stay apart from it."""
 
     model: State
     units: RowUnits
-
-    @property
-    def t(self) -> int:
-        """Number of outputs."""
-        return len(self.units.unit)
+    apart: tuple[State | None, ...]  # by output
 
     @property
     def n_kernels(self) -> int:
-        """Kernels that a warm start goes on from."""
-        return self.model.n_kernels
+        """Kernels that a warm start goes on from, of the model that has most of them."""
+        known = (self.model, *self.apart)
+        return max(one.n_kernels for one in known if one is not None)
+
+    @cached_property
+    def parted(self) -> PartedModel:
+        """Who predicts which output."""
+        return PartedModel(self.model, self.apart)
+
+    @property
+    def joins(self) -> NDArray[np.bool_]:
+        """Which outputs learn from the others, (t,)."""
+        return self.parted.joins
 
     @property
     def posterior(self) -> JointPosterior:
-        return JointPosterior(self.model.posterior, self.units)
+        return JointPosterior(self.parted, self.units)
 
     @property
     def relevance(self) -> Relevance:
         """Shares (d,) of the inputs in the variation of predictions, averaged over the values."""
-        return Relevance(*(part[: -self.t] for part in self.model.relevance))
+        return self.posterior.relevance
 
     @property
     def covariance(self) -> Array:
-        """Prior covariance (t, t) of the outputs' functions at a place."""
+        """Prior covariance (t, t) of the outputs' functions at a place, in the model of all."""
         return self.model.covariance * np.outer(self.units.unit, self.units.unit)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, t, d) of the functions' derivatives."""
+        return self.posterior.measure_gradient(X)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> JointDraws:
+        """Functions n of all outputs."""
+        return self.posterior.draw_functions(n, rng)
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance (n, t) of the observations, NaN for what was none."""
-        mean, variance = (part.reshape(-1, self.t) for part in self.model.leave_out_all())
+        t = len(self.apart)
+        mean, variance = (part.reshape(-1, t) for part in self.parted.leave_out_all())
         return self.units.restore(mean, variance)
 
 
@@ -103,7 +132,11 @@ class JointLearner(RegressionLearner):
         return replace(self.single, n_outputs=self.t, forgetting=forgetting)
 
     def max_passes(self, y: Array) -> int:
-        return self.model.max_passes(y)
+        n_passes = self.model.max_passes(y)
+        if not self.single.learn_hyperparameters:
+            return n_passes
+        lengths = len(y), min(len(y), self.single.few)  # few rows have a search of their own
+        return n_passes + self.t * max(self.single.max_passes(y[:n]) for n in lengths)
 
     def start(
         self, X: Rows, y: Array, rng: np.random.RandomState, before: JointState | None
@@ -112,46 +145,128 @@ class JointLearner(RegressionLearner):
         if not self.single.normalize_y:
             units = replace(units, mean=np.zeros(self.t))
         rows = units.scaled(X)
+        alone = tuple(
+            self._start_alone(take_output(rows, self.t, j), deepcopy(rng), before, j)
+            for j in range(self.t)
+        )
         known = None if before is None else before.model
-        return JointStart(self.model.start(rows, rows.y, rng, known), units)
+        model = self.model.start(rows, rows.y, rng, known)
+        return JointStart(model, units, alone, before is not None)
+
+    def _start_alone(
+        self, rows: Rows, rng: np.random.RandomState, before: JointState | None, j: int
+    ) -> Start | None:
+        """What an output would start with alone, or None if it is not to be."""
+        known = None if before is None else before.apart[j]
+        is_tried = self.single.learn_hyperparameters and len(rows) >= LEAST_VALUES
+        if not is_tried or (before is not None and known is None):
+            return None
+        return self.single.start(rows, rows.y, rng, known)
 
     def train(self, state: JointStart, X: Rows, y: Array, end_pass: EndPass) -> JointState:
-        conclude, rows = partial(JointState, units=state.units), state.model.rows
-        return conclude(self.model.train(state.model, rows, rows.y, report_as(conclude, end_pass)))
+        """The model of all first, then those of outputs that may be better apart."""
+        together = partial(JointState, units=state.units, apart=(None,) * self.t)
+        rows, watch = state.model.rows, Watch(end_pass)
+        model = self.model.train(state.model, rows, rows.y, report_as(together, watch))
+        alone = list[State | None]()
+        for start in state.alone:
+            if start is None or watch.stopped:
+                alone.append(None)
+                continue
+            report = report_as(lambda _: together(model), watch)
+            alone.append(self.single.train(start, start.rows, start.rows.y, report))
+        if watch.stopped:
+            return together(model)
+        return self._settle(state, model, tuple(alone))
+
+    def _settle(
+        self, start: JointStart, model: State, alone: tuple[State | None, ...]
+    ) -> JointState:
+        """The state of those who predict best, which knows what all of them have cost."""
+        rng = np.random.RandomState([start.model.seed, 4])
+        apart = alone
+        if not start.is_chosen and any(one is not None for one in alone):
+            apart = choose_apart(model, alone, rng)
+        n_iter = model.n_iter + sum(one.n_iter for one in alone if one is not None)
+        score = score_parted(PartedModel(model, apart), rng)
+        return JointState(replace(model, n_iter=n_iter, score=score), start.units, apart)
+
+    # -- partial_fit -------------------------------------------------------------------------------
 
     def rows_to_restart(self, state: JointState, X: Rows, y: Array) -> tuple[Rows, Array] | None:
         """As for a single output; hyperparameters that are not learned follow every row."""
-        rows = state.units.scaled(X)
-        if self.single.learn_hyperparameters:
-            found = self.model.rows_to_restart(state.model, rows, rows.y)
-            if found is None:
-                return None
+        rows, is_due = state.units.scaled(X), not self.single.learn_hyperparameters
+        found = None if is_due else self.model.rows_to_restart(state.model, rows, rows.y)
+        if found is not None:
             rows, _ = found
-        else:
+        elif is_due or self._is_apart_due(state, rows):
             rows = self.model.join(state.model, rows, X.n_seen)
+        else:
+            return None
         rows = state.units.original(rows)
         return rows, rows.y
 
+    def _is_apart_due(self, state: JointState, X: Rows) -> bool:
+        """Whether an output that stays apart would learn again by itself.
+
+        Where rows are forgotten, the model of all says when, but for gaps that are new.
+        """
+        for j, one in enumerate(state.apart):
+            rows = take_output(X, self.t, j)
+            if one is None or not len(rows):
+                continue
+            if rows.bring_gaps(one.frames.gaps):
+                return True
+            if self.single.forgetting.is_used:
+                continue
+            if self.single.rows_to_restart(one, rows, rows.y) is not None:
+                return True
+        return False
+
     def update(self, state: JointState, X: Rows, y: Array, end_pass: EndPass) -> JointState:
-        rows, conclude = state.units.scaled(X), partial(JointState, units=state.units)
-        report = report_as(conclude, end_pass)
+        rows = state.units.scaled(X)
+
+        def conclude(model: State) -> JointState:
+            return JointState(model, state.units, self._follow(state.apart, model))
+
         if len(rows):
-            return conclude(self.model.update(state.model, rows, rows.y, report))
+            return conclude(
+                self.model.update(state.model, rows, rows.y, report_as(conclude, end_pass))
+            )
         model = self.model.fade(state.model, X.n_seen, rows)
         if not len(model.rows):
             raise ValueError("All values of y that are not forgotten are missing (NaN).")
-        report(lambda: model)
-        return conclude(model)
+        updated = conclude(model)
+        end_pass(lambda: updated)
+        return updated
+
+    def _follow(self, apart: tuple[State | None, ...], model: State) -> tuple[State | None, ...]:
+        """Outputs that stay apart, with those of the rows of all that are theirs.
+
+        One of whose rows none counts any more is predicted by the others.
+        """
+        rows, followed = model.rows.emptied(model.frames.gaps), list[State | None]()
+        for j, one in enumerate(apart):
+            own = take_output(rows, self.t, j)
+            if one is None or not len(own):
+                followed.append(None)
+                continue
+            own = own.filled(one.frames.gaps)
+            if one.shared is not None:  # it stays as it is
+                own = one.shared.subtract(own)
+            followed.append(one.with_rows(own, k=self.single.count_neighbours(one, len(own))))
+        return tuple(followed)
+
+    # -- what it says ------------------------------------------------------------------------------
 
     def attributes(self, state: JointState) -> dict[str, Any]:
-        """Those of the model, and what there is for each output as an array."""
+        """Those of the model of all, and what there is for each output as an array."""
         model, units = state.model, state.units
         values = self.model.attributes(model)
         rows = model.rows
-        noises = model.shares @ np.array([process.noises for process in model.mixture.processes])
         log_units = np.average(rows.X[:, -self.t :] @ np.log(units.unit), weights=rows.weight)
         return values | {
-            "noise_variance_": noises * units.unit**2,
+            "noise_variance_": state.parted.noises * units.unit**2,
             "log_predictive_density_": values["log_predictive_density_"] - float(log_units),
             "n_samples_seen_": values["n_samples_seen_"] // self.t,
         }

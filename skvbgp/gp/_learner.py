@@ -446,10 +446,14 @@ class GPLearner(RegressionLearner):
         X.scaled(frames.coordinates, frames.target)  # refuses what is too far away
         if X.noise is not None:
             X.noise.scaled(frames.target.unit)
-        k = state.k if len(rows) <= state.k else min(state.k, self.few)  # all were neighbours
+        k = self.count_neighbours(state, len(rows))
         state = state.with_rows(rows, frames=frames, k=k, doubts=doubts)
         end_pass(lambda: state)
         return state
+
+    def count_neighbours(self, state: State, n: int) -> int:
+        """Neighbours of places that n rows predict, which were all if there were fewer."""
+        return state.k if n <= state.k else min(state.k, self.few)
 
     # -- what it says ------------------------------------------------------------------------------
 

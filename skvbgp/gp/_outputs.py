@@ -29,6 +29,11 @@ class GPOutputsState(FunctionOfOutputs, OutputsState):
         return max(output.n_kernels for output in self.outputs)
 
     @property
+    def joins(self) -> NDArray[np.bool_]:
+        """Which outputs learn from the others, (t,): none."""
+        return np.zeros(len(self.outputs), dtype=bool)
+
+    @property
     def covariance(self) -> Array:
         """Prior covariance (t, t) of the functions at a place: they know nothing of one another."""
         return np.diag([output.covariance.item() for output in self.outputs])

@@ -84,7 +84,9 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
         How several outputs go together. None is a model for each. "learned" is one model in which
         they learn from each other: they share the kernels and the belief in them, and their
         covariance is learned, as is a noise variance of each. Rows are then the values that were
-        observed, also where numbers of rows are compared with `n_neighbors`. Draws are joint in the
+        observed, also where numbers of rows are compared with `n_neighbors`. An output of which
+        rows that are left out are predicted better by a model of its own has one
+        (`learns_from_others_`); the others still learn from it. Draws are joint in the
         outputs; ``return_cov`` and `log_predictive_density` take each by itself. What is left out,
         in `loo_predict` and `log_predictive_density_`, is one value, given the others of its row.
         Of one output it changes nothing.
@@ -179,12 +181,19 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
     n_outputs_ : int
         Number of outputs. Of several ones, what describes a model is a list or an array with one
         entry for each; with a learned `output_covariance` or shared `output_hyperparameters`, that
-        is `noise_variance_` alone.
+        is `noise_variance_` alone. The others are those of the model of all outputs, but
+        that `log_predictive_density_`, `noise_variance_` and importances are of whoever predicts
+        an output.
+
+    learns_from_others_ : ndarray of shape (n_outputs,)
+        Whether each output is predicted by the model of all of them. False where
+        `output_covariance` is None, and where a model of its own is better.
 
     output_covariance_ : ndarray of shape (n_outputs, n_outputs)
         Prior covariance of the outputs' functions at one place, on the squared scale of y, averaged
         over kernels and, if it depends on the place, over at most 1,000 training rows. Diagonal
-        where `output_covariance` is None. It is computed when it is asked for.
+        where `output_covariance` is None; otherwise that of the model of all outputs, also of those
+        that it does not predict. It is computed when it is asked for.
 
     Notes
     -----

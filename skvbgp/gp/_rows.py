@@ -254,6 +254,13 @@ class Rows(PickledByFields):
         rows, first = np.unique(self.origin, return_index=True)
         return self.n_forgotten + first[rows >= 0]
 
+    def tell_all(self, values: Array) -> Array:
+        """Values (n,) of the rows for all those seen, as they were given, NaN for the others."""
+        if self.origin is None:
+            return values
+        known = np.where(self.origin >= 0, values[self.origin], np.nan)
+        return np.append(np.full(self.n_forgotten, np.nan), known)
+
     @cached_property
     def _joined(self) -> Chunk:
         return self.chunks[0] if len(self.chunks) == 1 else _join_chunks(self.chunks)

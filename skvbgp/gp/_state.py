@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
@@ -139,6 +140,11 @@ class State(RowsState):
         return measure_relevance(self.posterior, inputs.std**2)
 
     @property
+    def joins(self) -> NDArray[np.bool_]:
+        """Whether the one output learns from others, (1,)."""
+        return np.zeros(1, dtype=bool)
+
+    @property
     def covariance(self) -> Array:
         """Prior covariance (t, t) of the outputs' functions at a place; of one output (1, 1)."""
         X = self.frames.coordinates.scaled(self.rows.head(_AVERAGED_ROWS))
@@ -161,10 +167,5 @@ class State(RowsState):
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the observations in the order given, NaN for those left out."""
         refuse_spread(self.rows, "loo_predict")
-        moments, origin = self.posterior.leave_out_all(), self.rows.origin
-        if origin is None:
-            return moments
-        gone = np.full(self.rows.n_forgotten, np.nan)
-        known = (np.where(origin >= 0, part[origin], np.nan) for part in moments)
-        mean, variance = (np.append(gone, part) for part in known)
-        return mean, variance
+        mean, variance = self.posterior.leave_out_all()
+        return self.rows.tell_all(mean), self.rows.tell_all(variance)

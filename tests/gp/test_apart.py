@@ -1,0 +1,461 @@
+"""Outputs that stay apart from those that learn from each other."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import t as student_t
+
+from skvbgp import VBGPRegressor
+from skvbgp.gp import _apart, _joint_outputs
+from skvbgp.gp._apart import PartedModel, choose_apart, score_parted, take_output
+from skvbgp.gp._rows import Rows
+from skvbgp.kernels import Matern
+from tests.gp.cases import small, small_outputs
+from tests.oracles import gp as oracle
+
+pytestmark = pytest.mark.usefixtures("quick_searches")
+
+PLACES = np.array([[0.3, -0.2], [1.0, 1.5], [-2.5, 2.2]])
+
+
+def draw_data(n=70, seed=0):
+    """A smooth function of the first input, and a rough one of the second with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    first = np.sin(2.0 * X[:, 0]) + 0.01 * rng.standard_normal(n)
+    second = 5.0 + 20.0 * np.sign(np.sin(5.0 * X[:, 1])) + 3.0 * rng.standard_normal(n)
+    Y = np.column_stack([first, second])
+    return X, np.where(rng.random(Y.shape) < 0.4, np.nan, Y)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return draw_data()
+
+
+def make_model(kernel=None, **parameters):
+    return small_outputs(kernel, **({"output_covariance": "learned"} | parameters))
+
+
+@pytest.fixture
+def second_apart(monkeypatch):
+    """Whatever is better, the second output has a model of its own."""
+    monkeypatch.setattr(_joint_outputs, "choose_apart", lambda model, alone, rng: (None, alone[1]))
+
+
+def fit_alone(X, y, **parameters):
+    """The second output's own model, of the rows in which it was observed."""
+    seen = ~np.isnan(y)
+    return small_outputs(**parameters).fit(X[seen], y[seen])
+
+
+# -- who predicts ----------------------------------------------------------------------------------
+
+
+def test_outputs_of_other_kinds_stay_apart():
+    X, Y = draw_data(200)
+    model = VBGPRegressor(output_covariance="learned", random_state=0, max_iter=8).fit(X, Y)
+    assert not model.learns_from_others_[1]
+    own = VBGPRegressor(random_state=0, max_iter=8).fit(X, Y)
+    joint = replace(model._state, apart=(None, None))
+    errors = []
+    for posterior in (model._state.posterior, own._posterior(), joint.posterior):
+        mean, variance = posterior.moments(X, True)
+        missing, truth = np.isnan(Y[:, 1]), 5.0 + 20.0 * np.sign(np.sin(5.0 * X[:, 1]))
+        errors.append(np.mean((mean - truth[:, None])[missing, 1] ** 2))
+    assert_allclose(errors[0], errors[1], rtol=1e-3)
+    assert errors[0] < 0.9 * errors[2]
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_outputs_of_one_kind_learn_from_each_other(missing):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-2.0, 2.0, (60, 2))
+    f = np.sin(2.0 * X[:, 0]) * np.cos(X[:, 1])
+    Y = np.column_stack([f, -30.0 * f]) + rng.standard_normal((60, 2)) * [0.1, 3.0]
+    Y[rng.random(Y.shape) < missing] = np.nan
+    model = make_model().fit(X, Y)
+    assert model.learns_from_others_.dtype == bool
+    assert_array_equal(model.learns_from_others_, [True, True])
+    assert not make_model(output_covariance=None).fit(X, Y).learns_from_others_.any()
+    assert_array_equal(make_model().fit(X, f).learns_from_others_, [False])
+
+
+def test_few_values_are_not_tried_alone(data):
+    X, Y = data[0], data[1].copy()
+    Y[np.flatnonzero(~np.isnan(Y[:, 1]))[9:], 1] = np.nan
+    model = make_model().fit(X, Y)
+    assert model.learns_from_others_[1]
+    assert model._learner().max_passes(Y[:, 0]) < model._full_learner().max_passes(Y.ravel())
+
+
+def test_what_is_not_learned_does_not_decide(data):
+    model = make_model(learn_hyperparameters=False).fit(*data)
+    assert model.learns_from_others_.all()
+
+
+def test_values_that_are_hidden():
+    """All of a row, or where values are missing a single one of half the rows; once each."""
+    rng = np.random.RandomState(0)
+    row_of = np.repeat(np.arange(40), 3)
+    parts = list(_apart._hide(row_of, 3, rng))
+    assert_array_equal(np.sum(parts, axis=0), np.ones(120))
+    for hidden in parts:
+        assert_array_equal(hidden.reshape(40, 3).all(axis=1), hidden.reshape(40, 3).any(axis=1))
+        assert hidden.sum() == 24
+    seen = np.delete(np.arange(120), [5, 77])
+    hidden = np.sum(list(_apart._hide(row_of[seen], 3, rng)), axis=0)
+    sizes, counts = np.bincount(row_of[seen]), np.bincount(row_of[seen], hidden)
+    assert hidden.max() == 1
+    assert np.all((counts == 1) | (counts == sizes))
+    assert 8 < np.sum(counts == 1) < 32
+    many = list(_apart._hide(np.repeat(np.arange(4_000), 2), 2, rng))
+    assert [hidden.sum() for hidden in many] == [1_000]
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
+    """Of dense processes given what is not hidden, Student's t with five degrees of freedom."""
+    X, Y = data
+    Y = Y if missing else np.nan_to_num(Y)
+    known = []
+
+    def keep(model, alone, rng):
+        known.append((model, alone))
+        return None, None
+
+    monkeypatch.setattr(_joint_outputs, "choose_apart", keep)
+    make_model(n_neighbors=1000, max_iter=3).fit(X, Y)
+    ((common, alone),) = known
+    rows = common.rows
+    output, own = rows.X[:, 2:].argmax(axis=1), [take_output(rows, 2, j) for j in range(2)]
+    gains = [[], []]
+    for hidden in _apart._hide(rows.first_seen // 2, 2, np.random.RandomState(3)):
+        together = measure_densely(common, rows, hidden, output)
+        assert_allclose(_apart._judge(common, rows, hidden), together, rtol=1e-4, atol=1e-4)
+        for j in range(2):
+            mine = hidden[output == j]
+            density = measure_densely(alone[j], own[j], mine, np.zeros(len(mine), dtype=int))
+            assert_allclose(_apart._judge(alone[j], own[j], mine), density, rtol=1e-4, atol=1e-4)
+            gains[j] += list(density - together[output[hidden] == j])
+    chosen = choose_apart(common, alone, np.random.RandomState(3))
+    assert_array_equal(
+        [one is not None for one in chosen], [sum(one) > np.linalg.norm(one) for one in gains]
+    )
+
+
+def measure_densely(state, rows, hidden, output):
+    """Log densities of hidden values by a mixture of exact processes, by the oracle."""
+    frames, mixture = state.frames, state.mixture
+    scaled, y = frames.coordinates.scaled(rows.X)[:, :2], frames.target.scaled(rows.y)
+    means, variances = [], []
+    for process in mixture.processes:
+        B, factors = np.ones((1, 1)), np.ones(1)
+        if process.coregion is not None:
+            B, factors = process.coregion.B, process.coregion.factors
+        noises = process.noise * factors
+        seen = np.where(hidden, np.nan, y)
+        K = process.kernel(scaled)
+        _, mean, covariance = oracle.predict_outputs(K, B, output, seen, noises)
+        means.append(mean)
+        variances.append(np.diagonal(covariance) + noises[output[hidden]])
+    belief = np.exp(mixture.log_weights)
+    mean = np.average(means, axis=0, weights=belief)
+    spread = np.average(variances + (np.array(means) - mean) ** 2, axis=0, weights=belief)
+    unit = frames.target.unit
+    scale = unit * np.sqrt(0.6 * mixture.calibration * spread)
+    return student_t.logpdf(rows.y[hidden], 5.0, frames.target.original(mean), scale)
+
+
+@pytest.mark.parametrize(("gain", "joins"), [(0.08, True), (0.3, False), (-0.3, True)])
+def test_gains_have_to_exceed_their_standard_error(data, monkeypatch, gain, joins):
+    """One value more, the next one less: of some 45 values, the error of the mean is .15."""
+    model = make_model(max_iter=1).fit(*data)._state.model
+
+    def judge(state, rows, hidden):
+        index = np.flatnonzero(hidden)
+        return np.zeros(len(index)) if state is model else gain + (-1.0) ** index
+
+    monkeypatch.setattr(_apart, "_judge", judge)
+    own = object()
+    found = choose_apart(model, (None, own), np.random.RandomState(0))
+    assert found == (None, None if joins else own)
+
+
+def test_rows_that_count_twice_speak_twice(data):
+    X, Y = data
+    weight = np.where(np.arange(70) < 30, 2.0, 1.0)
+    state = make_model().fit(X, Y, sample_weight=weight)._state.model
+    hidden = np.arange(len(state.rows)) % 7 == 0
+    density = _apart._judge(state, state.rows, hidden)
+    X, y, noise = state.rows.X, state.rows.y, state.rows.noise
+    count = noise.weight[hidden]
+    assert set(count) == {1.0, 2.0}
+    single = replace(noise, weight=np.where(hidden, 1.0, noise.weight))
+    once = _apart._judge(state, Rows().plus(X, y, single), hidden)
+    assert_allclose(density, count * once)
+    wide = replace(single, variance=np.where(hidden, 0.3, 0.0))
+    assert np.all(_apart._judge(state, Rows().plus(X, y, wide), hidden) != once)
+
+
+# -- what it says ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("second_apart")
+@pytest.mark.parametrize("n_neighbors", ["auto", 20])
+def test_output_apart_is_what_it_is_alone(data, n_neighbors):
+    X, Y = data
+    model = make_model(n_neighbors=n_neighbors).fit(X, Y)
+    alone = fit_alone(X, Y[:, 1], n_neighbors=n_neighbors)
+    assert_array_equal(model.learns_from_others_, [True, False])
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    for found, expected in zip(
+        model.predict(PLACES, return_std=True), alone.predict(PLACES, return_std=True), strict=True
+    ):
+        assert_allclose(found[:, 1], expected, **close)
+    for found, expected in zip(model.loo_predict(), alone.loo_predict(), strict=True):
+        assert_array_equal(np.isnan(found), np.isnan(Y))
+        assert_allclose(found[~np.isnan(Y[:, 1]), 1], expected, **close)
+    covariance = model.predict(PLACES, return_cov=True)[1]
+    assert_allclose(covariance[:, :, 1], alone.predict(PLACES, return_cov=True)[1], **close)
+    p = [0.1, 0.5, 0.9]
+    quantiles = model.predict_quantiles(PLACES, p)
+    assert_allclose(quantiles[:, 1], alone.predict_quantiles(PLACES, p), **close)
+    y = np.column_stack([np.full(3, np.nan), [1.0, 2.0, 30.0]])
+    density = alone.log_predictive_density(PLACES, y[:, 1])
+    assert_allclose(model.log_predictive_density(PLACES, y), density, **close)
+    wide = model.predict(PLACES, return_std=True, y_var=[[0.0, 9.0]] * 3)[1]
+    assert_allclose(wide[:, 1] ** 2, alone.predict(PLACES, return_std=True)[1] ** 2 + 9.0, **close)
+    slopes = zip(model.predict_gradient(PLACES), alone.predict_gradient(PLACES), strict=True)
+    for found, expected in slopes:
+        assert_allclose(found[:, 1], expected, **close)
+    assert_allclose(model.noise_variance_[1], alone.noise_variance_, **close)
+    assert "Output 1 has a model of its own" in model.summary()
+    copy = pickle.loads(pickle.dumps(model))
+    assert_array_equal(copy.predict(PLACES), model.predict(PLACES))
+
+
+@pytest.mark.usefixtures("second_apart")
+def test_others_predict_as_they_would_together(data):
+    X, Y = data
+    model = make_model().fit(X, Y)
+    joint = replace(model._state, apart=(None, None))
+    found, expected = model.predict(PLACES), joint.posterior.moments(PLACES, True)[0]
+    assert_allclose(found[:, 0], expected[:, 0], rtol=1e-10)
+    assert np.abs(found - expected)[:, 1].min() > 1e-3
+    assert_array_equal(model.output_covariance_, joint.covariance)
+    assert model.noise_variance_[0] == (joint.parted.noises * joint.units.unit**2)[0]
+
+
+@pytest.mark.usefixtures("second_apart")
+@pytest.mark.parametrize("n_neighbors", ["auto", 20])
+@pytest.mark.every_nth("n_neighbors", 2)
+def test_draws_know_nothing_of_one_another(data, n_neighbors):
+    model = make_model(n_neighbors=n_neighbors).fit(*data)
+    mean, covariance = model._state.posterior.joint_outputs(PLACES, False)
+    assert not covariance.reshape(3, 2, 3, 2)[:, 0, :, 1].any()
+    std = np.sqrt(np.diagonal(covariance))
+    assert_allclose(model.predict(PLACES).ravel(), mean)
+    assert_allclose(model.predict(PLACES, True, include_noise=False)[1].ravel(), std)
+    functions = model.sample_function(1500)
+    for values in (functions(PLACES), model.sample_y(PLACES, 1500, include_noise=False)):
+        values = values.reshape(6, -1)
+        assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.12)
+        assert_allclose(
+            np.cov(values) / np.outer(std, std), covariance / np.outer(std, std), atol=0.2
+        )
+    slope, step = functions.gradient(PLACES), 1e-5
+    assert slope.shape == (3, 2, 2, 1500)
+    if n_neighbors == "auto":
+        shift = step * np.array([1.0, 0.0])
+        numeric = (functions(PLACES + shift) - functions(PLACES - shift)) / (2.0 * step)
+        assert_allclose(slope[:, :, 0], numeric, rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.usefixtures("second_apart")
+def test_relevance_is_an_average_over_values(data):
+    X, Y = data
+    model = make_model().fit(X, Y)
+    shares = np.sum(~np.isnan(Y), axis=0) / np.sum(~np.isnan(Y))
+    alone = fit_alone(X, Y[:, 1])
+    mine = model._state.parted
+    among = np.flatnonzero(mine.common.rows.X[:, 2] > 0.0)
+    inputs, _ = mine.common.rows.summarise()
+    relevance = _apart.measure_relevance(mine.common.posterior, inputs.std**2, among)
+    expected = shares[0] * relevance.mean[:2] + shares[1] * alone.feature_importances_
+    assert_allclose(model.feature_importances_, expected, rtol=1e-3)
+    assert_allclose(model.feature_importances_.sum(), 1.0)
+    both = replace(model._state, apart=model._state.apart[1:] * 2)
+    assert_allclose(both.relevance.mean, alone.feature_importances_, rtol=1e-3)
+
+
+def test_score_is_that_of_whoever_predicts(data, monkeypatch):
+    X, Y = data
+    states = {}
+
+    def keep(model, alone, rng):
+        states["all"] = model, alone
+        return None, alone[1]
+
+    monkeypatch.setattr(_joint_outputs, "choose_apart", keep)
+    model = make_model().fit(X, Y)
+    common, alone = states["all"]
+    mean, std = model.loo_predict()
+    density = -0.5 * (np.log(2.0 * np.pi * std**2) + ((Y - mean) / std) ** 2)
+    assert_allclose(model.log_predictive_density_, np.nanmean(density), rtol=1e-4)
+    rng = np.random.RandomState(0)
+    assert score_parted(PartedModel(common, (None, None)), rng) == common.score
+    each = [one.score - np.log(one.frames.target.unit) for one in alone]
+    counts = np.sum(~np.isnan(Y), axis=0)
+    expected = np.average(each, weights=counts)
+    assert_allclose(score_parted(PartedModel(common, alone), rng), expected)
+    # in a frame of another unit, as what a global part leaves has
+    frames = replace(alone[1].frames, target=replace(alone[1].frames.target, unit=2.0))
+    parted = PartedModel(common, (alone[0], replace(alone[1], frames=frames)))
+    assert_allclose(score_parted(parted, rng), expected - np.log(2.0) * counts[1] / counts.sum())
+    assert_allclose(parted.noises, PartedModel(common, alone).noises * [1.0, 4.0])
+    assert model.n_iter_ == common.n_iter + sum(one.n_iter for one in alone)
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("second_apart")
+@pytest.mark.parametrize("n_neighbors", [1000, 20])
+def test_new_rows_are_known_to_both(data, n_neighbors):
+    X, Y = data
+    new = X[:3] + 0.01
+    y = np.array([[np.nan, 60.0], [0.5, np.nan], [np.nan, -40.0]])
+    model = make_model(n_neighbors=n_neighbors).fit(X, Y)
+    alone = fit_alone(X, Y[:, 1], n_neighbors=n_neighbors)
+    before = model.predict(new)
+    for some in (slice(0, 2), slice(2, 3)):
+        model.partial_fit(new[some], y[some])
+    alone.partial_fit(new[[0, 2]], y[[0, 2], 1])
+    assert_allclose(model.predict(PLACES)[:, 1], alone.predict(PLACES), rtol=1e-4)
+    assert_allclose(model.predict(new)[:, 1], alone.predict(new), rtol=1e-4)
+    assert model.predict(new)[0, 1] > before[0, 1]
+    assert_array_equal(model.learns_from_others_, [True, False])
+    assert model.loo_predict()[0].shape == (73, 2)
+
+
+@pytest.mark.usefixtures("second_apart")
+@pytest.mark.parametrize("forgetting", [0.97, 50])
+def test_rows_are_forgotten_by_both(data, forgetting):
+    """An output of which nothing is known any more is predicted by the others."""
+    X, Y = data
+    model = make_model(forgetting=forgetting).fit(X, Y)
+    model.partial_fit(X[:10] + 0.01, Y[:10])
+    state = model._state
+    rows = take_output(state.model.rows, 2, 1)
+    own = state.apart[1].rows
+    assert_array_equal(own.X, rows.X)
+    assert_allclose(own.y, rows.y)
+    assert_array_equal(own.weight, rows.weight)
+    known = ~np.isnan(model.loo_predict()[0][:, 1])
+    assert known.sum() == len(own)
+    if forgetting == 50:
+        gone = np.column_stack([np.linspace(-1.0, 1.0, 24), np.full(24, np.nan)])
+        model.partial_fit(X[:24], gone)
+        model.partial_fit(X[24:48], gone)
+        assert model.predict(PLACES).shape == (3, 2)
+
+
+@pytest.mark.usefixtures("second_apart")
+def test_stream_learns_again_when_an_output_apart_would():
+    """With more rows than neighbours, or the first missing entry of an input."""
+    X, Y = draw_data(80)
+    Y[:40, 0], Y[60:] = np.nan, np.nan
+    model = make_model(n_neighbors=40).fit(X, Y)
+    known = model._state.apart[1]
+    assert len(known.rows) < 38 and len(model._state.model.rows) > 40
+    model.partial_fit(X[60:62], [[0.1, 2.0], [0.2, 3.0]])
+    assert model._state.apart[1].mixture is known.mixture
+    n_more = 41 - len(model._state.apart[1].rows)
+    more = np.column_stack([np.full(n_more, np.nan), np.linspace(-9.0, 9.0, n_more)])
+    places = np.random.default_rng(1).uniform(-2.0, 2.0, (n_more, 2))
+    model.partial_fit(places, more)
+    assert model._state.apart[1].mixture is not known.mixture
+    known = model._state.apart[1]
+    model.partial_fit([[0.1, np.nan]], [[np.nan, 3.0]])
+    assert model._state.apart[1].mixture is not known.mixture
+    assert model._state.apart[1].frames.gaps.columns[1]
+
+
+@pytest.mark.usefixtures("second_apart")
+def test_warm_start_keeps_who_is_apart(data, monkeypatch):
+    X, Y = data
+    model = make_model(warm_start=True).fit(X, Y)
+    n_iter = model.n_iter_
+
+    def refuse(*known):
+        raise AssertionError
+
+    monkeypatch.setattr(_joint_outputs, "choose_apart", refuse)
+    model.fit(X, Y)
+    assert_array_equal(model.learns_from_others_, [True, False])
+    assert model.n_iter_ < n_iter
+
+
+def test_training_that_is_stopped_has_the_model_of_all(data):
+    X, Y = data
+    learner = make_model()
+    rows, y = learner._prepare(X, Y, reset=True, sample_weight=None, y_var=None)
+    learner = learner._full_learner()
+    for n in (1, 2, 3):
+        start, seen = learner.start(rows, y, np.random.RandomState(0), None), []
+
+        def stop(make, n=n, seen=seen):
+            seen.append(make())
+            return len(seen) == n
+
+        state = learner.train(start, rows, y, stop)
+        assert state.joins.all() or len(seen) < n
+        assert all(one.joins.all() for one in seen)
+        assert len(seen) == n
+        assert learner.attributes(state)["noise_variance_"].shape == (2,)
+
+
+# -- rows of other kinds ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("second_apart")
+def test_gaps_weights_and_categories(data):
+    X, Y = data[0].copy(), data[1]
+    X[::6, 1] = np.nan
+    typed = np.column_stack([X, np.arange(70) % 3])
+    model = make_model(Matern(nu=2.5), categorical_features=[2], max_iter=2)
+    weight = np.where(np.arange(70) < 10, 2.0, 1.0)
+    model.fit(typed, Y, sample_weight=weight, y_var=[[0.0, 1.0]] * 70)
+    seen = ~np.isnan(Y[:, 1])
+    alone = small_outputs(Matern(nu=2.5), categorical_features=[2], max_iter=2)
+    alone.fit(typed[seen], Y[seen, 1], sample_weight=weight[seen], y_var=1.0)
+    for found, expected in zip(
+        model.predict(typed, return_std=True), alone.predict(typed, return_std=True), strict=True
+    ):
+        assert_allclose(found[:, 1], expected, rtol=1e-3)
+    assert model.feature_importances_.shape == (3,)
+    model.partial_fit(typed[:2], [[np.nan, 3.0], [0.1, 2.0]])
+    alone.partial_fit(typed[:2], [3.0, 2.0], y_var=0.0)
+    assert_allclose(model.predict(typed)[:, 1], alone.predict(typed), rtol=1e-3)
+
+
+def test_global_part_does_not_know_what_is_hidden():
+    """Nor do rows that come later move it."""
+    X, Y = draw_data(60)
+    y = np.nan_to_num(Y[:, 0])
+    model = small(2.0 * Matern(2.0, nu=1.5), n_neighbors=8, n_inducing=10, max_iter=1).fit(X, y)
+    state, hidden = model._state, np.arange(60) == 7
+    rows = Rows().plus(X, y)
+    told = _apart._judge(state, rows, hidden)
+    moved = _apart._judge(state, Rows().plus(X, np.where(hidden, y + 0.5, y)), hidden)
+    known = state.shared.given(Rows().plus(X[~hidden], y[~hidden]), np.arange(59))
+    kept = known.subtract(Rows().plus(X[~hidden], y[~hidden]))
+    posterior = replace(state, rows=kept, shared=known).posterior
+    mean, variance = posterior.moments(X[hidden], True)
+    scale = np.sqrt(variance * 0.6)
+    assert_allclose(told, student_t.logpdf(y[hidden], 5.0, mean, scale))
+    assert_allclose(moved, student_t.logpdf(y[hidden] + 0.5, 5.0, mean, scale))
