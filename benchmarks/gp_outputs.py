@@ -12,7 +12,7 @@ import skvbgp
 from skvbgp.kernels import RBF
 
 #: Columns that are outputs, by data set; the target is the last one.
-COLUMNS = {"bike": [11, 12], "protein": [0, 5]}
+COLUMNS = {"bike": [11, 12], "protein": [0, 5], "aimpeak": [5, 6], "flights": [1, 2]}
 #: What is compared.
 MODELS = {
     "own": {},
@@ -23,7 +23,7 @@ MODELS = {
 
 def main():
     cli = parser(__doc__, data=True)
-    cli.add_argument("--datasets", nargs="+", default=["synthetic", *COLUMNS])
+    cli.add_argument("--datasets", nargs="+", default=["synthetic", "bike", "protein"])
     cli.add_argument("--models", nargs="+", default=["own", "learned"], choices=MODELS)
     cli.add_argument("--estimator", default="VBGPRegressor", help="by its name in skvbgp")
     cli.add_argument("--splits", type=int, nargs="+", default=[0, 2], help="seeds of synthetic")

@@ -365,6 +365,16 @@ def test_rows_are_forgotten_by_both(data, forgetting):
 
 
 @pytest.mark.usefixtures("second_apart")
+@pytest.mark.parametrize(("k", "left"), [(30, 15), (100, 100)])
+def test_output_that_all_its_rows_predicted_has_neighbours_with_more(data, k, left):
+    model = make_model(n_neighbors=15, max_iter=1).fit(*data)
+    one = replace(model._state.apart[1], k=k)
+    _, followed = model._full_learner()._follow((None, one), model._state.model)
+    assert len(followed.rows) > 30
+    assert followed.k == left
+
+
+@pytest.mark.usefixtures("second_apart")
 def test_stream_learns_again_when_an_output_apart_would():
     """With more rows than neighbours, or the first missing entry of an input."""
     X, Y = draw_data(80)
