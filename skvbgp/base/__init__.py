@@ -2,6 +2,7 @@
 
 from skvbgp.base._change import NoticesFunctions, find_change, suspect
 from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
+from skvbgp.base._docs import documented_like
 from skvbgp.base._estimator import (
     CATEGORIES,
     JOINT_OUTPUTS,
