@@ -86,9 +86,6 @@ class GappedNoise(Noise):
         self.noise_variance = whole.noise_variance
         self._whole, self.slopes = whole, slopes
 
-    def covariance(self, X: Array) -> Array:
-        return self._whole.covariance(X)
-
     def marginal_variance(self, X: Array) -> Array:
         return self._whole.marginal_variance(X)
 
@@ -104,9 +101,6 @@ class GappedNoise(Noise):
     ) -> tuple[Array, Pull]:
         C, pull = self._whole.evaluate(X, unknown, pairs)
         return C, lambda dC: self._with_slopes(pull(dC), np.zeros(len(self.slopes)))
-
-    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        return self.evaluate(X)[1](dC)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         n = len(gradients.theta) - len(self.slopes)

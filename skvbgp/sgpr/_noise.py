@@ -66,18 +66,23 @@ def gather_slopes(variance: Variance, X: Array, slopes: Array) -> Variance:
 
 
 class Noise(Protocol):
-    """Noise at given parameters; X is in the user's units, variances are of the scaled target."""
+    """Noise at given parameters; X is in the user's units, variances are of the scaled target.
+
+    It has `covariance` and `vjp` or, where these have something in common, `evaluate`.
+    """
 
     noise_variance: Variance  # sigma_n^2; of correlated noise, what copies of a row do not share
 
     def covariance(self, X: Array) -> Array:
         """Noise covariance of one group of rows, (n,) if they are independent or (n, n)."""
+        return self.evaluate(X)[0]
 
     def marginal_variance(self, X: Array) -> Array:
         """Variance of the noise at new inputs, (n,)."""
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
         """Gradients of ``sum(dC * covariance(X))``, short of :meth:`complete`."""
+        return self.evaluate(X)[1](dC)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         """The sum over groups, with what the groups share."""
@@ -89,7 +94,7 @@ class Noise(Protocol):
     def evaluate(
         self, X: Array, unknown: Mask | None = None, pairs: Pairs | None = None
     ) -> tuple[Array, Pull]:
-        """`covariance` and `vjp` of the same rows, which may have something in common.
+        """`covariance` and `vjp` of the same rows.
 
         ``unknown`` (n,) says of which of them, that are independent, X does not tell the place.
         With their ``pairs``, what is above the diagonal of the covariance may be missing.
@@ -317,8 +322,7 @@ class WhiteNoise(Noise):
     def covariance(self, X: Array) -> Array:
         return np.full(len(X), spread_variance(self.noise_variance, X))
 
-    def marginal_variance(self, X: Array) -> Array:
-        return self.covariance(X)
+    marginal_variance = covariance
 
     def vjp(self, X: Array, dC: Array) -> NoiseGradients:
         d_variance = gather_slopes(self.noise_variance, X, dC)
@@ -368,9 +372,6 @@ class ResidualNoise(Noise):
         C.flat[:: len(C) + 1] += self.noise_variance
         return C, partial(self._pull_block, X, Kxu, A, pull_own)
 
-    def covariance(self, X: Array) -> Array:
-        return self.evaluate(X)[0]
-
     def marginal_variance(self, X: Array) -> Array:
         return self._add_noise(X, self._prior.whiten(X))
 
@@ -378,9 +379,6 @@ class ResidualNoise(Noise):
         """Covariance of the noise at new inputs with that of a block, (n, n_block)."""
         cross = self._prior.whiten(X) @ self._prior.whiten(X_block).T
         return np.asarray(self._kernel(X, X_block) - cross)
-
-    def vjp(self, X: Array, dC: Array) -> NoiseGradients:
-        return self.evaluate(X)[1](dC)
 
     def complete(self, gradients: NoiseGradients) -> NoiseGradients:
         dKuu = np.asarray(gradients.Kuu)
