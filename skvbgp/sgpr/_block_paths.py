@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,11 @@ from skvbgp._core.block_cache import BlockCache
 from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.order import Index
-from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import ScaledDraws
 from skvbgp.kernels._features import FREQUENCIES, Features
 from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._paths import Paths, PriorPaths, draw_unit_features, share_points
+from skvbgp.sgpr._paths import Paths, PriorPaths
 
 if TYPE_CHECKING:
     from skvbgp.sgpr._block_posterior import BlockPosterior
@@ -83,24 +82,6 @@ class BlockDraws(ScaledDraws):
     functions: BlockFunctions
 
     _evaluate, _differentiate = staticmethod(Paths.__call__), staticmethod(Paths.gradient)
-
-    @classmethod
-    def of(
-        cls,
-        posterior: BlockPosterior,
-        conditional: BlockConditional,
-        coordinates: Coordinates,
-        target: Target,
-        n: int,
-        rng: np.random.RandomState,
-    ) -> Self:
-        """Functions n, which share draws of theta evenly."""
-        Lambda, sets = conditional.Lambda, []
-        for i, members in share_points(n, len(Lambda), rng):
-            u = conditional.q.draw(len(members), rng)
-            sets.append(PathSet(members, i, u, draw_unit_features(len(Lambda[i]), rng)))
-        functions = BlockFunctions(sets, int(rng.randint(2**31)))
-        return cls(coordinates, target, posterior, functions)
 
     def _map(self, function: Callable[[Paths, Array], Array], X: Array) -> Array:
         (values,) = self.posterior.by_block(_evaluate, X, self.functions, function)

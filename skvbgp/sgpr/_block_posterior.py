@@ -17,12 +17,12 @@ from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.partition import cut_by_block
 from skvbgp.base import Relevance, Targets, find_known
 from skvbgp.sgpr._block_conditional import BlockConditional
-from skvbgp.sgpr._block_paths import BlockDraws
+from skvbgp.sgpr._block_paths import BlockDraws, BlockFunctions, PathSet
 from skvbgp.sgpr._blocks import BlockRows, KeptBlocks
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import ResidualNoise
+from skvbgp.sgpr._paths import draw_unit_features, share_points
 from skvbgp.sgpr._posterior import ExactPosterior
 from skvbgp.sgpr._sharded import gather_data
 from skvbgp.sgpr._state import State
@@ -31,23 +31,20 @@ from skvbgp.sgpr._state import State
 class BlockPosterior:
     """Predictions that condition on the rows of the own block, in the user's units.
 
-    The blocks are those that the state keeps, beside what is ``known`` of all rows; theta has
-    ``n_samples`` draws.
+    The blocks are those that the state keeps; theta has ``n_samples`` draws.
     """
 
-    def __init__(self, state: State, known: Remembered, blocks: KeptBlocks, n_samples: int) -> None:
-        self.n_samples, self._blocks, self._known = n_samples, blocks, known
+    def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
+        self.n_samples, self._blocks, self._known = n_samples, blocks, state.remembered
         self._coordinates, self._target = state.model.coordinates, state.target
         self._places, self._seed = state.places, state.seed
 
     @classmethod
-    def of(
-        cls, state: State, known: Remembered, blocks: KeptBlocks, n_samples: int
-    ) -> BlockPosterior:
+    def of(cls, state: State, blocks: KeptBlocks, n_samples: int) -> BlockPosterior:
         """The one that has served last, or a new one."""
         last = _LAST.get(state)
         if last is None or last.n_samples != n_samples:
-            last = _LAST[state] = cls(state, known, blocks, n_samples)
+            last = _LAST[state] = cls(state, blocks, n_samples)
         return last
 
     @cached_property
@@ -101,7 +98,12 @@ class BlockPosterior:
         return np.vstack([each.mean(axis=0), each])
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> BlockDraws:
-        return BlockDraws.of(self, self._conditional, self._coordinates, self._target, n, rng)
+        Lambda, q, sets = self._conditional.Lambda, self._known.q, []
+        for i, members in share_points(n, len(Lambda), rng):
+            u = q.draw(len(members), rng)
+            sets.append(PathSet(members, i, u, draw_unit_features(len(Lambda[i]), rng)))
+        functions = BlockFunctions(sets, int(rng.randint(2**31)))
+        return BlockDraws(self._coordinates, self._target, self, functions)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         X = self._coordinates.scaled(X)

@@ -109,18 +109,14 @@ class Data:
     def stacked(self, groups: list[RowIndex]) -> tuple[Data, NDArray[np.intp]]:
         """The rows of some groups, one after the other in memory, and how many are in each."""
 
-        def join(values: Array) -> Array:
+        def join(name: str) -> Any:
+            values = getattr(self, name)
+            if values is None:
+                return None
             return np.concatenate([np.asarray(values[index]) for index in groups])
 
-        stacked = replace(
-            self,
-            X=join(self.X),
-            y=join(self.y),
-            blocks=None,
-            weight=None if self.weight is None else join(self.weight),
-            variance=None if self.variance is None else join(self.variance),
-            gaps=None if self.gaps is None else join(self.gaps),
-        )
+        names = "X", "y", "weight", "variance", "gaps"
+        stacked = replace(self, blocks=None, **{name: join(name) for name in names})
         return stacked, np.array([len(self.y[index]) for index in groups])
 
     def n_batches(self, batch_size: int) -> int:

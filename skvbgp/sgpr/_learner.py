@@ -483,14 +483,13 @@ class SparseLearner(Settings):
             assert isinstance(blocks, BlockRows)
             mixture = mixture.with_draws(self.n_samples, state.seed)
             return ExactBlockPosterior(state, blocks, mixture)
-        known = state.remembered
         if isinstance(blocks, SpreadRows):
-            return SpreadBlockPosterior.of(state, known, blocks, self.n_samples)
+            return SpreadBlockPosterior.of(state, blocks, self.n_samples)
         if isinstance(blocks, BlockRows):
-            return BlockPosterior.of(state, known, blocks, self.n_samples)
+            return BlockPosterior.of(state, blocks, self.n_samples)
         p, rule = state.parameters, self._rule_of_predictions(state)
         draws = quasi_normal(N_DRAWS, p.U.shape[1], state.seed)
-        return GlobalPosterior(state, SparseLatent(p, known.prior, known.q, rule, draws))
+        return GlobalPosterior(state, SparseLatent(p, state.prior, state.q, rule, draws))
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
         return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)

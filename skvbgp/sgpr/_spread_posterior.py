@@ -19,7 +19,6 @@ from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._block_posterior import BlockPosterior
 from skvbgp.sgpr._blocks import KeptBlocks
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._sharded import scale_block
 from skvbgp.sgpr._spread import SpreadRows
 from skvbgp.sgpr._state import State
@@ -28,8 +27,8 @@ from skvbgp.sgpr._state import State
 class SpreadBlockPosterior(BlockPosterior):
     """A posterior of `SpreadRows`: new rows go to the blocks, and their moments come back."""
 
-    def __init__(self, state: State, known: Remembered, blocks: KeptBlocks, n_samples: int) -> None:
-        super().__init__(state, known, blocks, n_samples)
+    def __init__(self, state: State, blocks: KeptBlocks, n_samples: int) -> None:
+        super().__init__(state, blocks, n_samples)
         assert isinstance(blocks, SpreadRows)
         self._spread = blocks.blocks
         # of what the conditional is made of: workers keep its factors as long as it is the same
