@@ -72,30 +72,6 @@ class Statistics(NamedTuple):
     log_noise: float  # n log(2 pi s2)
     n: float
 
-    @classmethod
-    def of(
-        cls,
-        A: Array,
-        y: Array,
-        prior: Prior,
-        diagonal: Array,
-        factor: float,
-        n: float,
-        log_known: float,
-    ) -> Statistics:
-        """Of rows times ``factor`` that count as n; the arrays, those of the roots of weights.
-
-        Known noise makes the sum of the logarithms of their variances larger by ``log_known``.
-        """
-        rate = factor / prior.noise
-        return cls(
-            rate * (A.T @ A),
-            rate * (A.T @ y),
-            rate * float(y @ y + diagonal.sum()),
-            factor * n * (_LOG_2PI + np.log(prior.noise)) + factor * log_known,
-            factor * n,
-        )
-
     def plus(self, other: Statistics) -> Statistics:
         """Those of both sets of rows."""
         return Statistics(*map(add, self, other))
@@ -150,17 +126,19 @@ class Evaluation:
         self._K = prior.kernel(X, prior.Z) if K is None else K  # (b, m)
         self._A = self._K @ prior.L_inv.T  # (b, m)
         self._diagonal, self._squares, self._share = prior.kernel.diag(X), y.weight, None
-        n, log_known = float(len(y)) if y.weight is None else float(y.weight.sum()), 0.0
+        n = float(len(y)) if y.weight is None else float(y.weight.sum())
+        log_noise = factor * n * (_LOG_2PI + np.log(prior.noise))
         if y.variance is not None:
             self._share = prior.noise / (prior.noise + y.variance)
             self._squares = y.counts * self._share
-            log_known = -float(y.counts @ np.log(self._share))
+            log_noise += factor * -float(y.counts @ np.log(self._share))
         if self._squares is not None:
             self._root = np.sqrt(self._squares)
             self._A *= self._root[:, None]
             self._y, self._diagonal = self._root * self._y, self._squares * self._diagonal
-        self.statistics = Statistics.of(
-            self._A, self._y, prior, self._diagonal, factor, n, log_known
+        A, rate, quadratic = self._A, factor / prior.noise, self._y @ self._y + self._diagonal.sum()
+        self.statistics = Statistics(
+            rate * (A.T @ A), rate * (A.T @ self._y), rate * float(quadratic), log_noise, factor * n
         )
 
     def gradient(self, q: WhitenedGaussian) -> Array:

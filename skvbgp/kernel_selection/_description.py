@@ -70,13 +70,9 @@ def _is_rough(leaf: Any) -> bool:
 
 
 def _growth(n_linear: int) -> str:
-    if n_linear == 0:
-        return ""
-    return (
-        ", with linearly changing amplitude"
-        if n_linear == 1
-        else (f", with an amplitude that is a polynomial of degree {n_linear}")
-    )
+    if n_linear < 2:
+        return ", with linearly changing amplitude" if n_linear else ""
+    return f", with an amplitude that is a polynomial of degree {n_linear}"
 
 
 def _period(leaf: Periodic, extent: np.ndarray) -> str:

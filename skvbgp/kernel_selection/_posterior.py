@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -115,40 +115,36 @@ class KernelModel(PickledByFields):
 
     def _moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Appendix D.2 of [Teng2020]_: mean and variance of every row, on the scale of y."""
-        target = self._frame.target
-        return self._in_tiles(
-            lambda parts: mix_moments([target.moments(*part) for part in parts]), X, include_noise
+        target, of_draw = self._frame.target, partial(self._of_draw, include_noise=include_noise)
+        return self._by_draw(
+            of_draw, lambda parts: mix_moments([target.moments(*part) for part in parts]), X
         )
 
     def _means(self, X: Array) -> Array:
         """Means (S, n) of every row's y, one for each draw."""
         target, X = self._frame.target, self._frame.centre(X)
-        return np.stack([target.moments(*self._of_draw(p, X, False))[0] for p in self._priors])
+        each = (self._of_draw(p, X, include_noise=False) for p in self._priors)
+        return np.stack([target.moments(*moments)[0] for moments in each])
 
     def _components(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances (n, S) of every row's y or log y, one column for each draw."""
+        of_draw = partial(self._of_draw, include_noise=include_noise)
+        return self._frame.target.unscaled(*self._by_draw(of_draw, stack_draws, X))
 
-        def stack(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-            means, variances = zip(*parts, strict=True)
-            return self._frame.target.unscaled(np.column_stack(means), np.column_stack(variances))
-
-        return self._in_tiles(stack, X, include_noise)
-
-    def _in_tiles(
+    def _by_draw(
         self,
+        function: Callable[[Prior, Array], tuple[Array, Array]],
         join: Callable[[list[tuple[Array, Array]]], tuple[Array, Array]],
         X: Array,
-        include_noise: bool,
     ) -> tuple[Array, Array]:
-        """What is made of the draws' moments of the scaled target."""
-
-        def tile(X: Array) -> tuple[Array, Array]:
-            return join([self._of_draw(p, X, include_noise) for p in self._priors])
-
+        """What is made of what a function says of centred rows by each draw of theta."""
         self._priors, self._q  # noqa: B018  before the threads of the tiles need them
-        return in_tiles(tile, self._frame.centre(X))
+        return in_tiles(
+            lambda X: join([function(p, X) for p in self._priors]), self._frame.centre(X)
+        )
 
-    def _of_draw(self, prior: Prior, X: Array, include_noise: bool) -> tuple[Array, Array]:
+    def _of_draw(self, prior: Prior, X: Array, *, include_noise: bool) -> tuple[Array, Array]:
+        """Mean and variance (n,) of the scaled target."""
         A = prior.whiten(X)  # (n, m)
         reduction = self._q.covariance.copy()
         reduction.flat[:: len(reduction) + 1] -= 1.0
@@ -203,22 +199,12 @@ class KernelModel(PickledByFields):
 
     def _slopes(self, X: Array) -> tuple[Array, Array]:
         """Means and variances (n, S, d) of the derivatives of y, by each draw of theta."""
-        target = self._frame.target
 
-        def tile(X: Array) -> tuple[Array, Array]:
-            means, variances = zip(
-                *(
-                    target.slope_moments(
-                        self._of_draw(prior, X, False), *measure_slopes(prior, self._q, X)
-                    )
-                    for prior in self._priors
-                ),
-                strict=True,
-            )
-            return np.stack(means, axis=1), np.stack(variances, axis=1)
+        def of_draw(prior: Prior, X: Array) -> tuple[Array, Array]:
+            f = self._of_draw(prior, X, include_noise=False)
+            return self._frame.target.slope_moments(f, *measure_slopes(prior, self._q, X))
 
-        self._priors, self._q  # noqa: B018  before the threads of the tiles need them
-        return in_tiles(tile, self._frame.centre(X))
+        return self._by_draw(of_draw, stack_draws, X)
 
 
 def add_rows(X: Array, y: Targets, model: KernelModel) -> KernelModel:
@@ -324,6 +310,12 @@ class KernelAverage(NamedTuple):
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return mix_joint([m._joint(X, include_noise) for m in self.models], self.weights)
+
+
+def stack_draws(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Means and variances (n, S, ...), from those of each draw."""
+    means, variances = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+    return means, variances
 
 
 def mix_moments(
