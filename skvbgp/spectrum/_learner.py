@@ -110,7 +110,10 @@ class SpectrumLearner(RegressionLearner):
             hyper = choose_hyperparameters(scale, target.unit, *given, self.owners)
             rng = np.random.RandomState(seed)
             if self._starts_from_evidence and len(y) > 1:  # one is its own mean: no function at all
-                sample = self._choose_sample(X, y, rng).scaled(coordinates, target)
+                sample = Rows.of(X, y)
+                if len(y) > _EVIDENCE_ROWS:
+                    sample = sample.take(draw_distinct(len(y), _EVIDENCE_ROWS, rng))
+                sample = sample.scaled(coordinates, target)
                 R, hyper = start_from_evidence(sample, self.n_frequencies, hyper, rng)
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
@@ -200,14 +203,6 @@ class SpectrumLearner(RegressionLearner):
     @property
     def _trains_blocks(self) -> bool:
         return self.learn_hyperparameters and self.objective == "blocks"
-
-    @staticmethod
-    def _choose_sample(X: Array, y: Targets, rng: np.random.RandomState) -> Rows:
-        """Rows whose evidence decides, in the user's units."""
-        rows = Rows.of(X, y)
-        if len(y) <= _EVIDENCE_ROWS:
-            return rows
-        return rows.take(draw_distinct(len(y), _EVIDENCE_ROWS, rng))
 
     @property
     def _starts_from_evidence(self) -> bool:
