@@ -304,7 +304,7 @@ class HybridGPLVM(
         std : ndarray of shape (n_samples, n_components)
             Their standard deviations, only if `return_std` is True.
         """
-        mean, variance = self._infer(self._rows(X))
+        mean, variance = self._in_tasks(_infer, self._rows(X))
         return (mean, np.sqrt(variance)) if return_std else mean
 
     def inverse_transform(self, X: Any, return_std: bool = False) -> Any:
@@ -330,7 +330,7 @@ class HybridGPLVM(
         n_latents = self._n_features_out
         if X.shape[1] != n_latents:
             raise ValueError(f"X has {X.shape[1]} columns, but there are {n_latents} latents.")
-        mean, std = self._in_tasks(_find_entries, X, np.zeros_like(X))
+        mean, std = self._in_tasks(_find_entries, X)
         return (mean, std) if return_std else mean
 
     def impute(self, X: Any, return_std: bool = False) -> Any:
@@ -353,7 +353,7 @@ class HybridGPLVM(
         """
         X = self._rows(X)
         missing = np.isnan(X)
-        mean, std = self._in_tasks(_find_entries, *self._infer(X))
+        mean, std = self._in_tasks(_impute, X)
         filled = np.where(missing, mean, X)
         return (filled, np.where(missing, std, 0.0)) if return_std else filled
 
@@ -373,26 +373,19 @@ class HybridGPLVM(
         self._state.posterior.columns.check(X)
         return X
 
-    def _infer(self, X: Array) -> list[Array]:
-        """Means and variances of the latents of validated rows."""
-        return self._in_tasks(_infer, X)
-
     def _decisions(self, X: Any) -> Array:
         check_is_fitted(self)
         if not len(self._state.classes):
             raise NotFittedError(
                 "This HybridGPLVM has been fitted without labels: it cannot predict classes."
             )
-        return self._in_tasks(_decisions, *self._infer(self._rows(X)))[0]
+        return self._in_tasks(_decide, self._rows(X))[0]
 
-    def _in_tasks(self, function: Callable[..., tuple[Array, ...]], *rows: Array) -> list[Array]:
-        """``function(posterior, *rows)``, a tuple of arrays, over tasks of some rows."""
-        parts = parallel_map(
-            function,
-            [tuple(a[some] for a in rows) for some in cut(len(rows[0]), _TASK_ROWS)],
-            n_jobs=self.n_jobs,
-            shared=(self._state.posterior,),
-        )
+    def _in_tasks(self, function: Callable[..., tuple[Array, ...]], rows: Array) -> list[Array]:
+        """``function(posterior, rows)``, a tuple of arrays, over tasks of some rows."""
+        tasks = [(rows[some],) for some in cut(len(rows), _TASK_ROWS)]
+        shared = (self._state.posterior,)
+        parts = parallel_map(function, tasks, n_jobs=self.n_jobs, shared=shared)
         return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     # -- hooks of the template -------------------------------------------------------------------
@@ -414,9 +407,13 @@ def _infer(posterior: HybridPosterior, X: Array) -> tuple[Array, Array]:
     return latents.mean, latents.variance
 
 
-def _find_entries(posterior: HybridPosterior, mean: Array, variance: Array) -> tuple[Array, Array]:
-    return posterior.entries(Inputs(mean, variance))
+def _find_entries(posterior: HybridPosterior, latents: Array) -> tuple[Array, Array]:
+    return posterior.entries(Inputs(latents, np.zeros_like(latents)))
 
 
-def _decisions(posterior: HybridPosterior, mean: Array, variance: Array) -> tuple[Array]:
-    return (posterior.decisions(Inputs(mean, variance)),)
+def _impute(posterior: HybridPosterior, X: Array) -> tuple[Array, Array]:
+    return posterior.entries(posterior.latents(X))
+
+
+def _decide(posterior: HybridPosterior, X: Array) -> tuple[Array]:
+    return (posterior.decisions(posterior.latents(X)),)
