@@ -77,10 +77,6 @@ class DiagonalPrecision:
         """The moment C^-1 G C^-1 + A B' C^-1, where A B' = C^-1 H of a symmetric H."""
         return G * self.matrix**2 + self.gram(A, B) * self.matrix
 
-    def covariance_vjp(self, weighed: Array) -> Array:
-        """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G of which this is `weigh`."""
-        return 0.5 * (weighed - self.matrix)
-
 
 class DensePrecision:
     """The same of a block of rows with noise covariance C, (n, n)."""
@@ -112,11 +108,6 @@ class DensePrecision:
         half += A @ B.T
         return symmetric_product(half, self.matrix)
 
-    def covariance_vjp(self, weighed: Array) -> Array:
-        # all symmetric to the last digit: the noise's gradient in U is the small difference of two
-        # sums
-        return 0.5 * (weighed - self.matrix)
-
 
 Precision = DiagonalPrecision | DensePrecision
 
@@ -124,6 +115,15 @@ Precision = DiagonalPrecision | DensePrecision
 def as_precision(C: Array, copies: Copies) -> Precision:
     """The inverse of a covariance given as a vector (diagonal) or a matrix."""
     return DiagonalPrecision(C, copies) if C.ndim == 1 else DensePrecision(C, copies)
+
+
+def covariance_vjp(precision: Precision, weighed: Array) -> Array:
+    """Gradient in C of -1/2 (log |C| + tr(C^-1 G)), for a moment G of which this is `weigh`.
+
+    That of a block is symmetric to the last digit: the noise's gradient in U is the small
+    difference of two sums.
+    """
+    return 0.5 * (weighed - precision.matrix)
 
 
 def _sum_up(
@@ -152,7 +152,7 @@ def _sum_up(
         right = np.column_stack([weighted_y, weighted_f])  # left @ right' is symmetric
         weighed = precision.gram(left, right)
         weighed += second * precision.weigh(moment, *factors())
-        return precision.covariance_vjp(weighed)
+        return covariance_vjp(precision, weighed)
 
     return float(value), (fit, -0.5 * penalty), covariance
 

@@ -29,20 +29,12 @@ _MANY_ROWS = 20_000
 #: solver="auto" is "exact" up to so many rows, and "collapsed" up to so many.
 _EXACT_ROWS = 500
 _COLLAPSED_ROWS = 2_000
-#: max_iter=None: iterations of L-BFGS where every row is an inducing input, and of those with the
-#: noise of blocks, whose last nats change few predictions; with fewer inducing inputs;
-_EXACT_ITERATIONS = 100
-_EXACT_BLOCK_ITERATIONS = 50
-_LBFGS_ITERATIONS = 200
-#: ... with the noise of blocks, which starts near its optimum: of VBPIC, and of VBPITC, whose
-#: predictions do not use it;
-_LBFGS_BLOCK_ITERATIONS = 40
-_LBFGS_LOST_BLOCK_ITERATIONS = 10
-#: ... and rows that the stochastic solver visits in all its passes, without and with blocks: of
-#: VBPIC, and of VBPITC.
-_VISITED_ROWS = 1_000_000
-_VISITED_BLOCK_ROWS = 300_000
-_VISITED_LOST_BLOCK_ROWS = 450_000
+#: max_iter=None: iterations of L-BFGS where every row is an inducing input, and with fewer, and
+#: rows that the stochastic solver visits in all its passes. Each without blocks, of VBPIC, whose
+#: noise starts near its optimum, and of VBPITC, whose predictions do not use it.
+_EXACT_ITERATIONS = 100, 50, 50
+_LBFGS_ITERATIONS = 200, 40, 10
+_VISITED_ROWS = 1_000_000, 300_000, 450_000
 #: n_inducing="auto": one for so many rows, but at least and at most so many.
 _ROWS_PER_INDUCING = 16
 _FEWEST_INDUCING, _MOST_INDUCING = 32, 500
@@ -105,17 +97,12 @@ class Settings(RegressionLearner):
             return 1
         if self.max_iter is not None:
             return self.max_iter
+        kind = self.structure.correlated + self.loses_blocks
         if self._is_exact(n):
-            return _EXACT_BLOCK_ITERATIONS if self.structure.correlated else _EXACT_ITERATIONS
+            return _EXACT_ITERATIONS[kind]
         if self._is_collapsed(n):
-            if self.loses_blocks:
-                return _LBFGS_LOST_BLOCK_ITERATIONS
-            return _LBFGS_BLOCK_ITERATIONS if self.structure.correlated else _LBFGS_ITERATIONS
-        if self.loses_blocks:
-            visited = _VISITED_LOST_BLOCK_ROWS
-        else:
-            visited = _VISITED_BLOCK_ROWS if self.structure.correlated else _VISITED_ROWS
-        return max(2, round(visited / n))
+            return _LBFGS_ITERATIONS[kind]
+        return max(2, round(_VISITED_ROWS[kind] / n))
 
     def _is_exact(self, n: int) -> bool:
         """Whether every row is an inducing input and the posterior is structured."""
