@@ -19,7 +19,7 @@ from skvbgp.base import RegressionLearner, Targets
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._posterior import SpectrumPosterior
-from skvbgp.spectrum._rows import BlockedRows, Blocks, Rows
+from skvbgp.spectrum._rows import BlockedRows, DividedRows, Rows
 from skvbgp.spectrum._spread import SpreadBlocks, SpreadPosterior
 from skvbgp.spectrum._start import (
     choose_hyperparameters,
@@ -123,7 +123,7 @@ class SpectrumLearner(RegressionLearner):
         n = len(y)
         n_blocks = max(1, round(n / _BLOCK_ROWS)) if self.n_blocks == "auto" else self.n_blocks
         frames, n_blocks = (state.coordinates, state.target), min(int(n_blocks), n)
-        rows: Blocks
+        rows: DividedRows
         if isinstance(X, ShardedColumns):
             rows = SpreadBlocks.of(X.rows, *frames, n / n_blocks)
         else:
@@ -146,7 +146,7 @@ class SpectrumLearner(RegressionLearner):
         return continue_from(reached, go_on if watch.stopped else end_pass)
 
     def _fit_q(
-        self, start: Start, rows: Blocks, end_pass: EndPass, block_fit: BlockFit | None = None
+        self, start: Start, rows: DividedRows, end_pass: EndPass, block_fit: BlockFit | None = None
     ) -> State:
         """The posterior around the frequencies, and with objective="bound" these as well."""
         offset = rows.total * float(np.log(start.target.unit))
@@ -216,7 +216,7 @@ class SpectrumLearner(RegressionLearner):
         uncertain = self.learn_hyperparameters or self.q_form != "point"
         return self.objective == "bound" and uncertain
 
-    def _passes(self, phase: str, rows: Blocks, seed: int) -> Passes:
+    def _passes(self, phase: str, rows: DividedRows, seed: int) -> Passes:
         return Passes(
             rows,
             self._max_passes(phase, rows.n),
@@ -278,7 +278,7 @@ class SpectrumLearner(RegressionLearner):
     @staticmethod
     def _add(
         state: State, X: Array | ShardedColumns, y: Targets
-    ) -> tuple[Blocks, Callable[[Structure, Array], Statistics]]:
+    ) -> tuple[DividedRows, Callable[[Structure, Array], Statistics]]:
         """All rows, and `sum_statistics` of the new ones."""
         rows, frames = state.rows, (state.coordinates, state.target)
         if isinstance(X, ShardedColumns):
@@ -314,7 +314,9 @@ class SpectrumLearner(RegressionLearner):
         )
         return replace(state, q=q, hyper=hyper, adam=adam, bound_adam=bound_adam)
 
-    def _replay(self, phase: str, rows: Blocks, n_new: int, rng: np.random.RandomState) -> Passes:
+    def _replay(
+        self, phase: str, rows: DividedRows, n_new: int, rng: np.random.RandomState
+    ) -> Passes:
         """The mini-batches that new rows pay for: a fraction of one is drawn, or not."""
         visits = min(_STREAM_VISITS[phase], self._max_passes(phase, rows.n))
         n_visited = min(visits * n_new, _VISITED_ROWS[phase])

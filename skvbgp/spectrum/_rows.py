@@ -95,7 +95,7 @@ class Rows(Weighted):
 Batch = tuple[list[Rows], float]
 
 
-class Blocks:
+class DividedRows:
     """Rows in blocks by location: ``n`` of them, which count ``total`` times, in ``n_blocks``."""
 
     n: int
@@ -126,7 +126,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class BlockedRows(PickledByFields, Blocks):
+class BlockedRows(PickledByFields, DividedRows):
     """Rows in memory divided into blocks by location; rows that come later join their block.
 
     A block that has outgrown its capacity is divided in its turn, so that the cost of adding a row

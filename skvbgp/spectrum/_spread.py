@@ -28,7 +28,7 @@ from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._posterior import Groups, SpectrumPosterior
-from skvbgp.spectrum._rows import Blocks, Rows
+from skvbgp.spectrum._rows import DividedRows, Rows
 
 #: Rows of a shard that are scaled at a time.
 _SCALED_ROWS = 2**16
@@ -37,7 +37,7 @@ _TILE_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class SpreadBlocks(Blocks):
+class SpreadBlocks(DividedRows):
     """Rows on Dask's workers, none of which has a weight."""
 
     blocks: ShardedBlocks  # their frame is that of training

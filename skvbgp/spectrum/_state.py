@@ -11,7 +11,7 @@ from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.adam import AdamState
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
-from skvbgp.spectrum._rows import Blocks
+from skvbgp.spectrum._rows import DividedRows
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class State:
     target: Target
     hyper: Hyperparameters
     q: Gaussian
-    rows: Blocks
+    rows: DividedRows
     n_seen: int  # rows of the user's, of which equal ones are one of `rows`
     seed: int  # root of every later random choice
     #: Bounds on log p(y), y on its own scale: one per pass and update.

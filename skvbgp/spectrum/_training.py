@@ -35,7 +35,7 @@ from skvbgp.spectrum._bound import (
 )
 from skvbgp.spectrum._gaussian import Affine, Gaussian, Prior, Structure
 from skvbgp.spectrum._reparameterised import Reparameterised, adam_step, bound_gradient
-from skvbgp.spectrum._rows import Batch, Blocks, Rows
+from skvbgp.spectrum._rows import Batch, DividedRows, Rows
 from skvbgp.spectrum._state import Hyperparameters
 
 #: Limits of the variances of a scaled target.
@@ -62,7 +62,7 @@ _Reached = tuple[Gaussian | Reparameterised | None, Hyperparameters]
 class Passes(NamedTuple):
     """How a phase goes through the rows."""
 
-    rows: Blocks
+    rows: DividedRows
     n_passes: int
     n_batches: int  # in a pass: those of all rows, or as many as new rows pay for
     batch_size: int
@@ -300,7 +300,7 @@ def _length_scale(squared_frequencies: Array, owners: Owners) -> Array:
 
 
 def estimate_bound(
-    q: Gaussian, hyper: Hyperparameters, rows: Blocks, rng: np.random.RandomState, n_most: int
+    q: Gaussian, hyper: Hyperparameters, rows: DividedRows, rng: np.random.RandomState, n_most: int
 ) -> float:
     """L(q) for the scaled target, over common draws and ``n_most`` rows if there are more."""
     alphas = q.sample(draw_antithetic(_FINAL_DRAWS, q.structure.size, rng))
