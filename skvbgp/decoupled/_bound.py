@@ -90,14 +90,8 @@ class Model:
 class Evaluation:
     """Bound = E_q[log p(y|f)] - KL at some rows, as an estimate of that at all of them.
 
-    Parameters
-    ----------
-    model : Model
-    parameters : Parameters
-    q : tuple of WhitenedGaussian, or None
-        One for each function; None for the directly parametrised covariance.
-    past : Past or None
-        What the KL divergence is to; None is the prior.
+    There is a q for each function, or none with the directly parametrised covariance. The KL
+    divergence is to the past or (None) to the prior.
     """
 
     def __init__(
@@ -124,18 +118,10 @@ class Evaluation:
     ) -> tuple[float, Parameters, Cotangents]:
         """The bound, its gradient and what a natural-gradient step needs.
 
-        Parameters
-        ----------
-        X, y : ndarray of shape (n, d) and (n, k)
-            Scaled rows.
-        weight : float
-            Number of rows in all over n.
-        sample : ndarray of int
-            Points of the mean basis that stand for all of them in a' K~ a.
-        counts : ndarray of shape (n,) or None
-            How often each row counts; None is once.
-        known : ndarray of shape (n,) or None
-            Known variances of the noise besides the learned one, of a Gaussian likelihood.
+        Scaled rows X (n, d) and y (n, k) count as often as ``counts`` (n,) say, and all of them
+        ``weight`` times: the number of rows in all over n. With a Gaussian likelihood, variances
+        (n,) of the noise may be ``known`` besides the learned one. The sample are points of the
+        mean basis that stand for all of them in a' K~ a.
         """
         counts = np.ones(len(X)) if counts is None else counts
         zeros, process = self._parameters.zeros(), self.process

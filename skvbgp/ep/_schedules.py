@@ -112,14 +112,7 @@ class Schedule:
 class FactoredPosterior:
     """Posterior of f that follows its sites; unlike the package's values it is modified.
 
-    Parameters
-    ----------
-    A : ndarray of shape (n, m)
-        Features of the prior, f = A v + e.
-    noise : ndarray of shape (n,)
-        Variances of e.
-    sites : Sites
-        Of f.
+    Its prior is f = A v + e, with features A (n, m) and variances (n,) of the noise e.
     """
 
     def __init__(self, A: Array, noise: Array, sites: Sites) -> None:

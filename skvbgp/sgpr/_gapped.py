@@ -74,12 +74,7 @@ class Gapped(Structure):
 class GappedNoise(Noise):
     """Noise of rows, some of which have ``gaps``, variances (n, g) of what is missing.
 
-    Parameters
-    ----------
-    whole : Noise
-        Of rows without gaps.
-    slopes : ndarray of shape (g,)
-        Mean squared slopes of the function.
+    Besides that of ``whole`` rows, by mean squared slopes (g,) of the function.
     """
 
     def __init__(self, whole: Noise, slopes: Array) -> None:

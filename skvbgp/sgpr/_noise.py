@@ -142,16 +142,9 @@ class Structure:
         return np.empty((0, 2))
 
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        """The structure to start from.
+        """The structure to start from, given the spread (d,) of the inputs and sigma_n^2.
 
-        Parameters
-        ----------
-        scale : ndarray of shape (d,)
-            Spread of the inputs.
-        noise_variance : float
-            Starting sigma_n^2.
-        factor : float
-            Between a variance that the user gives and one of the scaled target.
+        The factor is between a variance that the user gives and one of the scaled target.
         """
         return self
 

@@ -109,14 +109,9 @@ def solve_full(
     tol: float,
     end_pass: EndPass = go_on,
 ) -> Trained:
-    """L-BFGS on a bound over all the data.
+    """L-BFGS on a bound over all the data, in those entries of the flat vector that are ``free``.
 
-    Parameters
-    ----------
-    free : ndarray of shape (p,) of bool
-        Which entries of the flat vector are optimised.
-    end_pass : callable
-        Gets a function that returns the `Trained` of this moment.
+    What `end_pass` gets makes the `Trained` of this moment.
     """
     start = parameters.pack()
 

@@ -185,20 +185,11 @@ def fit_bound(
     adam: AdamState | None = None,
     end_pass: EndPass = go_on,
 ) -> BoundFit:
-    """Steps on q(alpha), and closed-form steps on the hyperparameters.
+    """Steps on q(alpha), and on the hyperparameters, if it ``learns`` them, in closed form.
 
-    Parameters
-    ----------
-    q : Gaussian or None
-        Where to go on, at a small rate. None begins around the frequencies R.
-    moves_frequencies : bool
-        False holds the mean of q(theta), and sigma_s^2 with it.
-    learns : bool
-        False holds the hyperparameters.
-    adam_step_size : float or None
-        First step size of Adam on M and b; None takes natural-gradient steps.
-    adam : AdamState or None
-        Moments to go on with.
+    It goes on from q at a small rate, or (None) begins around the frequencies R. Unless it
+    ``moves_frequencies``, the mean of q(theta) is held, and sigma_s^2 with it. Steps are those of
+    Adam on M and b, with a first size and maybe moments to go on with, or (None) natural gradients.
     """
     n, rng = passes.rows.total, passes.rng
     if learns and q is None:
