@@ -6,6 +6,7 @@ sizes, then everything is updated, in `fit` as in `partial_fit`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -90,17 +91,14 @@ class Ascent:
         if stays.all():
             return state, points
         kept, K = np.flatnonzero(stays), kernel(basis, basis)
-        parameters, q, adam = p.keep_points(kept), state.q, state.adam
+        parameters, q = p.keep_points(kept), state.q
         if q is None:
             diag = np.diagonal(K)[:, None]
             L0 = diag[kept] * _direct.keep_points(K, np.tril(p.L0) / diag, kept)
             parameters = replace(parameters, L0=L0)
         else:
             q = _coupled.keep_points(K, q, kept)
-        first, second = (
-            p.unpack(moment).keep_points(kept).pack() for moment in (adam.first, adam.second)
-        )
-        adam = AdamState(first, second, adam.n_steps)
+        adam = _change_moments(state, lambda moment: moment.keep_points(kept))
         return replace(state, parameters=parameters, q=q, adam=adam), points
 
     def meet(self, state: State, batch: Batch) -> State:
@@ -198,15 +196,11 @@ class Ascent:
                 *points, generalized=state.model.generalized, new_L0=L0 if is_direct else None
             )
 
-        first, second = (
-            add_points(p.unpack(moment), nothing, 0.0).pack()
-            for moment in (state.adam.first, state.adam.second)
-        )
         return replace(
             state,
             parameters=add_points(p, new, new_L0),
             q=state.q and tuple(_add_prior(q, len(new[1])) for q in state.q),
-            adam=AdamState(first, second, state.adam.n_steps),
+            adam=_change_moments(state, lambda moment: add_points(moment, nothing, 0.0)),
         )
 
     def _relative_steps(self, state: State) -> dict[str, float | Array]:
@@ -231,6 +225,13 @@ def _clip(model: Model, p: Parameters) -> Parameters:
     for log_c in (p.alpha_log_c, p.beta_log_c):
         np.clip(log_c, -_MAX_LOG_C, _MAX_LOG_C, out=log_c)
     return p
+
+
+def _change_moments(state: State, change: Callable[[Parameters], Parameters]) -> AdamState:
+    """Adam's moments after a change of the parameters that they are of."""
+    moments = state.adam.first, state.adam.second
+    first, second = (change(state.parameters.unpack(x)).pack() for x in moments)
+    return AdamState(first, second, state.adam.n_steps)
 
 
 def _is_prior(q: Gaussians | None) -> bool:

@@ -148,6 +148,11 @@ class Data:
             return [self.rows(tile) for tile in split_tiles(np.sort(chosen))]
         return self.pick(chosen)
 
+    def draw_blocks(self, most: int, rng: np.random.RandomState) -> list[Rows]:
+        """Random blocks, in random order: so many, or all if they are few."""
+        assert self.blocks is not None
+        return self.pick(rng.permutation(len(self.blocks))[:most])
+
     def pick(self, chosen: Index) -> list[Rows]:
         """Some blocks."""
         assert self.blocks is not None

@@ -141,8 +141,7 @@ def _with_kernel(model: Model, parameters: Parameters, kernel: Kernel) -> tuple[
 
 def leave_out(data: Data, rng: np.random.RandomState) -> tuple[list[Rows], list[Judges]]:
     """Groups of rows to fit kernels to, and blocks with the rows that judge them."""
-    assert data.blocks is not None
-    chosen = data.pick(rng.permutation(len(data.blocks))[: 2 * _MOST_BLOCKS])
+    chosen = data.draw_blocks(2 * _MOST_BLOCKS, rng)
     if len(chosen) > _FEW_BLOCKS:
         half = len(chosen) // 2
         fitted, judging = chosen[:half], chosen[half:]
@@ -230,9 +229,7 @@ def hides_f(learned: State, data: Data) -> bool:
     A = learned.prior.whiten(rows.X * p.nu)
     root = A @ q.precision_factor_inv.T
     variance = p.alpha**2 * (1.0 - np.sum(A**2, axis=1) + np.sum(root**2, axis=1))
-    own = learned.noise.marginal_variance(learned.model.coordinates.original(rows.X))
-    variance += rows.add_known(own)
-    each = log_normal(rows.y - p.alpha * A @ q.mean, variance)
+    each = _measure(learned, rows, p.alpha * A @ q.mean, variance)
     of_blocks = (learned.lower_bound + learned.log_unit) / learned.summary.n
     return float(np.average(each, weights=rows.counts)) < of_blocks - _HIDDEN
 
@@ -246,14 +243,13 @@ def judge_by_new_rows(state: State, data: Data, rule: DrawRule) -> Scores:
         groups = [state.memory.rows]
         moments = [state.memory.leave_out(include_noise=False)]
     else:
-        assert data.blocks is not None
-        chosen = np.random.RandomState(state.seed).permutation(len(data.blocks))[:_MOST_JUDGES]
-        groups = data.pick(chosen)
+        groups = data.draw_blocks(_MOST_JUDGES, np.random.RandomState(state.seed))
         moments = state.remembered.predict_groups(rule, groups)
-    each, weights = [], []
-    for rows, (mean, variance) in zip(groups, moments, strict=True):
-        noise = state.noise.marginal_variance(state.model.coordinates.original(rows.X))
-        variance = variance + rows.add_known(noise)
-        each.append(log_normal(rows.y - mean, variance))
-        weights.append(rows.counts)
-    return Scores(np.concatenate(each), np.concatenate(weights))
+    each = [_measure(state, rows, *own) for rows, own in zip(groups, moments, strict=True)]
+    return Scores(np.concatenate(each), np.concatenate([rows.counts for rows in groups]))
+
+
+def _measure(state: State, rows: Rows, mean: Array, variance: Array) -> Array:
+    """Log densities (n,) of rows, given the moments of f."""
+    noise = state.noise.marginal_variance(state.model.coordinates.original(rows.X))
+    return log_normal(rows.y - mean, variance + rows.add_known(noise))

@@ -108,8 +108,7 @@ def _leave_out(state: State, data: Data, conclude: Conclude) -> list[Held]:
             K[np.ix_(block, block)] += _correlate(state, rows.X[block])
         return [_merge(K, rows.y, rows)]
     draws = np.zeros((1, len(p.nu)))
-    chosen = np.random.RandomState(state.seed).permutation(len(blocks))[:_MOST_BLOCKS]
-    held = data.pick(chosen)
+    held = data.draw_blocks(_MOST_BLOCKS, np.random.RandomState(state.seed))
     own = [WhitenedEvaluation(state.model, p, [rows], [draws[:, None, :]]) for rows in held]
     if len(held) == len(blocks):
         rest = WhitenedGaussian.standard(len(p.U))

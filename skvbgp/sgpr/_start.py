@@ -255,9 +255,7 @@ def start_from_blocks(
     if not follow:
         return own
     following = follow_noise(model, own, own.noise_theta if smooth is None else smooth)
-    blocks = data.blocks
-    assert blocks is not None
-    rows = data.pick(rng.permutation(len(blocks))[:_FEW_BLOCKS])
+    rows = data.draw_blocks(_FEW_BLOCKS, rng)
     weight = len(data) / sum(len(r) for r in rows)
 
     def evaluate(start: Parameters, draws: Array) -> tuple[Evaluation, WhitenedGaussian]:
