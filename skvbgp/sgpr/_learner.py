@@ -24,7 +24,7 @@ from skvbgp.sgpr._gapped import admit_gaps
 from skvbgp.sgpr._kernel_search import choose_for_new_rows, choose_noise_kernel, hides_f
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._nested import has_failed, solve_white, with_noise_kernel, without_noise_kernel
-from skvbgp.sgpr._noise import Blocks, Model, White
+from skvbgp.sgpr._noise import Blocks, White
 from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._places import Places
@@ -229,22 +229,17 @@ class SparseLearner(Settings):
 
     def _conclude(self, state: State, data: Data, parameters: Parameters, rule: DrawRule) -> State:
         """The state with other parameters, after a pass over the rows."""
-        rng = np.random.RandomState(state.seed)
-        memory = self._remember(state.model, parameters, data, rule, rng)
-        return replace(state, parameters=parameters, memory=memory)
+        state, rng = replace(state, parameters=parameters), np.random.RandomState(state.seed)
+        return replace(state, memory=self._remember(state, data, rule, rng))
 
     def _remember(
-        self,
-        model: Model,
-        parameters: Parameters,
-        data: Data,
-        draw_rule: DrawRule,
-        rng: np.random.RandomState,
+        self, state: State, data: Data, rule: DrawRule, rng: np.random.RandomState
     ) -> Memory:
         """The memory of all rows, by a pass over them where they are."""
+        model, parameters = state.model, state.parameters
         if isinstance(data, ShardedData):
-            return data.remember(model, parameters, draw_rule)
-        return remember(model, parameters, data, draw_rule, rng=rng, n_jobs=self.n_jobs)
+            return data.remember(model, parameters, rule)
+        return remember(model, parameters, data, rule, rng=rng, n_jobs=self.n_jobs)
 
     def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
         if self.inducing_inputs is not None or not self.has_room(len(data)):
@@ -382,25 +377,14 @@ class SparseLearner(Settings):
         memory = state.memory
         assert isinstance(memory, Memory)  # a mixture starts again
         if self.learn_hyperparameters and not (self.structure.correlated and state.restarts):
-            parameters, adam = refine(
-                state.model,
-                state.parameters,
-                data,
-                state.draw_rule,
-                memory=memory,
-                target=state.target_vector,
-                adam=state.adam,
-                batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
-                rng=rng,
-            )
-            state = replace(state, parameters=parameters, adam=adam)
+            rate = self.learning_rate
+            state = refine(state, data, batch_size=self.batch_size, learning_rate=rate, rng=rng)
         if state.is_scattered:
             state, data = self._divide_again(state)
             state = self._choose_noise_again(state, data)
             memory = Memory.empty(state.prior)
         data = replace(data, target=state.reference)
-        chunk = self._remember(state.model, state.parameters, data, state.draw_rule, rng)
+        chunk = self._remember(state, data, state.draw_rule, rng)
         known = replace(state, memory=memory.carry_to(state.prior).plus(chunk))
         end_pass(lambda: known)
         return replace(known, lower_bounds=(*known.lower_bounds, known.lower_bound))

@@ -25,6 +25,7 @@ from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, make_sign_draws
 from skvbgp.sgpr._sharded import ShardedBatch, ShardedEvaluation
 from skvbgp.sgpr._start import narrow, settle_variances
+from skvbgp.sgpr._state import State
 
 #: A bound and its gradient, of the scaled target.
 Bound = Callable[[Parameters], tuple[float, Parameters]]
@@ -270,27 +271,19 @@ def solve_stochastic(
 
 
 def refine(
-    model: Model,
-    parameters: Parameters,
-    data: Data,
-    draw_rule: DrawRule,
-    *,
-    memory: Memory,
-    target: Array,
-    adam: AdamState | None,
-    batch_size: int,
-    learning_rate: float,
-    rng: np.random.RandomState,
-) -> tuple[Parameters, AdamState]:
-    """A few Adam steps on the hyperparameters: new rows, and the memory of the old.
+    state: State, data: Data, *, batch_size: int, learning_rate: float, rng: np.random.RandomState
+) -> State:
+    """A few Adam steps on the hyperparameters: new rows, and the state's memory of the old.
 
     The belief q(theta) of the past is the prior of the update; the inducing inputs
     stay, because the memory lives on them.
     """
+    parameters, memory, target = state.parameters, state.memory, state.target_vector
+    assert isinstance(memory, Memory)  # a mixture starts again
     mean = np.append(parameters.nu, parameters.alpha)
     variance = np.append(parameters.xi, parameters.beta)
-    prior = HyperPrior(mean, variance)
-    model = replace(model, hyperprior=prior, structure=model.structure.settled())
+    prior, settled = HyperPrior(mean, variance), state.model.structure.settled()
+    model = replace(state.model, hyperprior=prior, structure=settled)
     free = parameters.spread({"U": 0.0}) > 0.0
     bounds = model.bounds(parameters)[free]
     step_size = learning_rate * np.sqrt(min(1.0, len(data) / batch_size))
@@ -298,7 +291,7 @@ def refine(
     def step(climb: _Climb, batch: Batch, clock: Clock) -> tuple[_Climb, float]:
         x, p, adam, _ = climb
         rows, weight = batch
-        evaluation = evaluate(model, p, rows, draw_rule, rng)
+        evaluation = evaluate(model, p, rows, state.draw_rule, rng)
         carried = memory.carry_to(evaluation.prior)
         q = carried.q(p.alpha, p.second_moment, target).with_information(
             weight * evaluation.information, weight * evaluation.shift
@@ -309,7 +302,7 @@ def refine(
         x[free] = np.clip(x[free], *bounds.T)
         return _Climb(x, p.unpack(x), adam, q), value
 
-    start = adam or AdamState.zeros(int(free.sum()))
+    start = state.adam or AdamState.zeros(int(free.sum()))
     end = ascend(
         step,
         _Climb(parameters.pack(), parameters, start, WhitenedGaussian.standard(len(parameters.U))),
@@ -319,4 +312,4 @@ def refine(
         rng=rng,
         annealing=no_annealing,
     ).state
-    return end.parameters, end.adam
+    return replace(state, parameters=end.parameters, adam=end.adam)
