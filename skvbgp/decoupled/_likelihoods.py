@@ -2,22 +2,14 @@ r"""Likelihoods: their expectations under f ~ N(m, s), and the predictions they 
 
 Every one has a vector ``theta`` of logarithms of free parameters and
 
-- ``latent_values(y, weight)``: values of f with additive noise, or nearly, of rows that count as
-  often as their weights say, once if that is None;
 - ``expected(theta, y, m, s)``: E[log p(y|f)] of every row and its gradients in m, s and
   theta; that of `Gaussian` may be told known variances of the noise;
 - ``moments(theta, m, s)``: mean and variance of y;
 - ``joint(theta, m, S)``: mean and covariance of the y of several rows;
 - ``sample(theta, f, rng)``: draws of y given f;
 - ``distribution(theta, m, s)``: that of y;
-- ``offset``: what is added to f for users, 0 but for `Poisson`;
-- ``stand_in``: a conjugate likelihood that is nearly this one, on which the first step from a
-  prior is; None without one;
-- ``step_unit``: how large steps of the mean are, 1 but for `Poisson`.
 
-``noise_information`` is a row's Fisher information about each entry of theta. Those of
-y = f + noise say with ``resistant`` whether outliers do no harm: mean and unit of y are
-then those of ``latent_values(y, weight)``.
+and what else training asks of a `Likelihood`.
 """
 
 from __future__ import annotations
@@ -82,22 +74,32 @@ def gauss_hermite(log_p: LogDensity, m: Array, s: Array) -> Expected:
     )
 
 
-class AdditiveNoise(ABC):
+class Likelihood:
+    """What training asks of a likelihood besides its expectations."""
+
+    conjugate = False
+    #: A conjugate likelihood that is nearly this one, on which the first step from a prior is.
+    stand_in: Any = None
+    start: tuple[float, ...] = ()  # theta
+    bounds: tuple[tuple[float, float], ...] = ()
+    noise_information: tuple[float, ...] = ()  # a row's Fisher information about theta, by entry
+    unit_noise = False  # whether f is relative to noise of unit variance
+    step_unit: Any = 1.0  # how large steps of the mean are
+
+    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
+        """Values of f with additive noise, or nearly, of rows that count as often as given."""
+        return y
+
+
+class AdditiveNoise(Likelihood, ABC):
     """y = f + independent noise."""
 
-    resistant = False
-    unit_noise = False
-    bounds: tuple[tuple[float, float], ...]
-    offset = 0.0
-    step_unit = 1.0
-    stand_in: Any = None
+    offset = 0.0  # what is added to f for users
+    resistant = False  # to outliers: mean and unit of y are those of its latent values
 
     @abstractmethod
     def noise_variance(self, theta: Array) -> float:
         """Variance of the noise."""
-
-    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
-        return y
 
     def refit(self, theta: Array, slopes: Array, counts: Array) -> Array:
         """theta after a step of EM, given the slopes in it of rows (n, q).
@@ -167,7 +169,6 @@ class Gaussian(AdditiveNoise):
 class StudentT(AdditiveNoise):
     """y = f + exp(theta / 2) t, t of Student's distribution with four degrees of freedom."""
 
-    conjugate = False
     start = (np.log(0.05),)
     bounds = ((-16.0, 9.0),)
     dof = 4.0
@@ -212,16 +213,10 @@ class StudentT(AdditiveNoise):
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Likelihood):
     """y ~ Poisson(exp(offset + f)): the expectations have a closed form."""
 
-    offset: float
-
-    conjugate = False
-    unit_noise = False
-    start = ()
-    bounds = ()
-    noise_information = ()
+    offset: float  # what is added to f for users
 
     @property
     def stand_in(self) -> LogCounts:
@@ -282,22 +277,13 @@ class LogCounts:
 
 
 @dataclass(frozen=True)
-class Probit:
+class Probit(Likelihood):
     """P(y = 1) = Phi(f) for y in {-1, 1}: y is the sign of f + N(0, 1).
 
     E[log p(y | f)], by quadrature. The class of this name in ``ep`` has log E[p(y | f)].
     """
 
-    conjugate = False
-    stand_in = None
-    step_unit = 1.0
     unit_noise = True
-    start = ()
-    bounds = ()
-    noise_information = ()
-
-    def latent_values(self, y: Array, weight: Array | None = None) -> Array:
-        return y
 
     def expected(self, theta: Array, y: Array, m: Array, s: Array) -> Expected:
         def log_p(f: Array) -> tuple[Array, Array, list[Array]]:
