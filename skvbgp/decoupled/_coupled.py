@@ -57,16 +57,9 @@ def keep_points(K: Array, q: Gaussians, kept: NDArray[np.intp]) -> Gaussians:
 class CoupledCovariance:
     """The part of the bound that lives on the covariance basis alone.
 
-    Attributes
-    ----------
-    process : Process
-    v : ndarray of shape (m_b, k)
-        A_alpha' a.
-    residual : tuple of ndarray of shape (m_a, k)
-        The coefficients whose norm is the second term of the KL divergence, those of q or their
-        differences from the past's, and A_alpha A_alpha' times these.
-    negative_kl : float
-        Minus the first term of the KL divergence.
+    Besides the ``process`` it has v = A_alpha' a (m_b, k), and minus the first term of the KL
+    divergence. The norm of the ``residual``, of coefficients (m_a, k), is the second: those of q or
+    their differences from the past's, and A_alpha A_alpha' times these.
     """
 
     def __init__(

@@ -43,14 +43,9 @@ def keep_points(K: Array, L: Array, kept: NDArray[np.intp]) -> Array:
 class DirectCovariance:
     """The part of the bound that lives on the covariance basis alone.
 
-    Attributes
-    ----------
-    process : Process
-    residual : tuple of ndarray of shape (m_a, k), and None
-        The coefficients whose norm is the first term of the KL divergence, those of q or their
-        differences from the past's. The residual of the mean basis is the whole of it.
-    negative_kl : float
-        Minus the other terms of the KL divergence.
+    Besides the ``process`` it has the ``residual``, whose norm is the first term of the KL
+    divergence: coefficients (m_a, k) of q or their differences from the past's, and None, as the
+    residual of the mean basis is the whole of it. ``negative_kl`` is minus the other terms.
     """
 
     def __init__(

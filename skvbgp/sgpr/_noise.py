@@ -103,32 +103,16 @@ class Noise(Protocol):
 
 
 class Structure:
-    """What the noise of a member of the family is like.
+    """What the noise of a member of the family is like."""
 
-    Attributes
-    ----------
-    correlated : bool
-        Whether the rows are divided into blocks whose noise is correlated.
-    explained : bool
-        Whether it is what inducing inputs leave open of a process.
-    is_open : bool
-        Whether the user gives no kernel of correlated noise.
-    is_searched : bool
-        Whether the process' kernel is left to a search, once the rows are known.
-    found : bool
-        Whether a search has found the process' kernel.
-    gap_columns : tuple of int
-        Inputs that have missing entries in training rows, whose slopes are parameters.
-    owners_of_theta : tuple of int
-        By entry of `theta`: the hyperparameter that it is; none if all are different ones.
-    """
-
-    correlated = False
-    explained = False
-    is_open = False
-    is_searched = False
-    found = False
+    correlated = False  # whether the rows are divided into blocks whose noise is correlated
+    explained = False  # whether it is what inducing inputs leave open of a process
+    is_open = False  # whether the user gives no kernel of correlated noise
+    is_searched = False  # whether the process' kernel is left to a search, once rows are known
+    found = False  # whether a search has found the process' kernel
+    #: Inputs that have missing entries in training rows, whose slopes are parameters.
     gap_columns: tuple[int, ...] = ()
+    #: By entry of `theta`: the hyperparameter that it is; none if all are different ones.
     owners_of_theta: Owners = ()
 
     @property
