@@ -21,7 +21,6 @@ from scipy.optimize import nnls
 from scipy.special import exprel
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.scaling import Coordinates
 from skvbgp.kernels import Kernel
 
 #: Limits of the entries of S, and of the logarithms of r: noise of one output may be next to
@@ -187,10 +186,3 @@ Covariance = Kernel | JointCovariance
 def hide_outputs(X: Array, t: int) -> Array:
     """The same rows, whose indicators say nothing."""
     return np.hstack([X[:, : X.shape[1] - t], np.zeros((len(X), t))]) if t else X
-
-
-def keep_units(coordinates: Coordinates, t: int) -> Coordinates:
-    """Coordinates in which the indicators of t outputs, the last columns, are what they are."""
-    offset, scale = coordinates.offset.copy(), coordinates.scale.copy()
-    offset[len(offset) - t :], scale[len(scale) - t :] = 0.0, 1.0
-    return Coordinates(offset, scale)

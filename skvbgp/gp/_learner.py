@@ -12,12 +12,12 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_first_columns, find_shared
-from skvbgp._core.scaling import Coordinates, RunningScale, Target, check_unit
+from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
 from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
-from skvbgp.gp._coregion import hide_outputs, keep_units
+from skvbgp.gp._coregion import hide_outputs
 from skvbgp.gp._forgetting import Doubts, Forgetting
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process, start_process
@@ -210,14 +210,11 @@ class GPLearner(RegressionLearner):
         """The units of rows with these moments."""
         owners = self._add_outputs(self.owners)
         coordinates = frame_inputs(inputs, owners, standardised=standardised)
-        if self.n_outputs:
-            coordinates = keep_units(coordinates, self.n_outputs)
-        check_unit(targets.unit, "y")
-        target = Target(float(targets.mean[0]), float(targets.unit[0]))
-        if self.n_outputs:
-            target = Target(0.0, 1.0)  # rows of several outputs are in units of each
-        elif not self.normalize_y:
-            target = replace(target, mean=0.0)
+        target = Target.of_scale(targets, centred=self.normalize_y)
+        if self.n_outputs:  # rows of several outputs are in units of each
+            D = len(coordinates.scale)
+            coordinates = coordinates.keeping(np.arange(D) >= D - self.n_outputs)
+            target = Target(0.0, 1.0)
         return Frames(inputs, targets, coordinates, target, gaps, standardised)
 
     def reframe(self, frames: Frames, inputs: RunningScale, targets: RunningScale) -> Frames:

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose
 
 from skvbgp._core.scaling import Coordinates
 from skvbgp.gp import _posterior, _process
-from skvbgp.gp._coregion import keep_units
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
@@ -34,7 +33,7 @@ def make_outputs(rng):
     """Rows of three outputs that learn from each other."""
     X, _ = make_rows(rng, 40, 3)
     processes = (replace(make_process(3, gaussian=False), noise=0.05, dof=6.0),)
-    coordinates = keep_units(Coordinates(np.zeros(5), np.ones(5)), 3)
+    coordinates = Coordinates(np.zeros(5), np.ones(5))
     mixture = Mixture(processes, np.zeros(1), 0.2)
     rows, weights = Rows().plus(X, rng.standard_normal(40)), np.full(5, 0.7)
     return NeighbourPosterior(mixture, rows, coordinates, FRAMES[1], weights, 100)
