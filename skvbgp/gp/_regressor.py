@@ -7,13 +7,17 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     CATEGORIES,
     FORGETTING_OR_WINDOW,
     LEARNING,
+    DescribesFunction,
     Interval,
     NoticesFunctions,
     Observations,
@@ -26,7 +30,6 @@ from skvbgp.base import (
 )
 from skvbgp.gp._choice import count_known
 from skvbgp.gp._forgetting import Forgetting
-from skvbgp.gp._function import LearnedFunction
 from skvbgp.gp._joint_outputs import JointLearner
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._outputs import GPOutputsLearner
@@ -36,9 +39,11 @@ from skvbgp.gp._spread import SpreadRows
 
 #: `output_covariance` and `output_hyperparameters`: nothing in common, and one model of all.
 _OWN, _JOINT = (None, "own"), ("learned", "own")
+#: Kernels of less belief are not named.
+_LEAST_SHARE = 0.005
 
 
-class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
+class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -255,7 +260,76 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
     ) -> None:
         keep(self, locals())
 
+    def loo_predict(self) -> tuple[Array, Array]:
+        """Predict each training row from the others.
+
+        The hyperparameters and the belief in the kernels are those learned from all rows. Up to as
+        many rows as neighbours, it is exact and costs no more than a prediction; with more, a row
+        is predicted from its nearest others.
+
+        Returns
+        -------
+        mean, std : ndarray of shape (n_samples_seen,) or (n_samples_seen, n_outputs)
+            Predictive moments of the observations, on the scale of y, in the order in which the
+            rows were given. Equal rows are left out together; those of weight 0 and what was not
+            observed are NaN.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from skvbgp import VBGPRegressor
+        >>> from skvbgp.kernels import RBF
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = VBGPRegressor(RBF(), random_state=0).fit(X[:100], y[:100])
+        >>> mean, std = model.loo_predict()
+        >>> mean.shape
+        (100,)
+        """
+        check_is_fitted(self)
+        with single_blas_thread:
+            mean, variance = self._state.leave_out_all()
+        return mean, np.sqrt(variance)
+
+    @property
+    def learns_from_others_(self) -> NDArray[np.bool_]:
+        """Which outputs are predicted by the model of all of them, (n_outputs,)."""
+        check_is_fitted(self)
+        return self._state.joins
+
+    @property
+    def output_covariance_(self) -> Array:
+        """Prior covariance of the outputs' functions at one place, (n_outputs, n_outputs)."""
+        check_is_fitted(self)
+        return self._state.covariance
+
+    def summary(self) -> str:
+        """Describe what has been learned in words.
+
+        Returns
+        -------
+        text : str
+            The kernels with the belief in them, and the noise.
+        """
+        check_is_fitted(self)
+        if self.n_outputs_ == 1:
+            return _describe(
+                "The function", self.kernels_, self.kernel_posterior_, self.noise_variance_
+            )
+        if isinstance(self.kernel_posterior_, list):
+            parts = zip(self.kernels_, self.kernel_posterior_, self.noise_variance_, strict=True)
+            return "\n".join(_describe(f"Output {j}", *part) for j, part in enumerate(parts))
+        text = _describe(
+            "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
+        )
+        if not self._full_learner().joins_outputs:
+            return text
+        apart = np.flatnonzero(~self.learns_from_others_)
+        return "\n".join([text, *(f"Output {j} has a model of its own." for j in apart)])
+
+    # -- hooks of the templates --------------------------------------------------------------------
+
     _needs_variation = _learns_of_columns = False
+    _counts_zeros = True
 
     @property
     def _takes_gaps(self) -> bool:
@@ -293,8 +367,6 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
             y, weight, lambda rows, j: make(X[rows], y[rows, j], weight[rows], variance[rows, j])
         )
 
-    _counts_zeros = True
-
     def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
         rows, targets = self._prepare(X, y, reset=False, **metadata)
         if isinstance(rows, Observations):
@@ -327,6 +399,9 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
             if is_used:
                 raise TypeError(f"{name} needs rows in memory, not Dask collections.")
 
+    def _function(self) -> Any:
+        return self._state
+
     @property
     def _keeps_on_workers(self) -> bool:
         return isinstance(getattr(self._state, "rows", None), SpreadRows)
@@ -350,3 +425,14 @@ class VBGPRegressor(LearnedFunction, NoticesFunctions, VariationalRegressor):
             n_known=count_known(self),
             owners=self._owners,
         )
+
+
+def _describe(name: str, kernels: list[tuple[str, Any]], belief: Array, *noises: float) -> str:
+    shares: dict[str, float] = {}  # kernels of the same name may differ in their hyperparameters
+    for (kernel, _), share in zip(kernels, belief.tolist(), strict=True):
+        shares[kernel] = shares.get(kernel, 0.0) + share
+    ranked = sorted(shares, key=lambda kernel: -shares[kernel])
+    lines = [f"{name} is believed to have"]
+    lines += [f"- {shares[one]:.2f}: {one}" for one in ranked if shares[one] >= _LEAST_SHARE]
+    std = ", ".join(f"{noise**0.5:.3g}" for noise in noises)
+    return "\n".join([*lines, f"and noise of standard deviation {std}."])
