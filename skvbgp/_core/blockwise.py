@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -76,6 +76,12 @@ def moments_by_block(
 
     tasks = LazyTasks(len(pieces), task)
     spread_each(function, tasks, parts.append, n_jobs=n_jobs, shared=shared)
-    rows = np.concatenate([rows for _, rows in pieces])
-    order = np.argsort(rows)
-    return tuple(np.concatenate(part)[order] for part in zip(*parts, strict=True))
+    return join_in_order(parts, [rows for _, rows in pieces])
+
+
+def join_in_order(
+    parts: Iterable[tuple[Array, ...]], rows: Sequence[NDArray[np.intp]]
+) -> tuple[Array, ...]:
+    """Arrays of all rows, in their order, from those of parts; ``rows`` says which each is of."""
+    order = np.argsort(np.concatenate(rows))
+    return tuple(np.concatenate(values)[order] for values in zip(*parts, strict=True))

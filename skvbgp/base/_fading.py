@@ -95,7 +95,8 @@ class _KeepsStream:
                     "set it before fit."
                 )
             rows, n_seen = self._stream.joined(rows), n_seen + self.n_samples_seen_
-        share = self._weigh_ages(rows.age)
+        share = share_by_age(self.forgetting, rows.age)
+        share[share < FORGOTTEN] = 0.0
         newest = np.flatnonzero(rows.weight)[-1]  # rows of weight zero may be newer, and many
         share[newest] = max(share[newest], 1.0 / LARGEST_WEIGHT)
         self._stream = rows.take(share > 0.0)
@@ -104,11 +105,6 @@ class _KeepsStream:
         rows, share = self._stream, share[share > 0.0]
         weight = np.maximum(rows.weight * share, 1.0 / LARGEST_WEIGHT) * (rows.weight > 0.0)
         return rows.columns, weight, n_seen - int(np.count_nonzero(weight))
-
-    def _weigh_ages(self, age: Array) -> Array:
-        """What rows count after so many others, as a share, unless it is next to nothing."""
-        share = share_by_age(self.forgetting, age)
-        return np.where(share < FORGOTTEN, 0.0, share)
 
 
 class _BeginsStream(_KeepsStream, NoticesChange):

@@ -13,13 +13,13 @@ what is found near to a place, and fetched, has the later ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from skvbgp._core.blockwise import join_in_order
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, draw_first
 from skvbgp._core.regions import move_to_boxes
@@ -159,9 +159,8 @@ class SpreadPosterior(NeighbourPosterior):
     def _measure(self, X: Array) -> LocalMoments:
         """In turns, each of which has places from all of X: all workers have something to do."""
         n, measure = -(-len(X) // _TILE_ROWS), super()._measure
-        order = np.concatenate([np.arange(i, len(X), n) for i in range(n)])
-        tiles = [measure(X[i::n]) for i in range(n)]
-        return _join_in_order(tiles, order)
+        rows = [np.arange(i, len(X), n) for i in range(n)]
+        return LocalMoments(*join_in_order([measure(X[some]) for some in rows], rows))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         workers = self.rows.workers
@@ -180,13 +179,7 @@ class SpreadPosterior(NeighbourPosterior):
             tasks[s] = (self.mixture.processes, self.coordinates, self.target, X[own], index, sent)
         parts = workers.call_some(_predict_in_shard, tasks)
         tiles = [LocalMoments(*np.moveaxis(part, 2, 0)) for part in parts]
-        return _join_in_order(tiles, np.concatenate(list(places.values())))
-
-
-def _join_in_order(tiles: Sequence[LocalMoments], order: Index) -> LocalMoments:
-    """Moments of all rows; ``order`` says which ones those of the tiles are, one after another."""
-    place = np.argsort(order)
-    return LocalMoments(*(np.concatenate(parts)[place] for parts in zip(*tiles, strict=True)))
+        return LocalMoments(*join_in_order(tiles, list(places.values())))
 
 
 # -- what runs on the workers --------------------------------------------------------------------
