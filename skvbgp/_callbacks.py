@@ -21,15 +21,8 @@ def find_callbacks(estimator: BaseEstimator, kind: type) -> list[Any]:
 class FitProgress:
     """Tells the callbacks of an estimator about the passes of one fit.
 
-    Every pass is a subtask of the fit; a callback may ask to stop.
-
-    Parameters
-    ----------
-    estimator : estimator with callback support
-    X, y : the user's own data
-        Not the validated copies: a callback may score on them.
-    max_passes : int
-        Largest number of passes.
+    Every pass is a subtask of the fit; a callback may ask to stop. It may also score on X and y,
+    which are the user's own, not validated copies.
     """
 
     def __init__(self, estimator: BaseEstimator, X: Any, y: Any, max_passes: int) -> None:

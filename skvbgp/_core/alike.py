@@ -13,15 +13,9 @@ _LEVEL_STD, _APART_STD = 2.0, 0.3
 def log_alike(deviation: Array, share: Array) -> tuple[float, Array]:
     """Log density up to its constant, and its gradient (D,) in the logarithms.
 
-    The level, the mean of the logarithms, is nearly free; that they deviate from one another has to
-    be learned against this prior, see :ref:`ep-hyperprior`.
-
-    Parameters
-    ----------
-    deviation : ndarray of shape (D,)
-        Logarithms of the length scales, less their prior medians.
-    share : ndarray of shape (D,)
-        How much each counts: those that columns of an input share count once together.
+    These deviate (D,) from their prior medians. Their mean, the level, is nearly free; that they
+    differ from one another has to be learned against this prior, see :ref:`ep-hyperprior`. Those
+    that columns of an input share count once together, each by its share (D,).
     """
     d = share.sum()
     level = share @ deviation / d

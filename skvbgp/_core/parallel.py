@@ -53,32 +53,18 @@ def parallel_each(
     process, another thread of the user's that changes it meanwhile can break this.)
 
     Dask runs the tasks of a worker that dies on another one. What it has sent ahead may die with
-    the worker, though; then all tasks whose results are not there yet are started again.
+    the worker, though; then all tasks whose results are not there yet are started again. If
+    workers die again and again, or none is left, that is a RuntimeError.
 
-    Parameters
-    ----------
-    function : callable
-        Function of a module (not a method or closure, which would send its object along with
-        each task). It must not write to its arguments, nor draw from a shared generator:
-        pass it a seed of `spawn_seeds`.
-    tasks : sequence of tuples
-        Own arguments of each call. What they hold is sent with the task: keep it small. An item
-        is asked for shortly before its task starts; see `LazyTasks`.
-    receive : callable
-        Called in the calling thread with each result, in the order of the tasks, as soon as
-        it and all before it are there.
-    n_jobs : int or None, default=None
-        Number of workers, as everywhere in scikit-learn. Some backends ignore it.
-    shared : tuple, default=()
-        First arguments of all calls. Process-based backends share the large arrays in them in
-        memory, and Dask sends all of it once.
+    The function is one of a module (not a method or closure, which would send its object along with
+    each task). It must not write to its arguments, nor draw from a shared generator: pass it a seed
+    of `spawn_seeds`. What it raises is raised here.
 
-    Raises
-    ------
-    Exception
-        Whatever `function` raises, with its type.
-    RuntimeError
-        If Dask's workers died again and again, or none is left.
+    What a task holds is sent with it: keep it small. An item of ``tasks`` is asked for shortly
+    before its task starts; see `LazyTasks`. ``shared`` are the first arguments of all calls, whose
+    large arrays process-based backends share in memory, and Dask sends once. ``receive`` is called
+    in this thread with each result, in the order of the tasks, as soon as it and all before it are
+    there. Some backends ignore `n_jobs`.
     """
     dask = find_dask()
     # as long as the last task: threads of a process share one limit

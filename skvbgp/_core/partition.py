@@ -88,36 +88,17 @@ def balanced_partition(
     n_blocks: int,
     choose: Callable[[NDArray[np.float64], int], NDArray[np.float64]] | None = None,
 ) -> tuple[Partition, NDArray[np.intp]]:
-    """Divide rows into compact blocks whose sizes differ by at most one.
+    """Divide finite rows X (n, d) into compact blocks whose sizes differ by at most one.
 
-    The sizes are ``n_samples / n_blocks`` rounded down or up. By default, each split is a balanced
-    two-means started from a principal direction. Nothing is random, and another order of the
-    rows gives the same blocks, up to rounding and ties.
+    They are scaled so that Euclidean distances are meaningful. The second result is the block of
+    each, (n,). By default, each split is a balanced two-means started from a principal direction;
+    otherwise ``choose(rows, n_before)`` is the normal of the hyperplane between so many rows and
+    the others. Nothing is random, and another order of the rows gives the same blocks, up to
+    rounding and ties.
 
     Ties: rows at exactly the same distance from a hyperplane, such as duplicates, may have to
     be separated for the sizes' sake. The earlier rows then go to the first side, while
     `Partition.lookup` sends all of them there. Every other row finds its own block.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Finite rows, already scaled so that Euclidean distances are meaningful.
-    n_blocks : int
-        Number of blocks, from 1 to `n_samples`.
-    choose : callable, optional
-        ``choose(rows, n_before)`` is the normal of the hyperplane between so many and the others.
-
-    Returns
-    -------
-    partition : Partition
-        The blocks, able to look up other rows.
-    labels : ndarray of shape (n_samples,)
-        Block of each row of `X`.
-
-    Raises
-    ------
-    ValueError
-        If `n_blocks` is not between 1 and the number of rows.
 
     Examples
     --------

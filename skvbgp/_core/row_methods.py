@@ -40,13 +40,8 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
     same kind. The method is tried on one row at once, so that whatever it refuses is refused
     before any work. A sparse X is handed on in blocks of rows, unless a joint covariance is asked.
 
-    Parameters
-    ----------
-    names : callable
-        Columns of the result where X is a data frame. There may be more of them than needed:
-        the last ones are then left out.
-    rows : tuple of str
-        Further arguments that have a row for each sample.
+    The names are those of the result's columns where X is a data frame; of more than there are
+    columns, the last ones are left out. ``rows`` are further arguments with a row for each sample.
     """
 
     def decorate(method: Callable[P, Any]) -> Any:

@@ -81,31 +81,15 @@ def ascend(
     annealing: Annealing = cosine_annealing,
     tol: float | None = None,
 ) -> Ascended:
-    """Go uphill for some passes.
+    """Go uphill from the state ``start``, for at most so many passes.
 
-    Parameters
-    ----------
-    step : callable
-        ``(state, batch, clock) -> (state, value)``: the state after a step on a mini-batch,
-        and an estimate of the objective before it. A state is replaced, not modified, so
-        that one which was reported stays as it was.
-    start : object
-        The first state.
-    batches : callable
-        The mini-batches of one pass; called at the beginning of each.
-    n_passes : int
-        Largest number of passes.
-    n_batches : int
-        Number of mini-batches in a pass, which the annealing goes by.
-    rng : RandomState, another `Resumable`, or None
-        What changes beside the state: all that ``step`` and ``batches`` draw from.
-    end_pass : callable
-        Gets a function that returns the `Ascended` of this moment.
-    annealing : callable
-        ``(step, n_steps) -> share`` of the first step size.
-    tol : float or None
-        Stop when the average of the last passes' values rises by less than this share of
-        itself; None makes all passes.
+    ``step`` gives the state after a step on a mini-batch, and an estimate of the objective before
+    it. A state is replaced, not modified, so that one which was reported stays as it was.
+    ``batches`` is called at the beginning of each pass for its mini-batches, ``n_batches`` of them,
+    which the annealing goes by. Whatever these two draw from is ``rng``.
+
+    ``end_pass`` gets a function that returns the `Ascended` of this moment. With ``tol``, the run
+    ends when the average of the last passes' values rises by less than this share of itself.
     """
     state, values, n_done = start, [], 0
     log = begin_log("ascent")

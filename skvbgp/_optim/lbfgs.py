@@ -37,30 +37,14 @@ def lbfgs_ascent(
     memory: Resumable | None = None,
     end_pass: EndPass = go_on,
 ) -> LbfgsResult:
-    """Maximise ``objective`` from ``x``.
+    """Maximise an objective from x (p,), within bounds (p, 2); the result is the best point met.
 
-    Parameters
-    ----------
-    objective : callable
-        ``x -> (value, gradient)``. A :class:`NotPositiveDefiniteError` or a value that
-        is not finite counts as "far too low", and the line search retreats without a warning.
-    x : ndarray of shape (p,)
-        Start; here the objective has to succeed.
-    max_iter : int
-        Largest number of iterations.
-    tol : float
-        Stop when the relative rise of the value falls below.
-    bounds : ndarray of shape (p, 2) or None
-    memory : Resumable or None
-        What an evaluation leaves for the next one.
-    end_pass : callable
-        Called after every iteration, which is a pass over all rows; it gets a function that
-        returns the `LbfgsResult` of this moment.
+    At x the objective has to succeed. Elsewhere a `NotPositiveDefiniteError` or a value that is not
+    finite counts as "far too low", and the line search retreats without a warning. The search ends
+    when the relative rise of the value falls below ``tol``.
 
-    Returns
-    -------
-    LbfgsResult
-        The best point that was met.
+    An iteration is a pass over all rows: ``end_pass`` is called after each, with a function that
+    returns the `LbfgsResult` of this moment. ``memory`` is what an evaluation leaves for the next.
     """
     objective = _keep_log(objective, memory)
     best_x, best_value, best_gradient = x, *objective(x)

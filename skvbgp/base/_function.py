@@ -107,21 +107,10 @@ class Relevance(NamedTuple):
         Of a category half the mean squared change when it becomes that of another row, which is the
         same for a linear function.
 
-        Parameters
-        ----------
-        X : ndarray of shape (k, d)
-            Rows, in the coordinates of the slopes.
-        weight : ndarray of shape (k,)
-            How much each counts.
-        mean, each : ndarray of shape (k, d) and (S, k, d)
-            Slopes of the predictive mean, and of the mean by each of S things believed in.
-        belief : ndarray of shape (S,), or None
-            Shares of these; None are equal ones.
-        owners : tuple of int
-            By column of X: the input that it encodes; of numbers alone, none.
-        predict : callable
-            The predictive mean and those of each, (1 + S, k), at rows X. Asked for if there are
-            owners.
+        The slopes are those of the predictive mean (k, d), and of the mean by each of S things
+        believed in (S, k, d), in shares `belief` (S,) or equal ones, at rows X (k, d) that count
+        as their weights (k,) say. Where columns of X encode an input together, `predict` gives the
+        predictive mean and those of each, (1 + S, k), at other rows.
         """
         squares = np.concatenate([mean[None], each]) ** 2
         share = weight / weight.sum()

@@ -105,14 +105,9 @@ class Learner(ABC):
 
 
 class RegressionLearner(Learner):
-    """A learner of y (n,) whose states predict distributions.
+    """A learner of y (n,) whose states predict distributions."""
 
-    Attributes
-    ----------
-    joins_outputs : bool
-        Whether the posterior has ``joint_outputs``, covariances between outputs.
-    """
-
+    #: Whether the posterior has ``joint_outputs``, covariances between outputs.
     joins_outputs: ClassVar[bool] = False
 
     def let_fade(self, state: Any, share: float) -> Any:

@@ -131,10 +131,7 @@ def _leave_out(
 def invert_rest(rest: Array) -> Array:
     """Inverse lower Cholesky factors of what is known (n, k, k) without what each row has said.
 
-    Raises
-    ------
-    RowSaysMoreError
-        If a row has said more.
+    `RowSaysMoreError` if a row has said more.
     """
     try:
         return np.asarray(np.linalg.inv(np.linalg.cholesky(rest)))
@@ -148,10 +145,7 @@ def invert_rest(rest: Array) -> Array:
 def find_known(X: Array, targets: Targets, X_known: Array, known: Targets) -> Index:
     """Which of the rows that a model keeps the given ones are.
 
-    Raises
-    ------
-    ValueError
-        If one is not among them, or counts more or less often.
+    ValueError if one is not among them, or counts more or less often.
     """
     place = {key: i for i, key in enumerate(_make_keys(X_known, known))}
     index = np.array([place.get(key, -1) for key in _make_keys(X, targets)], dtype=np.intp)

@@ -23,13 +23,9 @@ def pays_tree(d: int) -> bool:
 
 
 class Places:
-    """Rows in the coordinates of one distance, ready to be searched.
+    """Rows X (n, d) in the coordinates of one distance, ready to be searched.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    leaf_rows : int
-        Rows of a leaf of a tree.
+    A leaf of a tree has so many rows.
     """
 
     def __init__(self, X: Array, leaf_rows: int = 16) -> None:
@@ -51,13 +47,7 @@ class Places:
 
 
 class Neighbourhoods:
-    """The nearest rows of any place, in one distance.
-
-    Parameters
-    ----------
-    chunks : list of ndarray (n, d)
-        Rows in the coordinates of the distance, by chunk.
-    """
+    """The nearest rows of any place, of chunks (n, d) in the coordinates of one distance."""
 
     def __init__(self, chunks: list[Array]) -> None:
         self._places = [Places(X) for X in chunks]

@@ -93,10 +93,8 @@ class _Finding:
     def _ask_for(self, chosen: NDArray[np.bool_], most: NDArray[np.intp]) -> Array:
         """The same for no more than so many rows (n,) of a shard.
 
-        Returns
-        -------
-        farthest_told : ndarray of shape (n, n_shards)
-            Distance of the last row that a shard has told of, NaN where it has no other one.
+        Returns the distances (n, n_shards) of the last rows that the shards have told of, NaN where
+        one has no other row.
         """
         places = {s: np.flatnonzero(mine) for s, mine in enumerate(chosen.T) if mine.any()}
         tasks = {s: (*self.frame, self.x[own], int(most[own].max())) for s, own in places.items()}

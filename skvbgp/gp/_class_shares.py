@@ -139,14 +139,8 @@ def learn_shares(parts: Sequence[Array], counts: Array, charges: Sequence[float]
     The last sum is a Dirichlet prior, worth half a vote for each kernel. The objective is concave,
     and expectation maximisation ascends it. See :doc:`/theory/gp_classes`.
 
-    Parameters
-    ----------
-    parts : sequence of ndarrays of shape (M, K)
-        Log probabilities of the classes, by each kernel.
-    counts : ndarray of shape (M, K)
-        How often each label was left out.
-    charges : sequence of float
-        Nats a vote, h.
+    The parts are log probabilities (M, K) of the classes, by each kernel, `counts` (M, K) says how
+    often each label was left out, and `charges` are h, in nats a vote.
     """
     votes = counts > 0.0
     weight = counts[votes] / counts.sum()
