@@ -71,10 +71,6 @@ class Judged(NamedTuple):
         """What two models' predictions have in common."""
         return Judged(*map(np.minimum, self, other))
 
-    def since(self, first: int) -> Judged:
-        """The same of the rows from one on."""
-        return Judged(*(values[first:] for values in self))
-
 
 class Call(NamedTuple):
     """Rows of a call that a change may explain."""
@@ -181,17 +177,14 @@ class NoticesChange:
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self):
-            second, doubted = self._forget_doubts()
+            known = vars(self)
+            second, doubted = known.pop("_second", None), known.pop("_doubted", [])
             before = copy.copy(self)
             self._learn(X, y, metadata)
             if hasattr(before, "_state") and self.forgetting < 1.0:
                 X, y = indexable(X, y)
                 before._compare(self, second, doubted, (X, y, metadata))
         return self
-
-    def _forget_doubts(self) -> tuple[Second | None, list[Call]]:
-        known = vars(self)
-        return known.pop("_second", None), known.pop("_doubted", [])
 
     def _learn(self, X: Any, y: Any, metadata: dict[str, Any]) -> Self:
         """As without a second stream."""
@@ -304,7 +297,8 @@ class NoticesChange:
         skipped = as_weights(call.data[2].get("sample_weight"), n)[:start]
         n_before = call.n_before + (start if self._counts_zeros else int(np.count_nonzero(skipped)))
         data = _take(np.arange(start, n), *call.data)
-        return Call(data, n_before, call.rows[first:] - start, call.judged.since(first))
+        judged = Judged(*(values[first:] for values in call.judged))
+        return Call(data, n_before, call.rows[first:] - start, judged)
 
     def _begin_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> Any:
         """What knows these rows alone, and that n had been seen before."""

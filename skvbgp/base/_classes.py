@@ -20,15 +20,13 @@ def _class_names(estimator: Any, options: dict[str, Any]) -> list[str]:
     return [str(label) for label in estimator.classes_]
 
 
-def _score_names(estimator: Any, options: dict[str, Any]) -> list[str]:
-    return ["score"] if len(estimator.classes_) == 2 else _class_names(estimator, options)
-
-
 #: Columns of labels, of probabilities and of scores, for `lazily`.
 COLUMNS: dict[str, Names] = {
     "predict": lambda estimator, options: ["label"],
     "predict_proba": _class_names,
-    "decision_function": _score_names,
+    "decision_function": lambda estimator, options: (
+        ["score"] if len(estimator.classes_) == 2 else _class_names(estimator, options)
+    ),
 }
 
 

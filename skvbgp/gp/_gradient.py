@@ -41,24 +41,18 @@ def measure_slopes(posterior: NeighbourPosterior, X: Array) -> Slopes:
 
     The belief in the processes is constant as long as the neighbours are the same.
     """
-    near, measure = posterior.find_near(X), _measure_tile
-    size = _TASK_ROWS
-    if posterior.is_exact:
+    near, measure, size = posterior.find_near(X), _measure_tile, _TASK_ROWS
+    if posterior.is_exact:  # the more rows at a time, the less often L^-1 is read
         _ = posterior.conditionals  # once, not in each thread
-        measure, size = _measure_tile_from_all, _count_rows(posterior)
+        measure, size = _measure_tile_from_all, min(size, _TILE_SIZE // posterior.rows.X.size)
 
     def measure_rows(rows: slice) -> Slopes:
         return measure(posterior, X[rows], pick(near, rows))
 
-    tiles = [(rows,) for rows in cut(len(X), size)]
+    tiles = [(rows,) for rows in cut(len(X), max(1, size))]
     belief, mean, variance = map(np.concatenate, zip(*thread_map(measure_rows, tiles), strict=True))
     units = posterior.coordinates.measure_units(X)[:, None]
     return Slopes(belief, *posterior.target.unscaled_slopes(mean, variance, units))
-
-
-def _count_rows(posterior: NeighbourPosterior) -> int:
-    """How many rows all known ones predict at a time: the more, the less often L^-1 is read."""
-    return max(1, min(_TASK_ROWS, _TILE_SIZE // posterior.rows.X.size))
 
 
 def _measure_tile_from_all(posterior: NeighbourPosterior, X: Array, near: Index | None) -> Slopes:

@@ -216,9 +216,7 @@ class Search:
         """What the best trial alone gives."""
         best = max(self.trials, key=lambda trial: trial.rank)
         weights = weigh_inputs(best.process.covariance, self.rows.d)
-        mixture = self._mix((best.process,), best.parts)
-        score = self._score(mixture, best.parts)
-        return Found([best], mixture, [0], np.ones(1), weights, self._trial_k, score, best.rank)
+        return self._conclude([best], best.parts, weights, self._trial_k)
 
     def _combine(self) -> Iterator[tuple[str, Process]]:
         """Products and sums of the two best trials."""

@@ -99,7 +99,8 @@ class RelevanceDisplay:
         -------
         display : RelevanceDisplay
         """
-        before = _take_steps_before(find_best_estimator(estimator))
+        whole = find_best_estimator(estimator)
+        before = whole[:-1] if isinstance(whole, Pipeline) and len(whole) > 1 else None
         model = find_fitted_model(
             estimator, "inverse_length_scale_mean_", "feature_importances_std_"
         )
@@ -153,11 +154,6 @@ class RelevanceDisplay:
         ax.invert_yaxis()
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _take_steps_before(estimator: Any) -> Pipeline | None:
-    """The transformers of a pipeline."""
-    return estimator[:-1] if isinstance(estimator, Pipeline) and len(estimator) > 1 else None
 
 
 def _find_names(model: Any, before: Pipeline | None) -> Any:
