@@ -57,7 +57,6 @@ class InducingOutputs(PickledByFields):
 
     @cached_property
     def L_inv(self) -> Array:
-        """L^-1."""
         return tril_inverse(self.L)
 
     @cached_property

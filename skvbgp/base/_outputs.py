@@ -182,7 +182,6 @@ class FunctionOfOutputs:
         return _stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
-        """Functions n of each output."""
         return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
 
 

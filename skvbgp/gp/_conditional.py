@@ -48,7 +48,6 @@ class Conditional:
         return [self] if self.y.ndim == 1 else [self.given_targets(y) for y in self.y.T]
 
     def given_targets(self, y: Array) -> Conditional:
-        """The same rows with other targets."""
         return replace(self, y=y)
 
     @cached_property

@@ -50,7 +50,6 @@ class Mixture:
 
     @classmethod
     def of(cls, process: Process) -> Mixture:
-        """A single process."""
         return cls.equal((process,))
 
     @classmethod
@@ -95,7 +94,6 @@ class LocalMoments(NamedTuple):
         return [LocalMoments(*(part[:, c : c + 1] for part in self)) for c in range(C)]
 
     def head(self, n: int) -> LocalMoments:
-        """Those of the first n rows."""
         return LocalMoments(*(part[:n] for part in self))
 
 

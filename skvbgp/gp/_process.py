@@ -106,7 +106,6 @@ class Process:
         return vector if self.coregion is None else np.append(vector, self.coregion.vector)
 
     def with_vector(self, vector: Array) -> Self:
-        """Return the same model with other hyperparameters."""
         p, coregion = len(self._first), self.coregion
         if coregion is not None:
             vector, outputs = np.split(vector, [-len(coregion.vector)])

@@ -70,7 +70,6 @@ class Sample:
     # -- groups ------------------------------------------------------------------------------------
 
     def take_all(self) -> list[Group]:
-        """All rows as one group."""
         return [(self.X, self.y, self.noise)]
 
     def draw_groups(self, n_rows: float, size: int) -> list[Group]:
@@ -83,7 +82,6 @@ class Sample:
         return draw_groups(inputs, n_groups, size, self.rng)
 
     def _take(self, index: Index) -> Group:
-        """Some of the rows."""
         return self.X[index], self.y[index], pick(self.noise, index)
 
     def draw_rows(self, n: int) -> list[Group]:

@@ -153,11 +153,9 @@ class State(RowsState):
         return covariance if self.shared is None else covariance + self.shared.prior
 
     def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, d) of the function's derivatives."""
         return self.posterior.measure_gradient(X)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
-        """Functions from the posterior."""
         refuse_spread(self.rows, "sample_function")
         local = FunctionDraws.draw(self.posterior, n, rng)
         if self.shared is None:
