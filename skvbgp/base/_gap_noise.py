@@ -45,9 +45,8 @@ class GivenRows(NamedTuple):
         """All of them, in the order in which they are."""
         weight = as_weights(sample_weight, len(y))
         variance = np.zeros(y.shape) if variance is None else variance
-        if np.all(weight > 0.0):
-            return cls(X, y, weight, variance)
-        return cls(X, y, weight, variance).take(np.flatnonzero(weight))
+        rows = cls(X, y, weight, variance)
+        return rows if np.all(weight > 0.0) else rows.take(np.flatnonzero(weight))
 
     def take(self, index: Any) -> Self:
         """Some of them."""

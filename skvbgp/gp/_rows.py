@@ -162,29 +162,25 @@ class Rows(PickledByFields):
 
     def plus(self, X: Array, y: Array, noise: RowNoise | None = None) -> Self:
         """The rows followed by others."""
+        return self.joined(Rows.around(X, y, noise))
+
+    def joined(self, others: Rows) -> Self:
+        """The rows followed by copies of others."""
         chunks = list(self.chunks)
-        if len(y) or not chunks:
+        if len(others) or not chunks:
+            X, y, noise = others._joined
             chunks.append((np.array(X), np.array(y), noise))
         while len(chunks) > 1 and len(chunks[-2][1]) < 2 * len(chunks[-1][1]):
             last, before = chunks.pop(), chunks.pop()
             chunks.append(_join_chunks([before, last]))
-        rows = replace(self, chunks=tuple(chunks), n_seen=self.n_seen + len(y))
-        if self.origin is None:
-            return rows
-        origin = join_origins(self.origin, len(self), None, len(y))
-        own = np.ones(len(y)) if noise is None else noise.weight
-        return replace(rows, origin=origin, counts=np.append(self._followed[1], own))
-
-    def joined(self, others: Rows) -> Self:
-        """The rows followed by others."""
-        rows, n_seen = self.plus(others.X, others.y, others.noise), self.n_seen + others.n_seen
+        rows = replace(self, chunks=tuple(chunks), n_seen=self.n_seen + others.n_seen)
         if self.origin is None and others.origin is None:
-            return replace(rows, n_seen=n_seen)
+            return rows
         gone, (new, own) = others.n_forgotten, others._followed
         new, own = np.append(np.full(gone, -1), new), np.append(np.zeros(gone), own)
         origin = join_origins(self.origin, len(self), new, len(others))
         counts = np.append(self._followed[1], own)
-        return replace(rows, n_seen=n_seen, origin=origin, counts=counts)
+        return replace(rows, origin=origin, counts=counts)
 
     @property
     def _followed(self) -> tuple[Index, Array]:
