@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 
 _TWO_MEANS_STEPS = 10
@@ -31,10 +32,10 @@ class Partition:
     block or a later one. The entry of a chunk's first block is not used.
     """
 
-    centers: NDArray[np.float64]  # (B, d) means of the rows of each block
+    centers: Array  # (B, d) means of the rows of each block
     sizes: NDArray[np.intp]  # (B,) numbers of rows the partition was made from
-    normals: NDArray[np.float64]  # (B, d)
-    thresholds: NDArray[np.float64]  # (B,)
+    normals: Array  # (B, d)
+    thresholds: Array  # (B,)
     chunk_starts: NDArray[np.intp]  # (C + 1,) first block of each appended chunk, and B at the end
 
     @property
@@ -42,7 +43,7 @@ class Partition:
         """Number of blocks of all chunks."""
         return len(self.sizes)
 
-    def lookup(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
+    def lookup(self, X: Array) -> NDArray[np.intp]:
         """Find the block (n,) of rows that are scaled like those the partition was made from.
 
         The tree of each chunk leads to one candidate; the candidate with the nearest center wins,
@@ -57,7 +58,7 @@ class Partition:
             labels[rows] = np.take_along_axis(candidates, nearest[:, None], axis=1)[:, 0]
         return labels
 
-    def _candidates(self, X: NDArray[np.float64]) -> NDArray[np.intp]:
+    def _candidates(self, X: Array) -> NDArray[np.intp]:
         """Descend the tree of each chunk, by binary search for all rows at once."""
         low = np.tile(self.chunk_starts[:-1], (len(X), 1))  # (n, C)
         high = np.tile(self.chunk_starts[1:], (len(X), 1))  # (n, C)
@@ -84,9 +85,7 @@ class Partition:
 
 
 def balanced_partition(
-    X: NDArray[np.float64],
-    n_blocks: int,
-    choose: Callable[[NDArray[np.float64], int], NDArray[np.float64]] | None = None,
+    X: Array, n_blocks: int, choose: Callable[[Array, int], Array] | None = None
 ) -> tuple[Partition, NDArray[np.intp]]:
     """Divide finite rows X (n, d) into compact blocks whose sizes differ by at most one.
 
@@ -149,9 +148,7 @@ def balanced_partition(
 
 
 def partition_rows(
-    X: NDArray[np.float64],
-    n_blocks: int,
-    scaled: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    X: Array, n_blocks: int, scaled: Callable[[Array], Array]
 ) -> tuple[Partition, list[NDArray[np.intp]]]:
     """Divide any number of rows, maybe on disk, into compact blocks.
 
@@ -198,7 +195,7 @@ def cut_by_block(labels: NDArray[np.intp], max_rows: int) -> list[tuple[int, NDA
     ]
 
 
-def _two_means_direction(X: NDArray[np.float64], n_before: int) -> NDArray[np.float64]:
+def _two_means_direction(X: Array, n_before: int) -> Array:
     """Normal of the hyperplane between `n_before` rows and the others, by Lloyd's steps.
 
     For two given means, the best assignment with fixed sizes orders the rows along the
@@ -220,9 +217,7 @@ def _two_means_direction(X: NDArray[np.float64], n_before: int) -> NDArray[np.fl
 # the other instead, so that a row has the same position alone, in any batch, and in the making.
 
 
-def _project(
-    X: NDArray[np.float64], normals: NDArray[np.float64], index: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def _project(X: Array, normals: Array, index: NDArray[np.intp]) -> Array:
     """Inner products of row ``i`` with ``normals[index[i, j]]``, for `index` of (n or 1, C)."""
     total = X[:, :1] * normals[index, 0]  # (n, C)
     for feature in range(1, X.shape[1]):
@@ -230,9 +225,7 @@ def _project(
     return total
 
 
-def _squared_distance(
-    X: NDArray[np.float64], centers: NDArray[np.float64], index: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def _squared_distance(X: Array, centers: Array, index: NDArray[np.intp]) -> Array:
     """Squared distances of row ``i`` to ``centers[index[i, j]]``, for `index` of (n, C)."""
     total = np.zeros(index.shape)  # (n, C)
     for feature in range(X.shape[1]):
