@@ -15,7 +15,7 @@ from skvbgp._core.owners import Owners, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
-from skvbgp.gp._cells import try_cells
+from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs
 from skvbgp.gp._forgetting import Doubts, Forgetting
