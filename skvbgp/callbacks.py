@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
-from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
 from numbers import Integral
@@ -111,15 +110,12 @@ class Checkpoint:
             raise IsADirectoryError(f"Checkpoint needs a file; {self.path!r} is a directory.")
         if not path.absolute().parent.is_dir():
             raise FileNotFoundError(f"There is no directory for the checkpoint {self.path}.")
-        content = None
-        if os.path.exists(self.path):
-            content = self._read(fit)
+        content = self._read(fit) if os.path.exists(self.path) else None
         return Journal(content, lambda content: self._write(fit, content), self.every)
 
     def _close(self) -> None:
         """Remove the file."""
-        with suppress(FileNotFoundError):  # no pass has been due
-            os.remove(self.path)
+        Path(self.path).unlink(missing_ok=True)  # as long as no pass has been due
 
     def _write(self, fit: dict[str, str], content: tuple[Any, ...]) -> None:
         stream = BytesIO()

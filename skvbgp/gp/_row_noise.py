@@ -105,11 +105,12 @@ def merge_rows(
     if not kept.all():
         X, y, weight, variance = X[kept], y[kept], weight[kept], variance[kept]
     is_plain = bool(np.all(weight == 1.0)) and not np.any(variance)
+    as_given = X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
     if is_plain and not _may_repeat(X, y):
-        return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
+        return as_given
     first, owner = find_equal(X, y, variance)
     if len(first) == len(y) and is_plain:
-        return X, y, None, None if kept.all() else _number(kept, np.arange(len(y)))
+        return as_given
     total = np.bincount(owner, weight).astype(np.float64)
     return X[first], y[first], RowNoise(total, variance[first]), _number(kept, owner)
 
