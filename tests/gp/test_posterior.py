@@ -190,6 +190,7 @@ def test_workers_change_nothing(rng, n_jobs):
 
 def test_search_structures_are_not_pickled(rng):
     posterior, places = make_posterior(rng, 5), rng.standard_normal((3, 2))
+    assert all(process.covariance for process in posterior.mixture.processes)  # which is kept
     size = len(pickle.dumps(posterior))
     expected = posterior.moments(places, True)
     assert len(pickle.dumps(posterior)) == size
