@@ -23,8 +23,9 @@ from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, Twin
 from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows, draw_groups
 
-#: Values that are left out, one at a time, and rows among which neighbours are looked for.
-_HELD_OUT, _JUDGED_ROWS = 1_000, 100_000
+#: Values that are left out, one at a time, if nobody says how many, and rows among which neighbours
+#: are looked for.
+HELD_OUT, _JUDGED_ROWS = 1_000, 100_000
 
 
 class Judges(NamedTuple):
@@ -105,13 +106,14 @@ class Sample:
         return [Rows().plus(X, one, noise) for one in (y.T if y.ndim == 2 else [y])]
 
     def _count(self, n: int | None) -> tuple[int, int]:
-        """How many values are left out, at most n, and of how many rows.
+        """How many values are left out, n if there are as many, and of how many rows.
 
         A row's values of all outputs are left out before those of the next row.
         """
-        most = _HELD_OUT if self.judges is None else len(self.judges.rows)
-        m = len(self._judged)
-        n = min(n or most, most, len(self._judged[0]) * m)
+        m, rows = len(self._judged), self._judged[0]
+        usual = HELD_OUT if self.judges is None else len(self.judges.rows)
+        most = len(rows) * m if self.judges is None else usual
+        n = min(n or usual, most)
         return n, -(-n // m)
 
     def leave_out(
@@ -150,8 +152,8 @@ class Sample:
 class Samples:
     """Those of outputs that were observed in different rows.
 
-    All together have about as many groups, and values that are left out, as one of them would have
-    alone, in proportion to their numbers of values.
+    All together have about as many groups, and at most as many values that are left out, as one of
+    them usually has alone, in proportion to their numbers of values.
     """
 
     parts: Sequence[Sample]
@@ -190,7 +192,7 @@ class Samples:
     def _turns(self) -> Index:
         """Which part is next, for each value that is left out: all in turn."""
         sizes = np.array([part.y.size for part in self.parts])
-        counts = np.minimum(np.ceil(_HELD_OUT / sizes.sum() * sizes), sizes).astype(int)
+        counts = np.minimum(np.ceil(HELD_OUT / sizes.sum() * sizes), sizes).astype(int)
         when = [(np.arange(count) + 0.5) / count for count in counts]
         return np.repeat(np.arange(len(counts)), counts)[np.argsort(np.concatenate(when))]
 

@@ -3,7 +3,7 @@
 Many rows: every kernel is trained on a few groups of near rows and judged by what it predicts for
 rows that are left out, each from its neighbours. Products and sums of the two best follow, and the
 best one says how many neighbours pay. Those that help the mixture are trained further, on more
-groups, and get their share of belief.
+groups, and get their share of belief, of more than 3,000 rows from more rows that are left out.
 
 Up to 3,000 rows, kernels with one length scale for all inputs, which are trained on random rows,
 compete where all rows predict.
@@ -31,7 +31,7 @@ from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
-from skvbgp.gp._sample import Sample, Samples
+from skvbgp.gp._sample import HELD_OUT, Sample, Samples
 from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
@@ -43,6 +43,9 @@ _TRIAL_NEIGHBOURS = 128
 #: Rows, of those left out, that tell how many neighbours pay, and the least gain.
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
+#: Of more rows, the mixture is learned anew from so many that are left out, each as often as it has
+#: neighbours, and from no fewer than those that judge trials.
+_MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
 _TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
@@ -298,11 +301,15 @@ class Search:
                 n_iter = self.max_iter or _FINAL_ITERATIONS
                 self._try(trial.name, trial.process, groups, n_iter, _NOISE_FACTORS)
             pool += self.trials
-        if len(self.counts) == 1:
-            return self._mix_pool(pool, k)
-        found = [self._mix_pool(pool, count) for count in sorted({k, min(k, self._trial_k)})]
+        compete = len(self.counts) > 1
+        counts = {k, min(k, self._trial_k)} if compete else {k}
+        found = [self._mix_pool(pool, count) for count in sorted(counts)]
+        if len(self.rows) > _MANY:
+            ahead = max(found, key=lambda one: one.rank)
+            n = max(HELD_OUT, _NEIGHBOURS_OF_ALL // ahead.k)
+            return self._mix_chosen(ahead.trials, ahead.k, n)
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
-        if most and self.rows.may_all_predict:
+        if most and compete and self.rows.may_all_predict:
             isotropic = [] if start is None else self._try_isotropic(start)
             best = sorted(pool, key=lambda trial: -trial.rank)[: most - len(isotropic)]
             found.append(self._mix_all([*best, *isotropic]))
@@ -328,10 +335,13 @@ class Search:
 
     def _mix_pool(self, pool: list[Trial], k: int) -> Found:
         """The mixture of those of a pool that predict best together from k neighbours."""
-        chosen = self._select(pool, _count_kept(k))
+        return self._mix_chosen(self._select(pool, _count_kept(k)), k)
+
+    def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
+        """The mixture of trials from k neighbours, learned from n rows that are left out."""
         weights = self._average_weights(chosen)
         processes = tuple(trial.process for trial in chosen)
-        parts = self.rows.leave_out(Mixture.equal(processes), weights, k)
+        parts = self.rows.leave_out(Mixture.equal(processes), weights, k, n)
         return self._conclude(chosen, parts, weights, k)
 
     def _mix_all(self, pool: list[Trial]) -> Found:
@@ -356,7 +366,8 @@ class Search:
         """What has been found, if those that are chosen say `parts` of rows that are left out."""
         processes = tuple(trial.process for trial in chosen)
         mixture = self._mix(processes, parts)
-        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=self.rows.hold()[1])
+        weight = self.rows.hold(len(parts.mean))[1]
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
         trial_of, score = list(range(len(chosen))), self._score(mixture, parts)
         rank = self._rank(mixture, parts)
         return Found(chosen, mixture, trial_of, shares, weights, k, score, rank)

@@ -149,6 +149,20 @@ def test_values_that_are_left_out_are_said_in_the_order_of_targets(rows, k):
     assert_allclose(by_value, np.concatenate(each)[order], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("n, n_left", [(None, 10), (7, 7), (25, 25), (400, 60)])
+def test_as_many_values_are_left_out_as_asked_for(rows, monkeypatch, n, n_left):
+    """Also more than usual, but no more than there are; the first ones stay the first."""
+    monkeypatch.setattr(_sample, "HELD_OUT", 10)
+    X, Y = rows
+    sample = join_samples(make_samples(X, Y[:, :2]))
+    mixture, weights = Mixture.of(Process(RBF(1.0).bind(2), 0.1, 4.0)), np.ones(2)
+    parts, (y, _) = sample.leave_out(mixture, weights, 10, n), sample.hold(n)
+    assert parts.mean.shape == (n_left, 1)
+    every = sample.leave_out(mixture, weights, 10, 60)
+    assert_allclose(parts.mean, every.mean[:n_left], rtol=1e-9)
+    assert_array_equal(y, sample.hold(60)[0][:n_left])
+
+
 def test_weights_of_values_are_those_of_their_rows(rows, rng):
     X, Y = rows
     Y = np.arange(90.0).reshape(30, 3) + 0.0 * Y
@@ -165,7 +179,7 @@ def test_weights_of_values_are_those_of_their_rows(rows, rng):
 
 def test_all_outputs_together_cost_what_one_costs(rng, monkeypatch):
     """As many groups and judges as one output has, in proportion to the values of each."""
-    monkeypatch.setattr(_sample, "_HELD_OUT", 50)
+    monkeypatch.setattr(_sample, "HELD_OUT", 50)
     X, Y = rng.standard_normal((400, 2)), rng.standard_normal((400, 3))
     Y[200:, 1], Y[100:, 2] = np.nan, np.nan
     samples = join_samples(make_samples(X, Y))

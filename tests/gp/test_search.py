@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
-from skvbgp.gp import _rows, _search
-from skvbgp.gp._belief import measure_score, rank_mixture
+from skvbgp.gp import _rows, _sample, _search
+from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture
 from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import start_process
+from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp._sample import Sample
 from skvbgp.gp._search import Search, Trial
@@ -106,6 +107,34 @@ def test_what_is_found_says_how_likely_rows_left_out_are(monkeypatch, k):
     price = n_learned / 60 if k < 60 else 0.0  # few rows have draws
     assert_allclose(found.rank, rank_mixture(found.mixture, parts, y) - price)
     assert abs(found.rank - found.score) > 1e-3
+
+
+@pytest.mark.parametrize("many, n", [(60, 20), (59, 50)])
+@pytest.mark.parametrize("counts", [(15,), (8, 15)])
+def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
+    monkeypatch, many, n, counts
+):
+    """Each as often as its weight says."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_search, "_MANY", many)
+    monkeypatch.setattr(_search, "HELD_OUT", 20)
+    monkeypatch.setattr(_sample, "HELD_OUT", 20)
+    monkeypatch.setattr(_search, "_LEAST_COUNT_RISE", -100.0)
+    monkeypatch.setattr(_search, "_NEIGHBOURS_OF_ALL", 50 * 15)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    search = replace(make_search(X, y, 15), counts=counts)
+    search.rows.noise = RowNoise(np.linspace(0.5, 1.5, 60), np.zeros(60))
+    found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True)
+    assert found.k == 15
+    parts = search.rows.leave_out(found.mixture, found.weights, found.k, n)
+    y, weight = search.rows.hold(n)
+    assert len(y) == len(parts.mean) == n
+    expected = fit_mixture(found.mixture.processes, parts, y, weight)
+    assert_allclose(found.mixture.log_weights, expected.log_weights, atol=1e-6)
+    assert_allclose(found.mixture.calibration, expected.calibration, rtol=1e-6)
+    assert_allclose(found.score, measure_score(found.mixture, parts, y, weight))
+    belief = np.average(found.mixture.weigh(parts.evidence), axis=0, weights=weight)
+    assert_allclose(found.belief, belief)
 
 
 def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out():

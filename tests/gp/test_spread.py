@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("client")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("skvbgp.gp._sample._HELD_OUT", 30)
+    monkeypatch.setattr("skvbgp.gp._sample.HELD_OUT", 30)
     monkeypatch.setattr("skvbgp.gp._search._TRIAL_ROWS", 150)
     monkeypatch.setattr("skvbgp.gp._search._FINAL_ROWS", 150)
 
