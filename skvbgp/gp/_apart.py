@@ -57,7 +57,7 @@ class Parted:
         return np.array([one is None for one in self.apart])
 
     def visit(self, X: Array) -> Iterator[tuple[Any, Any, Array]]:
-        """Who predicts some of rows X, which these are, and as he takes them."""
+        """What predicts some of rows X, which these are, and as it takes them."""
         t, joins = len(self.apart), self.joins
         output = tell_output(X, t)
         for j in np.flatnonzero(~joins).tolist():
