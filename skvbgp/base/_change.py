@@ -165,10 +165,12 @@ class NoticesChange:
     _second: Second  # while it is open whether there was a change
     _doubted: list[Call]  # the last ones, while they may follow a change
     _train_anew: Callable[..., Any]
-    #: Of `Data`.
+    #: Of `Data`: how well rows are predicted.
+    _predict_known: Callable[..., Any]
+    #: Of that.
     _judge: Callable[..., Judged]
-    #: Of a `Second` and `Data`: by how much rows (n,) are likelier by that, in logarithms, and the
-    #: sums of its squares with these.
+    #: Of a `Second`, how well this one predicts rows, and how well that does: by how much rows (n,)
+    #: are likelier by that, in logarithms, and the sums of its squares with these.
     _look_ahead: Callable[..., tuple[Array, tuple[float, float]]]
     #: Of ``n``, and `Data`: these as the learner takes them, of a stream that begins with them
     #: after n rows that do not count.
@@ -206,14 +208,14 @@ class NoticesChange:
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, _COMPARED_ROWS, dtype=int))]
         some = _take(rows, *data)
         try:
-            judged = self._judge(*some)
-            if second is not None:
-                judged = judged.agreed(second.model._judge(*some))
-            calls = [*doubted, Call(data, self.n_samples_seen_, rows, judged)]
+            mine = self._predict_known(*some)
+            call = Call(data, self.n_samples_seen_, rows, self._judge(mine))
             if second is None:
-                self._doubt(now, calls)
+                self._doubt(now, [*doubted, call])
                 return
-            ahead, squares = self._look_ahead(second, *some)
+            other = second.model._predict_known(*some)
+            call = call._replace(judged=call.judged.agreed(second.model._judge(other)))
+            ahead, squares = self._look_ahead(second, mine, other)
             lead, lag = follow(second.lead, compare(ahead)), follow(second.lag, compare(-ahead))
             is_ahead = lead.max() >= np.log(_ODDS)
             compared = second._replace(
@@ -231,7 +233,7 @@ class NoticesChange:
                 now._become(model)
                 return
             now._keep_in_doubt("_second", compared._replace(model=model))
-            self._doubt(now, calls)
+            self._doubt(now, [*doubted, call])
         except ValueError:
             return  # rows after a change may not be enough, as where an output was not observed yet
 
@@ -281,7 +283,9 @@ class NoticesChange:
         first._learn(*_take(np.arange(skipped + stop), *call.data))
         start = last._replace(data=_take(np.arange(stop), *last.data))
         second = Second(self._begin_with([*earlier, start]), kept[0].n_before)
-        ahead, _ = first._look_ahead(second, *_take(last.rows[half:], *last.data))
+        later = _take(last.rows[half:], *last.data)
+        said = (model._predict_known(*later) for model in (first, second.model))
+        ahead, _ = first._look_ahead(second, *said)
         return bool(follow(0.0, compare(ahead)).max() >= np.log(_ODDS))
 
     def _begin_with(self, calls: list[Call]) -> Any:
@@ -321,19 +325,24 @@ class NoticesFunctions(NoticesChange):
 
     predict: Callable[..., Any]
 
-    def _judge(self, X: Any, y: Any, metadata: dict[str, Any]) -> Judged:
-        squared = _square(*self._miss(X, y, metadata))
+    def _predict_known(self, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Array, Array]:
+        """How far rows are from their means, and standard deviations."""
+        mean, std = self.predict(X, return_std=True, y_var=metadata["y_var"])
+        return np.asarray(y, dtype=np.float64).reshape(mean.shape) - mean, std
+
+    def _judge(self, said: tuple[Array, Array]) -> Judged:
+        squared = _square(*said)
         return Judged(squared, suspect(squared))
 
     def _look_ahead(
-        self, second: Second, X: Any, y: Any, metadata: dict[str, Any]
+        self, second: Second, said: tuple[Array, Array], other: tuple[Array, Array]
     ) -> tuple[Array, tuple[float, float]]:
         """By the means, with one variance for both, so that noise that changes says nothing.
 
         It is what the better one's errors say on average: a model that learns from rows of two
         functions expects more noise than there is.
         """
-        (mine, std), (error, other_std) = (m._miss(X, y, metadata) for m in (self, second.model))
+        (mine, std), (error, other_std) = said, other
         larger = np.maximum(std, other_std)
         squares = np.array([_square(mine, larger), _square(error, larger)])  # (2, n)
         total = second.squares + squares.sum(axis=1)
@@ -344,11 +353,6 @@ class NoticesFunctions(NoticesChange):
             ahead = 0.5 * (squares[0] - squares[1]) / variance
         return np.nan_to_num(ahead, nan=0.0), (float(total[0]), float(total[1]))
 
-    def _miss(self, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Array, Array]:
-        """How far rows are from their means, and standard deviations."""
-        mean, std = self.predict(X, return_std=True, y_var=metadata["y_var"])
-        return np.asarray(y, dtype=np.float64).reshape(mean.shape) - mean, std
-
 
 class NoticesClasses(NoticesChange):
     """That of classifiers."""
@@ -356,24 +360,23 @@ class NoticesClasses(NoticesChange):
     classes_: NDArray[Any]
     predict_proba: Callable[..., Array]
 
-    def _judge(self, X: Any, y: Any, metadata: dict[str, Any]) -> Judged:
-        p, K = self._find_share(X, y, metadata), len(self.classes_)
-        with np.errstate(divide="ignore"):  # of a label that was thought impossible
-            return Judged((1.0 / p - 1.0) / (K - 1), suspect_labels(p, K))
-
-    def _look_ahead(
-        self, second: Second, X: Any, y: Any, metadata: dict[str, Any]
-    ) -> tuple[Array, tuple[float, float]]:
-        mine, p = (model._find_share(X, y, metadata) for model in (self, second.model))
-        least = np.finfo(np.float64).tiny
-        ahead = np.log(np.maximum(p, least) / np.maximum(mine, least))
-        return np.asarray(ahead), second.squares
-
-    def _find_share(self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
+    def _predict_known(self, X: Any, y: Any, metadata: dict[str, Any]) -> Array:
         """Probabilities of the labels."""
         known = {name: metadata[name] for name in ("X_var",) if name in metadata}
         codes = np.searchsorted(self.classes_, column_or_1d(y))
         return self.predict_proba(X, **known)[np.arange(len(codes)), codes]
+
+    def _judge(self, said: Array) -> Judged:
+        K = len(self.classes_)
+        with np.errstate(divide="ignore"):  # of a label that was thought impossible
+            return Judged((1.0 / said - 1.0) / (K - 1), suspect_labels(said, K))
+
+    def _look_ahead(
+        self, second: Second, said: Array, other: Array
+    ) -> tuple[Array, tuple[float, float]]:
+        least = np.finfo(np.float64).tiny
+        ahead = np.log(np.maximum(other, least) / np.maximum(said, least))
+        return np.asarray(ahead), second.squares
 
 
 def _square(error: Array, std: Array) -> Array:

@@ -121,29 +121,34 @@ class Says(NoticesFunctions):
         return self.moments
 
 
+def look_ahead(first, second, y):
+    said = (model._predict_known(None, y, {"y_var": 0.0}) for model in (first, second.model))
+    return first._look_ahead(second, *said)
+
+
 def test_two_models_are_compared_by_their_means(rng):
     y, one, other = rng.standard_normal((3, 20, 2))
     std, other_std = rng.uniform(0.5, 2.0, (2, 20, 2))
     y[:5, 0], y[3, 1] = np.nan, np.nan
     for scale in (0.1, 1.0, 10.0):  # noise that neither expects, and less than that
         before = Second(Says(other, scale * other_std), 0, n_compared=7, squares=(5.0, 20.0))
-        found = Says(one, scale * std)._look_ahead(before, None, y, {"y_var": 0.0})
+        found = look_ahead(Says(one, scale * std), before, y)
         models = (one, scale * std), (other, scale * other_std)
         expected = oracle.look_ahead(y, *models, 7, before.squares)
         assert_allclose(found[0], expected[0], atol=1e-12)
         assert_allclose(found[1], expected[1])
     wider = Second(Says(one[:, 0], 9.0 * std[:, 0]), 0)
-    ahead, _ = Says(one[:, 0], std[:, 0])._look_ahead(wider, None, y[:, :1], {"y_var": 0.0})
+    ahead, _ = look_ahead(Says(one[:, 0], std[:, 0]), wider, y[:, :1])
     assert_array_equal(ahead[5:], 0.0)  # a wider interval says nothing about the function
 
 
 def test_a_model_that_takes_two_functions_for_noise_does_not_hide_that_another_is_better(rng):
     y, one = 0.1 * rng.standard_normal(40), np.ones(40)
     first, second = Says(1.5 * one, 2.0 * one), Second(Says(0.0 * one, 0.1 * one), 0)
-    ahead, squares = first._look_ahead(second, None, y, {"y_var": 0.0})
+    ahead, squares = look_ahead(first, second, y)
     assert follow(0.0, compare(ahead)).max() > np.log(100.0)
     later = second._replace(n_compared=40, squares=squares)
-    again, _ = first._look_ahead(later, None, y, {"y_var": 0.0})
+    again, _ = look_ahead(first, later, y)
     assert np.all(again > 1.5 * ahead)  # the more rows, the better it is known
 
 
@@ -159,7 +164,7 @@ def test_ratios_are_one_on_average_if_predictions_are_right(rng):
         larger = max(1.0, std) ** 2
         squares = n / larger, 1.25 * n / larger
         second = Second(Says(0.5 + 0.0 * z, std + 0.0 * z), 0, n_compared=n, squares=squares)
-        ahead, _ = Says(0.0 * z, 1.0 + 0.0 * z)._look_ahead(second, None, z, {"y_var": 0.0})
+        ahead, _ = look_ahead(Says(0.0 * z, 1.0 + 0.0 * z), second, z)
         assert 0.9 < np.sum(density * np.exp(compare(ahead))) * step <= 1.0
 
 
