@@ -131,7 +131,7 @@ class Evaluation:
         if y.variance is not None:
             self._share = prior.noise / (prior.noise + y.variance)
             self._squares = y.counts * self._share
-            log_noise += factor * -float(y.counts @ np.log(self._share))
+            log_noise -= factor * float(y.counts @ np.log(self._share))
         if self._squares is not None:
             self._root = np.sqrt(self._squares)
             self._A *= self._root[:, None]
