@@ -128,7 +128,7 @@ def evidence_gradient(
     return evidence._replace(value=value, log_noise_variance=slope)
 
 
-class Block(NamedTuple):
+class SharedRows(NamedTuple):
     """Rows that all of some new ones are conditioned on.
 
     What is asked about n* new rows is linear in the weights of features: lines Phi (L, 2 m), of

@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 
 from skvbgp._core.linalg import Array, solve_stack
 from skvbgp._core.order import Index, cut
-from skvbgp.spectrum._block_model import Block
+from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._features import Lines
 from skvbgp.spectrum._rows import Rows
 from skvbgp.spectrum._state import Hyperparameters
@@ -44,7 +44,7 @@ _NAME = "covariance of neighbours"
 
 
 class Neighbours(NamedTuple):
-    """Rows of which each new one is conditioned on some of its own, see `Block`."""
+    """Rows of which each new one is conditioned on some of its own, see `SharedRows`."""
 
     rows: Rows
     near: Index  # (n*, k) indices of those that each new row is conditioned on, in their order
@@ -79,7 +79,7 @@ class Neighbours(NamedTuple):
         s: Sequence[Array],
         noise: Sequence[Array],
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """The same means, and errors of functions, as those of a block are."""
+        """The same means, and errors of functions, as those given `SharedRows`."""
         rows = self.rows.as_weighted(hyper.local_noise_variance)
         std, weighed = np.sqrt(hyper.local_noise_variance), self._weigh(lines, draws, rows, hyper)
         for (Phi, known, W), weights, e in zip(weighed, s, noise, strict=True):
@@ -131,7 +131,7 @@ class Neighbours(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Group:
+class NearPlaces:
     """Near places, and which of the known rows they are conditioned on."""
 
     places: Index  # (T,)
@@ -189,7 +189,7 @@ class Pieces:
     pieces: list[Index]  # places that are near each other
 
     def weigh(self, known: Array, Phi: Array, ratio: float) -> Array:
-        """Weights (n, p, k) as those of a `Group`, by one draw of the frequencies."""
+        """Weights (n, p, k) as those of a `NearPlaces`, by one draw of the frequencies."""
         (n, p, _), k, u = Phi.shape, self.near.shape[1], len(known)
         W, K = np.empty((n, p, k)), known @ known.T
         K.flat[:: u + 1] += ratio
@@ -217,7 +217,7 @@ class Pieces:
         return indices
 
 
-def group_places(X: Array, near: Index, n_features: int) -> list[Group] | Pieces | None:
+def group_places(X: Array, near: Index, n_features: int) -> list[NearPlaces] | Pieces | None:
     """Groups of near places, or pieces, as take the least time; None where that is each alone.
 
     Each place is conditioned on some of the known rows X, ``near`` (n, k) in ascending order. With
@@ -247,7 +247,7 @@ def group_places(X: Array, near: Index, n_features: int) -> list[Group] | Pieces
     if in_pieces < costs[best]:
         return Pieces(near, np.split(order, _find_bounds(n, finest)[1:-1]))
     pieces = np.split(order, _find_bounds(n, best)[1:-1])
-    return [Group.of(places, near[places]) for places in pieces]
+    return [NearPlaces.of(places, near[places]) for places in pieces]
 
 
 def _find_bounds(n: int, level: int) -> Index:
@@ -268,4 +268,4 @@ def _halve(X: Array, n_levels: int) -> Index:
 
 
 #: What new rows are conditioned on.
-Local = Block | Neighbours
+Local = SharedRows | Neighbours

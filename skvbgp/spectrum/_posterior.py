@@ -21,7 +21,7 @@ from skvbgp._core.mixture import NormalMixture, average_moments
 from skvbgp._core.order import Index, thin
 from skvbgp._core.partition import balanced_partition, cut_by_block, group_rows
 from skvbgp.base import Relevance, Targets, find_known
-from skvbgp.spectrum._block_model import Block
+from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._gaussian import Gaussian
 from skvbgp.spectrum._neighbours import Local, Neighbours
@@ -36,7 +36,7 @@ _TILE_ROWS, _LARGE_TILE, _MANY_TASKS = 256, 512, 16
 _SHARE_ROWS = 64
 
 #: The group (n,) of each of some rows, and what a group is conditioned on.
-Groups = tuple[Index, Callable[[int], Local]]
+Grouping = tuple[Index, Callable[[int], Local]]
 
 
 class SpectrumPosterior:
@@ -84,7 +84,7 @@ class SpectrumPosterior:
         X: Array,
         shared: tuple[Any, ...] = (),
         own: Callable[[Local], tuple[Any, ...]] = lambda local: (),
-        groups: Groups | None = None,
+        groups: Grouping | None = None,
     ) -> tuple[Array, ...]:
         """What ``function(mixture, *shared, X, local, *own(local))`` makes of scaled rows."""
         size = _LARGE_TILE if len(X) >= _MANY_TASKS * _LARGE_TILE else _TILE_ROWS
@@ -121,7 +121,7 @@ class SpectrumPosterior:
             covariance.flat[:: len(X) + 1] += self._noise_variance
         return self._state.target.unscaled(mean, covariance)
 
-    def _group(self, X: Array, size: int) -> Groups:
+    def _group(self, X: Array, size: int) -> Grouping:
         """Groups of rows X to predict at a time: one of each, and what a group is conditioned on.
 
         Those with neighbours of their own come in groups of ``size`` rows, near ones together,
@@ -131,11 +131,11 @@ class SpectrumPosterior:
         assert isinstance(rows, BlockedRows)
         if k is None or self._mixture.is_global:
             starts = rows.starts
-            return rows.lookup(X), lambda group: Block(
+            return rows.lookup(X), lambda group: SharedRows(
                 rows.block(group), slice(starts[group], starts[group + 1])
             )
         if k >= rows.n:
-            return np.zeros(len(X), dtype=np.intp), lambda group: Block(rows.all_rows)
+            return np.zeros(len(X), dtype=np.intp), lambda group: SharedRows(rows.all_rows)
         n_groups, neighbourhoods = -(-len(X) // size), rows.neighbourhoods
         _, labels = balanced_partition(X, n_groups, _find_widest)
         members = group_rows(labels, n_groups)
@@ -214,7 +214,7 @@ class SpectrumPosterior:
         moments = self.by_group(_marginal_moments, known.X[index], groups=groups)
         return self._in_units(moments, include_noise=True)
 
-    def _group_known(self, rows: BlockedRows, index: Index) -> Groups:
+    def _group_known(self, rows: BlockedRows, index: Index) -> Grouping:
         """`_group` of known rows, each conditioned on others than itself."""
         known, k = rows.all_rows, self._n_neighbors
         ends = rows.starts[1:]
@@ -254,7 +254,7 @@ def _draw(q: Gaussian, z: Array) -> list[tuple[Array, Array]]:
 
 
 class Mixture(NamedTuple):
-    """What the predictions of any block need besides the block."""
+    """Draws of alpha, whose predictions are averaged, and what else these need besides rows."""
 
     draws: list[tuple[Array, Array]]  # S of frequencies R and weights s
     gamma: float

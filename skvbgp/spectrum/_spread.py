@@ -18,16 +18,15 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut
 from skvbgp._core.partition import balanced_partition, group_rows
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp._core.shard import Block as RawRows
-from skvbgp._core.shard import Shard
+from skvbgp._core.shard import Block, Shard
 from skvbgp._core.sharded_blocks import ShardedBlocks
 from skvbgp._core.shards import ShardedRows
 from skvbgp.base import find_near_scaled
-from skvbgp.spectrum._block_model import Block
+from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._bound import Statistics, sum_statistics
 from skvbgp.spectrum._gaussian import Structure
 from skvbgp.spectrum._neighbours import Neighbours
-from skvbgp.spectrum._posterior import Groups, SpectrumPosterior
+from skvbgp.spectrum._posterior import Grouping, SpectrumPosterior
 from skvbgp.spectrum._rows import DividedRows, Rows
 
 #: Rows of a shard that are scaled at a time.
@@ -86,7 +85,7 @@ class SpreadBlocks(DividedRows):
         parts = self.blocks.rows.call(_sum_statistics, (structure, alphas, *frames))
         return reduce(Statistics.plus, parts)
 
-    def _scale(self, rows: RawRows) -> Rows:
+    def _scale(self, rows: Block) -> Rows:
         return Rows(*rows).scaled(self.blocks.frame, self.target)
 
 
@@ -100,17 +99,17 @@ class SpreadPosterior(SpectrumPosterior):
         parts = [by_tile(function, X[rows], *others) for rows in cut(len(X), _TILE_ROWS)]
         return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
-    def _group(self, X: Array, size: int) -> Groups:
+    def _group(self, X: Array, size: int) -> Grouping:
         rows, k = self._state.rows, self._n_neighbors
         assert isinstance(rows, SpreadBlocks)
         if self._mixture.is_global:
             nothing = Rows(X[:0], np.empty(0))
-            return np.zeros(len(X), dtype=np.intp), lambda group: Block(nothing)
+            return np.zeros(len(X), dtype=np.intp), lambda group: SharedRows(nothing)
         if k is None:
             labels = rows.lookup(X)
             chosen = np.unique(labels)
             blocks = dict(zip(chosen.tolist(), rows.pick(chosen), strict=True))
-            return labels, lambda group: Block(blocks[int(group)])
+            return labels, lambda group: SharedRows(blocks[int(group)])
         if k >= rows.n:
             raise ValueError(
                 f"n_neighbors={k} are all rows of a Dask collection, which are not gathered."

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.feature_selection import SelectFromModel
 
-from skvbgp.spectrum._block_model import Block
+from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._features import feature_slopes, features
 from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._paths import Path, _evaluate, count_draws
@@ -72,14 +72,14 @@ def test_draws_given_all_rows_are_those_of_a_block(rng, rows, R, n):
     known, Phi = Rows(*rows).take(slice(n)), features(rng.standard_normal((5, D)), R)
     s, noise = rng.standard_normal((2 * M, 3)), rng.standard_normal((n, 3))
     near = Neighbours.of(known, np.tile(np.arange(n), (5, 1)))
-    found, expected = (draw(local, Phi, R, s, noise) for local in (near, Block(known)))
+    found, expected = (draw(local, Phi, R, s, noise) for local in (near, SharedRows(known)))
     for one, other in zip(found, expected, strict=True):
         assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
 def test_gamma_shares_between_the_global_function_and_what_rows_say(rng, rows, R):
     """Means by gamma, and errors so that variances are as `moments` has them."""
-    local, X, own = Block(Rows(*rows)), rng.standard_normal((5, D)), np.arange(3)
+    local, X, own = SharedRows(Rows(*rows)), rng.standard_normal((5, D)), np.arange(3)
     s, weights, noise = (rng.standard_normal(n) for n in ((2 * M,), (2 * M, 3), (12, 3)))
     said = []
     for gamma in (0.0, 0.6):

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from skvbgp.base._exact_process import ExactRows, log_density
 from skvbgp.kernels import RBF
 from skvbgp.spectrum import SVBSSGPRegressor
-from skvbgp.spectrum._block_model import Block, evidence_gradient
+from skvbgp.spectrum._block_model import SharedRows, evidence_gradient
 from skvbgp.spectrum._bound import (
     expected_own_error,
     expected_squared_error,
@@ -65,10 +65,10 @@ def test_evidence_of_a_block_and_its_gradients(rng, R, n, weight):
 
 @sizes
 @weights
-@pytest.mark.parametrize("kind", [Block, Neighbours])
+@pytest.mark.parametrize("kind", [SharedRows, Neighbours])
 def test_local_conditional(rng, R, n, weight, kind):
     rows, X_new = known(rng, weight).take(slice(n)), rng.standard_normal((5, D))
-    local = Block(rows)
+    local = SharedRows(rows)
     if kind is Neighbours:
         local = Neighbours.of(rows, np.tile(np.arange(n), (5, 1)))
     scale, Phi, Phi_known = HYPER.signal_variance / M, features(X_new, R), features(rows.X, R)
@@ -121,7 +121,7 @@ def test_steps_of_the_noise_raise_the_likelihood(rng, R, weight):
 
 
 @sizes
-@pytest.mark.parametrize("kind", [Block, Neighbours])
+@pytest.mark.parametrize("kind", [SharedRows, Neighbours])
 def test_a_row_of_which_next_to_nothing_is_known_is_left_out(rng, R, n, kind):
     rows, X_new = known(rng, WEIGHT).take(slice(n)), rng.standard_normal((5, D))
     bad = np.arange(n) % 3 == 0
@@ -136,7 +136,7 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(rng, R, n, kind):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
     def given(rows):
-        local = Block(rows)
+        local = SharedRows(rows)
         if kind is Neighbours:
             local = Neighbours.of(rows, np.tile(np.arange(len(rows)), (5, 1)))
         return condition(local, features(X_new, R), R, full=True)

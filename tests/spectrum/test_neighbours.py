@@ -8,9 +8,9 @@ from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.spectrum import _neighbours
-from skvbgp.spectrum._block_model import Block
+from skvbgp.spectrum._block_model import SharedRows
 from skvbgp.spectrum._features import features
-from skvbgp.spectrum._neighbours import Group, Neighbours, Pieces, group_places
+from skvbgp.spectrum._neighbours import NearPlaces, Neighbours, Pieces, group_places
 from skvbgp.spectrum._rows import Rows
 from tests.oracles import spectrum as oracle
 from tests.spectrum.cases import HYPER, D, M, condition, draw, make_data, small
@@ -69,7 +69,7 @@ def test_draws_are_those_of_the_block_of_each_row_s_neighbours(rng, rows, R, k, 
     s, noise = rng.standard_normal((2 * M, 3)), rng.standard_normal((len(y), 3))
     mean, errors = draw(Neighbours.of(known, near), Phi, R, s, noise[np.unique(near)])
     for i, index in enumerate(near):
-        own = draw(Block(known.take(index)), Phi[i : i + 1], R, s, noise[index])
+        own = draw(SharedRows(known.take(index)), Phi[i : i + 1], R, s, noise[index])
         np.testing.assert_allclose(mean[i], own[0][0], rtol=1e-8)
         np.testing.assert_allclose(errors[i], own[1][0], rtol=1e-8, atol=1e-10)
 
@@ -89,7 +89,7 @@ def test_without_neighbours_rows_have_the_prior(rng, rows, R, full):
 def test_all_rows_as_neighbours_are_a_block(rng, rows, R, n, full):
     known = Rows(*rows).take(slice(n))
     Phi, near = features(rng.standard_normal((5, D)), R), np.tile(np.arange(n), (5, 1))
-    locals_ = Neighbours.of(known, near), Block(known)
+    locals_ = Neighbours.of(known, near), SharedRows(known)
     for one, other in zip(*(condition(local, Phi, R, full=full) for local in locals_), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
@@ -232,7 +232,7 @@ def test_weights_are_those_of_each_place_s_own_system(rng, near, p):
     """Of two draws of the features, for several lines of each place."""
     near = np.array(near)
     known, Phi = rng.standard_normal((2, 11, 6)), rng.standard_normal((2, 3, p, 6))
-    W = Group.of(np.arange(3), near).weigh(known, Phi, 0.3)
+    W = NearPlaces.of(np.arange(3), near).weigh(known, Phi, 0.3)
     assert W.shape == (2, 3, p, 4)
     for s in range(2):
         for i, index in enumerate(near):

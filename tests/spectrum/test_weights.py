@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from skvbgp.spectrum import SVBSSGPRegressor
-from skvbgp.spectrum._block_model import Block, evidence_gradient
+from skvbgp.spectrum._block_model import SharedRows, evidence_gradient
 from skvbgp.spectrum._bound import expected_squared_error, sum_statistics
 from skvbgp.spectrum._features import features
 from skvbgp.spectrum._gaussian import Structure
@@ -73,11 +73,11 @@ def test_evidence_of_fractions_and_its_gradients(rng, R, n):
 
 
 @sizes
-@pytest.mark.parametrize("kind", [Block, Neighbours])
+@pytest.mark.parametrize("kind", [SharedRows, Neighbours])
 def test_local_conditional_is_that_of_the_copies(rng, R, n, kind):
     rows, X_new = weighted(rng, TIMES).take(slice(n)), rng.standard_normal((5, D))
     copies = repeated(rows)
-    local = Block(rows)
+    local = SharedRows(rows)
     if kind is Neighbours:
         local = Neighbours.of(rows, np.tile(np.arange(n), (5, 1)))
     given = copies.X, copies.y, R, np.zeros(2 * M), 0.0, 1.3, 0.2
