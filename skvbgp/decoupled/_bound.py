@@ -18,12 +18,12 @@ from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import (
+from skvbgp.decoupled._variational_process import (
     Cotangents,
     Gaussians,
     Indices,
     PastProcess,
-    Process,
+    VariationalProcess,
     add_up,
     fill,
 )
@@ -100,7 +100,7 @@ class Evaluation:
         self._model, self._parameters = model, parameters
         self._past, before = past, None if past is None else past.process
         self.covariance: Any = model.covariance(parameters, q, before)
-        self.process: Process = self.covariance.process
+        self.process: VariationalProcess = self.covariance.process
 
     def as_past(self, n_rows: float) -> Past:
         """What has been learned from some rows, as the past of others in the same bases."""

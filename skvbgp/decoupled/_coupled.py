@@ -33,11 +33,11 @@ from skvbgp._core.parallel import concurrently
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import (
+from skvbgp.decoupled._variational_process import (
     Cotangents,
     Gaussians,
     PastProcess,
-    Process,
+    VariationalProcess,
     add_up,
     fill,
 )
@@ -94,7 +94,9 @@ class CoupledCovariance:
         self._Tv = self._L_inv.T @ v
         self.residual = a, self._Kba.T @ self._Tv
         M = S - np.eye(len(beta))
-        self.process = Process(kernel, alpha, beta, self._a, self._L_inv.T, M, self._mean - self.v)
+        self.process = VariationalProcess(
+            kernel, alpha, beta, self._a, self._L_inv.T, M, self._mean - self.v
+        )
 
     def _meet(self, past: PastProcess) -> None:
         """Make the KL divergence that to the past."""

@@ -26,7 +26,13 @@ from skvbgp._core.linalg import (
 )
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import Cotangents, PastProcess, Process, add_up, fill
+from skvbgp.decoupled._variational_process import (
+    Cotangents,
+    PastProcess,
+    VariationalProcess,
+    add_up,
+    fill,
+)
 
 
 def keep_points(K: Array, L: Array, kept: NDArray[np.intp]) -> Array:
@@ -74,7 +80,7 @@ class DirectCovariance:
         if past is not None and past.L is not None:
             self._meet(past.a, past.L)
         w = np.zeros((m, len(H)))
-        self.process = Process(kernel, alpha, beta, a, np.eye(m), -self._R, w)
+        self.process = VariationalProcess(kernel, alpha, beta, a, np.eye(m), -self._R, w)
 
     def as_past(self) -> PastProcess:
         """The process as the past of others in its bases."""

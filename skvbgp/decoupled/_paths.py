@@ -22,7 +22,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates
 from skvbgp.base import ScaledDraws
 from skvbgp.decoupled._basis import Basis, BasisKernel, GeneralizedSE, PlainKernel
-from skvbgp.decoupled._process import Process
+from skvbgp.decoupled._variational_process import VariationalProcess
 from skvbgp.kernels._features import FREQUENCIES, Features, draw_features
 
 
@@ -48,7 +48,7 @@ def slope_variances(kernel: BasisKernel, X: Array) -> Array:
     return np.outer(kernel.diag(Basis(X)), 1.0 / kernel.length_unit**2)
 
 
-def measure_slopes(process: Process, X: Array) -> tuple[Array, Array]:
+def measure_slopes(process: VariationalProcess, X: Array) -> tuple[Array, Array]:
     """Mean and variance (n, d) of the derivatives of the only function at scaled rows."""
     kernel, prior = process.kernel, slope_variances(process.kernel, X)
     A = contract_slopes(kernel, X, process.beta, process.T)  # (n, d, m_b)
@@ -112,7 +112,7 @@ class FunctionDraws(ScaledDraws):
     """Functions S from the posterior of a single function, on the scale of y."""
 
     offset: float  # of the scaled function
-    process: Process
+    process: VariationalProcess
     sets: tuple[Paths, ...]
 
     def _evaluate(self, X: Array) -> Array:

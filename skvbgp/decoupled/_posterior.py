@@ -19,7 +19,7 @@ from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure_slopes
-from skvbgp.decoupled._process import Gaussians, Process
+from skvbgp.decoupled._variational_process import Gaussians, VariationalProcess
 from skvbgp.kernels._features import SHARING
 
 
@@ -41,7 +41,7 @@ class Posterior:
         return self.model.covariance(self.parameters, self.q)
 
     @property
-    def process(self) -> Process:
+    def process(self) -> VariationalProcess:
         """q(f) in scaled units."""
         return self.covariance.process
 
@@ -69,7 +69,7 @@ class Posterior:
             given = given.rescaled(self.target.mean, self.target.unit)
         return given
 
-    def _latent(self, process: Process, X: Array) -> tuple[Array, Array]:
+    def _latent(self, process: VariationalProcess, X: Array) -> tuple[Array, Array]:
         """Mean and variance of the scaled f at rows X in the user's units."""
         mean, variance = process.moments(self.coordinates.scaled(X))
         return mean[:, 0], variance[:, 0]

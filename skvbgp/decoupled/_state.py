@@ -18,7 +18,7 @@ from skvbgp.base import Targets
 from skvbgp.decoupled._bound import Model
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._posterior import Posterior
-from skvbgp.decoupled._process import Gaussians
+from skvbgp.decoupled._variational_process import Gaussians
 
 #: Rows that the units of y, and training again, may need before anything is set for good.
 SAMPLE_ROWS = 50_000

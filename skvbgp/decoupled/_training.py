@@ -23,8 +23,8 @@ from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation, Model, Past
 from skvbgp.decoupled._new_rows import Sample, choose_points
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._process import Gaussians
 from skvbgp.decoupled._state import State
+from skvbgp.decoupled._variational_process import Gaussians
 
 #: Most points of the mean basis that stand for all of them in the KL divergence of one step.
 _RESIDUAL_SAMPLE = 128

@@ -83,7 +83,7 @@ class Cotangents:
 
 
 @dataclass(frozen=True)
-class Process:
+class VariationalProcess:
     """q(f) of k functions at given parameters."""
 
     kernel: BasisKernel
