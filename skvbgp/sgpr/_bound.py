@@ -29,7 +29,7 @@ from skvbgp._core.linalg import (
 from skvbgp._core.parallel import concurrently, thread_map
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._likelihood import ClosedFormGroup, Group, GroupGradients, SampledGroup
+from skvbgp.sgpr._likelihood import ClosedFormGroup, GroupGradients, GroupTerms, SampledGroup
 from skvbgp.sgpr._noise import Model, NoiseGradients, Pull
 from skvbgp.sgpr._parameters import Parameters
 
@@ -65,7 +65,7 @@ class Shared:
 
     def make_group(
         self, rows: Rows, draws: Array | None, *, whitened: bool = False
-    ) -> tuple[Group, Pull]:
+    ) -> tuple[GroupTerms, Pull]:
         """The data terms of one group and what pulls a gradient in its noise back.
 
         In closed form or (with draws) sampled, maybe whitened, see `SampledGroup`.
@@ -99,7 +99,7 @@ class DataGradients(NamedTuple):
         )
 
 
-class Groups:
+class DataTerms:
     """The data terms of some groups of rows.
 
     Each group has draws, or None for closed-form expectations, and may be whitened, see
@@ -152,7 +152,7 @@ class Groups:
     def tasks(self, v: Array, V: Array) -> list[Callable[[], DataGradients]]:
         """The same by group, as functions without arguments."""
 
-        def backward(group: Group, pull: Pull) -> DataGradients:
+        def backward(group: GroupTerms, pull: Pull) -> DataGradients:
             g = self._backward(group, v, V)
             return DataGradients(g.value, g.nu, g.xi, g.Z, g.signal, pull(g.covariance()))
 
@@ -163,12 +163,12 @@ class Groups:
         parts = thread_map(self._backward, [(group, v, V) for group in self._groups])
         return np.sum([np.append(g.xi, g.signal[1]) for g in parts], axis=0)
 
-    def _backward(self, group: Group, v: Array, V: Array) -> GroupGradients:
+    def _backward(self, group: GroupTerms, v: Array, V: Array) -> GroupGradients:
         return group.backward(v, V, self._parameters.alpha, self._parameters.second_moment)
 
 
 class Evaluation:
-    """The bound's data terms at given parameters, for one batch of groups, see `Groups`.
+    """The bound's data terms at given parameters, for one batch of groups, see `DataTerms`.
 
     ``information`` (m, m) and ``shift`` (m,) are what the batch says of u.
     """
@@ -183,8 +183,8 @@ class Evaluation:
         draws: Sequence[Array | None],
     ) -> None:
         self._begin(model, parameters)
-        self._groups = Groups(self._shared, batch, draws, whitened=self._whitens_rows)
-        self._keep(self._groups.psi, self._groups.information)
+        self._terms = DataTerms(self._shared, batch, draws, whitened=self._whitens_rows)
+        self._keep(self._terms.psi, self._terms.information)
 
     def _begin(self, model: Model, parameters: Parameters) -> None:
         self._model, self._parameters = model, parameters
@@ -204,8 +204,8 @@ class Evaluation:
 
     @property
     def ceiling(self) -> float:
-        """A bound on the bound, see `Groups`."""
-        return self._groups.ceiling
+        """A bound on the bound, see `DataTerms`."""
+        return self._terms.ceiling
 
     def optimal_q(self) -> WhitenedGaussian:
         """Eq. (7): the maximiser of the bound, if the batch is all the data."""
@@ -217,14 +217,14 @@ class Evaluation:
 
     def value(self, q: WhitenedGaussian, weight: float = 1.0) -> float:
         """The bound at fixed q(u), see `gradient`, from what the groups have summed."""
-        data = self._groups.value_without_u(self._parameters.second_moment)
+        data = self._terms.value_without_u(self._parameters.second_moment)
         data += float(self.shift @ q.mean)
         data -= 0.5 * float(np.vdot(self.information, q.excess_moment))
         return self._add_priors(weight * data, q)
 
     def variance_slopes(self, q: WhitenedGaussian) -> Array:
         """Gradient of the data terms in (xi, beta), (d + 1,), cheaper than that in all."""
-        return self._groups.signal_slopes(*self._weights(q))
+        return self._terms.signal_slopes(*self._weights(q))
 
     def _add_priors(self, data: float, q: WhitenedGaussian) -> float:
         """The bound, from the value of the data terms."""
@@ -267,7 +267,7 @@ class Evaluation:
 
     def _tasks(self, q: WhitenedGaussian) -> list[Callable[[], DataGradients]]:
         """Functions whose results are the data terms and their gradients, in parts."""
-        return self._groups.tasks(*self._weights(q))
+        return self._terms.tasks(*self._weights(q))
 
     def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
         """v = L^-T m and V = L^-T W L^-1, by which q enters the data terms."""

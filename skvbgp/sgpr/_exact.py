@@ -43,7 +43,7 @@ from skvbgp.sgpr._slopes import se_slopes
 _SERIAL_ROWS = 300
 
 
-class _Process(NamedTuple):
+class _Conditional(NamedTuple):
     """An exact Gaussian process: theta is known."""
 
     Lambda: Array  # (d,)
@@ -124,7 +124,7 @@ class Mixture(PickledByFields):
         return replace(self, rows=replace(self.rows, weight=weight))
 
     @cached_property
-    def _processes(self) -> list[_Process]:
+    def _processes(self) -> list[_Conditional]:
         return self._map(self._process, [(e,) for e in self.draws])
 
     def _map(self, function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> list[Any]:
@@ -132,14 +132,14 @@ class Mixture(PickledByFields):
             return thread_map(function, tasks)
         return [function(*task) for task in tasks]
 
-    def _process(self, e: Array) -> _Process:
+    def _process(self, e: Array) -> _Conditional:
         p = self.parameters
         Lambda, sigma_f = p.draw_Lambda(e[:-1]), float(p.draw_sigma_f(e[-1]))
         x = self.rows.X * Lambda
         K = unit_se(x, x)
         C = sigma_f**2 * K + self._weighted_noise[0]
         outputs = ZeroMeanNormal.of(cholesky(C, "covariance of the rows"), self.rows.y)
-        return _Process(Lambda, sigma_f, x, K, outputs)
+        return _Conditional(Lambda, sigma_f, x, K, outputs)
 
     @cached_property
     def noise(self) -> Noise:
@@ -215,7 +215,7 @@ class Mixture(PickledByFields):
         )
         return p.share_gradient(gradient)
 
-    def _slope(self, process: _Process) -> tuple[Array, Array]:
+    def _slope(self, process: _Conditional) -> tuple[Array, Array]:
         """Gradient of log N(y | 0, C) in (Lambda, sigma_f), (d + 1,), and in C, (n, n)."""
         _, sigma_f, x, K, outputs = process
         dC = outputs.gradient()
@@ -248,7 +248,7 @@ class Mixture(PickledByFields):
         if include_noise:
             noise = self._weighted_noise[0], self.noise.marginal_variance(self.X)
         tasks = [(process, *noise) for process in self._processes]
-        means, variances = zip(*self._map(_Process.leave_out, tasks), strict=True)
+        means, variances = zip(*self._map(_Conditional.leave_out, tasks), strict=True)
         return average_moments(np.array(means), np.array(variances))
 
     def joint(self, X: Array, noise_cross: Array | float = 0.0) -> tuple[Array, Array]:

@@ -45,7 +45,7 @@ from skvbgp.sgpr._start import (
 )
 from skvbgp.sgpr._state import State
 from skvbgp.sgpr._training import (
-    Trained,
+    Reached,
     bound_start,
     collapse_bound,
     refine,
@@ -265,7 +265,7 @@ class SparseLearner(Settings):
             current = training.at(parameters)
             return current.lower_bound, current.gradient()
 
-        def solve(end_pass: EndPass) -> Trained:
+        def solve(end_pass: EndPass) -> Reached:
             return solve_full(
                 bound,
                 state.model,
@@ -289,23 +289,23 @@ class SparseLearner(Settings):
         self,
         state: State,
         conclude: Callable[[Parameters], State],
-        solve: Callable[[EndPass], Trained],
+        solve: Callable[[EndPass], Reached],
         end_pass: EndPass,
     ) -> State:
         """The state that ``conclude`` makes of the solver's parameters, or of the start's."""
 
-        def finish(trained: Trained) -> State:
-            values = tuple(value - state.log_unit for value in trained.values)
-            concluded = conclude(trained.parameters)
+        def finish(reached: Reached) -> State:
+            values = tuple(value - state.log_unit for value in reached.values)
+            concluded = conclude(reached.parameters)
             return replace(concluded, lower_bounds=values, n_iter=max(1, len(values)))
 
         if not self.learn_hyperparameters:
-            return finish(Trained(state.parameters, ()))
+            return finish(Reached(state.parameters, ()))
         return finish(solve(report_as(finish, end_pass)))
 
     def _solve(
         self, state: State, data: Data, rng: np.random.RandomState, follows: bool, end_pass: EndPass
-    ) -> Trained:
+    ) -> Reached:
         parameters, max_iter = state.parameters, self.max_iterations(len(data))
         if self._is_collapsed(len(data)):
             every_row = len(parameters.U) >= len(data)  # is an inducing input

@@ -91,14 +91,14 @@ def expect(
     return Integrated(first, L_inv @ matrices @ L_inv.T)
 
 
-class LeftOut(NamedTuple):
+class LeaveOneOut(NamedTuple):
     """q(u) without each row: means, and roots whose products root' root add to its covariance."""
 
     mean: Array  # (n, m)
     roots: tuple[Array, ...]  # (r, m), or (n, r, m)
 
     @classmethod
-    def of(cls, q: WhitenedGaussian, row: Expected, precision: Array, shift: Array) -> LeftOut:
+    def of(cls, q: WhitenedGaussian, row: Expected, precision: Array, shift: Array) -> LeaveOneOut:
         """Without ``precision`` (n,) times E[a a'], and ``shift`` (n,) times E[a].
 
         RowSaysMoreError if q does not know as much of a row.
@@ -138,7 +138,7 @@ class Remembered(NamedTuple):
     q: WhitenedGaussian
     rule: DrawRule
 
-    def without(self, rows: Rows) -> LeftOut:
+    def without(self, rows: Rows) -> LeaveOneOut:
         """q(u) without each of some rows: those of a block, or any if noise is independent."""
         p = self.parameters
         c = self.model.noise_of(self.noise, rows).covariance
@@ -149,7 +149,7 @@ class Remembered(NamedTuple):
             H = c[:, None] * Q
             y = H @ y
         known = expect(self.rule, rows.X, p, self.prior, H)
-        return LeftOut.of(self.q, known, p.second_moment / c, p.alpha * y / c)
+        return LeaveOneOut.of(self.q, known, p.second_moment / c, p.alpha * y / c)
 
     def predict(
         self, rule: DrawRule, data: Data, blocks: list[Index] | None = None

@@ -292,4 +292,4 @@ class SampledGroup:
         return GroupGradients(value, d_nu, d_xi, dZ, d_signal, covariance)
 
 
-Group = ClosedFormGroup | SampledGroup
+GroupTerms = ClosedFormGroup | SampledGroup

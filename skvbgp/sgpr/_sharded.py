@@ -22,7 +22,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import Begun, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
-from skvbgp.sgpr._bound import DataGradients, Evaluation, Groups, Prior, Shared
+from skvbgp.sgpr._bound import DataGradients, DataTerms, Evaluation, Prior, Shared
 from skvbgp.sgpr._data import Data, Rows, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
 from skvbgp.sgpr._noise import Model
@@ -181,11 +181,11 @@ def sum_batch(
 
     Psi and V are sent as triangles.
     """
-    groups = Groups(Shared(model, parameters), batch, draws)
-    yield pack_symmetric(groups.psi), groups.information
+    terms = DataTerms(Shared(model, parameters), batch, draws)
+    yield pack_symmetric(terms.psi), terms.information
     if weights is not None:
         v, triangle = weights
-        yield groups.backward(v, unpack_symmetric(triangle))
+        yield terms.backward(v, unpack_symmetric(triangle))
 
 
 def _sum_shard(

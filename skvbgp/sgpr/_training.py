@@ -44,7 +44,7 @@ _LAST_NATURAL_RATE = 0.01
 _STREAM_STEPS = 10
 
 
-class Trained(NamedTuple):
+class Reached(NamedTuple):
     """Where a solver has ended, or stands at the end of a pass."""
 
     parameters: Parameters
@@ -109,10 +109,10 @@ def solve_full(
     max_iter: int,
     tol: float,
     end_pass: EndPass = go_on,
-) -> Trained:
+) -> Reached:
     """L-BFGS on a bound over all the data, in those entries of the flat vector that are ``free``.
 
-    What `end_pass` gets makes the `Trained` of this moment.
+    What `end_pass` gets makes the `Reached` of this moment.
     """
     start = parameters.pack()
 
@@ -126,8 +126,8 @@ def solve_full(
         value, gradient = bound(current)
         return value, current.pack_gradient(gradient)[free]
 
-    def finish(result: LbfgsResult) -> Trained:
-        return Trained(at(result.x), result.values)
+    def finish(result: LbfgsResult) -> Reached:
+        return Reached(at(result.x), result.values)
 
     return finish(
         lbfgs_ascent(
@@ -150,7 +150,7 @@ def solve_at_mean(
     max_iter: int,
     tol: float,
     end_pass: EndPass = go_on,
-) -> Trained:
+) -> Reached:
     """L-BFGS with Lambda at its mean, and then the variances of q(theta).
 
     Hundreds of rows leave q(theta) so narrow that its variances hardly move the optimum of the
@@ -220,7 +220,7 @@ def solve_stochastic(
     tol: float | None,
     rng: np.random.RandomState,
     end_pass: EndPass = go_on,
-) -> Trained:
+) -> Reached:
     """Theorem 2: natural gradients on q(u), Adam on everything else.
 
     The step sizes fall along a cosine, Adam's to zero at the last pass and the natural
@@ -251,8 +251,8 @@ def solve_stochastic(
         x = np.clip(x, *bounds.T)
         return _Climb(x, parameters.unpack(x), adam, next_q), value
 
-    def finish(ascended: Ascended) -> Trained:
-        return Trained(ascended.state.parameters, ascended.values)
+    def finish(ascended: Ascended) -> Reached:
+        return Reached(ascended.state.parameters, ascended.values)
 
     x = parameters.pack()
     q = WhitenedGaussian.standard(len(parameters.U))

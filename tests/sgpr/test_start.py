@@ -17,7 +17,7 @@ from skvbgp.sgpr._start import (
     shorten,
     start_from_blocks,
 )
-from skvbgp.sgpr._training import Trained
+from skvbgp.sgpr._training import Reached
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import NOISE_SCALE, small_problem
@@ -160,7 +160,7 @@ def test_training_that_loses_its_start_returns_it(monkeypatch):
 
     def lose(model, parameters, data, rule, **options):
         starts.append(parameters)
-        return Trained(replace(parameters, noise_variance=1.0), (0.0,))
+        return Reached(replace(parameters, noise_variance=1.0), (0.0,))
 
     monkeypatch.setattr(_learner, "solve_stochastic", lose)
     model.fit(X, y)
@@ -178,7 +178,7 @@ def test_mini_batches_of_blocks_that_fail_leave_what_white_noise_learns(monkeypa
     def fail(model, parameters, data, rule, **options):
         if not model.structure.correlated:
             return train(model, parameters, data, rule, **{**options, "max_iter": 8})
-        return Trained(replace(parameters, alpha=1e3, noise_variance=1e-6), (0.0,))
+        return Reached(replace(parameters, alpha=1e3, noise_variance=1e-6), (0.0,))
 
     monkeypatch.setattr(_learner, "solve_stochastic", fail)
     monkeypatch.setattr(_learner, "start_from_blocks", lambda model, start, *_, **__: start)
