@@ -40,8 +40,8 @@ from skvbgp.gp._class_shares import (
     PROBIT,
     RANGES,
     WARPED,
+    Combination,
     Found,
-    Mixture,
     Part,
     weigh_inputs,
 )
@@ -345,8 +345,8 @@ class ClassSearch:
         """The shares of trials."""
         return self._mix(self._make_parts(trials)).found
 
-    def _mix(self, parts: list[Part]) -> Mixture:
-        return Mixture.of(parts, self.held.left_out.counts, self.d)
+    def _mix(self, parts: list[Part]) -> Combination:
+        return Combination.of(parts, self.held.left_out.counts, self.d)
 
     def _make_parts(self, trials: list[Trial], n_votes: float | None = None) -> list[Part]:
         """What may share of trials, at their maxima. Neighbours ask for a link of their own."""
@@ -364,7 +364,7 @@ class ClassSearch:
             for trial, process, log_p in zip(trials, processes, parts, strict=True)
         ]
 
-    def _learn_afar(self, parts: list[Part], before: Mixture) -> Mixture:
+    def _learn_afar(self, parts: list[Part], before: Combination) -> Combination:
         """What the parts become on random places, if that gains by votes left out.
 
         Near places do not show what is far apart, nor those that are near no others. With inducing
@@ -380,7 +380,7 @@ class ClassSearch:
             parts = self._make_parts(trials, n_votes)
         return self._prefer(self._mix(parts), before)
 
-    def _prefer(self, after: Mixture, before: Mixture) -> Mixture:
+    def _prefer(self, after: Combination, before: Combination) -> Combination:
         """What has learned from random places, if this shares, and gains."""
         shares = after.found.inducing or not self.m
         gains = after.gains(before, self.held.left_out.counts, _LEAST_GAIN)

@@ -79,14 +79,14 @@ class Found(NamedTuple):
         return list(found.items())
 
 
-class Mixture(NamedTuple):
-    """What kernels are together."""
+class Combination(NamedTuple):
+    """Kernels in their shares, and what they say together."""
 
     found: Found
     log_p: Array  # (M, K), of votes that are left out
 
     @classmethod
-    def of(cls, parts: list[Part], counts: Array, d: int) -> Mixture:
+    def of(cls, parts: list[Part], counts: Array, d: int) -> Combination:
         """Those parts that are worth their time, in their shares.
 
         `counts` (M, K) says how often each label was left out, and `d` is the number of columns.
@@ -113,7 +113,7 @@ class Mixture(NamedTuple):
         )
         return cls(found, log_p)
 
-    def gains(self, before: Mixture, counts: Array, least: float) -> bool:
+    def gains(self, before: Combination, counts: Array, least: float) -> bool:
         """Whether it says more of votes left out than another, by so many standard errors."""
         votes = counts > 0.0
         gain = (self.log_p - before.log_p)[votes]

@@ -160,7 +160,7 @@ class ProbitConditional:
         return _mirror(prior + rise[:, 0]), variance
 
 
-class Likelihood(NamedTuple):
+class LogLikelihood(NamedTuple):
     """Log likelihood of the votes of places, and its derivatives in f, each (n,)."""
 
     value: Array
@@ -189,7 +189,7 @@ class Mode:
     m: Array
     t: Array
     f: Array
-    at: Likelihood
+    at: LogLikelihood
 
     @classmethod
     def find(cls, process: ProbitProcess, votes: Votes) -> Self:
@@ -197,7 +197,7 @@ class Mode:
         K = process.covariance(votes.X)
         m = process.measure_mean(votes.X, votes.log_frequencies)
         t = process.process.noise + process.covariance.lost(votes.X)
-        mode, gain = cls(K, m, t, m, Likelihood.of(m, t, votes.counts)), np.inf
+        mode, gain = cls(K, m, t, m, LogLikelihood.of(m, t, votes.counts)), np.inf
         a, value = np.zeros(len(m)), float(mode.at.value.sum())
         for _ in range(_MAX_STEPS):
             b = mode.at.W * (mode.f - m) + mode.at.g
@@ -206,7 +206,7 @@ class Mode:
             df = K @ da
             for step in 0.5 ** np.arange(_MAX_HALVINGS):
                 f = mode.f + step * df
-                at = Likelihood.of(f, t, votes.counts)
+                at = LogLikelihood.of(f, t, votes.counts)
                 gain = float(at.value.sum() - 0.5 * (a + step * da) @ (f - m)) - value
                 if gain >= 0.0:
                     mode, a, value = cls(K, m, t, f, at), a + step * da, value + gain

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from skvbgp._optim.maximum import train
 from skvbgp.gp import _class_search
 from skvbgp.gp._class_search import ClassSearch, start_class_process
-from skvbgp.gp._class_shares import Mixture, learn_shares, weigh_inputs
+from skvbgp.gp._class_shares import Combination, learn_shares, weigh_inputs
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Matern
@@ -113,9 +113,9 @@ def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch)
     monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf if gains else np.inf)
     monkeypatch.setattr(_class_search, "_FAR_PLACES", 40)
     search, mixed = make_search(rng, 20, 3.0), []
-    mix = Mixture.of
+    mix = Combination.of
     monkeypatch.setattr(
-        Mixture, "of", lambda *known: mixed.append((known[0], mix(*known))) or mixed[-1][1]
+        Combination, "of", lambda *known: mixed.append((known[0], mix(*known))) or mixed[-1][1]
     )
     found = search.run([("a", start([2.0, 2.0]))], grows=False)
     (trained,), ((part,),) = found.trained, [parts for parts, one in mixed if one.found is found]

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
 from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
-from skvbgp.gp._class_shares import Mixture, weigh_inputs
+from skvbgp.gp._class_shares import Combination, weigh_inputs
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Constant, Matern
@@ -448,9 +448,9 @@ def test_kernels_of_both_kinds_may_share(k, most):
         mixed.append((parts, mix(parts, counts, d)))
         return mixed[-1][1]
 
-    mix = Mixture.of
+    mix = Combination.of
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Mixture, "of", watch)
+        patch.setattr(Combination, "of", watch)
         rng = np.random.RandomState(0)
         votes = Votes.of(X, np.eye(3)[y])
         found = ClassSearch(votes, 2, k, rng, 2, 1e-3, lambda make: False).run(starts, grows=True)
