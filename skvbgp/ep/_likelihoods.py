@@ -39,7 +39,7 @@ _EXCLUSIONS = np.linspace(0.0, 1.0, 21)
 _N_ERRORS = 2.0
 
 
-class Moments(NamedTuple):
+class TiltedMoments(NamedTuple):
     """log Z of every row and what its derivatives need, each (n,)."""
 
     log_z: Array
@@ -51,7 +51,7 @@ class Moments(NamedTuple):
 class Likelihood(Protocol):
     """p(t | f)."""
 
-    def moments(self, t: Array, c: Array, v: Array) -> Moments:
+    def moments(self, t: Array, c: Array, v: Array) -> TiltedMoments:
         """Moments for each row, arguments (n,); finite for margins up to 1e150."""
 
     def score(self, mean: Array, variance: Array) -> Array:
@@ -64,7 +64,7 @@ class Probit:
     That is log E[p(t | f)]. The class of this name in ``decoupled`` has E[log p(t | f)].
     """
 
-    def moments(self, t: Array, c: Array, v: Array) -> Moments:
+    def moments(self, t: Array, c: Array, v: Array) -> TiltedMoments:
         return _probit_moments(t, c, 1.0 + v)
 
     def score(self, mean: Array, variance: Array) -> Array:
@@ -86,7 +86,7 @@ class Logistic:
         self.weight = w * self.scale * _density_of_scales(self.scale)
         self.weight /= self.weight.sum()
 
-    def moments(self, t: Array, c: Array, v: Array) -> Moments:
+    def moments(self, t: Array, c: Array, v: Array) -> TiltedMoments:
         parts = _probit_moments(t, c, self.scale[:, None] ** 2 + v)  # each (k, n)
         log_parts = parts.log_z + np.log(self.weight)[:, None]
         log_z = logsumexp(log_parts, axis=0)
@@ -94,7 +94,7 @@ class Logistic:
         slope = np.sum(share * parts.slope, axis=0)
         spread = np.sum(share * (parts.slope - slope) ** 2, axis=0)
         curvature = np.maximum(np.sum(share * parts.curvature, axis=0) - spread, 0.0)
-        return Moments(log_z, slope, curvature, np.sum(share * parts.d_v, axis=0))
+        return TiltedMoments(log_z, slope, curvature, np.sum(share * parts.d_v, axis=0))
 
     def score(self, mean: Array, variance: Array) -> Array:
         log_parts = [  # of the less probable label
@@ -111,13 +111,13 @@ def _density_of_scales(h: Array) -> Array:
     return np.asarray(2.0 * h * np.sum(sign * j**2 * np.exp(-0.5 * (j * h) ** 2), axis=0))
 
 
-def _probit_moments(t: Array, c: Array, r: Array) -> Moments:
+def _probit_moments(t: Array, c: Array, r: Array) -> TiltedMoments:
     """Moments of Phi(t f / h) for r = h^2 + v."""
     root = np.sqrt(r)
     z = t * c / root
     ratio = measure_ratio(z)
     curvature = measure_curvature(z, ratio) / r
-    return Moments(log_ndtr(z), t * ratio / root, curvature, -0.5 * ratio * z / r)
+    return TiltedMoments(log_ndtr(z), t * ratio / root, curvature, -0.5 * ratio * z / r)
 
 
 #: By the name that users know.
@@ -126,7 +126,7 @@ LIKELIHOODS: dict[str, Likelihood] = {"logistic": Logistic(), "probit": Probit()
 
 def tempered_moments(
     likelihood: Likelihood, t: Array, c: Array, s: Array, noise: Array, power: Array
-) -> Moments:
+) -> TiltedMoments:
     """Moments of p(t | g)^power under g ~ N(c, s), for each row; f is g plus noise.
 
     Such are the likelihoods of rows that count less than once.
@@ -136,7 +136,7 @@ def tempered_moments(
     exponent = power[:, None]
     rows = np.repeat(np.arange(len(t)), len(_NODES))
     flat = likelihood.moments(t[rows], g.ravel(), noise[rows])
-    given = Moments(*(values.reshape(g.shape) for values in flat))
+    given = TiltedMoments(*(values.reshape(g.shape) for values in flat))
     log_parts = exponent * given.log_z + _LOG_WEIGHTS
     log_z = logsumexp(log_parts, axis=1)
     share = np.exp(log_parts - log_z[:, None])
@@ -149,7 +149,7 @@ def tempered_moments(
     variance = np.sum(share[wide] * (_NODES - place[:, None]) ** 2, axis=1)  # in units of s
     slope[wide], curvature[wide] = place / root[wide, 0], (1.0 - variance) / s[wide]
     d_v = np.sum(share * exponent * given.d_v, axis=1)
-    return Moments(log_z, slope, np.maximum(curvature, 0.0), d_v)
+    return TiltedMoments(log_z, slope, np.maximum(curvature, 0.0), d_v)
 
 
 def log_probabilities(scores: Array, exclusion: float) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.base import pick
 from skvbgp.ep._likelihoods import Likelihood, Probit
-from skvbgp.ep._sites import Fixpoint, Posterior, Sites, match_sites
+from skvbgp.ep._sites import Fixpoint, SitePosterior, Sites, match_sites
 
 #: The sites oscillate where a pass would take back more than this share of the one before, and
 #: creep where it would repeat more than that.
@@ -62,7 +62,7 @@ class Schedule:
         counts = None if weight is None else np.maximum(weight, 1.0)
         power = None if weight is None else np.minimum(weight, 1.0)
         for n_iter in range(1, self.max_iter + 1):
-            posterior = Posterior(prior.A, sites, counts)
+            posterior = SitePosterior(prior.A, sites, counts)
             cavity = posterior.cavity
             matched, moments = match_sites(self.likelihood, t, *cavity, prior.noise, power)
             move = sites.move_to(matched, posterior.marginal_variance)
@@ -82,7 +82,7 @@ class Schedule:
         return Fixpoint(posterior, moments, n_iter, bool(distance < tol))
 
     def _visit_each(
-        self, t: Array, prior: Prior, posterior: Posterior, step: float, power: Array | None
+        self, t: Array, prior: Prior, posterior: SitePosterior, step: float, power: Array | None
     ) -> Sites:
         """One site after the other, each from the posterior with those before it.
 
@@ -118,7 +118,7 @@ class FactoredPosterior:
     def __init__(self, A: Array, noise: Array, sites: Sites) -> None:
         self.tau, self.nu = sites.tau.copy(), sites.nu.copy()
         rest = 1.0 / (1.0 + noise * sites.tau)
-        q = Posterior(A, sites.with_noise(noise))
+        q = SitePosterior(A, sites.with_noise(noise))
         self.Psi = rest[:, None] * A  # (n, m)
         self.lambda_ = rest * noise  # (n,)
         self.omega = rest * noise * sites.nu  # (n,)

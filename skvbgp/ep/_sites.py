@@ -21,7 +21,7 @@ from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
 from skvbgp._core.parallel import thread_map
 from skvbgp._core.sites import match_moments
 from skvbgp.ep._features import cut_tiles
-from skvbgp.ep._likelihoods import Likelihood, Moments, tempered_moments
+from skvbgp.ep._likelihoods import Likelihood, TiltedMoments, tempered_moments
 
 #: The share of a row's information that its own site may hold, below 1 for rounding's sake.
 _MAX_SHARE = 1.0 - 1e-12
@@ -69,7 +69,7 @@ class Sites:
         return np.concatenate([d_tau * variance, d_nu * np.sqrt(variance)])
 
 
-class Posterior:
+class SitePosterior:
     """q(v) = N(m, V) and its marginals for features A (n, m) and sites, of one row each.
 
     A row counts as often as its weight (n,) says; None is once.
@@ -131,7 +131,7 @@ def match_sites(
     variance: Array,
     noise: Array,
     power: Array | None = None,
-) -> tuple[Sites, Moments]:
+) -> tuple[Sites, TiltedMoments]:
     """Sites that give the tilted distributions' first two moments, from cavities (n,).
 
     Likelihoods may have powers (n,), of at most 1.
@@ -145,7 +145,7 @@ def match_sites(
     return Sites(*sites), moments
 
 
-def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: Moments) -> Array:
+def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: TiltedMoments) -> Array:
     """Logarithms of the factors (n,) that give the sites the tilted distributions' mass.
 
     Of sites exp(nu f - tau f^2 / 2), from the cavities' moments (n,); nothing diverges where
@@ -157,7 +157,7 @@ def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: Moments
     return np.asarray(moments.log_z + 0.5 * np.log(d) + quadratic / (2.0 * d))
 
 
-def log_evidence(posterior: Posterior, moments: Moments) -> float:
+def log_evidence(posterior: SitePosterior, moments: TiltedMoments) -> float:
     r"""EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
     scales = log_site_scales(*posterior.cavity, posterior.sites, moments)
     if posterior.weight is not None:
@@ -169,8 +169,8 @@ def log_evidence(posterior: Posterior, moments: Moments) -> float:
 class Fixpoint:
     """Where the iteration over the sites has ended."""
 
-    posterior: Posterior
-    moments: Moments
+    posterior: SitePosterior
+    moments: TiltedMoments
     n_iter: int
     converged: bool
 

@@ -9,7 +9,7 @@ from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Probit
 from skvbgp.ep._posterior import LatentPosterior
 from skvbgp.ep._schedules import Schedule
-from skvbgp.ep._sites import Posterior, Sites, log_evidence, match_sites
+from skvbgp.ep._sites import SitePosterior, Sites, log_evidence, match_sites
 from skvbgp.kernels import RBF, Constant
 from skvbgp.kernels._inducing import InducingPrior
 from tests.ep.problems import (
@@ -127,7 +127,7 @@ def test_first_pass_is_damped_by_the_share_that_is_asked_for():
     prior = small_prior()
     t = small_labels(small_inputs())
     vague = Sites.vague(len(t))
-    full, _ = match_sites(Probit(), t, *Posterior(prior.A, vague).cavity, prior.noise)
+    full, _ = match_sites(Probit(), t, *SitePosterior(prior.A, vague).cavity, prior.noise)
     half = Schedule("parallel", 2, 0.5).run(t, prior, vague, 0.0)
     assert_allclose(half.posterior.sites.tau, 0.5 * full.tau)
     assert half.n_iter == 2 and not half.converged
@@ -142,7 +142,7 @@ def test_evidence_is_stationary_in_the_sites():
     def evidence(step, seed):
         rng = np.random.default_rng(seed)
         d_tau, d_nu = step * rng.standard_normal((2, len(t)))
-        posterior = Posterior(prior.A, Sites(sites.tau + d_tau, sites.nu + d_nu))
+        posterior = SitePosterior(prior.A, Sites(sites.tau + d_tau, sites.nu + d_nu))
         _, moments = match_sites(Probit(), t, *posterior.cavity, prior.noise)
         return log_evidence(posterior, moments)
 
