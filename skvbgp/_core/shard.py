@@ -108,7 +108,7 @@ def pick_rows(block: AnyBlock, rows: NDArray[np.bool_]) -> AnyBlock:
     return type(block)._make(array[rows] for array in block)
 
 
-class Summary(NamedTuple):
+class BlockSummary(NamedTuple):
     """What is known of the rows of a block."""
 
     inputs: RunningScale
@@ -124,7 +124,7 @@ def load_block(X: Any, y: Any) -> Block:
     return Block(X, np.asarray(y, dtype=np.float64))
 
 
-def summarise(block: Block | NumberedBlock) -> Summary | None:
+def summarise(block: Block | NumberedBlock) -> BlockSummary | None:
     """Of a block without rows, nothing."""
     X, y = block.X, block.y
     if not len(y):
@@ -132,7 +132,7 @@ def summarise(block: Block | NumberedBlock) -> Summary | None:
     at_one_place = bool(np.all(X == X[0]))
     box = np.array([X.min(axis=0), X.max(axis=0)])
     scale = RunningScale.of(y[:, None])
-    return Summary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
+    return BlockSummary(RunningScale.of(X), box, scale, X[0].copy(), at_one_place)
 
 
 def _advance(results: Iterator[Any]) -> Any:

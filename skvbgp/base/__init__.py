@@ -44,7 +44,7 @@ from skvbgp.base._joint_outputs import JointDraws, JointPosterior, Units, length
 from skvbgp.base._labels import Labels, read_classes
 from skvbgp.base._learner import Distribution, Learner, Posterior, RegressionLearner
 from skvbgp.base._left_out import LeavesOut, RowSaysMoreError, find_known, invert_rest
-from skvbgp.base._neighbours import Neighbourhoods, Places
+from skvbgp.base._neighbours import Neighbourhoods, RowSearch
 from skvbgp.base._outputs import (
     FunctionOfOutputs,
     Observations,

@@ -22,7 +22,7 @@ def pays_tree(d: int) -> bool:
     return d <= _TREE_FEATURES
 
 
-class Places:
+class RowSearch:
     """Rows X (n, d) in the coordinates of one distance, ready to be searched.
 
     A leaf of a tree has so many rows.
@@ -50,7 +50,7 @@ class Neighbourhoods:
     """The nearest rows of any place, of chunks (n, d) in the coordinates of one distance."""
 
     def __init__(self, chunks: list[Array]) -> None:
-        self._places = [Places(X) for X in chunks]
+        self._searches = [RowSearch(X) for X in chunks]
         self._sizes = [len(X) for X in chunks]
 
     def find(self, X: Array, k: int) -> Index:
@@ -67,8 +67,8 @@ class Neighbourhoods:
 
     def _find(self, X: Array, k: int) -> Index:
         found, first = [], 0
-        for places, size in zip(self._places, self._sizes, strict=True):
-            distance, index = places.nearest(X, min(k, size))
+        for search, size in zip(self._searches, self._sizes, strict=True):
+            distance, index = search.nearest(X, min(k, size))
             found.append((distance, index + first))
             first += size
         if len(found) == 1:

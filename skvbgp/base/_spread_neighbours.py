@@ -17,7 +17,7 @@ from skvbgp._core.order import Index, cut
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import ShardedRows
-from skvbgp.base._neighbours import Places, pays_tree
+from skvbgp.base._neighbours import RowSearch, pays_tree
 
 #: Places that are searched at a time.
 _TILE_ROWS = 512
@@ -144,7 +144,7 @@ class _ShardPlaces:
         distance, index, first = np.empty((len(x), 0)), np.empty((len(x), 0), dtype=np.intp), 0
         for block in self._blocks:
             n = len(block.y)  # one leaf: distances are rounded as in a tree of all rows
-            told, local = Places(_locate(*self._frame, block.X), n).nearest(x, min(k, n))
+            told, local = RowSearch(_locate(*self._frame, block.X), n).nearest(x, min(k, n))
             distance, index = np.hstack([distance, told]), np.hstack([index, first + local])
             nearest = np.lexsort((index, distance), axis=1)[:, :k]
             distance = np.take_along_axis(distance, nearest, axis=1)
@@ -153,12 +153,12 @@ class _ShardPlaces:
         return distance, index
 
     @cached_property
-    def _tree(self) -> Places:
+    def _tree(self) -> RowSearch:
         located, n = np.empty((self.size, len(self._frame[1]))), 0
         for block in self._blocks:  # one at a time: all rows at once are half of the memory
             located[n : n + len(block.y)] = _locate(*self._frame, block.X)
             n += len(block.y)
-        return Places(located, _LEAF_ROWS)
+        return RowSearch(located, _LEAF_ROWS)
 
 
 def _find_in_shard(

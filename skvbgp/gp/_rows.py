@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, Places, pick
+from skvbgp.base import FORGOTTEN, LARGEST_WEIGHT, Gaps, RowSearch, pick
 from skvbgp.gp._coregion import Covariance, JointCovariance, hide_outputs
 from skvbgp.gp._row_noise import RowNoise, merge_rows
 from skvbgp.kernels._compose import leaves
@@ -285,5 +285,5 @@ def draw_groups(X: Array, n_groups: int, size: int, rng: np.random.RandomState) 
     if size == len(X):
         return [np.arange(len(X))]
     centres = rng.choice(len(X), min(n_groups, len(X)), replace=False)
-    _, index = Places(X).nearest(X[centres], size)
+    _, index = RowSearch(X).nearest(X[centres], size)
     return list(index)

@@ -78,9 +78,9 @@ class UncertainCovariance:
         width = max(X.shape[1], Z.shape[1])
         return np.vstack([_widen(X, width), _widen(Z, width)])
 
-    def _split(self, X: Array) -> _Rows:
+    def _split(self, X: Array) -> _UncertainRows:
         X = _widen(X, 2 * self.d)
-        return _Rows(X[:, : self.d], X[:, self.d :])
+        return _UncertainRows(X[:, : self.d], X[:, self.d :])
 
 
 def join_variances(X: Array, variance: Array | None) -> Array:
@@ -88,7 +88,7 @@ def join_variances(X: Array, variance: Array | None) -> Array:
     return X if variance is None else np.hstack([X, variance])
 
 
-class _Rows(NamedTuple):
+class _UncertainRows(NamedTuple):
     mean: Array  # (n, d)
     variance: Array  # (n, d)
 
@@ -97,7 +97,7 @@ def _widen(X: Array, width: int) -> Array:
     return X if X.shape[1] == width else np.hstack([X, np.zeros((len(X), width - X.shape[1]))])
 
 
-def _evaluate(kernel: Kernel, rows: _Rows, others: _Rows | None) -> Array:
+def _evaluate(kernel: Kernel, rows: _UncertainRows, others: _UncertainRows | None) -> Array:
     if isinstance(kernel, Composite):
         return kernel._combine(_evaluate(part, rows, others) for part in kernel.kernels)
     if isinstance(kernel, Stationary):
@@ -108,7 +108,7 @@ def _evaluate(kernel: Kernel, rows: _Rows, others: _Rows | None) -> Array:
     return kernel(rows.mean, None if others is None else others.mean)
 
 
-def _diag(kernel: Kernel, rows: _Rows) -> Array:
+def _diag(kernel: Kernel, rows: _UncertainRows) -> Array:
     if isinstance(kernel, Composite):
         return kernel._combine(_diag(part, rows) for part in kernel.kernels)
     if isinstance(kernel, Stationary):
@@ -118,7 +118,7 @@ def _diag(kernel: Kernel, rows: _Rows) -> Array:
     return kernel.diag(rows.mean)
 
 
-def _vjp(kernel: Kernel, rows: _Rows, dK: Array) -> Array:
+def _vjp(kernel: Kernel, rows: _UncertainRows, dK: Array) -> Array:
     if isinstance(kernel, Composite):
         parts = _share(kernel, dK, lambda part: _evaluate(part, rows, None))
         return np.concatenate([_vjp(part, rows, cotangent) for part, cotangent in parts])
@@ -129,7 +129,7 @@ def _vjp(kernel: Kernel, rows: _Rows, dK: Array) -> Array:
     return kernel.vjp(rows.mean, None, kernel(rows.mean), dK)[0]
 
 
-def _diag_vjp(kernel: Kernel, rows: _Rows, ddiag: Array) -> Array:
+def _diag_vjp(kernel: Kernel, rows: _UncertainRows, ddiag: Array) -> Array:
     if isinstance(kernel, Composite):
         parts = _share(kernel, ddiag, lambda part: _diag(part, rows))
         return np.concatenate([_diag_vjp(part, rows, cotangent) for part, cotangent in parts])
@@ -154,7 +154,7 @@ def _share(
         yield part, reduce(mul, values[:i] + values[i + 1 :], cotangent)
 
 
-def _ratios(kernel: Stationary, rows: _Rows) -> Array:
+def _ratios(kernel: Stationary, rows: _UncertainRows) -> Array:
     """Variances over squared length scales, (n, d)."""
     return rows.variance / kernel._scale("length_scale", rows.mean.shape[1]) ** 2
 
@@ -173,7 +173,7 @@ class _Pairs(NamedTuple):
     halves: tuple[Array, Array]  # 1/2 + s / l^2, (n, d) and (m, d)
 
     @classmethod
-    def of(cls, kernel: Stationary, rows: _Rows, others: _Rows | None) -> _Pairs:
+    def of(cls, kernel: Stationary, rows: _UncertainRows, others: _UncertainRows | None) -> _Pairs:
         A, B = kernel._centre_and_scale(rows.mean, None if others is None else others.mean)
         half = 0.5 + _ratios(kernel, rows)
         other_half = half if others is None else 0.5 + _ratios(kernel, others)
