@@ -22,7 +22,7 @@ from skvbgp.kernels._by_input import share_hyperparameters
 from skvbgp.kernels._candidates import combine, follow, make_base_kernels
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._noise import Blocks, Model, Structure
+from skvbgp.sgpr._noise import Blocks, Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 from skvbgp.sgpr._start import fit_noise_to_groups
@@ -80,18 +80,14 @@ class Trial(NamedTuple):
     scores: Scores
 
 
-def choose_noise_kernel(
-    structure: Structure, state: State, data: Data
-) -> tuple[State, Array | None]:
-    """The state before training with a kernel of noise, if that is left to a search.
+def choose_noise_kernel(state: State, data: Data) -> tuple[State, Array | None]:
+    """The state before training with the kernel of noise that a search finds.
 
     And theta of the squared exponential that explains the same rows, (d + 1,). The default stays
-    where no kernel predicts better than this one by more than chance. The fit before, if training
-    goes on from it, has chosen already; and rows that are fewer than 32, or all at one place, tell
-    no kernel from another.
+    where no kernel predicts better than this one by more than chance; rows that are fewer than 32,
+    or all at one place, tell no kernel from another.
     """
-    searches = structure.is_searched and not state.is_warm
-    if not searches or says_too_little(data.X, learns=True):
+    if says_too_little(data.X, learns=True):
         return state, None
     rng = np.random.RandomState(state.seed)
     trials = try_kernels(state.model, state.parameters, data, rng)

@@ -280,10 +280,13 @@ class SparseLearner(Settings):
         return choose_noise_variance(learned, data, lambda p, rule: conclude(p))
 
     def _choose_noise_kernel(self, state: State, data: Data) -> tuple[State, Array | None]:
-        """What `choose_noise_kernel` finds; the default, if nothing is learned."""
-        if not self.learn_hyperparameters:
+        """What `choose_noise_kernel` finds, if there is a search; the default otherwise.
+
+        The fit before, if training goes on from it, has chosen already.
+        """
+        if state.is_warm or not (self.learn_hyperparameters and self.structure.is_searched):
             return state, None
-        return choose_noise_kernel(self.structure, state, data)
+        return choose_noise_kernel(state, data)
 
     def _learn(
         self,
@@ -381,7 +384,6 @@ class SparseLearner(Settings):
             state = refine(state, data, batch_size=self.batch_size, learning_rate=rate, rng=rng)
         if state.is_scattered:
             state, data = self._divide_again(state)
-            state = self._choose_noise_again(state, data)
             memory = Memory.empty(state.prior)
         data = replace(data, target=state.reference)
         chunk = self._remember(state, data, state.draw_rule, rng)
@@ -418,18 +420,15 @@ class SparseLearner(Settings):
         return joined, data
 
     def _divide_again(self, state: State) -> tuple[State, Data]:
-        """The state whose blocks are made of all rows, and these."""
+        """The state whose blocks, and the noise that these allow, are of all rows, and these."""
         assert state.all_rows is not None
         X, y = state.all_rows
         data, blocks = self._divide(state.gather(X, y), y, state.parameters.nu)
-        return replace(state, blocks=blocks), data
-
-    def _choose_noise_again(self, state: State, data: Data) -> State:
-        """The state with as much noise as all rows, in their blocks, allow."""
-        if not self.learn_hyperparameters:
-            return state
-        remembered = replace(data, target=state.reference)
-        return choose_again(state, data, partial(self._conclude, state, remembered))
+        state = replace(state, blocks=blocks)
+        if self.learn_hyperparameters:
+            remembered = replace(data, target=state.reference)
+            state = choose_again(state, data, partial(self._conclude, state, remembered))
+        return state, data
 
     def _change_frame(self, state: State, target: Target) -> State:
         """The state after the mean and the unit of y have been refined.

@@ -8,7 +8,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from skvbgp._core.blockwise import moments_by_block
+from skvbgp._core.blockwise import join_in_order, moments_by_block
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
@@ -47,8 +47,7 @@ class SpreadBlockPosterior(BlockPosterior):
 
         tasks = self._spread.tasks(shards, own)
         parts = self._spread.rows.call_some(_predict, tasks)
-        order = np.argsort(np.concatenate([own.places for own in shards.values()]))
-        return tuple(np.concatenate(part)[order] for part in zip(*parts, strict=True))
+        return join_in_order(parts, [own.places for own in shards.values()])
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         raise TypeError("loo_predict needs a model of rows in memory, not of a Dask collection.")
