@@ -221,7 +221,7 @@ class DecoupledLearner(RegressionLearner):
         if state.settled:  # until the bases have grown, and a step on q(u) is judged
             n_passes = min(n_passes, -(-n // self.basis_growth) + 1)
         ascent = self._ascent(rng, 0.0 if state.settled else self.learning_rate)
-        draws = _Draws(rng, ascent.count_missing_points(state))
+        draws = _Draws(rng, max(ascent.measure_gaps(state.parameters)))
 
         def draw_batches() -> Iterator[Batch]:
             for rows in shuffle_parts(n, n_batches, rng):

@@ -144,10 +144,6 @@ class Ascent:
         n_turns = max(1, -(-m // _RESIDUAL_SAMPLE))
         return np.arange((self.first_turn + step) % n_turns, m, n_turns)
 
-    def count_missing_points(self, state: State) -> int:
-        """Points that the larger of the two gaps has room for."""
-        return max(0, *self._gaps(state.parameters))
-
     def step(self, state: State, batch: Batch, clock: Clock) -> tuple[State, float]:
         """One step on everything; the estimate of the bound before it, on y's own scale."""
         if len(batch.new_points):
@@ -181,14 +177,15 @@ class Ascent:
         )
         return after, value - batch.total * float(np.log(state.target.unit))
 
-    def _gaps(self, p: Parameters) -> list[int]:
+    def measure_gaps(self, p: Parameters) -> list[int]:
+        """Points that the mean's basis and the covariance's still have room for."""
         present = len(p.alpha), len(p.beta)
         return [max(0, size - now) for size, now in zip(self.sizes, present, strict=True)]
 
     def _grow(self, state: State, points: Array, new_L0: float) -> State:
         """The state with the first of some points in each basis, as many as it lacks."""
         p, is_direct = state.parameters, state.model.is_direct
-        new = [points[:gap] for gap in self._gaps(p)]
+        new = [points[:gap] for gap in self.measure_gaps(p)]
         nothing = [np.zeros_like(points) for points in new]
 
         def add_points(parameters: Parameters, points: list[Array], L0: float) -> Parameters:
