@@ -303,7 +303,7 @@ class Search:
             pool += self.trials
         compete = len(self.counts) > 1
         counts = {k, min(k, self._trial_k)} if compete else {k}
-        found = [self._mix_pool(pool, count) for count in sorted(counts)]
+        found = [self._mix_chosen(self._select(pool, _count_kept(n)), n) for n in sorted(counts)]
         if len(self.rows) > _MANY:
             ahead = max(found, key=lambda one: one.rank)
             n = max(HELD_OUT, _NEIGHBOURS_OF_ALL // ahead.k)
@@ -332,10 +332,6 @@ class Search:
             process = replace(trial.process, kernel=kernel)
             self._try(name, process, groups, self.max_iter or _FOLLOWING_ITERATIONS)
         return self.trials[n_before:]
-
-    def _mix_pool(self, pool: list[Trial], k: int) -> Found:
-        """The mixture of those of a pool that predict best together from k neighbours."""
-        return self._mix_chosen(self._select(pool, _count_kept(k)), k)
 
     def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
         """The mixture of trials from k neighbours, learned from n rows that are left out."""
