@@ -40,19 +40,10 @@ Grouping = tuple[Index, Callable[[int], Local]]
 
 
 class SpectrumPosterior:
-    """What a state says about new rows.
+    """What a state says about new rows, by ``n_samples`` draws of alpha.
 
-    Parameters
-    ----------
-    state : State
-    gamma : float
-        Share of the global model.
-    n_samples : int
-        Draws of alpha.
-    n_neighbors : int or None
-        Rows that each new one is conditioned on; None are those of its block.
-    n_jobs : int or None
-        Workers, which take blocks, or new rows with their neighbours.
+    The share of the global model is ``gamma``. Each new row is conditioned on ``n_neighbors`` known
+    ones, None are those of its block; of ``n_jobs`` workers, each takes blocks, or new rows.
     """
 
     def __init__(
