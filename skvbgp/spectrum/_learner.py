@@ -58,8 +58,9 @@ _BOUND_STEP = 2.5
 _BOUND_ROWS, _UPDATE_BOUND_ROWS = 100_000, 10_000
 #: Up to so many rows, partial_fit trains again whenever their number has doubled.
 _RETRAINED_ROWS = 1_000
-#: Most entries of alpha whose joint covariance is formed: 0.2 GB a matrix.
-MOST_JOINT = 5_000
+#: Most entries of alpha whose joint covariance is formed, 0.2 GB a matrix, and most for which it is
+#: chosen: beyond, training takes ten times as long and more.
+MOST_JOINT, _CHOSEN_JOINT = 5_000, 2_000
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,10 @@ class SpectrumLearner(RegressionLearner):
         return self.max_iter or int(np.clip(round(_VISITED_ROWS[phase] / n), 2, most))
 
     def _structure(self, d: int) -> Structure:
-        return Structure(self.n_frequencies, d, self.q_form)
+        if self.q_form != "auto":
+            return Structure(self.n_frequencies, d, self.q_form)
+        joint = Structure(self.n_frequencies, d, "joint")
+        return joint if joint.size <= _CHOSEN_JOINT else replace(joint, posterior="factorised")
 
     def _check_size(self, d: int) -> None:
         size = self._structure(d).size

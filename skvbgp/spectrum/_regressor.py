@@ -44,10 +44,11 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
         its block, see `n_neighbors`), 1 from the global function alone, values between from
         both. May be changed after `fit`.
 
-    posterior : {"joint", "factorised", "point"}, default="joint"
-        One Gaussian of all frequencies and weights (sVBSSGP); independent r_1, ..., r_m and
-        s (VSSGP); or frequencies without uncertainty (SSGP). "joint" needs
-        n_frequencies * (n_features + 2) <= 5,000: its cost grows with the cube of that.
+    posterior : {"auto", "joint", "factorised", "point"}, default="auto"
+        One Gaussian of all frequencies and weights ("joint", sVBSSGP); independent r_1, ..., r_m
+        and s ("factorised", VSSGP); or frequencies without uncertainty ("point", SSGP). The cost
+        of "joint" grows with the cube of n_frequencies * (n_features + 2), which may be 5,000 at
+        most. "auto" is "joint" up to 2,000 (18 inputs of 100 frequencies), "factorised" beyond.
 
     objective : {"blocks", "bound"}, default="blocks"
         What the means of the frequencies and sigma_s^2 maximise: the evidence of every block
@@ -209,7 +210,7 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
     _parameter_constraints: dict[str, list[Any]] = {
         "n_frequencies": [Interval(Integral, 1, None, closed="left")],
         "gamma": [Interval(Real, -1, 1, closed="both")],
-        "posterior": [StrOptions({"joint", "factorised", "point"})],
+        "posterior": [StrOptions({"auto", "joint", "factorised", "point"})],
         "objective": [StrOptions({"blocks", "bound"})],
         "solver": [StrOptions({"natural", "adam"})],
         "n_blocks": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -232,7 +233,7 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
         n_frequencies: int = 100,
         *,
         gamma: float = 0.0,
-        posterior: str = "joint",
+        posterior: str = "auto",
         objective: str = "blocks",
         solver: str = "natural",
         n_blocks: int | str = "auto",

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from skvbgp._core.linalg import cholesky
@@ -442,14 +443,25 @@ def test_wrong_parameters_have_clear_errors(parameters, message):
         small(**parameters).fit(*make_data())
 
 
+@pytest.mark.parametrize(("n_frequencies", "chosen"), [(400, "joint"), (401, "factorised")])
+def test_the_posterior_is_joint_while_that_is_cheap(n_frequencies, chosen):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 3))
+    common = {"max_iter": 1, "learn_hyperparameters": False}
+    model = small(n_frequencies, **common).fit(X, X[:, 0])
+    assert model._state.q.structure.posterior == chosen
+    same = small(n_frequencies, posterior=chosen, **common).fit(X, X[:, 0])
+    assert_allclose(model.predict(X, return_std=True), same.predict(X, return_std=True), rtol=1e-12)
+
+
 @pytest.mark.thorough
 def test_many_columns():
     """An error before any large matrix, whose remedy forms none: 294 MB for D = 6,060."""
     X = np.random.default_rng(0).standard_normal((20, 200))
     with pytest.raises(ValueError, match='take posterior="factorised"'):
-        small(30).fit(X, X[:, 0])
+        small(30, posterior="joint").fit(X, X[:, 0])
     tracemalloc.start()
-    model = small(30, posterior="factorised", max_iter=1).fit(X, X[:, 0])
+    model = small(30, max_iter=1).fit(X, X[:, 0])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100e6
