@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._optim.ascent import EndPass, Watch, report_as
-from skvbgp.base import JointDraws, JointPosterior, RegressionLearner, Relevance, Units
-from skvbgp.gp._apart import (
-    LEAST_VALUES,
-    PartedModel,
-    choose_apart,
-    score_parted,
-    take_output,
+from skvbgp.base import (
+    JointDraws,
+    JointPosterior,
+    RegressionLearner,
+    Relevance,
+    Units,
+    may_stay_apart,
+    train_alone,
 )
+from skvbgp.gp._apart import PartedState, choose_apart, score_parted, take_output
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
@@ -79,9 +81,9 @@ class JointState(PickledByFields):
         return max(one.n_kernels for one in known if one is not None)
 
     @cached_property
-    def parted(self) -> PartedModel:
+    def parted(self) -> PartedState:
         """Who predicts which output."""
-        return PartedModel(self.model, self.apart)
+        return PartedState.of(self.model, self.apart)
 
     @property
     def joins(self) -> NDArray[np.bool_]:
@@ -157,10 +159,9 @@ class JointLearner(RegressionLearner):
         self, rows: Rows, rng: np.random.RandomState, before: JointState | None, j: int
     ) -> Start | None:
         """What an output would start with alone, or None if it is not to be."""
-        known = None if before is None else before.apart[j]
-        is_tried = self.single.learn_hyperparameters and len(rows) >= LEAST_VALUES
-        if not is_tried or (before is not None and known is None):
+        if not may_stay_apart(self.single, len(rows), before, j):
             return None
+        known = None if before is None else before.apart[j]
         return self.single.start(rows, rows.y, rng, known)
 
     def train(self, state: JointStart, X: Rows, y: Array, end_pass: EndPass) -> JointState:
@@ -168,16 +169,11 @@ class JointLearner(RegressionLearner):
         together = partial(JointState, units=state.units, apart=(None,) * self.t)
         rows, watch = state.model.rows, Watch(end_pass)
         model = self.model.train(state.model, rows, rows.y, report_as(together, watch))
-        alone = list[State | None]()
-        for start in state.alone:
-            if start is None or watch.stopped:
-                alone.append(None)
-                continue
-            report = report_as(lambda _: together(model), watch)
-            alone.append(self.single.train(start, start.rows, start.rows.y, report))
+        starts = [None if one is None else (one, one.rows, one.rows.y) for one in state.alone]
+        alone = train_alone(self.single, starts, watch, lambda: together(model))
         if watch.stopped:
             return together(model)
-        return self._settle(state, model, tuple(alone))
+        return self._settle(state, model, alone)
 
     def _settle(
         self, start: JointStart, model: State, alone: tuple[State | None, ...]
@@ -188,7 +184,7 @@ class JointLearner(RegressionLearner):
         if not start.is_chosen and any(one is not None for one in alone):
             apart = choose_apart(model, alone, rng)
         n_iter = model.n_iter + sum(one.n_iter for one in alone if one is not None)
-        score = score_parted(PartedModel(model, apart), rng)
+        score = score_parted(PartedState.of(model, apart), rng)
         return JointState(replace(model, n_iter=n_iter, score=score), start.units, apart)
 
     # -- partial_fit -------------------------------------------------------------------------------

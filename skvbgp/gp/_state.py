@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import Draws, Gaps, Relevance
+from skvbgp.base import Distribution, Draws, Gaps, Relevance, tell_output
 from skvbgp.gp._cells import CellPosterior, Cells
 from skvbgp.gp._forgetting import Doubts
 from skvbgp.gp._gradient import measure_relevance
@@ -119,6 +119,17 @@ class State(RowsState):
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
 
+    # it is a `Posterior` itself, as it is a `KnownFunction`
+
+    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        return self.posterior.moments(X, include_noise)
+
+    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
+        return self.posterior.joint(X, include_noise)
+
+    def distribution(self, X: Array, include_noise: bool) -> Distribution:
+        return self.posterior.distribution(X, include_noise)
+
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""
         mine, theirs = self.posterior, other.posterior
@@ -138,6 +149,15 @@ class State(RowsState):
         """Shares (d,) of the inputs in the variation of predictions."""
         inputs, _ = self.rows.summarise()  # frames also know rows that a stream has forgotten
         return measure_relevance(self.posterior, inputs.std**2)
+
+    def measure_relevance(self, among: NDArray[np.bool_]) -> Relevance:
+        """Shares of the inputs at rows of some of t outputs (t,), which the last columns tell."""
+        t, relevance = len(among), self.relevance if among.all() else None
+        if relevance is None:
+            rows = np.flatnonzero(among[tell_output(self.rows.X, t)])
+            inputs, _ = self.rows.summarise()
+            relevance = measure_relevance(self.posterior, inputs.std**2, rows)
+        return Relevance(*(part[:-t] for part in relevance))
 
     @property
     def joins(self) -> NDArray[np.bool_]:

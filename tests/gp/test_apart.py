@@ -9,8 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import t as student_t
 
 from skvbgp import VBGPRegressor
+from skvbgp.base._apart import hide_values
 from skvbgp.gp import _apart, _joint_outputs
-from skvbgp.gp._apart import PartedModel, choose_apart, score_parted, take_output
+from skvbgp.gp._apart import PartedState, choose_apart, score_parted, take_output
+from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
 from tests.gp.cases import small, small_outputs
@@ -97,25 +99,6 @@ def test_what_is_not_learned_does_not_decide(data):
     assert model.learns_from_others_.all()
 
 
-def test_values_that_are_hidden():
-    """All of a row, or where values are missing a single one of half the rows; once each."""
-    rng = np.random.RandomState(0)
-    row_of = np.repeat(np.arange(40), 3)
-    parts = list(_apart._hide(row_of, 3, rng))
-    assert_array_equal(np.sum(parts, axis=0), np.ones(120))
-    for hidden in parts:
-        assert_array_equal(hidden.reshape(40, 3).all(axis=1), hidden.reshape(40, 3).any(axis=1))
-        assert hidden.sum() == 24
-    seen = np.delete(np.arange(120), [5, 77])
-    hidden = np.sum(list(_apart._hide(row_of[seen], 3, rng)), axis=0)
-    sizes, counts = np.bincount(row_of[seen]), np.bincount(row_of[seen], hidden)
-    assert hidden.max() == 1
-    assert np.all((counts == 1) | (counts == sizes))
-    assert 8 < np.sum(counts == 1) < 32
-    many = list(_apart._hide(np.repeat(np.arange(4_000), 2), 2, rng))
-    assert [hidden.sum() for hidden in many] == [1_000]
-
-
 @pytest.mark.parametrize("missing", [True, False])
 def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
     """Of dense processes given what is not hidden, Student's t with five degrees of freedom."""
@@ -133,7 +116,7 @@ def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
     rows = common.rows
     output, own = rows.X[:, 2:].argmax(axis=1), [take_output(rows, 2, j) for j in range(2)]
     gains = [[], []]
-    for hidden in _apart._hide(rows.first_seen // 2, 2, np.random.RandomState(3)):
+    for hidden in hide_values(rows.first_seen // 2, output, 2, np.random.RandomState(3)):
         together = measure_densely(common, rows, hidden, output)
         assert_allclose(_apart._judge(common, rows, hidden), together, rtol=1e-4, atol=1e-4)
         for j in range(2):
@@ -284,7 +267,7 @@ def test_relevance_is_an_average_over_values(data):
     mine = model._state.parted
     among = np.flatnonzero(mine.common.rows.X[:, 2] > 0.0)
     inputs, _ = mine.common.rows.summarise()
-    relevance = _apart.measure_relevance(mine.common.posterior, inputs.std**2, among)
+    relevance = measure_relevance(mine.common.posterior, inputs.std**2, among)
     expected = shares[0] * relevance.mean[:2] + shares[1] * alone.feature_importances_
     assert_allclose(model.feature_importances_, expected, rtol=1e-3)
     assert_allclose(model.feature_importances_.sum(), 1.0)
@@ -307,16 +290,16 @@ def test_score_is_that_of_whoever_predicts(data, monkeypatch):
     density = -0.5 * (np.log(2.0 * np.pi * std**2) + ((Y - mean) / std) ** 2)
     assert_allclose(model.log_predictive_density_, np.nanmean(density), rtol=1e-4)
     rng = np.random.RandomState(0)
-    assert score_parted(PartedModel(common, (None, None)), rng) == common.score
+    assert score_parted(PartedState.of(common, (None, None)), rng) == common.score
     each = [one.score - np.log(one.frames.target.unit) for one in alone]
     counts = np.sum(~np.isnan(Y), axis=0)
     expected = np.average(each, weights=counts)
-    assert_allclose(score_parted(PartedModel(common, alone), rng), expected)
+    assert_allclose(score_parted(PartedState.of(common, alone), rng), expected)
     # in a frame of another unit, as what a global part leaves has
     frames = replace(alone[1].frames, target=replace(alone[1].frames.target, unit=2.0))
-    parted = PartedModel(common, (alone[0], replace(alone[1], frames=frames)))
+    parted = PartedState.of(common, (alone[0], replace(alone[1], frames=frames)))
     assert_allclose(score_parted(parted, rng), expected - np.log(2.0) * counts[1] / counts.sum())
-    assert_allclose(parted.noises, PartedModel(common, alone).noises * [1.0, 4.0])
+    assert_allclose(parted.noises, PartedState.of(common, alone).noises * [1.0, 4.0])
     assert model.n_iter_ == common.n_iter + sum(one.n_iter for one in alone)
 
 

@@ -1,0 +1,107 @@
+"""Outputs that stay apart: rows left out are predicted better by a model of their own.
+
+The model of all outputs has one kernel. An output whose function is of another kind loses more by
+that than it learns from the others; it has a model that knows its own rows alone, and the others go
+on learning from it. See :doc:`/theory/gp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skvbgp._core.linalg import Array
+from skvbgp._optim.ascent import Watch, report_as
+
+#: Parts of the rows that are left out in turn, until so many have been.
+_PARTS, _JUDGED_ROWS = 5, 500
+#: Values of an output that say what it is worth alone.
+_LEAST_VALUES = 10
+
+
+class Known(NamedTuple):
+    """A model, and the rows that it knows."""
+
+    model: Any
+    rows: Any
+
+
+#: Log densities of hidden ones of the rows that a model knows, given the others, at the
+#: hyperparameters of all. Each density counts as often as its row.
+Judge = Callable[[Any, Any, NDArray[np.bool_]], Array]
+
+
+def may_stay_apart(single: Any, n: int, before: Any, j: int) -> bool:
+    """Whether an output is to be trained alone, too, by the learner of a single one.
+
+    It has n values. A warm start keeps who is ``apart`` in the state before.
+    """
+    has_joined = before is not None and before.apart[j] is None
+    return bool(single.learn_hyperparameters) and n >= _LEAST_VALUES and not has_joined
+
+
+def train_alone(
+    single: Any, starts: Sequence[tuple[Any, ...] | None], watch: Watch, make: Callable[[], Any]
+) -> tuple[Any, ...]:
+    """The outputs' own models, where they have start, rows and targets, until a stop.
+
+    What is reported meanwhile is what ``make`` makes.
+    """
+    alone = list[Any]()
+    for start in starts:
+        if start is None or watch.stopped:
+            alone.append(None)
+        else:
+            alone.append(single.train(*start, report_as(lambda _: make(), watch)))
+    return tuple(alone)
+
+
+def compare_alone(
+    common: Known,
+    alone: Sequence[Known | None],
+    output: NDArray[np.intp],
+    row: NDArray[np.intp],
+    judge: Judge,
+    rng: np.random.RandomState,
+) -> NDArray[np.bool_]:
+    """Which outputs' own models predict values that are left out better, (t,).
+
+    By more than a standard error of what they gain: outputs that cannot be told to lose by it learn
+    from each other, as was asked for. Where every row has all outputs, rows are left out. Where
+    some values are missing, half of the rows lose a single value: such values are predicted as well
+    as new rows. Of the values (n,) that the model of all knows it is given which output and row
+    they are of; an output's own model has its values in the same order.
+    """
+    total, squares = np.zeros((2, len(alone)))
+    for hidden in hide_values(row, output, len(alone), rng):
+        together = judge(*common, hidden)
+        for j, one in enumerate(alone):
+            mine = hidden[output == j]
+            if one is not None and mine.any():
+                gains = judge(*one, mine) - together[output[hidden] == j]
+                total[j] += gains.sum()
+                squares[j] += gains @ gains
+    return np.asarray(total > np.sqrt(squares))
+
+
+def hide_values(
+    row: NDArray[np.intp], output: NDArray[np.intp], t: int, rng: np.random.RandomState
+) -> Iterator[NDArray[np.bool_]]:
+    """Values (n,) that are left out together, of rows and of t outputs that are numbered."""
+    _, row = np.unique(row, return_inverse=True)
+    n, u = int(row.max()) + 1, rng.random(len(row))
+    last, single = np.zeros(n), np.empty(n, dtype=np.intp)
+    np.maximum.at(last, row, u)
+    chosen = u == last[row]
+    single[row[chosen]] = output[chosen]  # a value, and what else there is of its output
+    is_complete = len(np.unique(t * row + output)) == t * n
+    whole = np.ones(n, dtype=bool) if is_complete else rng.random(n) < 0.5
+    is_hidden = whole[row] | (output == single[row])
+    order, size = rng.permutation(n), min(-(-n // _PARTS), _JUDGED_ROWS)
+    for start in range(0, min(n, _PARTS * size, _JUDGED_ROWS), size):
+        chosen = np.zeros(n, dtype=bool)
+        chosen[order[start : start + size]] = True
+        yield chosen[row] & is_hidden
