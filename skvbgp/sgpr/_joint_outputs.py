@@ -58,14 +58,19 @@ class SparseJointLearner(StackingLearner):
         """Those of the model, and what there is for each output as an array."""
         values, unit, t = state.model.attributes, state.units.unit, self.t
         log_unit = float(state.counts @ np.log(np.abs(unit)))
+        noises = np.array(values["noise_variance_"])
+        for j, one in enumerate(state.apart):
+            if one is not None:
+                noises[j] = one.attributes["noise_variance_"]
         return values | {
             "inverse_length_scale_mean_": values["inverse_length_scale_mean_"][:-t],
             "inverse_length_scale_var_": values["inverse_length_scale_var_"][:-t],
             "signal_std_mean_": values["signal_std_mean_"] * np.abs(unit),
             "signal_std_var_": values["signal_std_var_"] * unit**2,
-            "noise_variance_": values["noise_variance_"] * unit**2,
+            "noise_variance_": noises * unit**2,
             "lower_bound_": values["lower_bound_"] - log_unit,
             "lower_bounds_": [bound - log_unit for bound in values["lower_bounds_"]],
+            "n_iter_": values["n_iter_"] + state.n_alone,
             "n_samples_seen_": state.n,
         }
 

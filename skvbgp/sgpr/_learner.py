@@ -453,6 +453,17 @@ class SparseLearner(Settings):
             model = replace(model, structure=model.structure.rescale(ratio**2))
         return replace(state, target=target, parameters=p, memory=memory, model=model)
 
+    # -- outputs that stay apart -------------------------------------------------------
+
+    def knowing(self, state: State, X: Array, y: Targets) -> State:
+        """The state that knows some of its rows alone, at its q(theta), noise, inducing inputs."""
+        data = state.gather(X, y)
+        if isinstance(state.memory, Mixture):
+            return replace(state, memory=replace(state.memory, rows=data.rows(slice(None))))
+        data = replace(data, target=state.reference)
+        rng = np.random.RandomState(state.seed)
+        return replace(state, memory=self._remember(state, data, state.draw_rule, rng))
+
     # -- what a state says -------------------------------------------------------------
 
     def attributes(self, state: State) -> dict[str, Any]:

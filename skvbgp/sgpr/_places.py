@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.owners import Owners
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shards import ShardedColumns
-from skvbgp.base import Relevance
+from skvbgp.base import Relevance, tell_output
 
 #: Most places that are kept.
 _PLACES = 1_000
@@ -37,6 +38,11 @@ class Places(NamedTuple):
     def faded(self, share: float) -> Places:
         """The same places of rows that count less by a factor."""
         return Places(self.X, share * self.weight)
+
+    def of_outputs(self, among: NDArray[np.bool_]) -> Places:
+        """Places of some of t outputs (t,), which the last columns tell; all if there are none."""
+        mine = among[tell_output(self.X, len(among))]
+        return Places(self.X[mine], self.weight[mine]) if mine.any() else self
 
     def share_out(
         self, coordinates: Coordinates, latent: Any, owners: Owners, n_outputs: int = 0

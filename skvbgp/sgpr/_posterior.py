@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.blockwise import by_tile, in_tiles
 from skvbgp._core.draws import quasi_normal
@@ -33,6 +34,7 @@ from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
+from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
@@ -101,7 +103,15 @@ class GlobalPosterior:
 
     @property
     def relevance(self) -> Relevance:
+        return self._share_out(self._state.places)
+
+    def measure_relevance(self, among: NDArray[np.bool_]) -> Relevance:
+        """The same at rows of some outputs (t,)."""
         places = self._state.places
+        assert places is not None
+        return self._share_out(places.of_outputs(among))
+
+    def _share_out(self, places: Places | None) -> Relevance:
         assert places is not None
         p = self._state.parameters
         return places.share_out(self._coordinates, self._latent, p.owners, p.n_outputs)

@@ -60,8 +60,9 @@ class VBDTCRegressor(IndependentRegressor):
         inputs are those of all outputs, and one that is given is one of each. `signal_std`,
         `noise_variance` and `hyperparameter_variance` are relative to the spread of each output.
         Draws are joint in the outputs; ``return_cov`` and `log_predictive_density` take each by
-        itself. What `loo_predict` leaves out is one value, given the others of its row. Of one
-        output it changes nothing.
+        itself. What `loo_predict` leaves out is one value, given the others of its row. An output
+        that values left out say is better predicted alone has a model of its own
+        (`learns_from_others_`); the others still learn from it. Of one output it changes nothing.
 
     length_scale : float or array-like of shape (n_features,), default=None
         Starting length scales, 1 / nu, in the units of X. None is half the spread of
@@ -193,6 +194,12 @@ class VBDTCRegressor(IndependentRegressor):
         `inducing_inputs_` have further columns that say how much of each output they are, and the
         rest is as of one output.
 
+    learns_from_others_ : ndarray of shape (n_outputs,)
+        Whether each output is predicted by the model of all of them. False where
+        `output_covariance` is None, and where a model of its own is better. `noise_variance_` and
+        importances are of whoever predicts an output, `n_iter_` counts the passes of all models
+        that were tried, and the other attributes describe the model of all.
+
     feature_importances_ : ndarray of shape (n_features,)
         Mean squared derivative of the mean of the function, over at most 1,000 training rows, times
         the variance of the input; with a sum of one, or all zero where predictions are constant. Of
@@ -316,7 +323,7 @@ class VBFITCRegressor(IndependentRegressor):
         return self._make_learner(structure=Diagonal(self.noise_kernel, owners=self._owners))
 
 
-@documented_like(VBFITCRegressor, without=["output_covariance_"])
+@documented_like(VBFITCRegressor, without=["output_covariance_", "learns_from_others_"])
 class VBPITCRegressor(BlockRegressor):
     """Variational Bayesian sparse Gaussian process with noise correlated in blocks (VBPITC).
 

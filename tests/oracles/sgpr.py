@@ -433,16 +433,21 @@ def predict_closed(Xs, Z, m, S, nu, xi, alpha, beta, jitter=0.0):
     return mean, var
 
 
+def leave_out(X, y, Z, nu, xi, alpha, beta, C, hidden, jitter=0.0):
+    """Mean and variance of the latent f of hidden rows, App. F.1 with eq. (7) for the others."""
+    others = [j for j in range(len(y)) if not hidden[j]]
+    rest = X[others], y[others], Z, nu, xi, alpha, beta, C[np.ix_(others, others)]
+    m, S = optimal_q(*rest, jitter)
+    return predict_closed(X[hidden], Z, m, S, nu, xi, alpha, beta, jitter)
+
+
 def leave_one_out(X, y, Z, nu, xi, alpha, beta, C, jitter=0.0):
-    """Mean and variance of the latent f of each row, App. F.1 with eq. (7) for all the others."""
-    n = len(y)
-    mean, var = np.zeros(n), np.zeros(n)
-    for i in range(n):
-        others = [j for j in range(n) if j != i]
-        rest = X[others], y[others], Z, nu, xi, alpha, beta, C[np.ix_(others, others)]
-        m, S = optimal_q(*rest, jitter)
-        at = predict_closed(X[i : i + 1], Z, m, S, nu, xi, alpha, beta, jitter)
-        mean[i], var[i] = at[0][0], at[1][0]
+    """The same of each row by itself."""
+    each = [
+        leave_out(X, y, Z, nu, xi, alpha, beta, C, row, jitter)
+        for row in np.eye(len(y), dtype=bool)
+    ]
+    mean, var = np.array(each)[..., 0].T
     return mean, var
 
 

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
+from skvbgp._core.scaling import RunningScale
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Target
@@ -18,6 +19,7 @@ from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Diagonal, HyperPrior, Model, White
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm
+from skvbgp.sgpr._state import State
 from tests.derivatives import assert_slopes
 from tests.oracles import sgpr as oracles
 
@@ -129,6 +131,22 @@ class Problem:
         """Mean and covariance of s = L u."""
         L = np.linalg.cholesky(oracles.sigma_zz(self.Z, JITTER))
         return L @ q.mean, L @ np.linalg.inv(q.precision) @ L.T
+
+
+def state_of(problem):
+    """What knows the data, with expectations in closed form."""
+    target = problem.data.target
+    return State(
+        model=problem.model,
+        parameters=problem.parameters,
+        memory=problem.memory(),
+        reference=target,
+        target=target,
+        summary=RunningScale(len(problem.data), np.array([target.mean]), np.array([target.unit])),
+        draw_rule=ClosedForm(),
+        seed=0,
+        n_seen=len(problem.data),
+    )
 
 
 def structure_of(kind, kernel, scale=1.0):

@@ -11,7 +11,6 @@ from sklearn.exceptions import NotFittedError
 from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp._core.linalg import JITTER
 from skvbgp._core.partition import group_rows
-from skvbgp._core.scaling import RunningScale
 from skvbgp.base import Targets
 from skvbgp.kernels import RBF
 from skvbgp.sgpr import _settings
@@ -20,30 +19,14 @@ from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._sharded import gather_data
-from skvbgp.sgpr._state import State
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import GIVEN, INDEPENDENT, REGRESSORS, make_data, small
-from tests.sgpr.problems import KINDS, small_problem
+from tests.sgpr.problems import KINDS, small_problem, state_of
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
 every = pytest.mark.parametrize("cls", REGRESSORS)
 independent = pytest.mark.parametrize("cls", INDEPENDENT)
-
-
-def state_of(problem):
-    target = problem.data.target
-    return State(
-        model=problem.model,
-        parameters=problem.parameters,
-        memory=problem.memory(),
-        reference=target,
-        target=target,
-        summary=RunningScale(len(problem.data), np.array([target.mean]), np.array([target.unit])),
-        draw_rule=ClosedForm(),
-        seed=0,
-        n_seen=len(problem.data),
-    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
