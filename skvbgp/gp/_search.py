@@ -10,7 +10,8 @@ compete where all rows predict.
 
 Few rows, all of which are neighbours: every kernel is trained on all of them, as is the best one
 plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
-evidence.
+evidence. With many inputs, kernels with one length scale take their place where they predict
+better what has had no part in training.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, widen
 from skvbgp.gp._coregion import Covariance
+from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
@@ -49,6 +51,8 @@ _MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
 _TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
+#: With more inputs, kernels with one length scale compete on few rows, too.
+_MANY_INPUTS = 20
 #: Kernels with one length scale are trained on at most so many groups of so many random rows.
 _ISOTROPIC_GROUPS, _ISOTROPIC_ROWS = 3, 400
 #: Neighbours of processes that win with all rows: a stream that comes to more learns again.
@@ -113,6 +117,8 @@ class Search:
     #: Called after every trial, with a function that returns what has been `Found`.
     end_pass: EndPass
     trials: list[Trial] = field(default_factory=list)
+    #: The least calibration, as rows say that have had no part in training.
+    calibration: float = 1.0
     stopped: bool = False
 
     @property
@@ -137,6 +143,8 @@ class Search:
                 self._try(name, process, groups, n_iter)
         if grows and self.is_exact:
             self._try_lines(groups, n_iter)
+            if self.rows.d > _MANY_INPUTS and len(self.rows) >= LEAST_ROWS:
+                self._try_isotropic_alone(dict(starts), groups, n_iter)
         if self.is_exact:
             return self._mix_draws(groups)
         return self._train_further(starts[0][1] if grows else None)
@@ -145,7 +153,7 @@ class Search:
     def count(n_starts: int, *, grows: bool, is_exact: bool) -> int:
         """Largest number of trials."""
         if is_exact:
-            return n_starts + (n_starts + 2) * grows
+            return n_starts + (n_starts + 4) * grows
         return n_starts + 7 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     @property
@@ -310,28 +318,53 @@ class Search:
             return self._mix_chosen(ahead.trials, ahead.k, n)
         most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
         if most and compete and self.rows.may_all_predict:
-            isotropic = [] if start is None else self._try_isotropic(start)
+            isotropic = [] if start is None else self._try_isotropic_by_groups(start)
             best = sorted(pool, key=lambda trial: -trial.rank)[: most - len(isotropic)]
             found.append(self._mix_all([*best, *isotropic]))
         return max(found, key=lambda one: one.rank)
 
-    def _try_isotropic(self, process: Process) -> list[Trial]:
-        """Try one length scale for all inputs, then straight lines as well, for all rows.
+    def _try_isotropic_by_groups(self, process: Process) -> list[Trial]:
+        """Try kernels with one length scale, for all rows.
 
         They are trained on rows that are far apart, and would lose by what near rows say.
         """
-        n_before, d = len(self.trials), self.rows.d
-        name, kernel = make_isotropic_kernel(process.kernel)
         n_groups = min(_ISOTROPIC_GROUPS, -(-len(self.rows) // _ISOTROPIC_ROWS))
         drawn = [self.rows.draw_rows(_ISOTROPIC_ROWS) for _ in range(n_groups)]
         groups = [group for draw in drawn for group in draw]
-        process = replace(process, kernel=kernel)
-        self._try(name, process, groups, self.max_iter or _TRIAL_ITERATIONS)
+        return self._try_isotropic(process, groups, self.max_iter or _TRIAL_ITERATIONS)
+
+    def _try_isotropic(self, process: Process, groups: list[Group], n_iter: int) -> list[Trial]:
+        """Try one length scale for all inputs, then straight lines as well."""
+        n_before = len(self.trials)
+        name, kernel = make_isotropic_kernel(process.kernel)
+        self._try(name, replace(process, kernel=kernel), groups, n_iter)
         for trial in self.trials[n_before:]:
-            name, kernel = add_lines(name, trial.process.kernel, d)
+            name, kernel = add_lines(name, trial.process.kernel, self.rows.d)
             process = replace(trial.process, kernel=kernel)
             self._try(name, process, groups, self.max_iter or _FOLLOWING_ITERATIONS)
         return self.trials[n_before:]
+
+    def _try_isotropic_alone(
+        self, starts: dict[str, Process], groups: list[Group], n_iter: int
+    ) -> None:
+        """Of many inputs, try kernels with one length scale, and keep these or all others.
+
+        Rows that have had no part in training decide, by the best of either kind, and say how wide
+        intervals have to be.
+        """
+        others = list(self.trials)
+        first = [trial for trial in others if trial.name in starts]
+        best = max(first, key=lambda trial: trial.trained.value)
+        isotropic = self._try_isotropic(starts[best.name], groups, n_iter)
+        if self.stopped:
+            return
+        folds = draw_folds(groups, self.rng)
+        one, *rest = (
+            judge_folds(process, groups, folds, max_iter=n_iter, tol=self.tol)
+            for process in (starts[best.name], *(trial.process for trial in isotropic))
+        )
+        self.trials = isotropic if max(rest) > one else others
+        self.calibration = max(one, *rest).calibration
 
     def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
         """The mixture of trials from k neighbours, learned from n rows that are left out."""
@@ -396,6 +429,7 @@ class Search:
         k = self.counts[-1]
         parts = self.rows.leave_out(mixture, weights, k)
         mixture = widen(mixture, parts, *self.rows.hold())
+        mixture = replace(mixture, calibration=max(mixture.calibration, self.calibration))
         trial_of = [trial_of[j] for j in matter]
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)

@@ -71,7 +71,7 @@ def test_what_is_trained_competes_with_other_noise(monkeypatch, noise, expected)
     assert all(trial.name == name for trial in search.trials)
 
 
-@pytest.mark.parametrize("k, n_most", [(20, 13), (200, 6)])
+@pytest.mark.parametrize("k, n_most", [(20, 13), (200, 8)])
 @pytest.mark.every_nth("k", 2)
 def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)

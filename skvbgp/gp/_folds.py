@@ -1,0 +1,79 @@
+"""Whether rows are predicted that have had no part in training.
+
+Where inputs are many and rows are few, length scales of all inputs make rows probable that have
+chosen them, also when each is left out of predictions: neither the evidence at its maximum nor such
+rows say that others will be predicted. See :ref:`gp-many-inputs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from skvbgp._core.gaussian import log_normal
+from skvbgp._core.linalg import Array
+from skvbgp._optim.maximum import train
+from skvbgp.base import pick
+from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import Group
+
+#: Parts of the rows, each predicted by what the others train, and the least rows for that.
+_FOLDS, LEAST_ROWS = 5, 20
+
+
+def draw_folds(groups: Sequence[Group], rng: np.random.RandomState) -> list[Array]:
+    """A part for each row of some groups, of about equal sizes."""
+    return [rng.permutation(np.arange(len(y)) % _FOLDS) for _, y, _ in groups]
+
+
+class Verdict(NamedTuple):
+    """How rows are predicted that have had no part in training."""
+
+    density: float  # their log density with the calibration
+    calibration: float  # factor of the variances, at least one, with the highest density
+
+
+def judge_folds(
+    process: Process,
+    groups: Sequence[Group],
+    folds: Sequence[Array],
+    *,
+    max_iter: int,
+    tol: float,
+) -> Verdict:
+    """What is to be said of rows of all parts, each predicted by what the others train."""
+    parts = list[Array]()
+    for k in range(_FOLDS):
+        pairs = [
+            (_take(group, fold != k), _take(group, fold == k))
+            for group, fold in zip(groups, folds, strict=True)
+        ]
+        pairs = [(known, others) for known, others in pairs if len(known[1]) and len(others[1])]
+        known = [one for one, _ in pairs]
+        trained = train(process, known, max_iter=max_iter, tol=tol).process
+        parts += [_predict(trained, *pair) for pair in pairs]
+    squares, variance, weight = np.hstack(parts)
+    calibration = max(1.0, float(np.average(squares / variance, weights=weight)))
+    density = log_normal(np.sqrt(squares), calibration * variance)
+    return Verdict(float(weight @ density), calibration)
+
+
+def _take(group: Group, index: Array) -> Group:
+    X, y, noise = group
+    return X[index], y[index], pick(noise, index)
+
+
+def _predict(process: Process, known: Group, others: Group) -> Array:
+    """Squared errors, variances and weights (3, n) of other rows given those that are known."""
+    X, y, noise = others
+    told = process.tell_outputs(X, noise)
+    more = 0.0 if told is None else told.add_up(process.noises, process.slopes) - process.noise
+    weight = np.ones(len(X)) if noise is None else noise.weight
+    parts = list[Array]()
+    outputs = process.factorise(*known).split_outputs()
+    for given, targets in zip(outputs, y.reshape(len(y), -1).T, strict=True):
+        mean, variance, own, _ = given.moments(X)
+        parts.append(np.stack([(targets - mean) ** 2, variance + own + more, weight]))
+    return np.hstack(parts)
