@@ -102,7 +102,13 @@ def test_few_inputs_and_very_few_rows_are_not_judged(rng, d, n, monkeypatch):
 def test_intervals_are_as_wide_as_these_rows_ask(rng, monkeypatch):
     X, y = make_wide(rng, 30)
     wide = VBGPRegressor(max_iter=2, random_state=0)
-    monkeypatch.setattr("skvbgp.gp._search.judge_folds", lambda *_, **__: Verdict(0.0, 70.0))
+    verdicts = [
+        Verdict(0.0, 900.0),
+        Verdict(1.0, 70.0),
+        Verdict(0.5, 900.0),
+    ]  # the best one's counts
+    verdicts *= 2  # with warped inputs as well
+    monkeypatch.setattr("skvbgp.gp._search.judge_folds", lambda *_, **__: verdicts.pop(0))
     assert wide.fit(X, y)._state.mixture.calibration == 70.0
     monkeypatch.setattr("skvbgp.gp._search.judge_folds", lambda *_, **__: Verdict(0.0, 1.0))
     assert wide.fit(X, y)._state.mixture.calibration < 70.0
