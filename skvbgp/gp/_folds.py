@@ -2,7 +2,7 @@
 
 Where inputs are many and rows are few, length scales of all inputs make rows probable that have
 chosen them, also when each is left out of predictions: neither the evidence at its maximum nor such
-rows say that others will be predicted. See :ref:`gp-many-inputs`.
+rows say that others will be predicted. See :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
