@@ -108,13 +108,21 @@ def calibrate(
     return float(np.clip(np.average(z2, weights=weight), low, high))
 
 
-def widen(mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None) -> Mixture:
+def widen(
+    mixture: Mixture,
+    parts: LocalMoments,
+    y: Array,
+    weight: Array | None = None,
+    *,
+    least: float = 1.0,
+) -> Mixture:
     """A mixture learned from all rows, with larger variances if rows left out are less likely.
 
-    Its hyperparameters have seen these, so that smaller ones would prove nothing.
+    Its hyperparameters have seen these, so that smaller ones would prove nothing. Others may have
+    said how large they are at `least`.
     """
     z2 = _square_errors(mixture, parts, y)
-    return replace(mixture, calibration=max(1.0, float(np.average(z2, weights=weight))))
+    return replace(mixture, calibration=max(least, float(np.average(z2, weights=weight))))
 
 
 def _square_errors(mixture: Mixture, parts: LocalMoments, y: Array) -> Array:

@@ -428,8 +428,7 @@ class Search:
         weights = np.ones(self.rows.d)  # all rows are neighbours
         k = self.counts[-1]
         parts = self.rows.leave_out(mixture, weights, k)
-        mixture = widen(mixture, parts, *self.rows.hold())
-        mixture = replace(mixture, calibration=max(mixture.calibration, self.calibration))
+        mixture = widen(mixture, parts, *self.rows.hold(), least=self.calibration)
         trial_of = [trial_of[j] for j in matter]
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)
