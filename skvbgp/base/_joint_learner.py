@@ -23,7 +23,7 @@ from skvbgp.base._apart import Known, compare_alone, may_stay_apart, train_alone
 from skvbgp.base._joint_outputs import JointPosterior, Units
 from skvbgp.base._learner import RegressionLearner, predict_distribution
 from skvbgp.base._outputs import Observations
-from skvbgp.base._parted import PartedModel, tell_output
+from skvbgp.base._parted import PartedModel, find_joining, tell_output
 from skvbgp.base._signs import find_signs
 from skvbgp.base._weights import Targets
 
@@ -92,7 +92,7 @@ class JointState:
     @property
     def joins(self) -> NDArray[np.bool_]:
         """Which outputs learn from the others, (t,)."""
-        return np.array([one is None for one in self.apart])
+        return find_joining(self.apart)
 
     @property
     def units(self) -> Units:

@@ -6,7 +6,7 @@ that of a single one takes the inputs (n, d) alone. Different models know nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,11 @@ def tell_output(X: Array, t: int) -> NDArray[np.intp]:
     return np.asarray(np.argmax(X[:, -t:], axis=1))
 
 
+def find_joining(apart: Sequence[Any]) -> NDArray[np.bool_]:
+    """Which outputs the model of all predicts, (t,): those that have none of their own."""
+    return np.array([one is None for one in apart])
+
+
 @dataclass(frozen=True)
 class Parted:
     """What t outputs have of lengthened rows: a value by whoever predicts its output."""
@@ -34,7 +39,7 @@ class Parted:
     @property
     def joins(self) -> NDArray[np.bool_]:
         """Which outputs the model of all predicts, (t,)."""
-        return np.array([one is None for one in self.apart])
+        return find_joining(self.apart)
 
     def visit(self, X: Array) -> Iterator[tuple[Any, NDArray[np.bool_], Array]]:
         """What predicts some of rows X, which these are, and as it takes them."""
