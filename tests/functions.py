@@ -30,6 +30,21 @@ def check_draws(model, places, n, *, jointly=True):
         assert_allclose(slopes.std(axis=-1), 1.0, atol=error / np.sqrt(2.0))
 
 
+def check_joint_draws(draws, mean, covariance, *, error, covariance_error):
+    """Draws (..., n) of some values have these means, and covariances in standard deviations."""
+    std, values = np.sqrt(np.diagonal(covariance)), draws.reshape(len(mean), -1)
+    scale = np.outer(std, std)
+    assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=error)
+    assert_allclose(np.cov(values) / scale, covariance / scale, atol=covariance_error)
+
+
+def check_first_slope(functions, places):
+    """Derivatives in the first of two inputs are those of the values."""
+    shift = np.array([1e-5, 0.0])
+    numeric = (functions(places + shift) - functions(places - shift)) / 2e-5
+    assert_allclose(functions.gradient(places)[:, :, 0], numeric, rtol=1e-3, atol=1e-2)
+
+
 def check_same_functions(model, places, y):
     """Draws are the same functions wherever they are evaluated, and whatever comes later."""
     functions = model.sample_function(30, random_state=1)

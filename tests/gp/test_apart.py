@@ -15,6 +15,7 @@ from skvbgp.gp._apart import PartedState, choose_apart, score_parted, take_outpu
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
+from tests.functions import check_first_slope, check_joint_draws
 from tests.gp.cases import small, small_outputs
 from tests.oracles import gp as oracle
 
@@ -245,17 +246,10 @@ def test_draws_know_nothing_of_one_another(data, n_neighbors):
     assert_allclose(model.predict(PLACES, True, include_noise=False)[1].ravel(), std)
     functions = model.sample_function(1500)
     for values in (functions(PLACES), model.sample_y(PLACES, 1500, include_noise=False)):
-        values = values.reshape(6, -1)
-        assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.12)
-        assert_allclose(
-            np.cov(values) / np.outer(std, std), covariance / np.outer(std, std), atol=0.2
-        )
-    slope, step = functions.gradient(PLACES), 1e-5
-    assert slope.shape == (3, 2, 2, 1500)
+        check_joint_draws(values, mean, covariance, error=0.12, covariance_error=0.2)
+    assert functions.gradient(PLACES).shape == (3, 2, 2, 1500)
     if n_neighbors == "auto":
-        shift = step * np.array([1.0, 0.0])
-        numeric = (functions(PLACES + shift) - functions(PLACES - shift)) / (2.0 * step)
-        assert_allclose(slope[:, :, 0], numeric, rtol=1e-3, atol=1e-2)
+        check_first_slope(functions, PLACES)
 
 
 @pytest.mark.usefixtures("second_apart")

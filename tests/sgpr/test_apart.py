@@ -15,6 +15,7 @@ from skvbgp.base import Targets, _joint_learner
 from skvbgp.base._joint_learner import judge
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
+from tests.functions import check_first_slope, check_joint_draws
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import INDEPENDENT, SOLVERS, small
 from tests.sgpr.problems import small_problem, state_of
@@ -302,18 +303,11 @@ def test_draws_know_nothing_of_one_another(cls, solver, data):
     model = joint(cls, solver).fit(*data)
     mean, covariance = model._posterior().joint_outputs(PLACES, False)
     assert not covariance.reshape(3, 2, 3, 2)[:, 0, :, 1].any()
-    std = np.sqrt(np.diagonal(covariance))
     assert_allclose(model.predict(PLACES).ravel(), mean, rtol=1e-8)
     functions = model.sample_function(2000)
     for values in (functions(PLACES), model.sample_y(PLACES, 2000, include_noise=False)):
-        values = values.reshape(6, -1)
-        assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.15)
-        scale = np.outer(std, std)
-        assert_allclose(np.cov(values) / scale, covariance / scale, atol=0.25)
-    slope, step = functions.gradient(PLACES), 1e-5
-    shift = step * np.array([1.0, 0.0])
-    numeric = (functions(PLACES + shift) - functions(PLACES - shift)) / (2.0 * step)
-    assert_allclose(slope[:, :, 0], numeric, rtol=1e-3, atol=1e-2)
+        check_joint_draws(values, mean, covariance, error=0.15, covariance_error=0.25)
+    check_first_slope(functions, PLACES)
 
 
 @pytest.mark.usefixtures("second_apart")
