@@ -157,9 +157,9 @@ class KnownFunction(Protocol):
 
 
 class DescribesFunction:
-    """Adds draws, gradients and relevance to a regressor, by what ``_function()`` knows."""
+    """Adds draws, gradients and relevance to a regressor whose posterior is a `KnownFunction`."""
 
-    _posterior: Callable[[], Any]
+    _posterior: Callable[[], KnownFunction]
     _check_inputs: Callable[[Any], Array]
     _pick: Callable[[Array], Array]
 
@@ -193,7 +193,7 @@ class DescribesFunction:
         """
         X = self._check_complete(X, "predict_gradient needs rows")
         with single_blas_thread:
-            mean, variance = self._function().measure_gradient(X)
+            mean, variance = self._posterior().measure_gradient(X)
         return self._pick(mean), np.sqrt(self._pick(variance))
 
     def sample_function(self, n: Any = 1, random_state: Any = 0) -> Draws:
@@ -243,7 +243,7 @@ class DescribesFunction:
         """
         check_is_fitted(self)
         n, rng = as_count(n, "n", least=1), check_random_state(random_state)
-        functions = self._function().draw_functions(n, rng)
+        functions = self._posterior().draw_functions(n, rng)
         reader = copy(self)
         vars(reader).pop("_state")
         return ReadDraws(functions, reader)
@@ -255,20 +255,17 @@ class DescribesFunction:
             raise ValueError(f"{need} without missing entries (NaN).")
         return X
 
-    def _function(self) -> KnownFunction:
-        return self._posterior()
-
     @property
     def feature_importances_(self) -> Array:
         """Shares of the inputs in the variation of predictions, (n_features,)."""
         check_is_fitted(self)
-        return self._function().relevance.mean
+        return self._posterior().relevance.mean
 
     @property
     def feature_importances_std_(self) -> Array:
         """Standard deviations of `feature_importances_` between what is believed in."""
         check_is_fitted(self)
-        return self._function().relevance.std
+        return self._posterior().relevance.std
 
 
 @dataclass(frozen=True)

@@ -167,26 +167,8 @@ def _stop(make: Callable[[], Any]) -> bool:
     return True
 
 
-class FunctionOfOutputs:
-    """The `KnownFunction` of several ``outputs``, each of which has one."""
-
-    outputs: tuple[Any, ...]
-
-    @property
-    def relevance(self) -> Relevance:
-        """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
-        return Relevance.average(one.relevance for one in self.outputs)
-
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, t, d) of the functions' derivatives."""
-        return _stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
-        return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
-
-
 @dataclass(frozen=True)
-class OutputsPosterior(FunctionOfOutputs):
+class OutputsPosterior:
     """What the models say of new rows; the outputs are the last axis."""
 
     outputs: tuple[Any, ...]  # Posterior, maybe a KnownFunction
@@ -201,6 +183,20 @@ class OutputsPosterior(FunctionOfOutputs):
         return OutputsDistribution(
             tuple(predict_distribution(one, X, include_noise) for one in self.outputs)
         )
+
+    # -- the function, if they know it -------------------------------------------------------------
+
+    @property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions, averaged over outputs."""
+        return Relevance.average(one.relevance for one in self.outputs)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, t, d) of the functions' derivatives."""
+        return _stack_pairs((one.measure_gradient(X) for one in self.outputs), axis=1)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> OutputsDraws:
+        return OutputsDraws(tuple(one.draw_functions(n, rng) for one in self.outputs))
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import Known, PartedModel, compare_alone, pick, tell_output
+from skvbgp.base import Known, compare_alone, find_joining, pick, tell_output
 from skvbgp.gp._belief import judge_state, rank_values
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
@@ -29,38 +28,9 @@ def take_output(rows: Rows, t: int, j: int) -> Rows:
     return Rows(tuple(chunks), sum(len(y) for _, y, _ in chunks))
 
 
-@dataclass(frozen=True)
-class PartedState(PartedModel):
-    """States of the model of all outputs, and of those that stay apart."""
-
-    common: State
-    apart: tuple[State | None, ...]
-
-    @classmethod
-    def of(cls, common: State, apart: tuple[State | None, ...]) -> Self:
-        rows, t = common.rows, len(apart)
-        counts = np.bincount(tell_output(rows.X, t), rows.weight, t)
-        return cls(common, apart, counts.astype(np.float64))
-
-    def leave_out_all(self) -> tuple[Array, Array]:
-        """Mean and variance of the observations in the order given, NaN for those left out."""
-        mean, variance = self.common.posterior.leave_out_all()
-        output = tell_output(self.common.rows.X, len(self.apart))
-        for j, one in enumerate(self.apart):
-            if one is not None:
-                mean[output == j], variance[output == j] = one.posterior.leave_out_all()
-        return self.common.rows.tell_all(mean), self.common.rows.tell_all(variance)
-
-    @property
-    def noises(self) -> Array:
-        """Variances (t,) of the outputs' noise."""
-        processes = self.common.mixture.processes
-        noises = np.array(self.common.shares @ np.array([one.noises for one in processes]))
-        for j, one in enumerate(self.apart):
-            if one is not None:
-                own = one.shares @ [process.noise for process in one.mixture.processes]
-                noises[j] = own * one.frames.target.unit**2
-        return noises
+def count_values(rows: Rows, t: int) -> Array:
+    """How often values of each output count, (t,)."""
+    return np.bincount(tell_output(rows.X, t), rows.weight, t).astype(np.float64)
 
 
 def choose_apart(
@@ -96,18 +66,19 @@ def _judge(state: State, rows: Rows, hidden: NDArray[np.bool_]) -> Array:
     return np.asarray(noise.weight[hidden] * density)
 
 
-def score_parted(parted: PartedState, rng: np.random.RandomState) -> float:
+def score_parted(common: State, apart: Sequence[State | None], rng: np.random.RandomState) -> float:
     """Log density of values that are left out, per value, by whoever predicts their output."""
-    if parted.joins.all():
-        return parted.common.score
-    rows, count = parted.common.rows, parted.counts
+    joins, rows = find_joining(apart), common.rows
+    if joins.all():
+        return common.score
+    count = count_values(rows, len(apart))
     total = sum(
         (one.score - np.log(one.frames.target.unit)) * count[j]
-        for j, one in enumerate(parted.apart)
+        for j, one in enumerate(apart)
         if one is not None
     )
-    among = np.flatnonzero(parted.joins[tell_output(rows.X, len(parted.apart))])
+    among = np.flatnonzero(joins[tell_output(rows.X, len(apart))])
     if len(among):
         some = rng.permutation(among)[:_SCORED]
-        total += judge_state(parted.common, rows, some)[1] * count[parted.joins].sum()
+        total += judge_state(common, rows, some)[1] * count[joins].sum()
     return float(total / count.sum())

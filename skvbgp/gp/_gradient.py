@@ -81,12 +81,10 @@ def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -
     return Slopes(belief, means, variances)
 
 
-def measure_relevance(
-    posterior: NeighbourPosterior, variance: Array, among: Index | None = None
-) -> Relevance:
+def measure_relevance(posterior: NeighbourPosterior, among: Index | None = None) -> Relevance:
     """Shares (d,) of the inputs in the variation of the predictive mean, and of each process's.
 
-    The mean squared derivative at known rows, times the variances (D,) of the inputs. Of a
+    The mean squared derivative at known rows, times the variances of the inputs. Of a
     category half the mean squared change when it becomes that of another row, which is the same
     for a linear function. A process counts at a row as much as it is believed in there. ``among``
     are the rows that count, None is all.
@@ -106,7 +104,8 @@ def measure_relevance(
         return (sums.T / np.maximum(weight.sum() * shares, np.finfo(float).tiny)).T
 
     squares = np.insert(slopes.mean, 0, slopes.mix(1.0)[0], axis=1) ** 2
-    relevance = average(squares) * variance
+    inputs, _ = rows.summarise()  # frames also know rows that a stream has forgotten
+    relevance = average(squares) * inputs.std**2
     owners = posterior.mixture.processes[0].owners
     if owners:
         relevance = relevance[:, find_first_columns(X.shape[1], owners)]

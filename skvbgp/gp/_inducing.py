@@ -237,6 +237,10 @@ class SumPosterior(NeighbourPosterior):
         local = parts.variance - np.diagonal(shared)[:, None]
         return super()._covary(X, parts._replace(variance=local)) + shared
 
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> SumDraws:
+        local, shared = super().draw_functions(n, rng), self.shared.draw(n, rng)
+        return SumDraws(local, shared, float(np.sqrt(self.mixture.calibration)))
+
     def measure_slopes(self, X: Array) -> Slopes:
         belief, mean, variance = super().measure_slopes(X)
         shared_mean, shared_variance = self.shared.measure_gradient(X)

@@ -19,15 +19,16 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import (
-    JointDraws,
     JointPosterior,
+    PartedModel,
     RegressionLearner,
-    Relevance,
     Units,
+    find_joining,
     may_stay_apart,
+    tell_output,
     train_alone,
 )
-from skvbgp.gp._apart import PartedState, choose_apart, score_parted, take_output
+from skvbgp.gp._apart import choose_apart, count_values, score_parted, take_output
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
@@ -80,42 +81,42 @@ class JointState(PickledByFields):
         known = (self.model, *self.apart)
         return max(one.n_kernels for one in known if one is not None)
 
-    @cached_property
-    def parted(self) -> PartedState:
-        """Who predicts which output."""
-        return PartedState.of(self.model, self.apart)
-
     @property
     def joins(self) -> NDArray[np.bool_]:
         """Which outputs learn from the others, (t,)."""
-        return self.parted.joins
+        return find_joining(self.apart)
 
-    @property
+    @cached_property
     def posterior(self) -> JointPosterior:
-        return JointPosterior(self.parted, self.units)
-
-    @property
-    def relevance(self) -> Relevance:
-        """Shares (d,) of the inputs in the variation of predictions, averaged over the values."""
-        return self.posterior.relevance
+        apart = tuple(None if one is None else one.posterior for one in self.apart)
+        counts = count_values(self.model.rows, len(apart))
+        return JointPosterior(PartedModel(self.model.posterior, apart, counts), self.units)
 
     @property
     def covariance(self) -> Array:
         """Prior covariance (t, t) of the outputs' functions at a place, in the model of all."""
         return self.model.covariance * np.outer(self.units.unit, self.units.unit)
 
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, t, d) of the functions' derivatives."""
-        return self.posterior.measure_gradient(X)
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> JointDraws:
-        """Functions n of all outputs."""
-        return self.posterior.draw_functions(n, rng)
+    @property
+    def noises(self) -> Array:
+        """Variances (t,) of the outputs' noise, scaled."""
+        processes = self.model.mixture.processes
+        noises = np.array(self.model.shares @ np.array([one.noises for one in processes]))
+        for j, one in enumerate(self.apart):
+            if one is not None:
+                own = one.shares @ [process.noise for process in one.mixture.processes]
+                noises[j] = own * one.frames.target.unit**2
+        return noises
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance (n, t) of the observations, NaN for what was none."""
-        t = len(self.apart)
-        mean, variance = (part.reshape(-1, t) for part in self.parted.leave_out_all())
+        rows, t = self.model.rows, len(self.apart)
+        mean, variance = self.model.posterior.leave_out_all()
+        output = tell_output(rows.X, t)
+        for j, one in enumerate(self.apart):
+            if one is not None:
+                mean[output == j], variance[output == j] = one.posterior.leave_out_all()
+        mean, variance = (rows.tell_all(part).reshape(-1, t) for part in (mean, variance))
         return self.units.restore(mean, variance)
 
 
@@ -184,7 +185,7 @@ class JointLearner(RegressionLearner):
         if not start.is_chosen and any(one is not None for one in alone):
             apart = choose_apart(model, alone, rng)
         n_iter = model.n_iter + sum(one.n_iter for one in alone if one is not None)
-        score = score_parted(PartedState.of(model, apart), rng)
+        score = score_parted(model, apart, rng)
         return JointState(replace(model, n_iter=n_iter, score=score), start.units, apart)
 
     # -- partial_fit -------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class JointLearner(RegressionLearner):
         rows = model.rows
         log_units = np.average(rows.X[:, -self.t :] @ np.log(units.unit), weights=rows.weight)
         return values | {
-            "noise_variance_": state.parted.noises * units.unit**2,
+            "noise_variance_": state.noises * units.unit**2,
             "log_predictive_density_": values["log_predictive_density_"] - float(log_units),
             "n_samples_seen_": values["n_samples_seen_"] // self.t,
         }

@@ -1,4 +1,4 @@
-"""Several outputs: what is known of each besides predictions, and how streams of them forget."""
+"""Several outputs: which rows are known of each, and how streams of them forget."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
-from skvbgp.base import FunctionOfOutputs, Observations, OutputsLearner, OutputsState
+from skvbgp.base import Observations, OutputsLearner, OutputsState
 from skvbgp.gp._learner import GPLearner, Start
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._state import State
 
 
 @dataclass(frozen=True)
-class GPOutputsState(FunctionOfOutputs, OutputsState):
+class GPOutputsState(OutputsState):
     """The models of all outputs, and which rows each of them knows."""
 
     outputs: tuple[State, ...]
@@ -27,11 +27,6 @@ class GPOutputsState(FunctionOfOutputs, OutputsState):
     def n_kernels(self) -> int:
         """Kernels of the output that has most of them."""
         return max(output.n_kernels for output in self.outputs)
-
-    @property
-    def joins(self) -> NDArray[np.bool_]:
-        """Which outputs learn from the others, (t,): none."""
-        return np.zeros(len(self.outputs), dtype=bool)
 
     @property
     def covariance(self) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,8 +24,10 @@ from skvbgp._core.order import Index, cut
 from skvbgp._core.parallel import single_blas_thread, thread_map
 from skvbgp.base import pick
 from skvbgp.gp._neighbours import predict_places
-from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
+
+if TYPE_CHECKING:
+    from skvbgp.gp._posterior import NeighbourPosterior
 
 #: Rows of one task, from neighbours.
 _NEAR_ROWS = 256

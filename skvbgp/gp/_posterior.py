@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from skvbgp._core.blockwise import by_task, in_tiles
@@ -16,11 +17,12 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import Gaps, pick
+from skvbgp.base import Draws, Gaps, Relevance, pick, tell_output
 from skvbgp.gp._conditional import Conditional, Moments, Scale
-from skvbgp.gp._gradient import Slopes, measure_slopes
+from skvbgp.gp._gradient import Slopes, measure_relevance, measure_slopes
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import KnownRows, measure_matrices, predict_known, predict_rows
+from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows
@@ -217,6 +219,28 @@ class NeighbourPosterior(NearRows):
         covariance.flat[:: len(X) + 1] = self.mixture.mix(parts, include_noise=include_noise)[1]
         return self.target.unscaled(mean, covariance)
 
+    # -- the contract of base.KnownFunction --------------------------------------------------------
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        """Shares (d,) of the inputs in the variation of predictions."""
+        return measure_relevance(self)
+
+    def measure_relevance(self, among: NDArray[np.bool_]) -> Relevance:
+        """Shares of the inputs at rows of some of t outputs (t,), which the last columns tell."""
+        t, relevance = len(among), self.relevance if among.all() else None
+        if relevance is None:
+            rows = np.flatnonzero(among[tell_output(self.rows.X, t)])
+            relevance = measure_relevance(self, rows)
+        return Relevance(*(part[:-t] for part in relevance))
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
+        return FunctionDraws.draw(self, n, rng)
+
+    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
+        """Mean and variance (n, d) of the function's derivatives, in the user's units."""
+        return self.measure_slopes(X).mix(self.mixture.calibration)
+
     # -- what the processes say --------------------------------------------------------------------
 
     def measure(self, X: Array) -> LocalMoments:
@@ -351,10 +375,6 @@ class NeighbourPosterior(NearRows):
             part *= share
             total += part if c == d else part + part.T
         return total
-
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        """Mean and variance (n, d) of the function's derivatives, in the user's units."""
-        return self.measure_slopes(X).mix(self.mixture.calibration)
 
     def measure_slopes(self, X: Array) -> Slopes:
         """What each process says of these derivatives."""

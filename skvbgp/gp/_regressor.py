@@ -294,7 +294,7 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     def learns_from_others_(self) -> NDArray[np.bool_]:
         """Which outputs are predicted by the model of all of them, (n_outputs,)."""
         check_is_fitted(self)
-        return self._state.joins
+        return self._state.joins if self._form == _JOINT else np.zeros(self.n_outputs_, dtype=bool)
 
     @property
     def output_covariance_(self) -> Array:
@@ -398,9 +398,6 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
         ]:
             if is_used:
                 raise TypeError(f"{name} needs rows in memory, not Dask collections.")
-
-    def _function(self) -> Any:
-        return self._state
 
     @property
     def _keeps_on_workers(self) -> bool:

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from skvbgp._optim.ascent import EndPass, report_as
-from skvbgp.base import Observations, OutputsState, Relevance
+from skvbgp.base import Observations, OutputsPosterior, OutputsState, Relevance
 from skvbgp.gp._learner import Start
 from skvbgp.gp._outputs import GPOutputsLearner, GPOutputsState
 from skvbgp.gp._state import State
 
 
 @dataclass(frozen=True)
-class SharedState(GPOutputsState):
-    """The models of all outputs, which have their processes in common."""
+class SharedPosterior(OutputsPosterior):
+    """That of outputs which have their processes in common."""
 
     @property
     def relevance(self) -> Relevance:
@@ -45,7 +45,7 @@ class SharedLearner(GPOutputsLearner):
 
     def train(
         self, state: list[Start], X: Observations, y: list[Any], end_pass: EndPass
-    ) -> SharedState:
+    ) -> GPOutputsState:
         conclude = partial(self.gather, X=X)
         return conclude(self.single.train_outputs(state, report_as(conclude, end_pass)))
 
@@ -57,14 +57,16 @@ class SharedLearner(GPOutputsLearner):
             return super().rows_to_restart(state, X, y)
         return self.join(state, X)
 
-    def gather(self, outputs: tuple[State, ...], X: Observations) -> SharedState:
+    def gather(self, outputs: tuple[State, ...], X: Observations) -> GPOutputsState:
         """The state of all outputs; those that were observed in the same rows share factors."""
         known: list[State] = []
         for output in outputs:
             twin = next((one for one in known if one.twin is None and one.is_twin(output)), None)
             known.append(output if output.twin is twin else replace(output, twin=twin))
-        state = super().gather(tuple(known), X)
-        return SharedState(state.outputs, state.n, state.index)
+        return super().gather(tuple(known), X)
+
+    def posterior(self, state: OutputsState) -> SharedPosterior:
+        return SharedPosterior(super().posterior(state).outputs)
 
     def attributes(self, state: OutputsState) -> dict[str, Any]:
         """Those that all have in common, and the noise of each."""
@@ -77,3 +79,7 @@ class SharedLearner(GPOutputsLearner):
             "log_predictive_density_": float(np.average(scores, weights=weights)),
             "n_samples_seen_": state.n,
         }
+
+
+#: The name that it has in pickles of earlier versions.
+SharedState = GPOutputsState

@@ -26,7 +26,7 @@ from skvbgp._core.regions import move_to_boxes
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._core.shard import Block, Shard, join_blocks
 from skvbgp._core.shards import ShardedColumns, ShardedRows
-from skvbgp.base import Gaps, find_near
+from skvbgp.base import Draws, Gaps, find_near
 from skvbgp.gp._conditional import Conditional
 from skvbgp.gp._neighbours import KnownRows, predict_rows
 from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
@@ -97,12 +97,6 @@ class SpreadRows(Rows):
         return self.at(self.workers.joined(others.workers))
 
 
-def refuse_spread(rows: Rows, purpose: str) -> None:
-    """Raise TypeError if rows are on workers."""
-    if isinstance(rows, SpreadRows):
-        raise TypeError(f"{purpose} needs a model of rows in memory, not of a Dask collection.")
-
-
 def settle(rows: Rows, coordinates: Coordinates, weights: Array) -> None:
     """Move rows on workers to where places will look for them, by this distance."""
     if isinstance(rows, SpreadRows):
@@ -151,6 +145,14 @@ class SpreadPosterior(NeighbourPosterior):
         rows = Rows().plus(*self.rows.workers.fetch(index))
         here = NeighbourPosterior(**{**self.__getstate__(), "rows": rows})
         return here, places.reshape(near.shape)
+
+    def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
+        raise TypeError(
+            "sample_function needs a model of rows in memory, not of a Dask collection."
+        )
+
+    def leave_out_all(self) -> tuple[Array, Array]:
+        raise TypeError("loo_predict needs a model of rows in memory, not of a Dask collection.")
 
     def condition(self, index: Any) -> tuple[Conditional, ...]:
         here, places = self.bring(index)

@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp.base import Distribution, Draws, Gaps, Relevance, tell_output
+from skvbgp.base import Gaps
 from skvbgp.gp._cells import CellPosterior, Cells
 from skvbgp.gp._forgetting import Doubts
-from skvbgp.gp._gradient import measure_relevance
-from skvbgp.gp._inducing import GlobalPart, SumDraws, SumPosterior
+from skvbgp.gp._inducing import GlobalPart, SumPosterior
 from skvbgp.gp._near import RowsState
-from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import have_same_noise
 from skvbgp.gp._rows import Rows
-from skvbgp.gp._spread import SpreadPosterior, SpreadRows, refuse_spread
+from skvbgp.gp._spread import SpreadPosterior, SpreadRows
 from skvbgp.kernels import Kernel
 
 #: Most rows that the prior covariance is averaged over.
@@ -119,17 +116,6 @@ class State(RowsState):
         kind = SpreadPosterior if isinstance(self.rows, SpreadRows) else NeighbourPosterior
         return kind(*known)
 
-    # it is a `Posterior` itself, as it is a `KnownFunction`
-
-    def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return self.posterior.moments(X, include_noise)
-
-    def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return self.posterior.joint(X, include_noise)
-
-    def distribution(self, X: Array, include_noise: bool) -> Distribution:
-        return self.posterior.distribution(X, include_noise)
-
     def is_twin(self, other: State) -> bool:
         """Whether all rows are neighbours, and another output was observed in the same ones."""
         mine, theirs = self.posterior, other.posterior
@@ -144,26 +130,6 @@ class State(RowsState):
         """The rows with the targets that were observed."""
         return self.rows if self.shared is None else self.shared.restore(self.rows)
 
-    @cached_property
-    def relevance(self) -> Relevance:
-        """Shares (d,) of the inputs in the variation of predictions."""
-        inputs, _ = self.rows.summarise()  # frames also know rows that a stream has forgotten
-        return measure_relevance(self.posterior, inputs.std**2)
-
-    def measure_relevance(self, among: NDArray[np.bool_]) -> Relevance:
-        """Shares of the inputs at rows of some of t outputs (t,), which the last columns tell."""
-        t, relevance = len(among), self.relevance if among.all() else None
-        if relevance is None:
-            rows = np.flatnonzero(among[tell_output(self.rows.X, t)])
-            inputs, _ = self.rows.summarise()
-            relevance = measure_relevance(self.posterior, inputs.std**2, rows)
-        return Relevance(*(part[:-t] for part in relevance))
-
-    @property
-    def joins(self) -> NDArray[np.bool_]:
-        """Whether the one output learns from others, (1,)."""
-        return np.zeros(1, dtype=bool)
-
     @property
     def covariance(self) -> Array:
         """Prior covariance (t, t) of the outputs' functions at a place; of one output (1, 1)."""
@@ -172,18 +138,7 @@ class State(RowsState):
         covariance = np.tensordot(self.shares, parts, 1) * self.frames.target.unit**2
         return covariance if self.shared is None else covariance + self.shared.prior
 
-    def measure_gradient(self, X: Array) -> tuple[Array, Array]:
-        return self.posterior.measure_gradient(X)
-
-    def draw_functions(self, n: int, rng: np.random.RandomState) -> Draws:
-        refuse_spread(self.rows, "sample_function")
-        local = FunctionDraws.draw(self.posterior, n, rng)
-        if self.shared is None:
-            return local
-        return SumDraws(local, self.shared.draw(n, rng), float(np.sqrt(self.mixture.calibration)))
-
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the observations in the order given, NaN for those left out."""
-        refuse_spread(self.rows, "loo_predict")
         mean, variance = self.posterior.leave_out_all()
         return self.rows.tell_all(mean), self.rows.tell_all(variance)

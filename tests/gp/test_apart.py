@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 from skvbgp import VBGPRegressor
 from skvbgp.base._apart import hide_values
 from skvbgp.gp import _apart, _joint_outputs
-from skvbgp.gp._apart import PartedState, choose_apart, score_parted, take_output
+from skvbgp.gp._apart import choose_apart, score_parted, take_output
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
@@ -231,7 +231,7 @@ def test_others_predict_as_they_would_together(data):
     assert_allclose(found[:, 0], expected[:, 0], rtol=1e-10)
     assert np.abs(found - expected)[:, 1].min() > 1e-3
     assert_array_equal(model.output_covariance_, joint.covariance)
-    assert model.noise_variance_[0] == (joint.parted.noises * joint.units.unit**2)[0]
+    assert model.noise_variance_[0] == (joint.noises * joint.units.unit**2)[0]
 
 
 @pytest.mark.usefixtures("second_apart")
@@ -258,15 +258,14 @@ def test_relevance_is_an_average_over_values(data):
     model = make_model().fit(X, Y)
     shares = np.sum(~np.isnan(Y), axis=0) / np.sum(~np.isnan(Y))
     alone = fit_alone(X, Y[:, 1])
-    mine = model._state.parted
-    among = np.flatnonzero(mine.common.rows.X[:, 2] > 0.0)
-    inputs, _ = mine.common.rows.summarise()
-    relevance = measure_relevance(mine.common.posterior, inputs.std**2, among)
+    common = model._state.model
+    among = np.flatnonzero(common.rows.X[:, 2] > 0.0)
+    relevance = measure_relevance(common.posterior, among)
     expected = shares[0] * relevance.mean[:2] + shares[1] * alone.feature_importances_
     assert_allclose(model.feature_importances_, expected, rtol=1e-3)
     assert_allclose(model.feature_importances_.sum(), 1.0)
     both = replace(model._state, apart=model._state.apart[1:] * 2)
-    assert_allclose(both.relevance.mean, alone.feature_importances_, rtol=1e-3)
+    assert_allclose(both.posterior.relevance.mean, alone.feature_importances_, rtol=1e-3)
 
 
 def test_score_is_that_of_whoever_predicts(data, monkeypatch):
@@ -284,16 +283,18 @@ def test_score_is_that_of_whoever_predicts(data, monkeypatch):
     density = -0.5 * (np.log(2.0 * np.pi * std**2) + ((Y - mean) / std) ** 2)
     assert_allclose(model.log_predictive_density_, np.nanmean(density), rtol=1e-4)
     rng = np.random.RandomState(0)
-    assert score_parted(PartedState.of(common, (None, None)), rng) == common.score
+    assert score_parted(common, (None, None), rng) == common.score
     each = [one.score - np.log(one.frames.target.unit) for one in alone]
     counts = np.sum(~np.isnan(Y), axis=0)
     expected = np.average(each, weights=counts)
-    assert_allclose(score_parted(PartedState.of(common, alone), rng), expected)
+    assert_allclose(score_parted(common, alone, rng), expected)
     # in a frame of another unit, as what a global part leaves has
     frames = replace(alone[1].frames, target=replace(alone[1].frames.target, unit=2.0))
-    parted = PartedState.of(common, (alone[0], replace(alone[1], frames=frames)))
-    assert_allclose(score_parted(parted, rng), expected - np.log(2.0) * counts[1] / counts.sum())
-    assert_allclose(parted.noises, PartedState.of(common, alone).noises * [1.0, 4.0])
+    moved = alone[0], replace(alone[1], frames=frames)
+    lost = np.log(2.0) * counts[1] / counts.sum()
+    assert_allclose(score_parted(common, moved, rng), expected - lost)
+    noises = [replace(model._state, apart=apart).noises for apart in (moved, alone)]
+    assert_allclose(noises[0], noises[1] * [1.0, 4.0])
     assert model.n_iter_ == common.n_iter + sum(one.n_iter for one in alone)
 
 

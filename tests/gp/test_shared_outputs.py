@@ -92,7 +92,9 @@ def test_images_of_one_output_are_predicted_as_images_of_it(data, n_neighbors):
     assert_allclose((mean - shift) / factor, mean[:, :1] * np.ones(3), rtol=1e-6, atol=1e-8)
     assert_allclose(std / np.abs(factor), std[:, :1] * np.ones(3), rtol=1e-6)
     assert_allclose(model.noise_variance_ / factor**2, model.noise_variance_[0] * np.ones(3))
-    relevance = model._state.outputs[0].relevance  # what three copies of it say is no more certain
+    relevance = model._state.outputs[
+        0
+    ].posterior.relevance  # what three copies of it say is no more certain
     assert_allclose(model.feature_importances_, relevance.mean, rtol=1e-6)
     assert_allclose(model.feature_importances_std_, relevance.std, rtol=1e-6, atol=1e-10)
 
