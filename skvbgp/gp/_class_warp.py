@@ -7,7 +7,6 @@ The function is one of the values of the inputs alone: it makes them as normal a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -52,26 +51,19 @@ class WarpedCovariance(UncertainCovariance):
     warp: Warp | RangeUnits
 
     def __call__(self, X: Array, Z: Array | None = None) -> Array:
-        return self._straight(self._bend(X), None if Z is None else self._bend(Z))
+        return super().__call__(self._bend(X), None if Z is None else self._bend(Z))
 
     def diag(self, X: Array) -> Array:
-        return self._straight.diag(self._bend(X))
+        return super().diag(self._bend(X))
 
     def whole(self, X: Array) -> Array:
-        return self._straight.whole(self._bend(X))
-
-    def lost(self, X: Array) -> Array:
-        return self._straight.lost(self._bend(X))
+        return super().whole(self._bend(X))
 
     def vjp(self, X: Array, K: Array, dK: Array, dlost: Array) -> Array:
-        return self._straight.vjp(self._bend(X), K, dK, dlost)
+        return super().vjp(self._bend(X), K, dK, dlost)
 
     def vjp_whole(self, X: Array, dwhole: Array) -> Array:
-        return self._straight.vjp_whole(self._bend(X), dwhole)
-
-    @cached_property
-    def _straight(self) -> UncertainCovariance:
-        return UncertainCovariance(self.kernel, self.d)
+        return super().vjp_whole(self._bend(X), dwhole)
 
     def _bend(self, X: Array) -> Array:
         mean, variance = X[:, : self.d], X[:, self.d :]
