@@ -24,7 +24,7 @@ from skvbgp._core.gaussian import kl_diagonal
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.base import Targets
 from skvbgp.sgpr import _training
-from skvbgp.sgpr._bound import Evaluation, Prior
+from skvbgp.sgpr._bound import Evaluation, Prior, Shared
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
@@ -110,7 +110,7 @@ def divergences(name, X, y, seed, n_passes):
         "exact, from the end": bound(exact)[0],
     }
     for end, p in {"stochastic": path[-1][0], "exact": exact}.items():
-        memory = remember(model, p, data, rule, rng=np.random.RandomState(0), n_jobs=None)
+        memory = remember(Shared(model, p), data, rule, rng=np.random.RandomState(0), n_jobs=None)
         state = replace(start, parameters=p, memory=memory, draw_rule=rule, blocks=blocks)
         mean, variance = learner.posterior(state).moments(X_test, True)
         test = scores(y_test, mean, np.sqrt(variance))

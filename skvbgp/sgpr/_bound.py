@@ -57,11 +57,17 @@ class Prior(InducingOutputs):
 
 
 class Shared:
-    """What all rows share at some parameters: the prior of u, and the noise."""
+    """What all rows share at some parameters: the prior of u, and the noise.
+
+    Workers make these of the parameters that they get.
+    """
 
     def __init__(self, model: Model, parameters: Parameters, prior: Prior | None = None) -> None:
         self.model, self.parameters = model, parameters
         self.prior, self.noise = prior or Prior(parameters), model.noise(parameters)
+
+    def __reduce__(self) -> tuple[type[Shared], tuple[Model, Parameters]]:
+        return Shared, (self.model, self.parameters)
 
     def make_group(
         self, rows: Rows, draws: Array | None, *, whitened: bool = False

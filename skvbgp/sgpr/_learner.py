@@ -18,6 +18,7 @@ from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, Posterior, Targets, find_gaps, join_rows, merge_targets
 from skvbgp.sgpr._block_posterior import BlockPosterior, ExactBlockPosterior
 from skvbgp.sgpr._blocks import BlockRows, Division, KeptBlocks, divide
+from skvbgp.sgpr._bound import Shared
 from skvbgp.sgpr._data import Data
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gapped import admit_gaps
@@ -236,10 +237,10 @@ class SparseLearner(Settings):
         self, state: State, data: Data, rule: DrawRule, rng: np.random.RandomState
     ) -> Memory:
         """The memory of all rows, by a pass over them where they are."""
-        model, parameters = state.model, state.parameters
+        shared = Shared(state.model, state.parameters, state.prior)
         if isinstance(data, ShardedData):
-            return data.remember(model, parameters, rule)
-        return remember(model, parameters, data, rule, rng=rng, n_jobs=self.n_jobs)
+            return data.remember(shared, rule)
+        return remember(shared, data, rule, rng=rng, n_jobs=self.n_jobs)
 
     def _train_exact(self, state: State, data: Data, end_pass: EndPass) -> State:
         if self.inducing_inputs is not None or not self.has_room(len(data)):

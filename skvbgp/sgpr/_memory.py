@@ -24,8 +24,6 @@ from skvbgp._core.linalg import Array, triu_congruence
 from skvbgp._core.parallel import LazyTasks, spawn_seeds, spread_each
 from skvbgp.sgpr._bound import Prior, Shared
 from skvbgp.sgpr._data import Data
-from skvbgp.sgpr._noise import Model
-from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 
 #: Tasks that a pass over all rows is cut into, whatever the number of workers: a few, or as many
@@ -153,8 +151,7 @@ class Memory:
 
 
 def remember(
-    model: Model,
-    parameters: Parameters,
+    shared: Shared,
     data: Data,
     draw_rule: DrawRule,
     *,
@@ -162,7 +159,6 @@ def remember(
     n_jobs: int | None,
 ) -> Memory:
     """The memory of all rows, by a pass over them on the workers of joblib or on threads."""
-    shared = Shared(model, parameters)
     segments = data.segments(max(_N_SEGMENTS, -(-len(data) // _SEGMENT_ROWS)))
     seeds = spawn_seeds(rng, len(segments))
 

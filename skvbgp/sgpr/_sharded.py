@@ -22,7 +22,7 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import Begun, ShardedColumns, ShardedRows
 from skvbgp.base import Targets
-from skvbgp.sgpr._bound import DataGradients, DataTerms, Evaluation, Prior, Shared
+from skvbgp.sgpr._bound import DataGradients, DataTerms, Evaluation, Shared
 from skvbgp.sgpr._data import Data, Rows, split_tiles
 from skvbgp.sgpr._memory import Memory, Statistics, sum_groups
 from skvbgp.sgpr._noise import Model
@@ -40,7 +40,7 @@ class ShardedBatch:
         """Draws of Lambda, as `begin` takes them."""
         raise NotImplementedError
 
-    def begin(self, model: Model, parameters: Parameters, weights: Weights, draws: Any) -> Begun:
+    def begin(self, shared: Shared, weights: Weights, draws: Any) -> Begun:
         """Start sums over the rows: psi and information, then gradients at the weights."""
         raise NotImplementedError
 
@@ -56,12 +56,10 @@ class RowBatch(ShardedBatch):
     def draw(self, rule: DrawRule, rng: np.random.RandomState) -> Array | None:
         return rule((len(self.index), self.rows.d), rng)
 
-    def begin(
-        self, model: Model, parameters: Parameters, weights: Weights, draws: Array | None
-    ) -> Begun:
+    def begin(self, shared: Shared, weights: Weights, draws: Array | None) -> Begun:
         return self.rows.begin(
             _sum_rows,
-            (model, parameters, self.target, weights),
+            (shared, self.target, weights),
             self.index,
             lambda places: (pick_draws(draws, places),),
         )
@@ -78,17 +76,14 @@ class ShardedData(Data):
     def batch(self, chosen: Index) -> Any:
         return RowBatch(self.X.rows, np.sort(chosen).astype(np.int64), self.target)
 
-    def remember(self, model: Model, parameters: Parameters, draw_rule: DrawRule) -> Memory:
+    def remember(self, shared: Shared, draw_rule: DrawRule) -> Memory:
         """The memory of all rows, by a pass over them on their workers."""
-        parts = self.sum_groups(model, parameters, draw_rule)
-        return Memory.of(Prior(parameters), reduce(Statistics.plus, parts))
+        parts = self.sum_groups(shared, draw_rule)
+        return Memory.of(shared.prior, reduce(Statistics.plus, parts))
 
-    def sum_groups(
-        self, model: Model, parameters: Parameters, draw_rule: DrawRule
-    ) -> list[Statistics]:
+    def sum_groups(self, shared: Shared, draw_rule: DrawRule) -> list[Statistics]:
         """Sums over the rows of each worker."""
-        shared = (self.target, model, parameters, draw_rule)
-        return self.X.rows.call(_sum_shard, shared)
+        return self.X.rows.call(_sum_shard, (self.target, shared, draw_rule))
 
 
 def gather_data(
@@ -126,7 +121,7 @@ class ShardedEvaluation(Evaluation):
     def _sum(self, q: WhitenedGaussian | None) -> Callable[[], list[DataGradients]]:
         """Keep the sums over the rows; what is returned waits for the gradients at q."""
         weights = None if q is None else self._pack_weights(q)
-        begun = self._batch.begin(self._model, self._parameters, weights, self._draws)
+        begun = self._batch.begin(self._shared, weights, self._draws)
         psi, information = (sum(parts) for parts in zip(*begun.first, strict=True))
         self._keep(unpack_symmetric(psi), information)
         return begun.resume
@@ -151,64 +146,44 @@ def pick_draws(draws: Array | None, places: NDArray[np.intp] | slice) -> Array |
 
 
 def _sum_rows(
-    model: Model,
-    parameters: Parameters,
-    target: Target,
-    weights: Weights,
-    rows: Block,
-    draws: Array | None,
+    shared: Shared, target: Target, weights: Weights, rows: Block, draws: Array | None
 ) -> Iterator[Any]:
     """Sums over some rows of a shard: psi and information, then gradients at (v, V)."""
     tiles = split_tiles(np.arange(len(rows.y)))
-    scaled = scale_block(model.coordinates, target, rows)
-    return sum_batch(
-        model,
-        parameters,
-        weights,
-        [scaled.take(tile) for tile in tiles],
-        [pick_draws(draws, tile) for tile in tiles],
-    )
+    scaled = scale_block(shared.model.coordinates, target, rows)
+    batch = [scaled.take(tile) for tile in tiles]
+    return sum_batch(shared, weights, batch, [pick_draws(draws, tile) for tile in tiles])
 
 
 def sum_batch(
-    model: Model,
-    parameters: Parameters,
-    weights: Weights,
-    batch: Sequence[Rows],
-    draws: Sequence[Array | None],
+    shared: Shared, weights: Weights, batch: Sequence[Rows], draws: Sequence[Array | None]
 ) -> Iterator[Any]:
     """Sums over groups of a mini-batch: psi and information, then gradients at (v, V).
 
     Psi and V are sent as triangles.
     """
-    terms = DataTerms(Shared(model, parameters), batch, draws)
+    terms = DataTerms(shared, batch, draws)
     yield pack_symmetric(terms.psi), terms.information
     if weights is not None:
         v, triangle = weights
         yield terms.backward(v, unpack_symmetric(triangle))
 
 
-def _sum_shard(
-    target: Target, model: Model, parameters: Parameters, draw_rule: DrawRule, shard: Shard
-) -> Statistics:
+def _sum_shard(target: Target, shared: Shared, draw_rule: DrawRule, shard: Shard) -> Statistics:
     """Sums over all rows of a shard, some at a time."""
     groups = (
         (block, [len(tile) for tile in split_tiles(np.arange(len(block.y)))])
         for block in shard.blocks
     )
-    return add_sums(target, model, parameters, draw_rule, groups)
+    return add_sums(target, shared, draw_rule, groups)
 
 
 def add_sums(
-    target: Target,
-    model: Model,
-    parameters: Parameters,
-    draw_rule: DrawRule,
-    parts: Iterable[tuple[Block, list[int]]],
+    target: Target, shared: Shared, draw_rule: DrawRule, parts: Iterable[tuple[Block, list[int]]]
 ) -> Statistics:
     """Sums over rows, and sizes of the groups that they come in."""
-    shared, total = Shared(model, parameters), Statistics.none(len(parameters.U))
+    total = Statistics.none(len(shared.parameters.U))
     for block, sizes in parts:
-        data = Data(*block, model.coordinates, target)
+        data = Data(*block, shared.model.coordinates, target)
         total = total.plus(sum_groups(shared, draw_rule, data, np.array(sizes), 0))
     return total

@@ -19,10 +19,9 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Shard
 from skvbgp._core.sharded_blocks import ShardedBlocks, copy_blocks, divide
 from skvbgp._core.shards import Begun
+from skvbgp.sgpr._bound import Shared
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._memory import Statistics
-from skvbgp.sgpr._noise import Model
-from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import DrawRule
 from skvbgp.sgpr._sharded import (
     ShardedBatch,
@@ -64,13 +63,12 @@ class BlockBatch(ShardedBatch):
         of_block = round(self.blocks.block_rows), self.blocks.rows.d  # about
         return [rule(of_block, rng) for _ in self.chosen]
 
-    def begin(
-        self, model: Model, parameters: Parameters, weights: Weights, draws: list[Array | None]
-    ) -> Begun:
-        shards, shared = self.blocks.find(self.chosen), (model, parameters, self.target, weights)
+    def begin(self, shared: Shared, weights: Weights, draws: list[Array | None]) -> Begun:
+        shards = self.blocks.find(self.chosen)
 
         def own(s: int) -> tuple[Any, ...]:
-            return shards[s].local, [draws[place] for place in shards[s].places], *shared
+            of_blocks = [draws[place] for place in shards[s].places]
+            return shards[s].local, of_blocks, shared, self.target, weights
 
         return self.blocks.rows.begin_some(_sum_blocks, self.blocks.tasks(shards, own))
 
@@ -103,11 +101,8 @@ class SpreadData(ShardedData):
     def batch(self, chosen: Index) -> Any:
         return BlockBatch(self.blocks, chosen, self.target)
 
-    def sum_groups(
-        self, model: Model, parameters: Parameters, draw_rule: DrawRule
-    ) -> list[Statistics]:
-        shared = (self.target, model, parameters, draw_rule)
-        return self._call(_sum_all_blocks, shared)
+    def sum_groups(self, shared: Shared, draw_rule: DrawRule) -> list[Statistics]:
+        return self._call(_sum_all_blocks, (self.target, shared, draw_rule))
 
     def _call(self, function: Any, shared: tuple[Any, ...]) -> list[Any]:
         """Results of a function of all shards."""
@@ -127,28 +122,26 @@ def _sum_blocks(
     n_blocks: int,
     chosen: Index,
     draws: list[Array | None],
-    model: Model,
-    parameters: Parameters,
+    shared: Shared,
     target: Target,
     weights: Weights,
     shard: Shard,
 ) -> Iterator[Any]:
     """Sums over some blocks of a shard: psi and information, then gradients at (v, V)."""
     blocks = copy_blocks(frame, n_blocks, chosen, shard)
-    rows = [scale_block(model.coordinates, target, block) for block in blocks]
-    return sum_batch(model, parameters, weights, rows, draws)
+    rows = [scale_block(shared.model.coordinates, target, block) for block in blocks]
+    return sum_batch(shared, weights, rows, draws)
 
 
 def _sum_all_blocks(
     frame: Coordinates,
     n_blocks: int,
     target: Target,
-    model: Model,
-    parameters: Parameters,
+    shared: Shared,
     draw_rule: DrawRule,
     shard: Shard,
 ) -> Statistics:
     """Sums over all blocks of a shard."""
     blocks = (copy_blocks(frame, n_blocks, [k], shard)[0] for k in range(n_blocks))
     groups = ((block, [len(block.y)]) for block in blocks)
-    return add_sums(target, model, parameters, draw_rule, groups)
+    return add_sums(target, shared, draw_rule, groups)

@@ -13,7 +13,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp._core.scaling import RunningScale
 from skvbgp.kernels import RBF, Constant
-from skvbgp.sgpr._bound import Evaluation, Prior
+from skvbgp.sgpr._bound import Evaluation, Prior, Shared
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._noise import Blocks, Diagonal, HyperPrior, Model, White
@@ -54,8 +54,7 @@ class Problem:
     def memory(self, data=None):
         """What `remember` keeps of the rows, expectations in closed form."""
         return remember(
-            self.model,
-            self.parameters,
+            Shared(self.model, self.parameters),
             self.data if data is None else data,
             ClosedForm(),
             rng=np.random.RandomState(0),

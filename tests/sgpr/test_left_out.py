@@ -15,6 +15,7 @@ from skvbgp.base import Targets
 from skvbgp.kernels import RBF
 from skvbgp.sgpr import _settings
 from skvbgp.sgpr._blocks import BlockRows, Division
+from skvbgp.sgpr._bound import Shared
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
@@ -64,7 +65,7 @@ def leave_out_by_brute_force(model, X, targets, i):
                 blocks = BlockRows(blocks.partition, blocks.unit, *parts)
         rng = np.random.RandomState(0)
         memory = remember(
-            state.model, state.parameters, data, state.draw_rule, rng=rng, n_jobs=None
+            Shared(state.model, state.parameters), data, state.draw_rule, rng=rng, n_jobs=None
         )
     rest = replace(state, memory=memory, blocks=blocks, reference=state.target)
     mean, variance = learner.posterior(rest).moments(X[i : i + 1], True)

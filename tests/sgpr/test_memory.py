@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._bound import Evaluation, Prior
+from skvbgp.sgpr._bound import Evaluation, Prior, Shared
 from skvbgp.sgpr._memory import Memory, Statistics, remember
 from skvbgp.sgpr._quadrature import CommonDraws, FreshDraws
 from tests.derivatives import numerical_gradient
@@ -75,8 +75,7 @@ def test_information_over_draws_keeps_its_digits_where_inducing_inputs_are_close
     """No eigenvalue is negative but by rounding; whitened after the sum, by 1e-7 of the largest."""
     problem = row_problem(200, 1, 100, noise_variance=1e-4)
     memory = remember(
-        problem.model,
-        problem.parameters,
+        Shared(problem.model, problem.parameters),
         problem.data,
         CommonDraws(np.zeros((1, 1))),
         rng=np.random.RandomState(0),
@@ -122,13 +121,16 @@ def test_workers_change_nothing(problem, monkeypatch, n_jobs):
             rng = np.random.RandomState(3)
             memories.append(
                 remember(
-                    problem.model, problem.parameters, problem.data, rule, rng=rng, n_jobs=jobs
+                    Shared(problem.model, problem.parameters),
+                    problem.data,
+                    rule,
+                    rng=rng,
+                    n_jobs=jobs,
                 )
             )
     assert_same(*memories, rtol=0, atol=0)
     other = remember(
-        problem.model,
-        problem.parameters,
+        Shared(problem.model, problem.parameters),
         problem.data,
         rule,
         rng=np.random.RandomState(4),
@@ -142,8 +144,7 @@ def test_information_of_random_draws_is_unbiased():
     problem = small_problem("dtc")
     passes = [
         remember(
-            problem.model,
-            problem.parameters,
+            Shared(problem.model, problem.parameters),
             problem.data,
             FreshDraws(False),
             rng=np.random.RandomState(seed),

@@ -11,6 +11,7 @@ from skvbgp._core.linalg import JITTER
 from skvbgp._core.scaling import RunningScale
 from skvbgp.kernels import Matern
 from skvbgp.sgpr import _learner, _noise_choice
+from skvbgp.sgpr._bound import Shared
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise_choice import choose_again, choose_noise_variance
@@ -55,7 +56,7 @@ def conclude_with(state, data):
 
     def conclude(parameters, rule):
         rng = np.random.RandomState(0)
-        memory = remember(state.model, parameters, data, rule, rng=rng, n_jobs=None)
+        memory = remember(Shared(state.model, parameters), data, rule, rng=rng, n_jobs=None)
         return replace(state, parameters=parameters, memory=memory)
 
     return conclude

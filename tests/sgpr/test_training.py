@@ -12,7 +12,7 @@ from skvbgp._core.linalg import NotPositiveDefiniteError
 from skvbgp._core.partition import partition_rows
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _learner, _training
-from skvbgp.sgpr._bound import Evaluation, Prior
+from skvbgp.sgpr._bound import Evaluation, Prior, Shared
 from skvbgp.sgpr._data import Coordinates, Data, Target
 from skvbgp.sgpr._memory import remember
 from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
@@ -354,7 +354,11 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
     start, free = problem.parameters, all_but(problem.parameters, "U")
     optimum = collapsed(problem, rule=rule, free=free, max_iter=1000, tol=1e-10).parameters
     memory = remember(
-        problem.model, optimum, problem.data, rule, rng=np.random.RandomState(0), n_jobs=None
+        Shared(problem.model, optimum),
+        problem.data,
+        rule,
+        rng=np.random.RandomState(0),
+        n_jobs=None,
     )
     q_optimum = memory.q(optimum.alpha, optimum.second_moment, np.array([1.0, 0.0]))
     steps = recorded_steps(monkeypatch)
