@@ -21,7 +21,12 @@ from skvbgp._callbacks import CALLBACK_ATTRIBUTES
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
-from skvbgp.base._estimator import _num_samples, _safe_indexing, restored_on_error
+from skvbgp.base._estimator import (
+    VariationalEstimator,
+    _num_samples,
+    _safe_indexing,
+    restored_on_error,
+)
 from skvbgp.base._validation import as_weights, reading
 from skvbgp.base._weights import count_remembered
 
@@ -152,19 +157,16 @@ def place_change(surprise: Array, *, restarts: bool) -> int:
     return int(np.argmax(old.sum(axis=0) <= until.sum(axis=0)))
 
 
-class NoticesChange:
-    """The part of an estimator with ``forgetting`` whose streams that fade begin again.
+class NoticesChange(VariationalEstimator):
+    """An estimator with ``forgetting`` whose streams that fade begin again.
 
     A subclass says how it judges predictions, and how data begin a stream.
     """
 
     forgetting: float
     n_samples_seen_: int
-    _state: Any
-    _published: set[str]
     _second: Second  # while it is open whether there was a change
     _doubted: list[Call]  # the last ones, while they may follow a change
-    _train_anew: Callable[..., Any]
     #: Of `Data`: how well rows are predicted.
     _predict_known: Callable[..., Any]
     #: Of that.
@@ -179,7 +181,7 @@ class NoticesChange:
 
     def _partial_fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         with restored_on_error(self):
-            known = vars(self)
+            known = self.__dict__
             second, doubted = known.pop("_second", None), known.pop("_doubted", [])
             before = copy.copy(self)
             self._learn(X, y, metadata)
@@ -190,8 +192,7 @@ class NoticesChange:
 
     def _learn(self, X: Any, y: Any, metadata: dict[str, Any]) -> Self:
         """As without a second stream."""
-        learned: Self = super()._partial_fit(X, y, **metadata)  # type: ignore[misc]
-        return learned
+        return super()._partial_fit(X, y, **metadata)
 
     def _keep_in_doubt(self, name: str, value: Any) -> None:
         """Keep what the next fit drops."""
@@ -227,7 +228,7 @@ class NoticesChange:
             if not is_ahead and self._gives_up(compared, now.n_samples_seen_):
                 return
             model = copy.copy(second.model)
-            vars(model).update(now.get_params(deep=False))  # type: ignore[attr-defined]
+            vars(model).update(now.get_params(deep=False))
             _drop_callbacks(model._learn(*data))
             if is_ahead:
                 now._become(model)
@@ -314,10 +315,10 @@ class NoticesChange:
 
     def _become(self, model: Self) -> None:
         """Know what another one knows."""
-        now = vars(self)
+        now = self.__dict__
         for name in self._published - model._published:
             now.pop(name, None)
-        now.update(vars(model))
+        now.update(model.__dict__)
 
 
 class NoticesFunctions(NoticesChange):

@@ -159,7 +159,7 @@ class KnownFunction(Protocol):
 class DescribesFunction:
     """Adds draws, gradients and relevance to a regressor whose posterior is a `KnownFunction`."""
 
-    _posterior: Callable[[], KnownFunction]
+    _posterior: Callable[[], Any]
     _check_inputs: Callable[[Any], Array]
     _pick: Callable[[Array], Array]
 

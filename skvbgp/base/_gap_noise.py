@@ -20,6 +20,7 @@ from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.pickling import PickledByFields
 from skvbgp._core.scaling import RunningScale, check_unit, scale_variance
 from skvbgp._core.shards import ShardedColumns
+from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._exact_process import SLOPE, ExactRows, learn_slopes
 from skvbgp.base._gaps import Gaps, find_gaps
 from skvbgp.base._start import START_ROWS
@@ -154,14 +155,11 @@ def _learn_of_output(gaps: Gaps, rows: GivenRows, learns: bool, owners: Owners) 
     return squared * learn_slopes(scaled)
 
 
-class FillsGaps:
-    """Adds missing entries of X to a `VariationalRegressor` whose learner takes known noise."""
+class FillsGaps(VariationalRegressor):
+    """A regressor that takes rows with missing entries, whose learner takes known noise."""
 
     _takes_gaps: Any = True
-    _owners: Owners
-    _posterior: Callable[[], Any]
     forgetting: float
-    n_outputs_: int
     _gap_noise: GapNoise | None  # None of a fit that takes no gaps
     #: All rows of a stream, while they are few; None if there were others.
     _gap_rows: GivenRows | None
@@ -171,7 +169,7 @@ class FillsGaps:
         self, X: Any, y: Any, sample_weight: Any, variance: Array | None, *, begins: bool
     ) -> tuple[Any, Any]:
         """The rows without gaps; in a stream all of them, where gaps are to be learned again."""
-        count, self._begins_again = super()._count, False  # type: ignore[misc]
+        count, self._begins_again = super()._count, False
         learns, known = begins and self._takes_gaps, None if begins else self._gap_rows
         self._gap_rows = None
         if begins:
@@ -207,7 +205,7 @@ class FillsGaps:
         return len(rows.X) >= 2 * noise.n_rows or noise.precede(rows.X)
 
     def _learns_anew(self, inputs: Any, targets: Any) -> bool:
-        return self._begins_again or super()._learns_anew(inputs, targets)  # type: ignore[misc]
+        return self._begins_again or super()._learns_anew(inputs, targets)
 
     def _fill(self, X: Array, variance: Array | None) -> tuple[Array, Array | None]:
         if self._gap_noise is None and find_gaps(X).any():

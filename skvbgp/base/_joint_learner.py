@@ -20,6 +20,7 @@ from skvbgp._core.copies import find_equal
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base._apart import Known, compare_alone, may_stay_apart, train_alone
+from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._joint_outputs import JointPosterior, Units
 from skvbgp.base._learner import RegressionLearner, predict_distribution
 from skvbgp.base._outputs import Observations
@@ -269,21 +270,19 @@ def judge(model: tuple[Any, Any], rows: tuple[Array, Targets], hidden: NDArray[n
     return np.asarray(y.counts[hidden] * distribution.log_density(y.y[hidden]))
 
 
-class JoinsOutputs:
-    """Adds the parameter ``output_covariance`` to a `VariationalRegressor`.
+class JoinsOutputs(VariationalRegressor):
+    """A regressor with the parameter ``output_covariance``.
 
     Its outputs learn from each other by ``_joint_learner``, a `StackingLearner`.
     """
 
     output_covariance: Any
-    n_outputs_: int
-    _state: Any
     _joint_learner: ClassVar[Any]
     #: Whether outputs learn from each other, which streams and warm starts do not change.
     _joins: bool
 
     def _bind_outputs(self, t: int, said: str, *, reset: bool) -> None:
-        super()._bind_outputs(t, said, reset=reset)  # type: ignore[misc]
+        super()._bind_outputs(t, said, reset=reset)
         joins = t > 1 and self.output_covariance is not None
         goes_on = not reset or getattr(self, "warm_start", False)
         if goes_on and joins != getattr(self, "_joins", joins):
@@ -302,9 +301,9 @@ class JoinsOutputs:
     def _check_collections(self) -> None:
         if self.output_covariance is not None:
             raise TypeError("output_covariance needs rows in memory, not Dask collections.")
-        super()._check_collections()  # type: ignore[misc]
+        super()._check_collections()
 
     def _full_learner(self) -> Any:
         if not self._joins:
-            return super()._full_learner()  # type: ignore[misc]
-        return self._joint_learner(self._learner(), self.n_outputs_)  # type: ignore[attr-defined]
+            return super()._full_learner()
+        return self._joint_learner(self._learner(), self.n_outputs_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from skvbgp._core.copies import make_keys
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.parallel import single_blas_thread
+from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._joint_outputs import JointPosterior, lengthen
 from skvbgp.base._validation import as_weights, reading
 from skvbgp.base._weights import Targets, as_noise, count_rows
@@ -22,14 +22,8 @@ class RowSaysMoreError(ValueError):
     """A row that is to be left out says more than all that a model knows."""
 
 
-class LeavesOut:
-    """Adds ``loo_predict`` to a `VariationalRegressor` whose posteriors have ``leave_out``."""
-
-    _posterior: Callable[[], Any]
-    _read_rows: Callable[..., tuple[Any, Any]]
-    _check_known_noise: Callable[[], None]
-    _fill: Callable[..., tuple[Array, Any]]
-    n_outputs_: int
+class LeavesOut(VariationalRegressor):
+    """A regressor with ``loo_predict``, whose posteriors have ``leave_out``."""
 
     def loo_predict(
         self, X: Any, y: Any, sample_weight: Any = None, y_var: Any = None
@@ -95,6 +89,7 @@ class LeavesOut:
         if y_var is not None:
             self._check_known_noise()
         X, variance = self._fill(X, as_noise(y_var, y.shape))
+        assert variance is not None  # as it is given
         posterior = self._posterior()
         with single_blas_thread:
             if y.ndim == 1:
