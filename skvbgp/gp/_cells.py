@@ -6,7 +6,7 @@ A factor of many rows takes longer than one of a few neighbours, but it serves a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
 from typing import NamedTuple
@@ -127,8 +127,7 @@ class CellPosterior(NeighbourPosterior):
         rows = Rows.around(self.rows.X[index], self.rows.y[index], pick(self.rows.noise, index))
         cell = self._recent.get(c)
         if cell is None or not _are_same(rows, cell.posterior.rows):
-            fields = {**self.neighbours.__getstate__(), "rows": rows, "k": len(index)}
-            posterior = NeighbourPosterior(**fields)
+            posterior = replace(self.neighbours, rows=rows, k=len(index))
             # not by asking for them: Python 3.11 makes a cached property of one object at a time
             vars(posterior)["conditionals"] = posterior.condition(slice(None))
             cell = Cell(posterior, index)

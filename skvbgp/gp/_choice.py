@@ -1,8 +1,9 @@
-"""What the parameter `kernel` of the flagships says: which kernels, and in which units."""
+"""What parameters of the flagships may be, and what `kernel` says: which ones, in which units."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,20 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, check_unit
+from skvbgp.base import CATEGORIES, FORGETTING_OR_WINDOW, LEARNING, Interval, StrOptions
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._sklearn import name_kernel
+
+#: The constraints of what both have.
+COMMON: dict[str, Any] = {
+    "kernel": "no_validation",  # as_kernel says what it takes
+    "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "n_inducing": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
+    **CATEGORIES,
+    **FORGETTING_OR_WINDOW,
+    **LEARNING,
+    "n_jobs": [Integral, None],
+}
 
 
 def is_auto(kernel: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import (
-    CATEGORIES,
-    FORGETTING_OR_WINDOW,
-    LEARNING,
     ForgetfulClassifier,
-    Interval,
     Labels,
     StrOptions,
     as_row_values,
     keep,
 )
-from skvbgp.gp._choice import count_known
+from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._class_learner import ClassGPLearner
 from skvbgp.gp._votes import Labelled, count_votes, merge_places
 
@@ -174,16 +169,7 @@ class VBGPClassifier(ForgetfulClassifier):
     array(['wet', 'dry'], dtype='<U3')
     """
 
-    _parameter_constraints: dict[str, list[Any] | str] = {
-        "kernel": "no_validation",  # as_kernel says what it takes
-        "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "n_inducing": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
-        **CATEGORIES,
-        "class_weight": [dict, StrOptions({"balanced"}), None],
-        **FORGETTING_OR_WINDOW,
-        **LEARNING,
-        "n_jobs": [Integral, None],
-    }
+    _parameter_constraints = COMMON | {"class_weight": [dict, StrOptions({"balanced"}), None]}
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
-    CATEGORIES,
-    FORGETTING_OR_WINDOW,
-    LEARNING,
+    JOINT_OUTPUTS,
     DescribesFunction,
-    Interval,
     NoticesFunctions,
     Observations,
     StrOptions,
@@ -28,7 +24,7 @@ from skvbgp.base import (
     keep,
     lengthen,
 )
-from skvbgp.gp._choice import count_known
+from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._joint_outputs import JointLearner
 from skvbgp.gp._learner import GPLearner
@@ -227,17 +223,11 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     ((342,), (342,))
     """
 
-    _parameter_constraints: dict[str, list[Any] | str] = {
-        "kernel": "no_validation",  # as_kernel says what it takes
-        "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "n_inducing": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
-        **CATEGORIES,
-        "output_covariance": [StrOptions({"learned"}), None],
+    _parameter_constraints: dict[str, Any] = {
+        **COMMON,
+        **JOINT_OUTPUTS,
         "output_hyperparameters": [StrOptions({"own", "shared"})],
         "normalize_y": ["boolean"],
-        **FORGETTING_OR_WINDOW,
-        **LEARNING,
-        "n_jobs": [Integral, None],
     }
 
     def __init__(
