@@ -157,14 +157,6 @@ def log_site_scales(mean: Array, variance: Array, sites: Sites, moments: TiltedM
     return np.asarray(moments.log_z + 0.5 * np.log(d) + quadratic / (2.0 * d))
 
 
-def log_evidence(posterior: SitePosterior, moments: TiltedMoments) -> float:
-    r"""EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
-    scales = log_site_scales(*posterior.cavity, posterior.sites, moments)
-    if posterior.weight is not None:
-        scales *= posterior.weight
-    return posterior.log_normaliser + float(np.sum(scales))
-
-
 @dataclass(frozen=True)
 class Fixpoint:
     """Where the iteration over the sites has ended."""
@@ -176,7 +168,12 @@ class Fixpoint:
 
     @property
     def log_evidence(self) -> float:
-        return log_evidence(self.posterior, self.moments)
+        """EP's approximation of log p(t), without the trace correction, see :eq:`ep-evidence`."""
+        q = self.posterior
+        scales = log_site_scales(*q.cavity, q.sites, self.moments)
+        if q.weight is not None:
+            scales *= q.weight
+        return q.log_normaliser + float(np.sum(scales))
 
     @property
     def d_noise(self) -> Array:
