@@ -27,6 +27,12 @@ def count_inputs(d: int, owners: Owners) -> int:
     return len(set(owners)) if owners else d
 
 
+def add_inputs(owners: Owners, n: int) -> Owners:
+    """The same with n columns behind, each of which is an input of its own."""
+    first = max(owners, default=-1) + 1
+    return (*owners, *range(first, first + n)) if owners else owners
+
+
 def find_shared(d: int, owners: Owners) -> NDArray[np.bool_]:
     """Which of d columns encode their input together with others."""
     return np.asarray(divide_equally(d, owners) < 1.0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import Owners, find_first_columns, find_shared
+from skvbgp._core.owners import Owners, add_inputs, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
 from skvbgp.base import Gaps, RegressionLearner, says_too_little
@@ -163,7 +163,7 @@ class GPLearner(RegressionLearner):
             "gaussian": gaussian,
             "one_scale": is_exact,
             "n_gaps": int(gaps.columns.sum()),
-            "owners": self._add_outputs(self.owners),
+            "owners": add_inputs(self.owners, self.n_outputs),
             "n_outputs": self.n_outputs,
         }
         candidates = tuple((name, start_process(kernel, **settings)) for name, kernel in pairs)
@@ -199,16 +199,11 @@ class GPLearner(RegressionLearner):
             return starts
         return _move(starts, WarpedCoordinates(known.offset, known.scale, warp))
 
-    def _add_outputs(self, owners: Owners) -> Owners:
-        """Owners of all columns: indicators of outputs are inputs of their own."""
-        first = max(owners, default=-1) + 1
-        return (*owners, *range(first, first + self.n_outputs)) if owners else owners
-
     def frame(
         self, inputs: RunningScale, targets: RunningScale, gaps: Gaps, standardised: bool
     ) -> Frames:
         """The units of rows with these moments."""
-        owners = self._add_outputs(self.owners)
+        owners = add_inputs(self.owners, self.n_outputs)
         coordinates = frame_inputs(inputs, owners, standardised=standardised)
         target = Target.of_scale(targets, centred=self.normalize_y)
         if self.n_outputs:  # rows of several outputs are in units of each

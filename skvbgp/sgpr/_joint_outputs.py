@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import add_inputs
 from skvbgp.base import JointState, StackingLearner, lengthen
 from skvbgp.sgpr._learner import SparseLearner
 from skvbgp.sgpr._noise import Diagonal
@@ -35,9 +36,8 @@ class SparseJointLearner(StackingLearner):
     @cached_property
     def model(self) -> SparseLearner:
         single, t = self.single, self.t
-        owners, structure, places = single.owners, single.structure, single.inducing_inputs
-        if owners:
-            owners = (*owners, *range(max(owners) + 1, max(owners) + 1 + t))
+        owners, structure = add_inputs(single.owners, t), single.structure
+        places = single.inducing_inputs
         if isinstance(structure, Diagonal):
             if structure.kernel is not None and not structure.is_auto:
                 raise ValueError(
