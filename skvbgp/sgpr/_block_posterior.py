@@ -164,11 +164,11 @@ class ExactBlockPosterior(ExactPosterior):
         self._blocks = blocks
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
-        return in_tiles(lambda tile: self._tile(self._mixture.moments, tile, include_noise), X)
+        return in_tiles(lambda tile: self._tile(self._latent.moments, tile, include_noise), X)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw of theta."""
-        components = self._mixture.components
+        components = self._latent.components
         moments = in_tiles(lambda tile: self._tile(components, tile, include_noise), X)
         return NormalMixture.of_moments(*moments)
 
@@ -180,18 +180,18 @@ class ExactBlockPosterior(ExactPosterior):
             mean, variance = evaluate(scaled)
         else:
             cross = self._noise_cross(X, self._blocks.lookup(scaled))
-            own = self._mixture.noise.marginal_variance(X)
+            own = self._latent.noise.marginal_variance(X)
             mean, variance = evaluate(scaled, cross, own)
         return self._target.unscaled(mean, variance)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         scaled = self._coordinates.scaled(X)
         if not include_noise:
-            mean, covariance = self._mixture.joint(scaled)
+            mean, covariance = self._latent.joint(scaled)
         else:
             labels = self._blocks.lookup(scaled)
-            mean, covariance = self._mixture.joint(scaled, self._noise_cross(X, labels))
-            own = self._mixture.noise.covariance(X)
+            mean, covariance = self._latent.joint(scaled, self._noise_cross(X, labels))
+            own = self._latent.noise.covariance(X)
             covariance += np.where(labels[:, None] == labels, own, 0.0)
         return self._target.unscaled(mean, covariance)
 
@@ -200,11 +200,11 @@ class ExactBlockPosterior(ExactPosterior):
 
     def _noise_cross(self, X: Array, labels: NDArray[np.intp]) -> Array:
         """Covariance (n_data, n) of the data's noise with that of new rows."""
-        noise, data = self._mixture.noise, self._mixture.X
+        noise, data = self._latent.noise, self._latent.X
         assert isinstance(noise, ResidualNoise)
         cross = np.zeros((len(data), len(X)))
         for k, rows in cut_by_block(labels, len(X)):
-            block = np.arange(len(data))[self._mixture.groups[k]]
+            block = np.arange(len(data))[self._latent.groups[k]]
             cross[np.ix_(block, rows)] = noise.cross_covariance(X[rows], data[block]).T
         return cross
 

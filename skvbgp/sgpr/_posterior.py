@@ -143,14 +143,12 @@ class GlobalPosterior:
 class ExactPosterior(GlobalPosterior):
     """The same where the latent function is a mixture over draws of theta."""
 
-    def __init__(self, state: State, mixture: Mixture) -> None:
-        super().__init__(state, mixture)
-        self._mixture = mixture
+    _latent: Mixture
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
         """One component for each draw."""
         X, own = self._fill(X, include_noise)
-        means, variances = in_tiles(self._mixture.components, self._coordinates.scaled(X))
+        means, variances = in_tiles(self._latent.components, self._coordinates.scaled(X))
         return NormalMixture.of_moments(*self._target.unscaled(means, variances + own[:, None]))
 
     def _leave_out(
@@ -158,7 +156,7 @@ class ExactPosterior(GlobalPosterior):
     ) -> tuple[Array, Array]:
         assert self._state.kept_rows is not None
         index = find_known(X, targets, *self._state.kept_rows)
-        mean, variance = self._mixture.leave_out(include_noise=include_noise)
+        mean, variance = self._latent.leave_out(include_noise=include_noise)
         return mean[index], variance[index]
 
 
