@@ -1,8 +1,8 @@
 """Whether rows are predicted that have had no part in training.
 
-Where inputs are many and rows are few, length scales of all inputs make rows probable that have
-chosen them, also when each is left out of predictions: neither the evidence at its maximum nor such
-rows say that others will be predicted. See :doc:`/theory/gp`.
+Where rows are few, length scales of all inputs make rows probable that have chosen them, also when
+each is left out of predictions: neither the evidence at its maximum nor such rows say that others
+will be predicted. See :doc:`/theory/gp`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import Array
+from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.maximum import train
 from skvbgp.base import pick
 from skvbgp.gp._process import Process
@@ -21,6 +22,10 @@ from skvbgp.gp._row_noise import Group
 
 #: Parts of the rows, each predicted by what the others train, and the least rows for that.
 _FOLDS, LEAST_ROWS = 5, 20
+#: Logarithm of what is hardly added to a variance, relative to the mean squared error, and where
+#: the search for it starts.
+_LEAST_ADDED, _ADDED_STARTS = -30.0, (-30.0, -5.0, 0.0)
+_MAX_ITER, _TOL = 100, 1e-9
 
 
 def draw_folds(groups: Sequence[Group], rng: np.random.RandomState) -> list[Array]:
@@ -31,8 +36,9 @@ def draw_folds(groups: Sequence[Group], rng: np.random.RandomState) -> list[Arra
 class Verdict(NamedTuple):
     """How rows are predicted that have had no part in training."""
 
-    density: float  # their log density with the calibration
-    calibration: float  # factor of the variances, at least one, with the highest density
+    density: float  # their log density with what follows
+    calibration: float  # factor of the variances, at least one
+    extra_noise: float  # variance that is added
 
 
 def judge_folds(
@@ -55,9 +61,39 @@ def judge_folds(
         trained = train(process, known, max_iter=max_iter, tol=tol).process
         parts += [_predict(trained, *pair) for pair in pairs]
     squares, variance, weight = np.hstack(parts)
-    calibration = max(1.0, float(np.average(squares / variance, weights=weight)))
-    density = log_normal(np.sqrt(squares), calibration * variance)
-    return Verdict(float(weight @ density), calibration)
+    calibration, extra_noise = learn_spread(squares, variance, weight)
+    density = log_normal(np.sqrt(squares), calibration * variance + extra_noise)
+    return Verdict(float(weight @ density), calibration, extra_noise)
+
+
+def learn_spread(squares: Array, variance: Array, weight: Array) -> tuple[float, float]:
+    """A factor (at least one) of variances (n,), and what is added to all: the most probable ones.
+
+    Given squared errors, which are normal with these variances and count as their weights say.
+    """
+    unit = float(np.average(squares, weights=weight))
+    if unit == 0.0:
+        return 1.0, 0.0
+    error, share = np.sqrt(squares), weight / weight.sum()
+
+    def measure(x: Array) -> tuple[float, Array]:
+        """The density and its gradient in the logarithms of both, the latter in mean squares."""
+        widened, added = np.exp(x[0]) * variance, unit * np.exp(x[1])
+        total = widened + added
+        slope = 0.5 * share * (squares / total - 1.0) / total
+        gradient = np.array([slope @ widened, slope.sum() * added])
+        return float(share @ log_normal(error, total)), gradient
+
+    factor = max(0.0, float(np.log(np.average(squares / variance, weights=weight))))
+    bounds = np.array([[0.0, factor + 1.0], [_LEAST_ADDED, 1.0]])
+    starts = [(factor, _LEAST_ADDED), *((0.0, added) for added in _ADDED_STARTS)]
+    results = [
+        lbfgs_ascent(measure, np.array(x), max_iter=_MAX_ITER, tol=_TOL, bounds=bounds)
+        for x in starts
+    ]
+    log_factor, log_added = max(results, key=lambda result: result.value).x
+    added = unit * np.exp(log_added) if log_added > _LEAST_ADDED else 0.0
+    return float(np.exp(log_factor)), float(added)
 
 
 def _take(group: Group, index: Array) -> Group:

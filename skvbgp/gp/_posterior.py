@@ -49,6 +49,7 @@ class Mixture:
     log_weights: Array  # (C,)
     temper: float
     calibration: float = 1.0  # factor of the mixture's variances
+    extra_noise: float = 0.0  # variance of noise beside that of the processes
 
     @classmethod
     def of(cls, process: Process) -> Mixture:
@@ -77,9 +78,10 @@ class Mixture:
         """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""
         belief = self.weigh(parts.evidence)
         mean = np.sum(belief * parts.mean, axis=1)[:, None]
-        variances = parts.variance + parts.noise if include_noise else parts.variance
         means = mean + np.sqrt(self.calibration) * (parts.mean - mean)
-        return means, self.calibration * variances, belief
+        if not include_noise:
+            return means, self.calibration * parts.variance, belief
+        return means, self.calibration * (parts.variance + parts.noise) + self.extra_noise, belief
 
 
 class LocalMoments(NamedTuple):

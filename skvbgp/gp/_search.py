@@ -10,8 +10,8 @@ compete where all rows predict.
 
 Few rows, all of which are neighbours: every kernel is trained on all of them, as is the best one
 plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
-evidence. With many inputs, kernels with one length scale take their place where they predict
-better what has had no part in training.
+evidence. Kernels with one length scale take their place where they predict better what has had no
+part in training, which also says how far from predictions rows may be.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ _MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
 _TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
-#: With more inputs, kernels with one length scale compete on few rows, too.
-_MANY_INPUTS = 20
 #: Kernels with one length scale are trained on at most so many groups of so many random rows.
 _ISOTROPIC_GROUPS, _ISOTROPIC_ROWS = 3, 400
 #: Neighbours of processes that win with all rows: a stream that comes to more learns again.
@@ -117,8 +115,9 @@ class Search:
     #: Called after every trial, with a function that returns what has been `Found`.
     end_pass: EndPass
     trials: list[Trial] = field(default_factory=list)
-    #: The least calibration, as rows say that have had no part in training.
+    #: The least calibration, and the extra noise, as rows say that have had no part in training.
     calibration: float = 1.0
+    extra_noise: float = 0.0
     stopped: bool = False
 
     @property
@@ -143,7 +142,7 @@ class Search:
                 self._try(name, process, groups, n_iter)
         if grows and self.is_exact:
             self._try_lines(groups, n_iter)
-            if self.rows.d > _MANY_INPUTS and len(self.rows) >= LEAST_ROWS:
+            if len(self.rows) >= LEAST_ROWS:
                 self._try_isotropic_alone(dict(starts), groups, n_iter)
         if self.is_exact:
             return self._mix_draws(groups)
@@ -347,7 +346,7 @@ class Search:
     def _try_isotropic_alone(
         self, starts: dict[str, Process], groups: list[Group], n_iter: int
     ) -> None:
-        """Of many inputs, try kernels with one length scale, and keep these or all others.
+        """Try kernels with one length scale, and keep these or all others.
 
         Rows that have had no part in training decide, by the best of either kind, and say how wide
         intervals have to be.
@@ -364,7 +363,7 @@ class Search:
             for process in (starts[best.name], *(trial.process for trial in isotropic))
         )
         self.trials = isotropic if max(rest) > one else others
-        self.calibration = max(one, *rest).calibration
+        _, self.calibration, self.extra_noise = max(one, *rest)
 
     def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
         """The mixture of trials from k neighbours, learned from n rows that are left out."""
@@ -428,6 +427,7 @@ class Search:
         weights = np.ones(self.rows.d)  # all rows are neighbours
         k = self.counts[-1]
         parts = self.rows.leave_out(mixture, weights, k)
+        mixture = replace(mixture, extra_noise=self.extra_noise)
         mixture = widen(mixture, parts, *self.rows.hold(), least=self.calibration)
         trial_of = [trial_of[j] for j in matter]
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)

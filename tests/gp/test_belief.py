@@ -105,7 +105,7 @@ def test_evidence_that_tells_is_listened_to(parts):
 
 @pytest.mark.parametrize("include_noise", [True, False])
 def test_mixture_moments(parts, include_noise):
-    mixture = Mixture((None,) * 3, np.array([0.0, -1.0, 0.5]), 0.3)
+    mixture = Mixture((None,) * 3, np.array([0.0, -1.0, 0.5]), 0.3, extra_noise=0.2)
     mean, variance = mixture.mix(parts, include_noise=include_noise)
     for i in range(50):
         expected = oracle.mix(
@@ -113,7 +113,7 @@ def test_mixture_moments(parts, include_noise):
             0.3,
             parts.evidence[i],
             parts.mean[i],
-            parts.variance[i] + include_noise * parts.noise[i],
+            parts.variance[i] + include_noise * (parts.noise[i] + 0.2),
         )
         assert_allclose([mean[i], variance[i]], expected)
 
