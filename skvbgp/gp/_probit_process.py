@@ -200,9 +200,9 @@ class Mode:
         mode, gain = cls(K, m, t, m, LogLikelihood.of(m, t, votes.counts)), np.inf
         a, value = np.zeros(len(m)), float(mode.at.value.sum())
         for _ in range(_MAX_STEPS):
-            b = mode.at.W * (mode.f - m) + mode.at.g
-            root = np.sqrt(mode.at.W)
-            da = b - root * np.linalg.solve(mode.B, root * (K @ b)) - a
+            # (I + W K)^-1 (g - a): what is left of the slope, so that rounding is made good later
+            rest, root = mode.at.g - a, np.sqrt(mode.at.W)
+            da = rest - root * np.linalg.solve(mode.B, root * (K @ rest))
             df = K @ da
             for step in 0.5 ** np.arange(_MAX_HALVINGS):
                 f = mode.f + step * df

@@ -18,7 +18,7 @@ from skvbgp.gp._class_search import (
     start_class_process,
 )
 from skvbgp.gp._class_shares import RANGES
-from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
+from skvbgp.gp._probit_process import AlikeProcess, Mode, ProbitProcess
 from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
@@ -74,6 +74,18 @@ def test_evidence_and_its_gradient(votes, kernel):
         lambda x: process.with_vector(x).log_evidence(votes), process.vector
     )
     assert_allclose(gradient, numerical, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
+def test_the_mode_is_found_where_functions_are_far_larger_than_the_noise(rng, size):
+    """Else rounding makes evidence of labels, which are no more probable than one."""
+    X = rng.standard_normal((80, 2))
+    labels = (X[:, 0] + 0.3 * rng.standard_normal(80) > 1.2).astype(int)
+    process, votes = make((size * RBF([1.0, 1.0])).bind(2), 1e-4), Votes.of(X, np.eye(2)[labels])
+    mode = Mode.find(process, votes)
+    scale = np.max(np.abs(mode.f - mode.m))
+    assert_allclose(mode.K @ mode.at.g, mode.f - mode.m, rtol=0.0, atol=5e-3 * scale)
+    assert mode.log_evidence < 0.0
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
