@@ -43,6 +43,7 @@ from skvbgp.gp._class_shares import (
     Combination,
     Found,
     Part,
+    average_votes,
     weigh_inputs,
 )
 from skvbgp.gp._class_warp import find_ranges, find_warp
@@ -417,7 +418,10 @@ class ClassSearch:
         processes, log_weights = (list(column) for column in zip(*kept, strict=True))
         weights = softmax(log_weights)
         parts = self._log_probabilities(processes, self._leave_out(processes))
-        log_p, charge = mix_log_probabilities(parts, weights), self._charge(trial.process)
+        log_p = mix_log_probabilities(parts, weights)
+        # where classes can be told apart, there is hardly anything to gain by hyperparameters
+        loss = -average_votes(log_p, self.held.left_out.counts)
+        charge = min(self._charge(trial.process), loss)
         return Part(trial.name, trial.process, processes, weights, log_p, charge)
 
     def _leave_out(self, processes: Sequence[ClassModel]) -> list[tuple[Array, Array]]:

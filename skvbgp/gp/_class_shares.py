@@ -109,7 +109,7 @@ class Combination(NamedTuple):
                 [share * part.weights for share, part in zip(shares, parts, strict=True)]
             ),
             weights,
-            float(np.vdot(counts, log_p)) / float(counts.sum()),
+            average_votes(log_p, counts),
         )
         return cls(found, log_p)
 
@@ -120,6 +120,11 @@ class Combination(NamedTuple):
         weight = counts[votes] / counts.sum()
         error = np.sqrt(np.sum(weight**2 * (gain - weight @ gain) ** 2))
         return bool(weight @ gain > least * error)
+
+
+def average_votes(log_p: Array, counts: Array) -> float:
+    """Log probability (M, K) of a label that is left out, on average; `counts` says how often."""
+    return float(np.vdot(counts, log_p)) / float(counts.sum())
 
 
 def weigh_inputs(processes: Sequence[ClassModel], d: int) -> Array:

@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from skvbgp._optim.maximum import train
-from skvbgp.gp import _class_search
-from skvbgp.gp._class_search import ClassSearch, start_class_process
+from skvbgp._optim.maximum import Trained, train
+from skvbgp.gp import VBGPClassifier, _class_search
+from skvbgp.gp._class_search import ClassSearch, Trial, start_class_process
 from skvbgp.gp._class_shares import Combination, learn_shares, weigh_inputs
+from skvbgp.gp._link import Link
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Matern
@@ -95,6 +96,36 @@ def test_hyperparameters_are_charged_to_the_votes_that_chose_them(weight, rng):
     """A nat each, of two length scales, the noise and three parameters of the link."""
     search = make_search(rng, 60, weight)
     assert_allclose(search._charge(start([2.0, 2.0])), 6.0 / (60.0 * weight))
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+@pytest.mark.parametrize("apart", [0.0, 4.0])
+def test_draws_are_charged_no_more_than_there_is_to_gain(apart, weight, rng):
+    X, labels = rng.standard_normal((60, 2)), np.arange(60) % 2
+    votes = Votes.of(X + apart * labels[:, None], weight * np.eye(2)[labels])
+    search = ClassSearch(votes, 2, 60, rng, 1, 1e-3, lambda make: False)
+    draws = [replace(start([scale, 4.0]), link=Link(slope=20.0)) for scale in (2.0, 5.0)]
+    trial = Trial("a", Trained(draws[0], 0.0), 0.0)
+    part = search._average(trial, [(draws[0], np.log(3.0)), (draws[1], 0.0)])
+    p = [
+        np.exp(one.link.log_probabilities(*one.leave_out(votes), votes.log_frequencies))
+        for one in draws
+    ]
+    left_out = (0.75 * p[0] + 0.25 * p[1])[votes.left_out.counts > 0.0]
+    losses = -np.log(left_out)
+    assert len(losses) == 60
+    most, loss = 6.0 / (60.0 * weight), losses.mean()
+    assert (most < loss) == (apart == 0.0)
+    assert_allclose(part.charge, min(most, loss))
+
+
+@pytest.mark.thorough
+def test_length_scales_by_input_predict_classes_that_one_input_tells_apart(rng):
+    """As they can have gained next to nothing by being many."""
+    X = rng.standard_normal((80, 20))
+    model = VBGPClassifier(random_state=0).fit(X, X[:, 0] > 0.0)
+    shares = zip(model.kernels_, model.kernel_posterior_, strict=True)
+    assert sum(share for (name, _), share in shares if "by input" in name) > 0.9
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
