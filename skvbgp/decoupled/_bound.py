@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import iadd
@@ -23,6 +24,7 @@ from skvbgp.decoupled._variational_process import (
     Gaussians,
     Indices,
     PastProcess,
+    Seen,
     VariationalProcess,
     add_up,
     fill,
@@ -100,7 +102,33 @@ class Evaluation:
         self._model, self._parameters = model, parameters
         self._past, before = past, None if past is None else past.process
         self.covariance: Any = model.covariance(parameters, q, before)
-        self.process: VariationalProcess = self.covariance.process
+        self.q = q
+        self._seen: tuple[Array, list[Seen]] | None = None  # the last rows
+
+    @property
+    def process(self) -> VariationalProcess:
+        process: VariationalProcess = self.covariance.process
+        return process
+
+    def solved(self, X: Array, y: Array, counts: Array, known: Array | None) -> Evaluation:
+        """That at the best q(u), given all rows, of a conjugate likelihood and no past."""
+        told = self._model.likelihood, self._parameters.noise
+        tasks = [
+            (*told, seen, y[tile], counts[tile], pick(known, tile))
+            for tile, seen in zip(cut(len(X), _TILE_ROWS), self._see(X), strict=True)
+        ]
+        parts = thread_map(self.process.information, tasks)
+        other = copy(self)
+        other.q = self.covariance.solve(sum(b for b, _ in parts), sum(P for _, P in parts))
+        other.covariance = self.covariance.holding(other.q)
+        return other
+
+    def _see(self, X: Array) -> list[Seen]:
+        """Rows by tile, which are seen once if several questions are asked about them."""
+        if self._seen is None or self._seen[0] is not X:
+            tiles = [(X[tile],) for tile in cut(len(X), _TILE_ROWS)]
+            self._seen = X, thread_map(self.process.see, tiles)
+        return self._seen[1]
 
     def as_past(self, n_rows: float) -> Past:
         """What has been learned from some rows, as the past of others in the same bases."""
@@ -129,9 +157,9 @@ class Evaluation:
         tasks: list[tuple[Any, ...]] = [
             (
                 partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
-                (X[tile], y[tile], counts[tile], pick(known, tile), weight),
+                (seen, y[tile], counts[tile], pick(known, tile), weight),
             )
-            for tile in cut(len(X), _TILE_ROWS)
+            for tile, seen in zip(cut(len(X), _TILE_ROWS), self._see(X), strict=True)
         ]
         if len(sample):
             share = m / len(sample)

@@ -17,6 +17,8 @@ They differ in what stays fixed while the bases and the hyperparameters move.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -74,14 +76,26 @@ class CoupledCovariance:
         orthogonal: bool,
     ) -> None:
         self._kernel, self._alpha, self._beta, self._a = kernel, alpha, beta, a
-        self._q, self._past, self._orthogonal = q, past, orthogonal
+        self._past, self._orthogonal = past, orthogonal
         self._Kbb = kernel(beta, beta)  # (m_b, m_b)
-        self._L_inv, self._Kba, S = concurrently(
+        self._L_inv, self._Kba, _ = concurrently(
             lambda: tril_inverse(jittered_cholesky(self._Kbb, "covariance of the basis")),
             lambda: kernel(beta, alpha),  # (m_b, m_a)
-            lambda: np.stack([one.covariance for one in q]),
+            lambda: [one.covariance for one in q],  # which q keeps
         )
         self.v = self._L_inv @ (self._Kba @ a)
+        self._take(q)
+
+    def holding(self, q: Gaussians) -> CoupledCovariance:
+        """The same with another q(u)."""
+        other = copy(self)
+        other._take(q)
+        return other
+
+    def _take(self, q: Gaussians) -> None:
+        """Make all that depends on q(u)."""
+        kernel, alpha, a, beta = self._kernel, self._alpha, self._a, self._beta
+        past, orthogonal, self._q = self._past, self._orthogonal, q
         mean = np.column_stack([one.mean for one in q])
         self._mean = mean if orthogonal else mean + self.v
         if past is None:
@@ -93,7 +107,7 @@ class CoupledCovariance:
         a, v = self._residual
         self._Tv = self._L_inv.T @ v
         self.residual = a, self._Kba.T @ self._Tv
-        M = S - np.eye(len(beta))
+        M = np.stack([one.covariance for one in q]) - np.eye(len(beta))
         self.process = VariationalProcess(
             kernel, alpha, beta, self._a, self._L_inv.T, M, self._mean - self.v
         )
@@ -161,6 +175,14 @@ class CoupledCovariance:
         if has_past:
             da = sum(np.hsplit(da, 2))
         return add_up(concurrently(through_Kba, through_Kbb)), da
+
+    def solve(self, shift: Array, information: Array) -> Gaussians:
+        """The best q(u), given shift (m_b, k) and precision (k, m_b, m_b) of rows about u - v."""
+        pairs = zip(information, shift.T, self.v.T, strict=True)
+        best = tuple(WhitenedGaussian.of_information(P, b + P @ v) for P, b, v in pairs)
+        if self._orthogonal:
+            return best
+        return tuple(one.moved(-v) for one, v in zip(best, self.v.T, strict=True))
 
     def natural_step(self, c: Cotangents, rate: float) -> Gaussians:
         """q(u) after a natural-gradient step, for any likelihood [Khan2017]_."""

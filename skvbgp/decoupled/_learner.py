@@ -282,6 +282,9 @@ class DecoupledLearner(RegressionLearner):
             n_telling = state.n_telling + _count_telling(ascended.state, y, scale.n)
             learned = ascended.state
             if ascent.sample is not None:
+                if replay.has_all and size == len(y_known):
+                    every = _scale(start, X_known, y_known)
+                    learned = ascent.solve(learned, Batch(*every, n_rows, total, no_points))
                 learned = refit_noise(learned, ascent.sample)
             return replace(learned, lower_bounds=bounds, n_telling=n_telling)
 

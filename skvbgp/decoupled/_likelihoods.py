@@ -101,13 +101,13 @@ class AdditiveNoise(Likelihood, ABC):
     def noise_variance(self, theta: Array) -> float:
         """Variance of the noise."""
 
-    def refit(self, theta: Array, slopes: Array, counts: Array) -> Array:
-        """theta after a step of EM, given the slopes in it of rows (n, q).
+    def refit(self, theta: Array, slopes: Array) -> Array:
+        """theta after a step of EM, given the average over rows of their slopes in it, (q,).
 
         The expected square of a row's noise is the learned variance times one plus twice its slope;
         Student's noise is normal of many variances, of which the slopes know which.
         """
-        ratio = np.maximum(1.0 + 2.0 * np.average(slopes, axis=0, weights=counts), _LEAST_RATIO)
+        ratio = np.maximum(1.0 + 2.0 * slopes, _LEAST_RATIO)
         return np.clip(theta + np.log(ratio), *np.array(self.bounds).T)
 
     def moments(self, theta: Array, m: Array, s: Array) -> tuple[Array, Array]:

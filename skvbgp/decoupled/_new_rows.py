@@ -75,5 +75,5 @@ def refit_noise(state: State, sample: Sample) -> State:
     rows = sample.y[:, 0], mean[:, 0], variance[:, 0]
     likelihood = state.model.likelihood
     slopes = likelihood.expected(p.noise, *rows, *told).dtheta
-    noise = likelihood.refit(p.noise, slopes, sample.counts * sample.familiar)
-    return replace(state, parameters=replace(p, noise=noise))
+    average = np.average(slopes, axis=0, weights=sample.counts * sample.familiar)
+    return replace(state, parameters=replace(p, noise=likelihood.refit(p.noise, average)))

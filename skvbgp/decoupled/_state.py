@@ -38,6 +38,11 @@ class Replay:
     def __len__(self) -> int:
         return len(self.X)
 
+    @property
+    def has_all(self) -> bool:
+        """Whether no row that was seen is gone."""
+        return len(self) == self.n_seen
+
     @classmethod
     def of(cls, X: Array, targets: Targets, capacity: int, rng: np.random.RandomState) -> Replay:
         n = len(targets)

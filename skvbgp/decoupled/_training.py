@@ -154,8 +154,11 @@ class Ascent:
         sample = self.take_turns(m, clock.step)
         evaluation = Evaluation(model, p, state.q, self.past)
         known = batch.counts, batch.known
+        solves = self._solves(state, batch)
+        if solves:  # or gradients would pull back to what q(u) was the best for
+            evaluation = evaluation.solved(X, y, *known)
         value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
-        if _is_prior(state.q) and model.likelihood.stand_in is not None:
+        if not solves and _is_prior(state.q) and model.likelihood.stand_in is not None:
             # Adam would remember the gradients at the prior's q(u), which are huge
             stand_in = replace(model, likelihood=model.likelihood.stand_in)
             first = Evaluation(stand_in, p, state.q, self.past)
@@ -169,13 +172,34 @@ class Ascent:
             rate = max(rate, 1.0 / (state.adam.n_steps + 2.0), 1.0 / weight)
         step_sizes = self.learning_rate * clock.annealing * p.spread(self._relative_steps(state))
         x, adam = adam_ascent(p.pack(), gradient.pack(), state.adam, step_sizes)
+        moved = _clip(model, p.unpack(x))
+        if solves and self._learns_noise:  # by EM, in the place of Adam
+            slopes = gradient.noise / np.sum(batch.counts)
+            moved = replace(moved, noise=model.likelihood.refit(p.noise, slopes))
         after = replace(
             state,
-            parameters=_clip(model, p.unpack(x)),
-            q=evaluation.natural_step(cotangents, rate),
+            parameters=moved,
+            q=evaluation.q if solves else evaluation.natural_step(cotangents, rate),
             adam=adam,
         )
         return after, value - batch.total * float(np.log(state.target.unit))
+
+    def solve(self, state: State, batch: Batch) -> State:
+        """The state with the q(u) that is best at its parameters, if steps have such ones."""
+        if not self._solves(state, batch):
+            return state
+        evaluation = Evaluation(state.model, state.parameters, state.q)
+        return replace(state, q=evaluation.solved(*batch[:4]).q)
+
+    @property
+    def _learns_noise(self) -> bool:
+        """Whether steps move the noise."""
+        return self.learn_hyperparameters and self.learning_rate > 0.0 and self.sample is None
+
+    def _solves(self, state: State, batch: Batch) -> bool:
+        """Whether steps have the best q(u), as the noise is Gaussian and a batch has all rows."""
+        coupled = state.q is not None and self.past is None
+        return coupled and state.model.likelihood.conjugate and batch.n_rows == len(batch.y)
 
     def measure_gaps(self, p: Parameters) -> list[int]:
         """Points that the mean's basis and the covariance's still have room for."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,15 @@ class Cotangents:
         return self
 
 
+class Seen(NamedTuple):
+    """Rows, and what is the same for any q(u)."""
+
+    rows: Basis  # n
+    Kxa: Array  # (n, m_a)
+    Kbx: Array  # (m_b, n)
+    At: Array  # (m_b, n)
+
+
 @dataclass(frozen=True)
 class VariationalProcess:
     """q(f) of k functions at given parameters."""
@@ -120,12 +129,39 @@ class VariationalProcess:
         prior = prior[:, None]
         return np.maximum(prior + np.einsum("kji,ji->ik", MAt, At), _LEAST_VARIANCE * prior)
 
+    def see(self, X: Array) -> Seen:
+        """Scaled rows X as the terms below take them."""
+        rows = Basis(X)
+        Kbx = self.kernel(self.beta, rows)
+        return Seen(rows, self.kernel(rows, self.alpha), Kbx, self._whiten(Kbx))
+
+    def information(
+        self,
+        likelihood: Any,
+        noise: Array,
+        seen: Seen,
+        y: Array,
+        counts: Array,
+        known: Array | None,
+    ) -> tuple[Array, Array]:
+        """Shift (m_b, k) and precision (k, m_b, m_b) that rows add to q(u).
+
+        Of a conjugate likelihood: neither depends on variances of f, or on q(u).
+        """
+        error = y - seen.Kxa @ self.a
+        told = () if known is None else (known,)
+        none = np.zeros(y.size)
+        expected = likelihood.expected(noise, error.ravel(), none, none, *told)
+        each = np.repeat(counts, y.shape[1])
+        dm, ds = ((each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
+        return seen.At @ dm, -2.0 * _weigh(seen.At, ds)
+
     def data_term(
         self,
         zeros: Parameters,
         likelihood: Any,
         noise: Array,
-        X: Array,
+        seen: Seen,
         y: Array,
         counts: Array,
         known: Array | None,
@@ -135,9 +171,7 @@ class VariationalProcess:
 
         Each row's is there as often as it counts, (n,); variances of noise may be known, (n,).
         """
-        rows = Basis(X)
-        Kxa, Kbx = self.kernel(rows, self.alpha), self.kernel(self.beta, rows)
-        At = self._whiten(Kbx)
+        rows, Kxa, Kbx, At = seen
         MAt = self.M @ At
         prior = self.kernel.diag(rows)
         variance = self._variance(prior, At, MAt)

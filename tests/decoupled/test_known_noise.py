@@ -100,6 +100,23 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(parametrization):
         assert_allclose(one.shift, other.shift, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("known", [None, VARIANCES], ids=["learned", "known"])
+@pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
+def test_the_best_q_of_all_rows_is_where_a_whole_natural_step_ends(parametrization, known):
+    model, p, q, X, y = make_problem(parametrization)
+    evaluation = Evaluation(model, p, q)
+    before, _, cotangents = evaluation.evaluate(X, y, 1.0, EVERY_POINT, COUNTS, known)
+    solved = evaluation.solved(X, y, COUNTS, known)
+    for one, other in zip(solved.q, evaluation.natural_step(cotangents, 1.0), strict=True):
+        assert_allclose(one.precision, other.precision, rtol=1e-9)
+        assert_allclose(one.shift, other.shift, rtol=1e-9, atol=1e-12)
+    told = X, y, 1.0, EVERY_POINT, COUNTS, known
+    found, expected = solved.evaluate(*told), Evaluation(model, p, solved.q).evaluate(*told)
+    assert found[0] > before
+    assert_allclose(found[0], expected[0], rtol=1e-11)
+    assert_allclose(found[1].pack(), expected[1].pack(), rtol=1e-9, atol=1e-10)
+
+
 def test_noise_is_fitted_again_by_a_step_that_raises_its_likelihood(rng):
     square, none = rng.uniform(0.0, 3.0, N), np.zeros(N)
 
@@ -109,14 +126,17 @@ def test_noise_is_fitted_again_by_a_step_that_raises_its_likelihood(rng):
     def value(theta):
         return COUNTS @ expected(theta, VARIANCES).value
 
+    def average(slopes):
+        return np.average(slopes, axis=0, weights=COUNTS)
+
     theta = np.array([-0.5])
     assert_allclose(
-        Gaussian().refit(theta, expected(theta).dtheta, COUNTS),
+        Gaussian().refit(theta, average(expected(theta).dtheta)),
         np.log([np.average(square, weights=COUNTS)]),
     )
     values = [value(theta)]
     for _ in range(300):
-        theta = Gaussian().refit(theta, expected(theta, VARIANCES).dtheta, COUNTS)
+        theta = Gaussian().refit(theta, average(expected(theta, VARIANCES).dtheta))
         values.append(value(theta))
     assert np.all(np.diff(values) > -1e-12)
     assert values[1] > values[0] + 0.01

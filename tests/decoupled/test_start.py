@@ -112,6 +112,24 @@ def test_a_warm_start_after_an_exact_fit_learns():
     assert np.all(model.kernel_.theta != before)
 
 
+def make_rows_without_noise(n):
+    X = np.random.default_rng(0).standard_normal((n, 2))
+    return X, np.sin(X[:, 0]) + X[:, 1] ** 2
+
+
+@pytest.mark.parametrize("parametrization", ["orthogonal", "hybrid"])
+def test_a_function_without_noise_is_learned_as_one_in_fit_and_in_a_stream(parametrization):
+    """Adam's steps of the noise ended at .02 of y's spread, and gradients at an old q(u) beyond."""
+    X, y = make_rows_without_noise(180)
+    model = DecoupledGPRegressor(60, 60, parametrization=parametrization, random_state=0)
+    model.fit(X[:120], y[:120])
+    for rows in (slice(150, 180), slice(120, 150)):
+        mean, std = model.predict(X[rows], return_std=True)
+        assert np.sqrt(np.mean((mean - y[rows]) ** 2)) < 0.02 * np.std(y)
+        assert np.mean(std) < 0.01 * np.std(y)
+        model.partial_fit(X[120:150], y[120:150])
+
+
 @pytest.mark.parametrize("n_new", [1, 50])
 @pytest.mark.parametrize("n", [50, 250])
 @pytest.mark.every_nth("n", 2)
