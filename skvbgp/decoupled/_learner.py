@@ -352,10 +352,15 @@ class DecoupledLearner(RegressionLearner):
         return replace(moved, coordinates=coordinates)
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
+        if state.replay.capacity == 0:
+            return None
         # the first rows set units and the median distance even if nothing is learned
-        if state.replay.capacity == 0 or not says_too_little(state.replay.X, learns=True):
+        too_little = says_too_little(state.replay.X, learns=True)
+        if not (too_little or state.settled):
             return None
         replay, _ = self._remember(state, X, y)
+        if not (too_little or replay.has_all):
+            return None
         X, targets = merge_targets(replay.X, replay.targets)
         return X, replace(targets, n_copies=state.n_rows + y.n_rows - len(targets))
 

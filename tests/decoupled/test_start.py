@@ -130,13 +130,24 @@ def test_a_function_without_noise_is_learned_as_one_in_fit_and_in_a_stream(param
         model.partial_fit(X[120:150], y[120:150])
 
 
+def test_a_stream_whose_rows_are_all_in_the_bases_is_a_fit():
+    X, y = make_few_rows(120)
+    stream = DecoupledGPRegressor(random_state=0)
+    for rows in (slice(40), slice(40, 41), slice(41, 120)):
+        stream.partial_fit(X[rows], y[rows])
+    fitted = DecoupledGPRegressor(random_state=0).fit(X, y)
+    assert stream.n_samples_seen_ == 120
+    assert_allclose(stream.predict(X, return_std=True), fitted.predict(X, return_std=True))
+
+
 @pytest.mark.parametrize("n_new", [1, 50])
 @pytest.mark.parametrize("n", [50, 250])
 @pytest.mark.every_nth("n", 2)
 def test_noise_of_an_update_is_what_is_left_of_rows_in_familiar_places(n, n_new):
-    """After an exact fit, and after one whose bases are full."""
+    """After an exact fit whose rows can no longer all be kept, and one whose bases are full."""
     X, y = make_few_rows(n)
     options = {"random_state": 0, "learning_rate": 1e-12, "normalize_y": False, "max_iter": 5}
+    options["replay"] = n
     model = DecoupledGPRegressor(**options).fit(X, y)
     X_new = np.full((n_new, 2), 0.9)
     y_new = np.full(n_new, 2.0)
