@@ -100,12 +100,12 @@ class JointState(PickledByFields):
     @property
     def noises(self) -> Array:
         """Variances (t,) of the outputs' noise, scaled."""
-        processes = self.model.mixture.processes
-        noises = np.array(self.model.shares @ np.array([one.noises for one in processes]))
+        mixture = self.model.mixture
+        each = np.array([process.noises for process in mixture.processes])
+        noises = np.array(self.model.shares @ each) + mixture.extra_noise
         for j, one in enumerate(self.apart):
             if one is not None:
-                own = one.shares @ [process.noise for process in one.mixture.processes]
-                noises[j] = own * one.frames.target.unit**2
+                noises[j] = one.noise * one.frames.target.unit**2
         return noises
 
     def leave_out_all(self) -> tuple[Array, Array]:

@@ -455,13 +455,12 @@ class GPLearner(RegressionLearner):
         scale = coordinates.measure_units(coordinates.offset[None])[0]
         scale = scale[: len(scale) - self.n_outputs]
         kernels = [express_by_input(kernel, scale, self.owners) for kernel in state.kernels]
-        noise = state.shares @ [process.noise for process in state.mixture.processes]
         return {
             "kernels_": list(zip(state.names, kernels, strict=True)),
             "kernel_posterior_": state.belief,
             "n_neighbors_": min(state.n_neighbors, len(state.rows)),
             "input_warp_": describe_warp(coordinates)[find_first_columns(len(scale), self.owners)],
-            "noise_variance_": float(noise) * target.unit**2,
+            "noise_variance_": state.noise * target.unit**2,
             "log_predictive_density_": state.score - float(np.log(target.unit)),
             "n_inducing_": 0 if state.shared is None else len(state.shared.Z),
             "n_iter_": state.n_iter,

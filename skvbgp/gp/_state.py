@@ -126,6 +126,12 @@ class State(RowsState):
         return have_same_noise(mine.noise, theirs.noise)
 
     @property
+    def noise(self) -> float:
+        """Variance of the noise, averaged over the processes; scaled."""
+        noises = [process.noise for process in self.mixture.processes]
+        return float(self.shares @ noises) + self.mixture.extra_noise
+
+    @property
     def observed(self) -> Rows:
         """The rows with the targets that were observed."""
         return self.rows if self.shared is None else self.shared.restore(self.rows)

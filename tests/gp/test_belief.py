@@ -131,6 +131,14 @@ def test_intervals_hold_what_they_promise(draw):
     assert 0.94 < np.mean(np.abs(y - mean) < 1.96 * np.sqrt(variance)) < 0.975
 
 
+@pytest.mark.parametrize(("error", "expected"), [(0.5, 0.03 * 0.25), (40.0, 1.0)])
+def test_rows_that_are_exact_do_not_make_a_few_others_unthinkable(error, expected):
+    """Three in a hundred: without them, variances would be a thousandth of themselves."""
+    parts = LocalMoments(*np.ones((4, 100, 1)))  # variances of 2
+    y = 1.0 + np.sqrt(2.0) * np.repeat([1e-6, error], [97, 3])
+    assert_allclose(calibrate(Mixture((None,), np.zeros(1), 0.0), parts, y), expected)
+
+
 def test_calibration_of_rows_that_are_predicted_exactly():
     parts = LocalMoments(*np.ones((4, 20, 1)))
     assert calibrate(Mixture((None,), np.zeros(1), 0.0), parts, np.ones(20)) > 0.0

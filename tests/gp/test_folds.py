@@ -147,6 +147,7 @@ def test_intervals_are_as_wide_as_these_rows_ask(rng, monkeypatch):
     more = (std**2 - latent**2) / (y.std() ** 2)
     assert np.all(more >= 70.0 * min(noises) + 0.25 - 1e-9)
     assert np.all(more <= 70.0 * max(noises) + 0.25 + 1e-9)
+    assert min(noises) + 0.25 <= model.noise_variance_ / y.var() <= max(noises) + 0.25
     nothing = Verdict(0.0, 1.0, 0.0)
     monkeypatch.setattr("skvbgp.gp._search.judge_folds", lambda *_, **__: nothing)
     mixture = model.fit(X, y)._state.mixture
