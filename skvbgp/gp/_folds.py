@@ -74,26 +74,31 @@ def learn_spread(squares: Array, variance: Array, weight: Array) -> tuple[float,
     unit = float(np.average(squares, weights=weight))
     if unit == 0.0:
         return 1.0, 0.0
-    error, share = np.sqrt(squares), weight / weight.sum()
-
-    def measure(x: Array) -> tuple[float, Array]:
-        """The density and its gradient in the logarithms of both, the latter in mean squares."""
-        widened, added = np.exp(x[0]) * variance, unit * np.exp(x[1])
-        total = widened + added
-        slope = 0.5 * share * (squares / total - 1.0) / total
-        gradient = np.array([slope @ widened, slope.sum() * added])
-        return float(share @ log_normal(error, total)), gradient
-
-    factor = max(0.0, float(np.log(np.average(squares / variance, weights=weight))))
-    bounds = np.array([[0.0, factor + 1.0], [_LEAST_ADDED, 1.0]])
-    starts = [(factor, _LEAST_ADDED), *((0.0, added) for added in _ADDED_STARTS)]
+    share, log_unit = weight / weight.sum(), float(np.log(unit))
+    factor = max(0.0, float(np.log(share @ (squares / variance))))
+    least = log_unit + _LEAST_ADDED
+    starts = [(factor, least), *((0.0, log_unit + added) for added in _ADDED_STARTS)]
     results = [
-        lbfgs_ascent(measure, np.array(x), max_iter=_MAX_ITER, tol=_TOL, bounds=bounds)
+        lbfgs_ascent(
+            lambda x: score_spread(x, squares, variance, share),
+            np.array(x),
+            max_iter=_MAX_ITER,
+            tol=_TOL,
+            bounds=np.array([[0.0, factor + 1.0], [least, log_unit + 1.0]]),
+        )
         for x in starts
     ]
     log_factor, log_added = max(results, key=lambda result: result.value).x
-    added = unit * np.exp(log_added) if log_added > _LEAST_ADDED else 0.0
-    return float(np.exp(log_factor)), float(added)
+    return float(np.exp(log_factor)), float(np.exp(log_added)) if log_added > least else 0.0
+
+
+def score_spread(x: Array, squares: Array, variance: Array, weight: Array) -> tuple[float, Array]:
+    """The density of squared errors and its gradient in the logarithms x of factor and addition."""
+    widened, added = np.exp(x[0]) * variance, np.exp(x[1])
+    total = widened + added
+    slope = 0.5 * weight * (squares / total - 1.0) / total
+    density = log_normal(np.sqrt(squares), total)
+    return float(weight @ density), np.array([slope @ widened, slope.sum() * added])
 
 
 def _take(group: Group, index: Array) -> Group:

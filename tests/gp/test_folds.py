@@ -10,10 +10,11 @@ from scipy.stats import norm
 
 from skvbgp._optim.maximum import train
 from skvbgp.gp import VBGPRegressor
-from skvbgp.gp._folds import Verdict, draw_folds, judge_folds, learn_spread
+from skvbgp.gp._folds import Verdict, draw_folds, judge_folds, learn_spread, score_spread
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.kernels import Matern
+from tests.derivatives import numerical_gradient
 
 TRAINED = {"max_iter": 4, "tol": 1e-6}
 
@@ -63,6 +64,13 @@ def test_each_part_is_predicted_by_what_the_others_train(rng, known, is_wide):
     assert_allclose(verdict.density, measure(best), rtol=1e-3)
     assert_allclose(verdict[1:], best, atol=0.05)
     assert (verdict[1:] == (1.0, 0.0)) == is_wide
+
+
+def test_gradient_of_the_score_of_a_spread(rng):
+    data = rng.chisquare(1, 20), rng.uniform(0.1, 2.0, 20), rng.uniform(0.5, 2.0, 20)
+    x = np.array([0.3, -1.0])
+    numeric = numerical_gradient(lambda x: score_spread(x, *data)[0], x)
+    assert_allclose(score_spread(x, *data)[1], numeric, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(("factor", "added"), [(1.0, 0.0), (3.0, 0.0), (1.0, 0.5), (2.0, 0.5)])
