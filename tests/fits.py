@@ -35,3 +35,14 @@ def fit_alone(model, data, j, chunks=(slice(None),), **given):
             own = {k: v[rows, j] if v.ndim == 2 else v[rows] for k, v in given.items()}
             one.partial_fit(X[rows], Y[rows, j], **own)
     return one
+
+
+def train_until(learner, start, rows, y, n):
+    """Where training ends that is stopped after n passes, and what these have reported."""
+    seen = []
+
+    def stop(make):
+        seen.append(make())
+        return len(seen) == n
+
+    return learner.train(start, rows, y, stop), seen

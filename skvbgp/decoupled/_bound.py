@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from operator import iadd
 from typing import Any
 
@@ -103,7 +103,7 @@ class Evaluation:
         self._past, before = past, None if past is None else past.process
         self.covariance: Any = model.covariance(parameters, q, before)
         self.q = q
-        self._seen: tuple[Array, list[Seen]] | None = None  # the last rows
+        self._seen: tuple[Array, list[Seen]] | None = None  # rows, and these by tile
 
     @property
     def process(self) -> VariationalProcess:
@@ -111,24 +111,23 @@ class Evaluation:
         return process
 
     def solved(self, X: Array, y: Array, counts: Array, known: Array | None) -> Evaluation:
-        """That at the best q(u), given all rows, of a conjugate likelihood and no past."""
+        """That at the best q(u), given all rows, of a conjugate likelihood and no past.
+
+        It keeps what it has seen of the rows, and need not look again to evaluate them.
+        """
+        process, tiles = self.process, cut(len(X), _TILE_ROWS)
+        seen = thread_map(process.see, [(X[tile],) for tile in tiles])
         told = self._model.likelihood, self._parameters.noise
         tasks = [
-            (*told, seen, y[tile], counts[tile], pick(known, tile))
-            for tile, seen in zip(cut(len(X), _TILE_ROWS), self._see(X), strict=True)
+            (*told, known_rows, y[tile], counts[tile], pick(known, tile))
+            for tile, known_rows in zip(tiles, seen, strict=True)
         ]
-        parts = thread_map(self.process.information, tasks)
+        parts = thread_map(process.information, tasks)
         other = copy(self)
+        other._seen = X, seen
         other.q = self.covariance.solve(sum(b for b, _ in parts), sum(P for _, P in parts))
         other.covariance = self.covariance.holding(other.q)
         return other
-
-    def _see(self, X: Array) -> list[Seen]:
-        """Rows by tile, which are seen once if several questions are asked about them."""
-        if self._seen is None or self._seen[0] is not X:
-            tiles = [(X[tile],) for tile in cut(len(X), _TILE_ROWS)]
-            self._seen = X, thread_map(self.process.see, tiles)
-        return self._seen[1]
 
     def as_past(self, n_rows: float) -> Past:
         """What has been learned from some rows, as the past of others in the same bases."""
@@ -153,14 +152,17 @@ class Evaluation:
         """
         counts = np.ones(len(X)) if counts is None else counts
         zeros, process = self._parameters.zeros(), self.process
-        m = len(process.alpha)
-        tasks: list[tuple[Any, ...]] = [
-            (
-                partial(process.data_term, zeros, self._model.likelihood, self._parameters.noise),
-                (seen, y[tile], counts[tile], pick(known, tile), weight),
-            )
-            for tile, seen in zip(cut(len(X), _TILE_ROWS), self._see(X), strict=True)
-        ]
+        m, tiles = len(process.alpha), cut(len(X), _TILE_ROWS)
+        seen: list[Seen | None] = [None] * len(tiles)
+        if self._seen is not None and self._seen[0] is X:
+            seen = [*self._seen[1]]
+
+        def tell(tile: slice, seen: Seen | None) -> Cotangents:
+            seen = process.see(X[tile]) if seen is None else seen
+            told = zeros, self._model.likelihood, self._parameters.noise, seen
+            return process.data_term(*told, y[tile], counts[tile], pick(known, tile), weight)
+
+        tasks: list[tuple[Any, ...]] = [(tell, pair) for pair in zip(tiles, seen, strict=True)]
         if len(sample):
             share = m / len(sample)
             arguments = zeros, sample, *self.covariance.residual, share

@@ -149,11 +149,8 @@ class VariationalProcess:
         Of a conjugate likelihood: neither depends on variances of f, or on q(u).
         """
         error = y - seen.Kxa @ self.a
-        told = () if known is None else (known,)
-        none = np.zeros(y.size)
-        expected = likelihood.expected(noise, error.ravel(), none, none, *told)
-        each = np.repeat(counts, y.shape[1])
-        dm, ds = ((each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
+        none = np.zeros(y.shape)
+        _, _, dm, ds = _expect(likelihood, noise, error, none, none, counts, known)
         return seen.At @ dm, -2.0 * _weigh(seen.At, ds)
 
     def data_term(
@@ -176,10 +173,8 @@ class VariationalProcess:
         prior = self.kernel.diag(rows)
         variance = self._variance(prior, At, MAt)
         mean = Kxa @ self.a + At.T @ self.w
-        told = () if known is None else (known,)
-        expected = likelihood.expected(noise, y.ravel(), mean.ravel(), variance.ravel(), *told)
-        each = np.repeat(counts, y.shape[1])
-        dm, ds = (weight * (each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
+        expected, each, dm, ds = _expect(likelihood, noise, y, mean, variance, counts, known)
+        dm, ds = weight * dm, weight * ds
         MAt *= 2.0 * ds.T[:, None, :]
         dAt = MAt.sum(axis=0) if len(MAt) > 1 else MAt[0]
         dAt += np.matmul(*outer_factors(self.w, dm))
@@ -236,6 +231,26 @@ class VariationalProcess:
         residual[index] = c
         no_M, no_w = np.zeros((1, 1, 1)), np.zeros((1, 1))  # which are added to others
         return Cotangents(float(np.sum(c * r)), gradient, da, no_M, no_w, residual, no_M)
+
+
+def _expect(
+    likelihood: Any,
+    noise: Array,
+    y: Array,
+    mean: Array,
+    variance: Array,
+    counts: Array,
+    known: Array | None,
+) -> tuple[Any, Array, Array, Array]:
+    """The expected log-likelihood of each target, and how often it counts, (n k,).
+
+    And its slopes (n, k) in the mean and the variance of f, as often.
+    """
+    told = () if known is None else (known,)
+    expected = likelihood.expected(noise, y.ravel(), mean.ravel(), variance.ravel(), *told)
+    each = np.repeat(counts, y.shape[1])
+    dm, ds = ((each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
+    return expected, each, dm, ds
 
 
 def _weigh(At: Array, weights: Array) -> Array:

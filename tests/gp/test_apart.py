@@ -15,6 +15,7 @@ from skvbgp.gp._apart import choose_apart, score_parted, take_output
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
+from tests.fits import train_until
 from tests.functions import check_first_slope, check_joint_draws
 from tests.gp.cases import small, small_outputs
 from tests.oracles import gp as oracle
@@ -394,13 +395,8 @@ def test_training_that_is_stopped_has_the_model_of_all(data):
     rows, y = learner._prepare(X, Y, reset=True, sample_weight=None, y_var=None)
     learner = learner._full_learner()
     for n in (1, 2, 3):
-        start, seen = learner.start(rows, y, np.random.RandomState(0), None), []
-
-        def stop(make, n=n, seen=seen):
-            seen.append(make())
-            return len(seen) == n
-
-        state = learner.train(start, rows, y, stop)
+        start = learner.start(rows, y, np.random.RandomState(0), None)
+        state, seen = train_until(learner, start, rows, y, n)
         assert state.joins.all() or len(seen) < n
         assert all(one.joins.all() for one in seen)
         assert len(seen) == n

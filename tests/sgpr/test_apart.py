@@ -15,6 +15,7 @@ from skvbgp.base import Targets, _joint_learner
 from skvbgp.base._joint_learner import judge
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Memory
+from tests.fits import train_until
 from tests.functions import check_first_slope, check_joint_draws
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import INDEPENDENT, SOLVERS, small
@@ -427,13 +428,8 @@ def test_training_that_is_stopped_has_the_model_of_all(data):
     learner = model._full_learner()
     assert learner.max_passes(y) == 9
     for n in (1, 4, 7):
-        start, seen = learner.start(rows, y, np.random.RandomState(0), None), []
-
-        def stop(make, n=n, seen=seen):
-            seen.append(make())
-            return len(seen) == n
-
-        state = learner.train(start, rows, y, stop)
+        start = learner.start(rows, y, np.random.RandomState(0), None)
+        state, seen = train_until(learner, start, rows, y, n)
         assert len(seen) == n
         assert state.joins.all()
         assert all(one.joins.all() for one in seen)
