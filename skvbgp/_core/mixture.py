@@ -68,6 +68,19 @@ class NormalMixture:
             self.mean, np.hypot(self.std, np.sqrt(variance)[:, None]), self.weights
         )
 
+    def with_errors(self, errors: NormalMixture) -> NormalMixture:
+        """Those of mean + std * error for every component; the errors have one distribution.
+
+        They are a mixture of one row, (1, E), whose components follow those of each component.
+        """
+        n = len(self.mean)
+        mean = self.mean[:, :, None] + self.std[:, :, None] * errors.mean
+        std = np.maximum(self.std[:, :, None] * errors.std, _LEAST_STD)
+        weights = self.weights[:, :, None] * errors.weights
+        return NormalMixture(
+            mean.reshape(n, -1), std.reshape(n, -1), weights.reshape(len(weights), mean[0].size)
+        )
+
     def expectation(self) -> Array:
         """Mean of the mixture, (n,)."""
         return self._average(self.mean)

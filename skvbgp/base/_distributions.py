@@ -100,6 +100,9 @@ class PredictsDistributions:
     ) -> Array:
         """Draw from the joint predictive distribution.
 
+        Draws are normal, with the moments of :meth:`predict`; what `predict_quantiles` knows of the
+        shape of a mixture, or of that of errors, they do not have.
+
         Parameters
         ----------
         X : array-like of shape (n_samples_X, n_features)
@@ -139,7 +142,8 @@ class PredictsDistributions:
     ) -> Array:
         """Predict quantiles of new observations.
 
-        They are exact where the model predicts a mixture of normal distributions or counts,
+        They are exact where the model predicts a mixture of normal distributions or counts
+        (that of `VBGPRegressor` has the shape of errors of rows left out, of observations),
         and those of a normal distribution with the moments of :meth:`predict` otherwise.
 
         Parameters

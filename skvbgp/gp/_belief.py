@@ -24,6 +24,7 @@ from skvbgp.base import pick
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._rows import Rows
+from skvbgp.gp._shape import learn_shape
 
 if TYPE_CHECKING:
     from skvbgp.gp._state import State
@@ -104,7 +105,7 @@ def calibrate(
     become no smaller than they are, nor than this density asks: where a function holds for all rows
     but a few, intervals are too wide for the others, or these few unthinkable.
     """
-    z2 = _square_errors(mixture, parts, y)
+    z2 = _standardise(mixture, parts, y) ** 2
     best = float(np.average(z2, weights=weight))
     limits = _quantile(z2, _COVERAGES, weight) / _NORMAL_QUANTILE**2
     low, high = np.maximum(limits, _LEAST_CALIBRATION)
@@ -124,14 +125,21 @@ def widen(
     Its hyperparameters have seen these, so that smaller ones would prove nothing. Others may have
     said how large they are at `least`.
     """
-    z2 = _square_errors(mixture, parts, y)
+    z2 = _standardise(mixture, parts, y) ** 2
     return replace(mixture, calibration=max(least, float(np.average(z2, weights=weight))))
 
 
-def _square_errors(mixture: Mixture, parts: LocalMoments, y: Array) -> Array:
-    """Of rows that are left out, in variances of their predictions."""
+def shape_errors(
+    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
+) -> Mixture:
+    """The same with the shape that errors of rows left out have."""
+    return replace(mixture, shape=learn_shape(_standardise(mixture, parts, y), weight))
+
+
+def _standardise(mixture: Mixture, parts: LocalMoments, y: Array) -> Array:
+    """Errors of rows that are left out, in standard deviations of their predictions."""
     mean, variance = mixture.mix(parts, include_noise=True)
-    return np.asarray((y - mean) ** 2 / variance)
+    return np.asarray((y - mean) / np.sqrt(variance))
 
 
 def _quantile(values: Array, shares: tuple[float, ...], weight: Array | None) -> Array:

@@ -50,6 +50,7 @@ class Mixture:
     temper: float
     calibration: float = 1.0  # factor of the mixture's variances
     extra_noise: float = 0.0  # variance of noise beside that of the processes
+    shape: NormalMixture | None = None  # of standardised errors (1, K), if it is not normal
 
     @classmethod
     def of(cls, process: Process) -> Mixture:
@@ -199,10 +200,12 @@ class NeighbourPosterior(NearRows):
         return self.target.unscaled(mean, variance)
 
     def distribution(self, X: Array, include_noise: bool) -> NormalMixture:
-        """One component for each process."""
+        """One component for each process and, of observations, each part of the errors' shape."""
         parts = self.measure(X)
         mean, variance, belief = self.mixture.components(parts, include_noise=include_noise)
-        return NormalMixture.of_moments(*self.target.unscaled(mean, variance), belief)
+        given = NormalMixture.of_moments(*self.target.unscaled(mean, variance), belief)
+        shape = self.mixture.shape if include_noise else None
+        return given if shape is None else given.with_errors(shape)
 
     def joint(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         """Means and variances are those of `moments`.

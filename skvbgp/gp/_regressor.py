@@ -157,9 +157,10 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
         Variance of the noise, averaged over kernels, on the squared scale of y.
 
     log_predictive_density_ : float
-        Average log predictive density of training rows, each left out in turn, on the scale of
-        y. It estimates what `predict` is worth on new rows, and compares models of the same y; a
-        bound on the evidence it is not. NaN if hyperparameters are not learned.
+        Average log density of training rows, each left out in turn, under normal distributions
+        with the moments of `predict`, on the scale of y. It estimates what `predict` is worth on
+        new rows, and compares models of the same y; a bound on the evidence it is not. NaN if
+        hyperparameters are not learned.
 
     feature_importances_ : ndarray of shape (n_features,)
         Mean squared derivative of the predictive mean, over at most 1,000 training rows, times the

@@ -26,7 +26,7 @@ from scipy.special import logsumexp
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
-from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, widen
+from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, shape_errors, widen
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp._posterior import LocalMoments, Mixture
@@ -398,6 +398,7 @@ class Search:
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
         trial_of, score = list(range(len(chosen))), self._score(mixture, parts)
         rank = self._rank(mixture, parts)
+        mixture = shape_errors(mixture, parts, *self.rows.hold(len(parts.mean)))
         return Found(chosen, mixture, trial_of, shares, weights, k, score, rank)
 
     # -- few rows ----------------------------------------------------------------------------------
@@ -429,6 +430,7 @@ class Search:
         parts = self.rows.leave_out(mixture, weights, k)
         mixture = replace(mixture, extra_noise=self.extra_noise)
         mixture = widen(mixture, parts, *self.rows.hold(), least=self.calibration)
+        mixture = shape_errors(mixture, parts, *self.rows.hold())
         trial_of = [trial_of[j] for j in matter]
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)

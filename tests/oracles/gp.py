@@ -175,3 +175,13 @@ def sum_evidence(K, Y, noise, dof):
         seen = ~np.isnan(y)
         total += log_student(y[seen], K[np.ix_(seen, seen)] + noise * np.eye(seen.sum()), dof)
     return total
+
+
+def score_shape(pi, a, b, z, weight, seen):
+    """Log density of errors under a mixture, and of what each component has seen besides."""
+    value = 0.0
+    for error, count in zip(z, weight, strict=True):
+        value += count * np.log(sum(pi * stats.norm(a, np.sqrt(b)).pdf(error)))
+    for p, mean, variance in zip(pi, a, b, strict=True):
+        value += seen * (np.log(p) - 0.5 * (np.log(variance) + (1.0 + mean**2) / variance))
+    return value
