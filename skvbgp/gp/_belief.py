@@ -21,6 +21,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import pick
+from skvbgp.gp._noise_level import learn_level
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._rows import Rows
@@ -127,6 +128,16 @@ def widen(
     """
     z2 = _standardise(mixture, parts, y) ** 2
     return replace(mixture, calibration=max(least, float(np.average(z2, weights=weight))))
+
+
+def vary_noise(
+    mixture: Mixture, parts: LocalMoments, y: Array, weight: Array | None = None
+) -> Mixture:
+    """The same with noise that depends on what is predicted, as rows left out say."""
+    mean, total = mixture.mix(parts, include_noise=True)
+    latent = mixture.mix(parts, include_noise=False)[1]
+    level = learn_level(mean, latent, total - latent, (y - mean) ** 2, weight)
+    return replace(mixture, noise_level=level)
 
 
 def shape_errors(

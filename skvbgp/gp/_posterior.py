@@ -22,6 +22,7 @@ from skvbgp.gp._conditional import Conditional, Moments, Scale
 from skvbgp.gp._gradient import Slopes, measure_relevance, measure_slopes
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import KnownRows, measure_matrices, predict_known, predict_rows
+from skvbgp.gp._noise_level import NoiseLevel
 from skvbgp.gp._paths import FunctionDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, have_same_noise
@@ -50,6 +51,7 @@ class Mixture:
     temper: float
     calibration: float = 1.0  # factor of the mixture's variances
     extra_noise: float = 0.0  # variance of noise beside that of the processes
+    noise_level: NoiseLevel | None = None  # where there is more or less noise
     shape: NormalMixture | None = None  # of standardised errors (1, K), if it is not normal
 
     @classmethod
@@ -80,9 +82,13 @@ class Mixture:
         belief = self.weigh(parts.evidence)
         mean = np.sum(belief * parts.mean, axis=1)[:, None]
         means = mean + np.sqrt(self.calibration) * (parts.mean - mean)
+        variances = self.calibration * parts.variance
         if not include_noise:
-            return means, self.calibration * parts.variance, belief
-        return means, self.calibration * (parts.variance + parts.noise) + self.extra_noise, belief
+            return means, variances, belief
+        noise = self.calibration * parts.noise + self.extra_noise
+        if self.noise_level is not None:
+            noise = noise * self.noise_level.factor(mean)
+        return means, variances + noise, belief
 
 
 class LocalMoments(NamedTuple):

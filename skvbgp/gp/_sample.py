@@ -64,6 +64,12 @@ class Sample:
         """Whether every place may be predicted from all rows, here and without a global part."""
         return self.judges is None
 
+    @property
+    def noise_may_vary(self) -> bool:
+        """Whether it may depend on predictions: of one output, whole, and with no known part."""
+        is_one = self.n_outputs == 0 and np.ndim(self.y) == 1 and self.judges is None
+        return is_one and (self.noise is None or not np.any(self.noise.variance))
+
     def is_twin(self, other: Sample) -> bool:
         """Whether another output was observed in the same rows."""
         return np.array_equal(self.X, other.X) and have_same_noise(self.noise, other.noise)
@@ -158,6 +164,7 @@ class Samples:
 
     parts: Sequence[Sample]
     may_all_predict: ClassVar[bool] = True  # rows are here, and a global part is of one output
+    noise_may_vary: ClassVar[bool] = False
 
     def __len__(self) -> int:
         """Rows of the output that has most of them."""

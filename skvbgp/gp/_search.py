@@ -26,7 +26,15 @@ from scipy.special import logsumexp
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
-from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, shape_errors, widen
+from skvbgp.gp._belief import (
+    calibrate,
+    fit_mixture,
+    measure_score,
+    rank_mixture,
+    shape_errors,
+    vary_noise,
+    widen,
+)
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp._posterior import LocalMoments, Mixture
@@ -46,7 +54,8 @@ _TRIAL_NEIGHBOURS = 128
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
 #: Of more rows, the mixture is learned anew from so many that are left out, each as often as it has
-#: neighbours, and from no fewer than those that judge trials.
+#: neighbours, and from no fewer than those that judge trials; and noise does not depend on
+#: predictions, as near rows tell it better.
 _MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
@@ -394,11 +403,14 @@ class Search:
         """What has been found, if those that are chosen say `parts` of rows that are left out."""
         processes = tuple(trial.process for trial in chosen)
         mixture = self._mix(processes, parts)
-        weight = self.rows.hold(len(parts.mean))[1]
+        y, weight = self.rows.hold(len(parts.mean))
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
+        if self.rows.noise_may_vary and len(self.rows) <= _MANY:
+            mixture = vary_noise(mixture, parts, y, weight)
+            mixture = replace(mixture, calibration=calibrate(mixture, parts, y, weight))
+        mixture = shape_errors(mixture, parts, y, weight)
         trial_of, score = list(range(len(chosen))), self._score(mixture, parts)
         rank = self._rank(mixture, parts)
-        mixture = shape_errors(mixture, parts, *self.rows.hold(len(parts.mean)))
         return Found(chosen, mixture, trial_of, shares, weights, k, score, rank)
 
     # -- few rows ----------------------------------------------------------------------------------
@@ -429,8 +441,11 @@ class Search:
         k = self.counts[-1]
         parts = self.rows.leave_out(mixture, weights, k)
         mixture = replace(mixture, extra_noise=self.extra_noise)
-        mixture = widen(mixture, parts, *self.rows.hold(), least=self.calibration)
-        mixture = shape_errors(mixture, parts, *self.rows.hold())
+        y, weight = self.rows.hold()
+        if self.rows.noise_may_vary:
+            mixture = vary_noise(mixture, parts, y, weight)
+        mixture = widen(mixture, parts, y, weight, least=self.calibration)
+        mixture = shape_errors(mixture, parts, y, weight)
         trial_of = [trial_of[j] for j in matter]
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
         score = self._score(mixture, parts)

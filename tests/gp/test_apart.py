@@ -136,7 +136,7 @@ def measure_densely(state, rows, hidden, output):
     """Log densities of hidden values by a mixture of exact processes, by the oracle."""
     frames, mixture = state.frames, state.mixture
     scaled, y = frames.coordinates.scaled(rows.X)[:, :2], frames.target.scaled(rows.y)
-    means, variances = [], []
+    means, variances, own = [], [], []
     for process in mixture.processes:
         B, factors = np.ones((1, 1)), np.ones(1)
         if process.coregion is not None:
@@ -146,9 +146,13 @@ def measure_densely(state, rows, hidden, output):
         K = process.kernel(scaled)
         _, mean, covariance = oracle.predict_outputs(K, B, output, seen, noises)
         means.append(mean)
-        variances.append(np.diagonal(covariance) + noises[output[hidden]])
+        variances.append(np.diagonal(covariance))
+        own.append(noises[output[hidden]])
     belief = np.exp(mixture.log_weights)
     mean = np.average(means, axis=0, weights=belief)
+    level = mixture.noise_level
+    factor = 1.0 if level is None else level.factor(mean)
+    variances = np.array(variances) + np.array(own) * factor
     spread = np.average(variances + (np.array(means) - mean) ** 2, axis=0, weights=belief)
     unit = frames.target.unit
     scale = unit * np.sqrt(0.6 * mixture.calibration * spread)

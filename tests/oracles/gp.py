@@ -185,3 +185,12 @@ def score_shape(pi, a, b, z, weight, seen):
     for p, mean, variance in zip(pi, a, b, strict=True):
         value += seen * (np.log(p) - 0.5 * (np.log(variance) + (1.0 + mean**2) / variance))
     return value
+
+
+def score_noise_level(c, b, t, latent, noise, squares, weight, precision):
+    """Normal density of errors whose noise depends on where predictions are."""
+    value = -0.5 * precision * b**2
+    for i, count in enumerate(weight):
+        std = np.sqrt(latent[i] + noise[i] * np.exp(c + b * t[i]))
+        value += count * stats.norm(0.0, std).logpdf(np.sqrt(squares[i]))
+    return value
