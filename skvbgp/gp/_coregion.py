@@ -6,7 +6,8 @@ inputs x,
     cov(f(x, z), f(x', z')) = k(x, x') z' B z',   B = exp(S),
 
 where S is symmetric and otherwise free: any B that is positive definite has one, whatever the order
-of the outputs. The noise of output j has the variance r_j sigma_n^2. See :doc:`/theory/gp`.
+of the outputs. The noise of output j has the variance r_j sigma_n^2. See
+:doc:`/theory/gp_outputs`.
 """
 
 from __future__ import annotations

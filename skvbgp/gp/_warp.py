@@ -3,7 +3,7 @@ r"""Inputs through a function of each, after which the regression is as smooth e
 An input z, in units of its spread, becomes asinh((z - m) / s), in units of the spread of that: a
 straight line near the centre m, and a logarithm beyond the width s. First m and s make the known
 values of the input as normal as can be; then the evidence of y under one kernel moves them. See
-:doc:`/theory/gp`.
+:doc:`/theory/gp_learning`.
 """
 
 from __future__ import annotations
