@@ -36,7 +36,7 @@ from skvbgp.base._function import (
     Draws,
     Relevance,
     ScaledDraws,
-    swap_categories,
+    share_out,
 )
 from skvbgp.base._gap_noise import FillsGaps
 from skvbgp.base._gaps import Gaps, find_gaps

@@ -99,15 +99,12 @@ class Relevance(NamedTuple):
         each: Array,
         belief: Array | None = None,
         *,
-        owners: Owners = (),
-        predict: Callable[[Array], Array] | None = None,
+        owners: Owners,
+        predict: Callable[[Array], Array],
     ) -> Relevance:
-        """Mean squared slopes, times the variance of the column, as shares.
+        """What the slopes of predictions say.
 
-        Of a category half the mean squared change when it becomes that of another row, which is the
-        same for a linear function.
-
-        The slopes are those of the predictive mean (k, d), and of the mean by each of S things
+        They are those of the predictive mean (k, d), and of the mean by each of S things
         believed in (S, k, d), in shares `belief` (S,) or equal ones, at rows X (k, d) that count
         as their weights (k,) say. Where columns of X encode an input together, `predict` gives the
         predictive mean and those of each, (1 + S, k), at other rows.
@@ -115,14 +112,7 @@ class Relevance(NamedTuple):
         squares = np.concatenate([mean[None], each]) ** 2
         share = weight / weight.sum()
         relevance = (share @ squares) * (share @ (X - share @ X) ** 2)  # (1 + S, d)
-        if owners:
-            assert predict is not None
-            relevance = relevance[:, find_first_columns(X.shape[1], owners)]
-            before = predict(X)
-            for j, swapped in swap_categories(X, owners):
-                relevance[:, j] = 0.5 * (predict(swapped) - before) ** 2 @ share
-        total = relevance.sum(axis=1, keepdims=True)
-        shares = np.divide(relevance, total, out=relevance, where=total > 0.0)
+        shares = share_out(relevance, X, owners, predict, lambda changes: changes @ share)
         deviation = shares[1:] - shares[0]
         return cls(shares[0], np.sqrt(np.average(deviation**2, axis=0, weights=belief)))
 
@@ -133,7 +123,29 @@ class Relevance(NamedTuple):
         return cls(means.mean(axis=0), np.sqrt(np.sum(stds**2, axis=0)) / len(stds))
 
 
-def swap_categories(X: Array, owners: Owners) -> Iterator[tuple[int, Array]]:
+def share_out(
+    relevance: Array,
+    X: Array,
+    owners: Owners,
+    predict: Callable[[Array], Array],
+    average: Callable[[Array], Array],
+) -> Array:
+    """Shares of the inputs in the variation of some predictions (p, d).
+
+    From mean squared slopes, times the variance of the column, and of a category from half the mean
+    squared change when it becomes that of another row, which is the same for a linear function.
+    ``average`` makes these means (p,) of changes at rows X of what predictions are there.
+    """
+    if owners:
+        relevance = relevance[:, find_first_columns(X.shape[1], owners)]
+        before = predict(X)
+        for j, swapped in _swap_categories(X, owners):
+            relevance[:, j] = 0.5 * average((predict(swapped) - before) ** 2)
+    total = relevance.sum(axis=1, keepdims=True)
+    return np.divide(relevance, total, out=relevance, where=total > 0.0)
+
+
+def _swap_categories(X: Array, owners: Owners) -> Iterator[tuple[int, Array]]:
     """Each input that is a category, and rows X in which it is that of other rows."""
     order = np.random.default_rng(0).permutation(len(X))
     for j in np.flatnonzero(np.bincount(owners, minlength=1) > 1).tolist():

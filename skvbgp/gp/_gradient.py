@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index, cut
-from skvbgp._core.owners import find_first_columns
 from skvbgp._core.parallel import thread_map
-from skvbgp.base import Relevance, pick, swap_categories
+from skvbgp.base import Relevance, pick, share_out
 
 if TYPE_CHECKING:
     from skvbgp.gp._posterior import NeighbourPosterior
@@ -84,10 +84,8 @@ def _measure_tile(posterior: NeighbourPosterior, X: Array, near: Index | None) -
 def measure_relevance(posterior: NeighbourPosterior, among: Index | None = None) -> Relevance:
     """Shares (d,) of the inputs in the variation of the predictive mean, and of each process's.
 
-    The mean squared derivative at known rows, times the variances of the inputs. Of a
-    category half the mean squared change when it becomes that of another row, which is the same
-    for a linear function. A process counts at a row as much as it is believed in there. ``among``
-    are the rows that count, None is all.
+    A process counts at a row as much as it is believed in there. ``among`` are the rows that count,
+    None is all.
     """
     rows = posterior.rows
     among = np.arange(len(rows)) if among is None else among
@@ -105,15 +103,9 @@ def measure_relevance(posterior: NeighbourPosterior, among: Index | None = None)
 
     squares = np.insert(slopes.mean, 0, slopes.mix(1.0)[0], axis=1) ** 2
     inputs, _ = rows.summarise()  # frames also know rows that a stream has forgotten
-    relevance = average(squares) * inputs.std**2
-    owners = posterior.mixture.processes[0].owners
-    if owners:
-        relevance = relevance[:, find_first_columns(X.shape[1], owners)]
-        before = _predict_means(posterior, X)
-        for j, swapped in swap_categories(X, owners):
-            relevance[:, j] = 0.5 * average((_predict_means(posterior, swapped) - before) ** 2)
-    total = relevance.sum(axis=1, keepdims=True)
-    mean, *each = np.divide(relevance, total, out=relevance, where=total > 0.0)
+    relevance, owners = average(squares) * inputs.std**2, posterior.mixture.processes[0].owners
+    predict = partial(_predict_means, posterior)
+    mean, *each = share_out(relevance, X, owners, predict, average)
     return Relevance(mean, np.sqrt(shares[1:] @ (np.array(each) - mean) ** 2))
 
 
