@@ -1,6 +1,6 @@
 """What the estimators share; the only package that imports private parts of scikit-learn."""
 
-from skvbgp.base._apart import Known, compare_alone, may_stay_apart, train_alone
+from skvbgp.base._apart import Known, compare_alone, start_alone, train_alone
 from skvbgp.base._change import NoticesFunctions, find_change, suspect
 from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
 from skvbgp.base._docs import documented_like

@@ -2,12 +2,14 @@
 
 The model of all outputs has one kernel. An output whose function is of another kind loses more by
 that than it learns from the others; it has a model that knows its own rows alone, and the others go
-on learning from it. See :doc:`/theory/gp`.
+on learning from it. See
+:doc:`/theory/gp_outputs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +43,15 @@ def may_stay_apart(single: Any, n: int, before: Any, j: int) -> bool:
     """
     has_joined = before is not None and before.apart[j] is None
     return bool(single.learn_hyperparameters) and n >= _LEAST_VALUES and not has_joined
+
+
+def start_alone(
+    single: Any, rows: tuple[Any, Any], rng: np.random.RandomState, before: Any, j: int
+) -> Any:
+    """What an output would start with alone, with its rows and targets, or None if it is not to."""
+    if not may_stay_apart(single, len(rows[1]), before, j):
+        return None
+    return single.start(*rows, deepcopy(rng), None if before is None else before.apart[j])
 
 
 def train_alone(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.copies import find_equal
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
-from skvbgp.base._apart import Known, compare_alone, may_stay_apart, train_alone
+from skvbgp.base._apart import Known, compare_alone, may_stay_apart, start_alone, train_alone
 from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._joint_outputs import JointPosterior, Units
 from skvbgp.base._learner import RegressionLearner, predict_distribution
@@ -143,18 +142,11 @@ class StackingLearner(RegressionLearner):
             signs = np.sign(before.units.unit)
         values = values.scaled(replace(units, unit=signs * units.unit))
         known = None if before is None else before.model
-        alone = tuple(self._start_alone(values, deepcopy(rng), before, j) for j in range(self.t))
+        alone = tuple(
+            start_alone(self.single, values.take(self.t, j), rng, before, j) for j in range(self.t)
+        )
         model = self.model.start(values.X, values.y, rng, known)
         return JointStart(model, values, alone, before is not None)
-
-    def _start_alone(
-        self, values: Values, rng: np.random.RandomState, before: JointState | None, j: int
-    ) -> Any:
-        """What an output would start with alone, or None if it is not to be."""
-        X, y = values.take(self.t, j)
-        if not may_stay_apart(self.single, len(y), before, j):
-            return None
-        return self.single.start(X, y, rng, None if before is None else before.apart[j])
 
     def train(self, state: JointStart, X: Any, y: list[Any], end_pass: EndPass) -> JointState:
         """The model of all first, then those of outputs that may be better apart."""

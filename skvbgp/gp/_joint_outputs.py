@@ -7,7 +7,6 @@ of n rows of t outputs are always n t rows, row by row.
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ from skvbgp.base import (
     RegressionLearner,
     Units,
     find_joining,
-    may_stay_apart,
+    start_alone,
     tell_output,
     train_alone,
 )
@@ -148,22 +147,13 @@ class JointLearner(RegressionLearner):
         if not self.single.normalize_y:
             units = replace(units, mean=np.zeros(self.t))
         rows = units.scaled(X)
+        each = (take_output(rows, self.t, j) for j in range(self.t))
         alone = tuple(
-            self._start_alone(take_output(rows, self.t, j), deepcopy(rng), before, j)
-            for j in range(self.t)
+            start_alone(self.single, (own, own.y), rng, before, j) for j, own in enumerate(each)
         )
         known = None if before is None else before.model
         model = self.model.start(rows, rows.y, rng, known)
         return JointStart(model, units, alone, before is not None)
-
-    def _start_alone(
-        self, rows: Rows, rng: np.random.RandomState, before: JointState | None, j: int
-    ) -> Start | None:
-        """What an output would start with alone, or None if it is not to be."""
-        if not may_stay_apart(self.single, len(rows), before, j):
-            return None
-        known = None if before is None else before.apart[j]
-        return self.single.start(rows, rows.y, rng, known)
 
     def train(self, state: JointStart, X: Rows, y: Array, end_pass: EndPass) -> JointState:
         """The model of all first, then those of outputs that may be better apart."""
