@@ -310,8 +310,8 @@ def _cut(m: int) -> tuple[slice, ...]:
     return tuple(map(slice, ends[:-1], ends[1:]))
 
 
-def pack_symmetric(S: Array) -> Array:
-    """The lower triangle of a symmetric matrix (m, m), row by row: m (m + 1) / 2 numbers."""
+def pack_lower(S: Array) -> Array:
+    """The lower triangle of a matrix (m, m), row by row: m (m + 1) / 2 numbers."""
     return S[_lower(len(S))]
 
 

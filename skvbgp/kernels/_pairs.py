@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skvbgp._core.linalg import pack_symmetric, unpack_lower
+from skvbgp._core.linalg import pack_lower, unpack_lower
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant
@@ -57,12 +57,12 @@ class Pairs(_InEachInput):
         self.X = X
 
     def _each(self, operation: np.ufunc) -> Array:
-        return np.array([pack_symmetric(operation.outer(x, x)) for x in self.X.T])
+        return np.array([pack_lower(operation.outer(x, x)) for x in self.X.T])
 
     @cached_property
     def _n_entries(self) -> Array:
         """How many entries of the matrix are a pair's, 2 or 1, (t,)."""
-        return pack_symmetric(2.0 - np.eye(len(self.X)))
+        return pack_lower(2.0 - np.eye(len(self.X)))
 
     def evaluate(self, kernel: Kernel) -> tuple[Array, Callable[[Array], Array]]:
         """k(X, X) (n, n), of which what is above the diagonal may be missing, and its gradient.
@@ -75,7 +75,7 @@ class Pairs(_InEachInput):
         values, pull, is_positive = _trace(kernel, self)
 
         def pull_back(dK: Array) -> Array:
-            d_values = pack_symmetric(dK)
+            d_values = pack_lower(dK)
             d_values *= self._n_entries
             if is_positive:
                 d_values *= values
@@ -158,7 +158,7 @@ def _trace_periodic(kernel: Periodic, pairs: Pairs) -> _Trace:
     angles, _ = kernel._angles(pairs.X, None)
     circles = kernel._circles(angles)  # (n, 2 d)
     precision = np.full(d, kernel.length_scale) ** -2.0
-    values = pack_symmetric(circles @ circles.T)
+    values = pack_lower(circles @ circles.T)
     values -= precision.sum()
     np.exp(values, out=values)
 
@@ -200,7 +200,7 @@ def _trace_any(kernel: Kernel, pairs: Pairs) -> _Trace:
         dK = unpack_lower(d, len(X))
         return kernel.vjp(X, None, np.ones_like(K) if kernel.positive else K, dK)[0]
 
-    return _Trace(pack_symmetric(K), pull, kernel.positive)
+    return _Trace(pack_lower(K), pull, kernel.positive)
 
 
 # -- several hyperparameters at once ------------------------------------------------------------

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
-from skvbgp._core.linalg import Array, pack_symmetric, unpack_symmetric
+from skvbgp._core.linalg import Array, pack_lower, unpack_symmetric
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._core.shard import Block, Shard
@@ -129,7 +129,7 @@ class ShardedEvaluation(Evaluation):
     def _pack_weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
         """v, and the triangle of V: what is sent counts as much as what is computed."""
         v, V = self._weights(q)
-        return v, pack_symmetric(V)
+        return v, pack_lower(V)
 
 
 def scale_block(coordinates: Coordinates, target: Target, block: Block) -> Rows:
@@ -163,7 +163,7 @@ def sum_batch(
     Psi and V are sent as triangles.
     """
     terms = DataTerms(shared, batch, draws)
-    yield pack_symmetric(terms.psi), terms.information
+    yield pack_lower(terms.psi), terms.information
     if weights is not None:
         v, triangle = weights
         yield terms.backward(v, unpack_symmetric(triangle))

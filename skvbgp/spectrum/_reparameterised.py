@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from skvbgp._core.linalg import Array, inverse_from_cholesky
+from skvbgp._core.linalg import Array, inverse_from_cholesky, pack_lower, unpack_lower
 from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp.spectrum._gaussian import Affine, Gaussian, Prior, Structure
 
@@ -88,8 +88,8 @@ def adam_step(
     M, start = list(q.M), structure.size
     for k in structure.random_groups:
         n = len(M[k])
-        moved, stop = np.zeros((n, n)), start + n * (n + 1) // 2
-        moved[np.tri(n, dtype=bool)] = x[start:stop]
+        stop = start + n * (n + 1) // 2
+        moved = unpack_lower(x[start:stop], n)
         M[k], start = _with_diagonal(moved, np.exp(np.diagonal(moved))), stop
     if not (np.isfinite(x).all() and all(np.isfinite(factor).all() for factor in M)):
         raise ValueError("Adam has diverged on the bound: take a smaller learning_rate.")
@@ -99,8 +99,7 @@ def adam_step(
 def _pack(structure: Structure, vector: Array, matrices: Iterable[Array]) -> Array:
     """A vector (D,) and the lower triangles of the groups that are uncertain, as one vector."""
     by_group = list(matrices)
-    triangles = [by_group[k][np.tri(len(by_group[k]), dtype=bool)] for k in structure.random_groups]
-    return np.concatenate([vector, *triangles])
+    return np.concatenate([vector, *(pack_lower(by_group[k]) for k in structure.random_groups)])
 
 
 def _with_diagonal(matrix: Array, diagonal: Array | float) -> Array:
