@@ -27,6 +27,7 @@ from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.ep.cases import INSTANCES as EP
 from tests.gp.cases import INSTANCES as GP
 from tests.kernel_selection.cases import KERNELS, small
+from tests.observer import Observer
 from tests.oracles import change as oracle
 from tests.sgpr.cases import INSTANCES as SGPR
 from tests.spectrum.cases import INSTANCES as SPECTRUM
@@ -459,20 +460,11 @@ def test_a_call_that_fails_leaves_both_streams(rng):
 def test_callbacks_follow_the_first_stream(rng):
     X, y = make_data(rng, 1)
 
-    class Counts:
+    class Counts(Observer):
         n = 0
 
         def setup(self, estimator, context):
             self.n += 1
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, *args, **kwargs):
-            pass
-
-        def on_fit_task_end(self, *args, **kwargs):
-            pass
 
     counts = Counts()
     model = make_model().set_callbacks(counts)

@@ -18,7 +18,7 @@ from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.fits import fit_alone
 from tests.gp.cases import REGRESSORS as GP
 from tests.kernel_selection.cases import INSTANCES as KERNEL_SELECTION
-from tests.observer import Observer
+from tests.observer import Recorder
 from tests.sgpr.cases import BLOCKED, INDEPENDENT, small
 from tests.spectrum.cases import INSTANCES as SPECTRUM
 
@@ -283,19 +283,6 @@ def test_collections_have_one_output(data):
 
 
 # -- callbacks -----------------------------------------------------------------------------------
-
-
-class Recorder(Observer):
-    """Notes the models of all passes, and may stop after one of them."""
-
-    def __init__(self, T, stop_after=None):
-        self.T, self.stop_after, self.models = T, stop_after, []
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        if context.parent is None or fitted_estimator is None:
-            return False
-        self.models.append(fitted_estimator.predict(self.T))
-        return len(self.models) == self.stop_after
 
 
 @pytest.mark.thorough

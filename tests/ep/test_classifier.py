@@ -26,6 +26,7 @@ from skvbgp.ep._inputs import Inputs
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.ep.cases import make_labels
 from tests.ep.problems import APPROXIMATIONS
+from tests.observer import Recorder
 from tests.oracles import ep as oracles
 
 each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
@@ -185,7 +186,7 @@ def test_more_than_two_classes():
 def test_classes_share_kernel_and_inducing_inputs(monkeypatch):
     """So that their covariances are computed once, and callbacks see every iteration."""
     X, y = load_iris(return_X_y=True)
-    stopper, priors = Stopper(5), []
+    stopper, priors = Recorder(stop_after=5), []
 
     def count(*arguments):
         priors.append(SparsePrior(*arguments))
@@ -439,32 +440,10 @@ def test_a_failed_partial_fit_leaves_the_model_as_it_was():
 # -- callbacks -----------------------------------------------------------------------------------
 
 
-class Stopper:
-    """Keeps the estimators of half way, and stops after some passes."""
-
-    def __init__(self, stop_after):
-        self.stop_after, self.models = stop_after, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context, *, X=None, y=None):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
-        if context.task_name != "pass" or fitted_estimator is None:
-            return False
-        self.models.append(fitted_estimator)
-        return len(self.models) == self.stop_after
-
-
 @pytest.mark.parametrize("n_restarts", [0, 2])
 def test_callbacks_see_every_iteration_and_may_stop(n_restarts):
     X, y = make_labels(60)
-    stopper = Stopper(3)
+    stopper = Recorder(stop_after=3)
     model = small(n_restarts=n_restarts).set_callbacks(stopper).fit(X, y)
     assert [m.n_iter_ for m in stopper.models] == [1, 2, 3]
     assert model.n_iter_ == 3
@@ -474,6 +453,6 @@ def test_callbacks_see_every_iteration_and_may_stop(n_restarts):
 
 def test_callbacks_without_learning():
     X, y = make_labels(60)
-    stopper = Stopper(9)
+    stopper = Recorder()
     small(learn_hyperparameters=False).set_callbacks(stopper).fit(X, y)
     assert len(stopper.models) == 1

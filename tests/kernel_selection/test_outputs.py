@@ -12,7 +12,7 @@ from sklearn.base import clone
 from skvbgp.inspection import KernelPosteriorDisplay
 from tests.fits import fit_alone
 from tests.kernel_selection.cases import KERNELS, make_series, small
-from tests.observer import Observer
+from tests.observer import Recorder
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -167,19 +167,6 @@ def test_unfit_outputs_are_refused(data):
         assert_array_equal(model.predict(T), mean)
     with pytest.raises(ValueError, match="has 2 outputs, but this is about one"):
         KernelPosteriorDisplay.from_estimator(model)
-
-
-class Recorder(Observer):
-    """Notes the models of all tasks, and may stop after one of them."""
-
-    def __init__(self, T, stop_after=None):
-        self.T, self.stop_after, self.models = T, stop_after, []
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        if context.parent is None or fitted_estimator is None:
-            return False
-        self.models.append(fitted_estimator.predict(self.T))
-        return len(self.models) == self.stop_after
 
 
 def test_models_of_half_way(data):

@@ -15,7 +15,7 @@ from skvbgp.kernel_selection._scales import DataScales, find_periods
 from skvbgp.kernel_selection._start import draw_sample
 from skvbgp.kernels import RBF, Constant, Linear, Periodic, White
 from tests.kernel_selection.cases import make_series, small
-from tests.observer import Observer
+from tests.observer import Recorder
 from tests.oracles import kernel_selection as oracle
 
 SEASONAL = kernel_grammar(2, base=("LIN", "PER"))
@@ -92,28 +92,14 @@ def test_prune_recomputes_the_belief():
         model.prune(0)
 
 
-class StopAfter(Observer):
-    """Asks to stop at the end of a task, and keeps the model of that moment."""
-
-    def __init__(self, n_tasks):
-        self.n_tasks, self.n_calls = n_tasks, 0
-
-    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
-        if context.parent is None:
-            return False
-        self.n_calls += 1
-        self.model = fitted_estimator
-        return self.n_calls == self.n_tasks
-
-
 @pytest.mark.parametrize(("options", "n_tasks"), [({"n_trained": 1}, 4), ({"n_trained": None}, 6)])
 def test_averaging_fewer_kernels_trains_no_fewer(options, n_tasks):
     """Three are screened; then as many are trained as `n_trained` says, whatever `top_k`."""
     X, y = make_series(40)
     kernels = kernel_grammar(1)[:3]
-    watch = StopAfter(100)
+    watch = Recorder()
     model = small(kernels=kernels, top_k=1, **options).set_callbacks(watch).fit(X, y)
-    assert watch.n_calls == n_tasks
+    assert len(watch.models) == n_tasks
     assert len(model.estimators_) == 1
 
 
@@ -164,10 +150,10 @@ def test_results_do_not_depend_on_the_backend(backend, n_jobs, request):
 @pytest.mark.filterwarnings("ignore:Kernel 'LIN' could not be fitted")
 def test_a_callback_may_stop(n_tasks, options):
     X, y = make_series(40)
-    stop = StopAfter(n_tasks)
+    stop = Recorder(stop_after=n_tasks)
     model = small(**options).set_callbacks(stop).fit(X, y)
-    assert stop.n_calls == min(n_tasks, 8 if options else 4)
-    assert_allclose(model.predict(X), stop.model.predict(X))
+    assert len(stop.models) == min(n_tasks, 8 if options else 4)
+    assert_allclose(model.predict(X), stop.models[-1].predict(X))
     reached = np.isfinite(model.local_lower_bounds_)
     assert reached.tolist() == [True, n_tasks > 1]
 
