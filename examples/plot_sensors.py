@@ -26,7 +26,7 @@ def measure(X):
     return np.column_stack([temperature, humidity])
 
 
-X = rng.uniform(size=(60, 2)) * [1.0, 1.0]
+X = rng.uniform(size=(60, 2))
 X = X[(X[:, 0] < 0.65) | (X[:, 1] < 0.5)]  # a corner without stations
 Y = measure(X) + rng.standard_normal((len(X), 2)) * [0.3, 1.0]
 Y[::5, 1] = np.nan

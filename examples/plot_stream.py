@@ -2,12 +2,13 @@
 A stream, and what to do when it drifts
 =======================================
 
-``partial_fit`` adds new rows to what a model knows, without a look at the old
-ones, and in time that does not grow. It believes that all rows come from one
-function. When the function changes, the model notices: its own predictive
-density says that the new rows are all but impossible. What to do then is up to
-you. Here one model goes on learning, and another starts again from the latest
-chunk as soon as the standardised errors of a chunk are far too large.
+``partial_fit`` adds new rows to what a model knows, beyond 500 rows without a
+look at the old ones, and in time that does not grow. It believes that all rows
+come from one function. When the function changes, the model notices: its own
+predictive density says that the new rows are all but impossible. What to do
+then is up to you. Here one model goes on learning, and another starts again
+from the latest chunk as soon as the standardised errors of a chunk are far too
+large.
 
 Every chunk is predicted first and learned afterwards, so that all errors are
 those of new rows.
@@ -71,7 +72,10 @@ for name, errors in rmse.items():
 # %%
 # The model that goes on weighs all rows equally: after the drift it finds a
 # compromise between the two functions, and takes the contradiction for noise.
-# The other one is as good as before, one chunk later.
+# The other one is as good as before, one chunk later. Where drift is to be
+# expected, ``VBDTCRegressor(forgetting=0.999)`` does the same by itself: older
+# rows fade, and after an abrupt change the model begins again
+# (:ref:`after-a-change`).
 
 fig, axes = plt.subplot_mosaic(
     "AAABBB;CCDDEE", figsize=(12, 6.5), layout="constrained"
