@@ -48,7 +48,7 @@ def test_outputs_without_a_common_cause_stay_as_they_are():
 
 def test_align_finds_the_best_signs():
     rng = np.random.default_rng(0)
-    for t in (2, 3, 5):
+    for t in (2, 3, 5, 12):  # of twelve, the first guess is not the best
         lead = rng.standard_normal((t, t))
         lead = np.where(np.eye(t), 0.0, lead + lead.T)
         found = align(lead)

@@ -8,7 +8,17 @@ from sklearn.gaussian_process import kernels as sklearn_kernels
 from skvbgp.kernel_selection import kernel_grammar
 from skvbgp.kernel_selection._description import describe
 from skvbgp.kernel_selection._grammar import count_expressions, expressions
-from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic
+from skvbgp.kernels import (
+    RBF,
+    Constant,
+    IntegratedOU,
+    Linear,
+    Matern,
+    Periodic,
+    RationalQuadratic,
+    White,
+    Wiener,
+)
 from skvbgp.kernels._compose import list_terms
 
 
@@ -50,6 +60,15 @@ def test_kernels_of_scikit_learn_compose():
     assert repr(kernels["LIN * M32"]) == (
         "Linear(length_scale=1.0, offset=1.0) * Matern(length_scale=1.0, isotropic=True)"
     )
+
+
+def test_terms_of_a_sum_get_an_amplitude_unless_all_of_them_has_one():
+    scaled = Constant() * RBF()
+    base = ("PER", ("mine", scaled), ("two", scaled + scaled), ("one", scaled + RBF()))
+    kernels = dict(kernel_grammar(2, base))
+    for name, n in (("PER + PER", 2), ("PER + mine", 2), ("PER + two", 3), ("PER + one", 4)):
+        leaves = [leaf for term in list_terms(kernels[name]) for leaf in term]
+        assert sum(isinstance(leaf, Constant) for leaf in leaves) == n
 
 
 @pytest.mark.parametrize(
@@ -97,6 +116,14 @@ def test_products_are_multiplied_out():
         (Constant(2.0), "a constant"),
         (Matern(20.0, nu=0.5), "a rough trend of length scale 20"),
         (Matern(0.5, nu=1.5), "a short-term smooth part of length scale 0.5"),
+        (
+            RBF(20.0) * Linear() * Linear(),
+            "a smooth trend of length scale 20, with an amplitude that is a polynomial of degree 2",
+        ),
+        (Wiener(), "a level that wanders"),
+        (Wiener(integrated=True), "a trend that wanders"),
+        (IntegratedOU(3.0), "a level whose slopes last over length scale 3"),
+        (White(), "noise"),
     ],
 )
 def test_words(kernel, words):
