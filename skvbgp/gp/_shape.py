@@ -8,7 +8,7 @@ kappa more rows, of a standard normal distribution:
         + kappa sum_k (log pi_k - (log b_k + (1 + a_k^2) / b_k) / 2)
 
 is maximised by expectation and maximisation. The z_i have mean zero and variance one, and so has
-the mixture after every step: it changes no moment of what is predicted. See :doc:`/theory/gp`.
+the mixture after every step: it changes no moment of what is predicted. See :ref:`gp-shape`.
 """
 
 from __future__ import annotations
