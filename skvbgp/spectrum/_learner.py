@@ -111,11 +111,11 @@ class SpectrumLearner(RegressionLearner):
             hyper = choose_hyperparameters(scale, target.unit, *given, self.owners)
             rng = np.random.RandomState(seed)
             if self._starts_from_evidence and len(y) > 1:  # one is its own mean: no function at all
-                sample = Rows.of(X, y)
-                if len(y) > _EVIDENCE_ROWS:
+                sample, are_all = Rows.of(X, y), len(y) <= _EVIDENCE_ROWS
+                if not are_all:
                     sample = sample.take(draw_distinct(len(y), _EVIDENCE_ROWS, rng))
-                sample = sample.scaled(coordinates, target)
-                R, hyper = start_from_evidence(sample, self.n_frequencies, hyper, rng)
+                sample, m = sample.scaled(coordinates, target), self.n_frequencies
+                R, hyper = start_from_evidence(sample, m, hyper, rng, are_all=are_all)
             else:
                 R = draw_frequencies(self.n_frequencies, hyper.length_scale, rng)
         return Start(coordinates, target, hyper, R, y.n_rows, seed)

@@ -91,7 +91,9 @@ class SVBSSGPRegressor(FillsGaps, DescribesFunction, LeavesOut, ForgetfulRegress
 
     noise_variance : float, default=None
         Starting sigma_n^2 and starting noise of the local conditional, on the squared scale
-        of y. None is a tenth of the variance of y.
+        of y. None is a tenth of the variance of y. Where neither this nor `signal_variance` nor
+        `length_scale` is given, up to 512 rows that speak for a rough function say what both
+        variances are.
 
     learn_hyperparameters : bool, default=True
         False keeps the length scales and variances at their start. With posterior="point",

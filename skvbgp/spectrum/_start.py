@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, count_inputs, spread_inputs
+from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import ExactRows, as_vector, find_maximum
 from skvbgp.kernels import RBF, Matern
+from skvbgp.spectrum._block_model import evidence_gradient
 from skvbgp.spectrum._rows import Rows
-from skvbgp.spectrum._state import Hyperparameters, State
+from skvbgp.spectrum._state import VARIANCE_LIMITS, Hyperparameters, State
 
 #: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
 #: standard deviations of the normal one.
 _SMALLEST_SCALE = 0.02
+#: Iterations of the search for two variances, and the relative rise at which it stops.
+_MAX_ITER, _TOL = 40, 1e-5
 
 
 def draw_frequencies(m: int, length_scale: Array, rng: np.random.RandomState) -> Array:
@@ -59,24 +64,49 @@ def choose_hyperparameters(
 
 
 def start_from_evidence(
-    rows: Rows, m: int, before: Hyperparameters, rng: np.random.RandomState
+    rows: Rows, m: int, before: Hyperparameters, rng: np.random.RandomState, *, are_all: bool
 ) -> tuple[Array, Hyperparameters]:
     """Frequencies (m, d) and hyperparameters for the smoothness that some rows speak for.
 
     The rows are scaled. Where an exact process is more probable with a squared exponential than
     with an exponential, they are those of the squared exponential; where it is not, frequencies
-    are heavy-tailed, and hyperparameters those of ``before``.
+    are heavy-tailed, and hyperparameters those of ``before``. If the rows ``are_all`` that there
+    are, they then say what the variances are, too.
     """
     owners = before.owners
     exact = ExactRows(rows.X, rows.y, rows.weight, rows.variance, owners=owners)
     smooth = find_maximum(RBF(before.length_scale), exact)
     rough = find_maximum(Matern(before.length_scale, nu=0.5), exact)
     if rough.value > smooth.value:
-        return draw_frequencies(m, before.length_scale, rng), before
+        R = draw_frequencies(m, before.length_scale, rng)
+        return R, find_variances(rows, R, before) if are_all else before
     x = smooth.x
     signal, noise, length_scale = float(np.exp(x[0])), float(np.exp(x[-1])), np.exp(x[1:-1])
     R = rng.standard_normal((m, len(length_scale))) / (2.0 * np.pi * length_scale)
     return R, Hyperparameters(length_scale, signal, noise, noise, owners)
+
+
+def find_variances(rows: Rows, R: Array, before: Hyperparameters) -> Hyperparameters:
+    """The variances at which scaled rows are most probable with frequencies R, the rest as before.
+
+    Few rows get few steps of Adam, which would leave the variances near where they start.
+    """
+
+    def objective(x: Array) -> tuple[float, Array]:
+        evidence = evidence_gradient(rows, R, *np.exp(x))
+        slopes = evidence.log_signal_variance, evidence.log_noise_variance
+        return evidence.value, np.array(slopes)
+
+    start = np.log([before.signal_variance, before.noise_variance])
+    bounds = np.tile(np.log(VARIANCE_LIMITS), (2, 1))
+    found = lbfgs_ascent(objective, start, max_iter=_MAX_ITER, tol=_TOL, bounds=bounds)
+    signal, noise = np.exp(found.x)
+    return replace(
+        before,
+        signal_variance=float(signal),
+        noise_variance=float(noise),
+        local_noise_variance=float(noise),
+    )
 
 
 def go_on_from(before: State, m: int, scale: Array, unit: float) -> tuple[Array, Hyperparameters]:

@@ -13,6 +13,9 @@ from skvbgp._optim.adam import AdamState
 from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._rows import DividedRows
 
+#: Limits of the variances of a scaled target.
+VARIANCE_LIMITS = (1e-6, 1e4)
+
 
 @dataclass(frozen=True)
 class Hyperparameters:

@@ -36,10 +36,8 @@ from skvbgp.spectrum._bound import (
 from skvbgp.spectrum._gaussian import Affine, Gaussian, Prior, Structure
 from skvbgp.spectrum._reparameterised import Reparameterised, adam_step, bound_gradient
 from skvbgp.spectrum._rows import Batch, DividedRows, Rows
-from skvbgp.spectrum._state import Hyperparameters
+from skvbgp.spectrum._state import VARIANCE_LIMITS, Hyperparameters
 
-#: Limits of the variances of a scaled target.
-_VARIANCE_LIMITS = (1e-6, 1e4)
 #: Limits of the prior's length scales for scaled inputs: beyond, an input does not matter.
 _LENGTH_SCALE_LIMITS = (1e-4, 1e4)
 #: Adam's steps of the logarithms, relative to those of the frequencies.
@@ -123,7 +121,7 @@ def fit_blocks(
     )
     if noise_only:
         sizes[:-1] = 0.0
-    limits = np.log(_VARIANCE_LIMITS)
+    limits = np.log(VARIANCE_LIMITS)
 
     def unpack(x: Array) -> tuple[Array, Array, Array]:
         """R (m, d), w (d,), and both variances."""
@@ -278,8 +276,8 @@ def _move_hyperparameters(
     return replace(
         hyper,
         length_scale=_length_scale(structure.frequencies(moment), hyper.owners),
-        signal_variance=float(np.clip(signal_variance, *_VARIANCE_LIMITS)),
-        noise_variance=float(np.clip(noise, *_VARIANCE_LIMITS)),
+        signal_variance=float(np.clip(signal_variance, *VARIANCE_LIMITS)),
+        noise_variance=float(np.clip(noise, *VARIANCE_LIMITS)),
     )
 
 

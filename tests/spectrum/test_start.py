@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_equal
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
@@ -11,9 +11,10 @@ from skvbgp.base._exact_process import ExactRows, find_maximum, log_density
 from skvbgp.kernels import RBF, Matern
 from skvbgp.spectrum import SVBSSGPRegressor
 from skvbgp.spectrum._rows import Rows
-from skvbgp.spectrum._start import draw_frequencies, start_from_evidence
-from skvbgp.spectrum._state import Hyperparameters
+from skvbgp.spectrum._start import draw_frequencies, find_variances, start_from_evidence
+from skvbgp.spectrum._state import VARIANCE_LIMITS, Hyperparameters
 from tests.derivatives import numerical_gradient
+from tests.oracles import spectrum as oracle
 
 BEFORE = Hyperparameters(np.array([1.4, 1.4]), 1.0, 0.1, 0.1)
 KERNELS = pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_search_ends_where_the_density_is_largest(kernel):
 
 def test_a_smooth_function_has_the_spectrum_of_the_squared_exponential():
     rows = make_rows()
-    R, hyper = start_from_evidence(rows, 4_000, BEFORE, np.random.RandomState(0))
+    R, hyper = start_from_evidence(rows, 4_000, BEFORE, np.random.RandomState(0), are_all=True)
     x = find_maximum(RBF(BEFORE.length_scale), ExactRows(rows.X, rows.y)).x
     assert_allclose(hyper.length_scale, np.exp(x[1:3]))
     assert_allclose([hyper.signal_variance, hyper.noise_variance], np.exp(x[[0, 3]]))
@@ -70,19 +71,58 @@ def test_a_smooth_function_has_the_spectrum_of_the_squared_exponential():
     assert_allclose(R.std(axis=0) * 2.0 * np.pi * hyper.length_scale, 1.0, rtol=0.05)
 
 
-def test_a_rough_function_has_heavy_tailed_frequencies():
+@pytest.mark.parametrize("are_all", [True, False])
+def test_a_rough_function_has_heavy_tailed_frequencies(are_all):
     rows = make_rows(200, rough=True)
-    R, hyper = start_from_evidence(rows, 20, BEFORE, np.random.RandomState(0))
-    assert hyper is BEFORE
+    R, hyper = start_from_evidence(rows, 20, BEFORE, np.random.RandomState(0), are_all=are_all)
     expected = draw_frequencies(20, BEFORE.length_scale, np.random.RandomState(0))
     assert_allclose(R, expected)
+    assert_equal(hyper, find_variances(rows, R, BEFORE) if are_all else BEFORE)
+
+
+def test_variances_are_those_of_the_largest_evidence():
+    """Of the weighted sum of features, literally; the length scales stay."""
+    rows = make_rows(30, rough=True)
+    R = draw_frequencies(6, BEFORE.length_scale, np.random.RandomState(0))
+    found = find_variances(rows, R, BEFORE)
+    assert found.length_scale is BEFORE.length_scale
+    assert found.local_noise_variance == found.noise_variance
+
+    def evidence(signal, noise):
+        return oracle.log_evidence(rows.X, rows.y, R, signal, noise)
+
+    signal, noise = found.signal_variance, found.noise_variance
+    highest = evidence(signal, noise)
+    assert highest > evidence(BEFORE.signal_variance, BEFORE.noise_variance)
+    for factor in (0.8, 1.25):
+        assert evidence(factor * signal, noise) < highest
+        assert evidence(signal, factor * noise) < highest
+
+
+def test_a_target_of_noise_alone_has_no_other_variance():
+    rng = np.random.default_rng(5)
+    rows = Rows(rng.standard_normal((80, 3)), rng.standard_normal(80))
+    R = draw_frequencies(100, np.ones(3), np.random.RandomState(0))
+    found = find_variances(rows, R, BEFORE)
+    assert_allclose(found.noise_variance, np.mean(rows.y**2), rtol=0.1)
+    assert VARIANCE_LIMITS[0] <= found.signal_variance < 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_of_noise_are_predicted_as_noise(seed):
+    """NLPD is not above that of the mean and the variance by more than a twentieth."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((380, 3)), rng.exponential(size=380)
+    model = SVBSSGPRegressor(20, random_state=0).fit(X[:80], y[:80])
+    constant = norm(y[:80].mean(), y[:80].std()).logpdf(y[80:]).mean()
+    assert model.log_predictive_density(X[80:], y[80:]).mean() > constant - 0.05
 
 
 @pytest.mark.parametrize(
     "given", [{"length_scale": 2.0}, {"signal_variance": 2.0}, {"noise_variance": 0.1}], ids=repr
 )
 def test_a_start_that_is_given_is_not_searched_for(given, monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError
 
     monkeypatch.setattr("skvbgp.spectrum._learner.start_from_evidence", refuse)
