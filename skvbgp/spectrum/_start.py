@@ -19,6 +19,8 @@ from skvbgp.spectrum._state import VARIANCE_LIMITS, Hyperparameters, State
 #: Smallest scale of the mixture: no frequency starts further out than 1 / _SMALLEST_SCALE
 #: standard deviations of the normal one.
 _SMALLEST_SCALE = 0.02
+#: Mean and standard deviation of the normal prior of the noise's logarithm, which VBGP has, too.
+_NOISE_PRIOR = (np.log(0.05), 1.0)
 #: Iterations of the search for two variances, and the relative rise at which it stops.
 _MAX_ITER, _TOL = 40, 1e-5
 
@@ -89,13 +91,16 @@ def start_from_evidence(
 def find_variances(rows: Rows, R: Array, before: Hyperparameters) -> Hyperparameters:
     """The variances at which scaled rows are most probable with frequencies R, the rest as before.
 
-    Few rows get few steps of Adam, which would leave the variances near where they start.
+    Few rows get few steps of Adam, which would leave the variances near where they start. The
+    noise has a prior: more features than rows may come close to all of them.
     """
+    mean, std = _NOISE_PRIOR
 
     def objective(x: Array) -> tuple[float, Array]:
         evidence = evidence_gradient(rows, R, *np.exp(x))
-        slopes = evidence.log_signal_variance, evidence.log_noise_variance
-        return evidence.value, np.array(slopes)
+        z = (x[1] - mean) / std
+        slopes = evidence.log_signal_variance, evidence.log_noise_variance - z / std
+        return evidence.value - 0.5 * z**2, np.array(slopes)
 
     start = np.log([before.signal_variance, before.noise_variance])
     bounds = np.tile(np.log(VARIANCE_LIMITS), (2, 1))

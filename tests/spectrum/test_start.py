@@ -80,23 +80,33 @@ def test_a_rough_function_has_heavy_tailed_frequencies(are_all):
     assert_equal(hyper, find_variances(rows, R, BEFORE) if are_all else BEFORE)
 
 
-def test_variances_are_those_of_the_largest_evidence():
-    """Of the weighted sum of features, literally; the length scales stay."""
+def test_variances_are_the_most_probable():
+    """Literally: evidence of the features, and the prior of the noise; the length scales stay."""
     rows = make_rows(30, rough=True)
     R = draw_frequencies(6, BEFORE.length_scale, np.random.RandomState(0))
     found = find_variances(rows, R, BEFORE)
     assert found.length_scale is BEFORE.length_scale
     assert found.local_noise_variance == found.noise_variance
 
-    def evidence(signal, noise):
-        return oracle.log_evidence(rows.X, rows.y, R, signal, noise)
+    def density(signal, noise):
+        log_density = oracle.log_evidence(rows.X, rows.y, R, signal, noise)
+        return log_density + norm(np.log(0.05), 1.0).logpdf(np.log(noise))
 
     signal, noise = found.signal_variance, found.noise_variance
-    highest = evidence(signal, noise)
-    assert highest > evidence(BEFORE.signal_variance, BEFORE.noise_variance)
-    for factor in (0.8, 1.25):
-        assert evidence(factor * signal, noise) < highest
-        assert evidence(signal, factor * noise) < highest
+    highest = density(signal, noise)
+    assert highest > density(BEFORE.signal_variance, BEFORE.noise_variance)
+    for factor in (0.9, 1.1):
+        assert density(factor * signal, noise) < highest
+        assert density(signal, factor * noise) < highest
+
+
+def test_more_features_than_rows_leave_some_noise():
+    """Evidence alone would come to none, as a hundred frequencies come close to any rows."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((30, 2))
+    rows = Rows(X, np.sin(X[:, 0]))
+    R = draw_frequencies(100, BEFORE.length_scale, np.random.RandomState(0))
+    assert find_variances(rows, R, BEFORE).noise_variance > 1e-3
 
 
 def test_a_target_of_noise_alone_has_no_other_variance():
