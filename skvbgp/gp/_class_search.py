@@ -8,8 +8,9 @@ Few rows: the best is also tried plus lines, and all share in predictions, see `
 average over draws of their hyperparameters. As long as all places predict, the best are tried with
 inputs in units of their ranges and with warped inputs as well, see `_class_warp`. Many rows: the
 best are trained further, and share. Two classes that are not predicted from neighbours are also
-tried with a likelihood of labels, see `_probit_process`; of the kernels with one length scale the
-best one then stays beside those with one for each. What predicts from neighbours has learned from
+tried with a likelihood of labels, see `_probit_process`, and more classes of few rows with one of
+each versus the rest, see `_versus_rest`; of the kernels with one length scale the best one then
+stays beside those with one for each. What predicts from neighbours has learned from
 groups of near places. What it becomes on random ones may be better, or through inducing inputs, see
 `_class_inducing`.
 """
@@ -51,6 +52,7 @@ from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows, draw_groups, size_groups
+from skvbgp.gp._versus_rest import VersusRest
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._by_input import bind_columns
@@ -83,6 +85,8 @@ _MOST_KNOWN = 20_000
 _LEAST_GAIN = 1.0
 #: Least share of the entropy of frequencies that is left for a probit likelihood to be tried.
 _OVERLAP = 0.25
+#: Most classes that each have a likelihood versus the rest.
+_MOST_CLASSES = 10
 #: Draws of the hyperparameters of a kernel, if few places; those that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 6.0
@@ -120,10 +124,19 @@ def start_alike_process(d: int, owners: tuple[int, ...]) -> AlikeProcess:
     return AlikeProcess(process, d, float(np.sqrt(n_inputs)))
 
 
-def start_anova_process(d: int, owners: tuple[int, ...]) -> ProbitProcess:
+def start_anova_process(
+    d: int, owners: tuple[int, ...], n_classes: int = 2
+) -> ProbitProcess | VersusRest:
     """An ANOVA kernel with a probit likelihood before training."""
-    process = start_class_process(bind_columns(make_anova_kernel(), d, owners), d, owners).process
-    return ProbitProcess(replace(process, noise=_PROBIT_NOISE), d)
+    kernel = bind_columns(make_anova_kernel(), d, owners)
+    return give_probit(start_class_process(kernel, d, owners), n_classes)
+
+
+def give_probit(model: ClassModel, n_classes: int) -> ProbitProcess | VersusRest:
+    """The same model with a probit likelihood, before training."""
+    process = replace(model.process, noise=_PROBIT_NOISE)
+    make = ProbitProcess if n_classes == 2 else VersusRest
+    return make(process, model.d, model.shared_scale, model.warp)
 
 
 def free_length_scales(process: ClassModel) -> ClassModel:
@@ -296,10 +309,19 @@ class ClassSearch:
         self._try(starts, groups, self.max_iter or _FINAL_ITERATIONS)
 
     def _overlap(self, score: float) -> bool:
-        """Whether two classes are so hard to tell that a likelihood of labels is worth its time."""
+        """Whether classes are so hard to tell that a likelihood of labels is worth its time."""
         log_frequencies = self.votes.log_frequencies
         entropy = -float(np.exp(log_frequencies) @ log_frequencies)
-        return self.is_exact and len(log_frequencies) == 2 and -score > _OVERLAP * entropy
+        return self._may_have_probit(len(log_frequencies)) and -score > _OVERLAP * entropy
+
+    def _may_have_probit(self, n_classes: int) -> bool:
+        """Whether there is time for a likelihood of labels, of more classes each versus the rest.
+
+        That takes a row of a weight for several that agree, see `VersusRest`.
+        """
+        if n_classes == 2:
+            return self.is_exact
+        return self._is_small and self.votes.are_rows and n_classes <= _MOST_CLASSES
 
     def _try_probit(self, trials: list[Trial]) -> None:
         """Try kernels with a probit likelihood, those that were freed if any were.
@@ -314,18 +336,16 @@ class ClassSearch:
             chosen = _rank(freed)[:_N_PROBIT]
         else:
             chosen = [*trials[:_N_PROBIT], *trials[_N_PROBIT:][-_N_PROBIT:]]
-        starts: list[tuple[str, ClassModel]] = []
-        for trial in chosen:
-            model = trial.process
-            process = replace(model.process, noise=_PROBIT_NOISE)
-            probit = ProbitProcess(process, self.d, model.shared_scale, model.warp)
-            starts.append((trial.name + PROBIT, probit))
-        owners = starts[0][1].process.owners
+        n_classes, owners = len(self.votes.log_frequencies), chosen[0].process.process.owners
+        starts: list[tuple[str, ClassModel]] = [
+            (trial.name + PROBIT, give_probit(trial.process, n_classes)) for trial in chosen
+        ]
         if freed and not self._is_small:
             alike = start_alike_process(self.d, owners)
             starts.append((f"SE, by input{ALIKE}", alike))
         if freed and not self._has_gaps:
-            starts.append((f"ANOVA{PROBIT}", start_anova_process(self.d, owners)))
+            anova = start_anova_process(self.d, owners, n_classes)
+            starts.append((f"ANOVA{PROBIT}", anova))
         self._try(starts, [(self.votes,)], self.max_iter or _PROBIT_ITERATIONS)
 
     # -- belief ----------------------------------------------------------------------------------

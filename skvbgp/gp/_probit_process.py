@@ -19,6 +19,7 @@ See :doc:`/theory/gp_classes`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -72,8 +73,9 @@ class ProbitProcess(ClassModel):
         """m (n,) at places."""
         return _score(log_frequencies) * np.sqrt(self._total(X))
 
-    def factorise(self, votes: Votes) -> ProbitConditional:
-        return ProbitConditional(self, votes, self._match(votes))
+    def factorise(self, votes: Votes, K: Array | None = None) -> ProbitConditional:
+        """What places say, of covariances K, which are not modified."""
+        return ProbitConditional(self, votes, self.match(votes, K))
 
     def extend(self, given: ProbitConditional, votes: Votes) -> ProbitConditional:
         if not votes.are_whole:
@@ -91,34 +93,44 @@ class ProbitProcess(ClassModel):
     def leave_out(self, votes: Votes) -> tuple[Array, Array]:
         out = votes.left_out
         rest = out.count_rest(votes.log_frequencies)
-        mean, variance = self._match(votes).leave_out(out.owner, rest)
+        mean, variance = self.match(votes).leave_out(out.owner, rest)
         return _mirror(mean), variance + self.covariance.lost(votes.X)[out.owner]
 
     def log_evidence(self, votes: Votes) -> float:
         return Mode.find(self, votes).log_evidence
 
     def evidence(self, votes: Votes) -> tuple[float, Array]:
-        mode, score = Mode.find(self, votes), _score(votes.log_frequencies)
-        dK, dm, dt = mode.differentiate()
-        dtotal = 0.5 * score * dm / np.sqrt(self._total(votes.X))  # of m = score total^1/2
-        d_kernel = self.covariance.vjp(votes.X, mode.K, dK, dt)
-        d_kernel = d_kernel + self.covariance.vjp_whole(votes.X, dtotal)
+        return self.sum_evidence([votes])
+
+    def sum_evidence(self, labels: Sequence[Votes]) -> tuple[float, Array]:
+        """What training maximises, of several labels of the same places, and its gradient."""
+        X = labels[0].X
+        K, total = self.covariance(X), self._total(X)
+        value, dK, dt, dtotal = 0.0, np.zeros_like(K), np.zeros(len(X)), np.zeros(len(X))
+        for votes in labels:
+            mode = Mode.find(self, votes, K)
+            value += mode.log_evidence
+            in_K, in_m, in_t = mode.differentiate()
+            dK += in_K
+            dt += in_t
+            dtotal += 0.5 * _score(votes.log_frequencies) * in_m / np.sqrt(total)  # m is in total
+        d_kernel = self.covariance.vjp(X, K, dK, dt) + self.covariance.vjp_whole(X, dtotal)
         d_noise = self.process.noise * float(np.sum(dt + dtotal))
-        return mode.log_evidence, np.append(self.process.sum_shared(d_kernel), d_noise)
+        return value, np.append(self.process.sum_shared(d_kernel), d_noise)
 
     def predict_from_neighbours(self, votes: Votes, x: Array) -> Array:
         # for every row anew: Laplace's approximation takes a fourth of the time
         mean, variance = ProbitConditional(self, votes, self._expand(votes)).moments(x[None])
         return np.append(mean[0], variance)
 
-    def _match(self, votes: Votes) -> Sites:
+    def match(self, votes: Votes, K: Array | None = None) -> Sites:
         """What votes say of f."""
-        sites = self._expand(votes)
+        sites = self._expand(votes, K)
         return (sites.match() or sites) if votes.are_whole else sites
 
-    def _expand(self, votes: Votes) -> Sites:
+    def _expand(self, votes: Votes, K: Array | None = None) -> Sites:
         """The same, by Laplace's approximation."""
-        mode = Mode.find(self, votes)
+        mode = Mode.find(self, votes, K)
         return Sites.expand(mode.K, mode.m, mode.t, votes.counts, mode.f)
 
     def _total(self, X: Array) -> Array:
@@ -192,9 +204,9 @@ class Mode:
     at: LogLikelihood
 
     @classmethod
-    def find(cls, process: ProbitProcess, votes: Votes) -> Self:
+    def find(cls, process: ProbitProcess, votes: Votes, K: Array | None = None) -> Self:
         """By Newton's method, whose steps are halved until they gain."""
-        K = process.covariance(votes.X)
+        K = process.covariance(votes.X) if K is None else K
         m = process.measure_mean(votes.X, votes.log_frequencies)
         t = process.process.noise + process.covariance.lost(votes.X)
         mode, gain = cls(K, m, t, m, LogLikelihood.of(m, t, votes.counts)), np.inf

@@ -110,10 +110,26 @@ class Votes:
         """Number of votes N of each place, (n,)."""
         return np.asarray(self.counts.sum(axis=1))
 
+    @cached_property
+    def pairs(self) -> list[Votes]:
+        """The same votes as of two classes, the rest and each one; rows are not told apart."""
+        log_pi = self.log_frequencies
+        log_rest = np.log1p(-np.exp(log_pi))
+        return [
+            Votes(self.X, pair_votes(self.counts, c), np.array([log_rest[c], log_pi[c]]))
+            for c in range(len(log_pi))
+        ]
+
     @property
     def are_whole(self) -> bool:
         """Whether all are whole numbers: a power of a vote has no moments in closed form."""
         return bool(np.all(self.counts == np.rint(self.counts)))
+
+    @property
+    def are_rows(self) -> bool:
+        """Whether each may be a row: whole, and without a common divisor in any class."""
+        counts = np.rint(self.counts).astype(np.int64)
+        return self.are_whole and bool(np.all(np.gcd.reduce(counts, axis=0) <= 1))
 
     @cached_property
     def targets(self) -> Array:
@@ -145,6 +161,11 @@ class Votes:
     def part(self, index: Any) -> Self:
         """Some of the places, of the same frequencies."""
         return replace(self, X=self.X[index], counts=self.counts[index])
+
+
+def pair_votes(counts: Array, c: int) -> Array:
+    """Votes (n, 2) for the rest and for class c, from those (n, K) for the classes."""
+    return np.column_stack([np.delete(counts, c, axis=1).sum(axis=1), counts[:, c]])
 
 
 def find_log_frequencies(totals: Array) -> Array:

@@ -39,6 +39,12 @@ def make_classes(n=60, K=3, seed=0):
     return X, np.searchsorted(np.quantile(height, np.arange(1, K) / K), height)
 
 
+def make_classes_apart(n=60, seed=0):
+    """The same inputs, and three classes with straight borders, which regressions tell apart."""
+    X, _ = make_data(n, seed=seed)
+    return X, (X[:, 0] > -0.2).astype(int) + (X[:, 0] > 1.2)
+
+
 def make_data(n=60, d=2, seed=0):
     """Inputs of unequal spread, and a wavy function of them with a little noise."""
     rng = np.random.default_rng(seed)

@@ -19,7 +19,7 @@ from skvbgp.gp._class_shares import Combination, weigh_inputs
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Constant, Matern
-from tests.gp.cases import make_classes
+from tests.gp.cases import make_classes, make_classes_apart
 from tests.gp.cases import small_classifier as small
 
 FIXED = {"learn_hyperparameters": False}
@@ -346,7 +346,7 @@ def test_warm_start_goes_on_from_the_kernels_found():
 @pytest.mark.thorough
 def test_a_warm_start_has_a_pass_for_every_kernel_found():
     """Also where the parameters speak of fewer."""
-    X, y = make_classes(60)
+    X, y = make_classes_apart(60)
     model = small("auto", warm_start=True, max_iter=2).fit(X, y)
     n_kernels = len(model.kernels_)
     assert n_kernels > 1
@@ -440,7 +440,7 @@ def test_kernels_of_both_kinds_may_share(k, most):
 
     What is near is measured as it was when they were judged, whichever of them are kept.
     """
-    X, y = make_classes(90)
+    X, y = make_classes_apart(90)
     starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
     mixed = []
 
@@ -466,7 +466,7 @@ def test_kernels_of_both_kinds_may_share(k, most):
 
 def test_few_rows_average_over_draws():
     """Of every kernel, by what they say of rows that are left out."""
-    X, y = make_classes(60)
+    X, y = make_classes_apart(60)
     kernels = [("good", Matern(2.0)), ("bad", RBF(2e-2, length_scale_bounds=(1e-2, 3e-2)))]
     model = small(kernels, max_iter=20).fit(X, y)
     found = model._state.found

@@ -173,7 +173,7 @@ def test_votes_of_smooth_functions_are_matched_by_few_factorisations(
     X = rng.standard_normal((60, 2))
     labels = (X[:, 0] + 0.5 * rng.standard_normal(60) > 0.0).astype(int)
     votes, process = Votes.of(X, np.eye(2)[labels]), make(kernel.bind(2), noise)
-    calls, found = count_factorisations(monkeypatch), process._match(votes)
+    calls, found = count_factorisations(monkeypatch), process.match(votes)
     assert len(calls) <= 6
     again = found
     for _ in range(3):
@@ -252,9 +252,9 @@ def test_what_cannot_be_added_is_found_anew(rng, monkeypatch, size, most):
 def test_without_a_match_laplaces_sites_remain(rng, monkeypatch):
     votes = Votes.of(rng.standard_normal((20, 2)), np.eye(2)[rng.integers(2, size=20)])
     process = make(KERNELS[0])
-    assert np.max(np.abs(process._match(votes).f - process._expand(votes).f)) > 1e-3
+    assert np.max(np.abs(process.match(votes).f - process._expand(votes).f)) > 1e-3
     monkeypatch.setattr("skvbgp.gp._probit_sites._MAX_FACTORISED", 1)
-    assert_array_equal(process._match(votes).f, process._expand(votes).f)
+    assert_array_equal(process.match(votes).f, process._expand(votes).f)
 
 
 def test_nothing_known_leaves_the_frequencies(votes):

@@ -178,3 +178,29 @@ def leave_out_votes_sparse(covariance, Z, X, counts, units, frequencies, noise, 
         mean, variance = predict_places_sparse(covariance, Z, *given)
         result.append((i, c, mean[0], variance[0]))
     return result
+
+
+def leave_out_versus_rest(K, counts, units, frequencies, own, t, noise):
+    """Place, class and the probabilities of all classes for every vote, left out.
+
+    Each class and the rest have a process of their own, of the covariances K, whose functions have
+    the variances `own` a priori.
+    """
+    result = []
+    for i, b in zip(*np.nonzero(counts), strict=True):
+        left = counts.copy()
+        left[i, b] -= units[b]
+        p = np.empty(len(frequencies))
+        for c, frequency in enumerate(frequencies):
+            mean = stats.norm.ppf(frequency) * np.sqrt(noise + own)
+            both, rest = (
+                np.column_stack([v.sum(axis=1) - v[:, c], v[:, c]]) for v in (counts, left)
+            )
+            f = find_probit_mode(K, mean, both, t)
+            _, g, curvature, _ = differentiate_probit(f, rest, t)
+            precision = np.linalg.inv(K) - np.diag(curvature)
+            centre = mean + np.linalg.solve(precision, g - curvature * (f - mean))
+            variance = np.linalg.inv(precision)[i, i]
+            p[c] = stats.norm.cdf(centre[i] / np.sqrt(t[i] + variance))
+        result.append((i, b, p / p.sum()))
+    return result
