@@ -3,7 +3,7 @@ r"""Noise whose variance depends on what is predicted, as that of wages, prices 
 Where rows that are left out are predicted to be m_i, with a latent function of variance v_i and
 noise of variance s_i, the noise is taken to have the variance
 
-    s_i exp(c + b t_i),    t_i = (m_i - m) / u between -3 and 3,
+    s_i exp(c + b t_i),    t_i = (m_i - m) / u between -2 and 2,
 
 with the mean m of the m_i and their standard deviation u. c and b maximise the normal density of
 the rows' squared errors, plus the logarithm of a normal prior of b. Before, v_i and s_i are
@@ -23,8 +23,8 @@ from skvbgp._optim.lbfgs import lbfgs_ascent
 
 #: Precision of the prior of the slope; the limits of t, and of c and b.
 _PRECISION = 10.0
-_FAR = 3.0
-_LIMITS = np.array([[-3.0, 3.0], [-2.0, 2.0]])
+_FAR = 2.0
+_LIMITS = np.array([[-3.0, 3.0], [-1.0, 1.0]])
 _MAX_ITER, _TOL = 50, 1e-9
 
 

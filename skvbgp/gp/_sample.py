@@ -66,8 +66,8 @@ class Sample:
 
     @property
     def noise_may_vary(self) -> bool:
-        """Whether it may depend on predictions: of one output, whole, and with no known part."""
-        is_one = self.n_outputs == 0 and np.ndim(self.y) == 1 and self.judges is None
+        """Whether it may depend on predictions: of one output, and with no known part."""
+        is_one = self.n_outputs == 0 and np.ndim(self.y) == 1
         return is_one and (self.noise is None or not np.any(self.noise.variance))
 
     def is_twin(self, other: Sample) -> bool:

@@ -27,7 +27,6 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import (
-    calibrate,
     fit_mixture,
     measure_score,
     rank_mixture,
@@ -54,8 +53,7 @@ _TRIAL_NEIGHBOURS = 128
 _COUNTING_ROWS = 500
 _LEAST_COUNT_RISE = 0.01
 #: Of more rows, the mixture is learned anew from so many that are left out, each as often as it has
-#: neighbours, and from no fewer than those that judge trials; and noise does not depend on
-#: predictions, as near rows tell it better.
+#: neighbours, and from no fewer than those that judge trials.
 _MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
 #: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
 #: the time of each is cubic in the rows.
@@ -405,9 +403,6 @@ class Search:
         mixture = self._mix(processes, parts)
         y, weight = self.rows.hold(len(parts.mean))
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
-        if self.rows.noise_may_vary and len(self.rows) <= _MANY:
-            mixture = vary_noise(mixture, parts, y, weight)
-            mixture = replace(mixture, calibration=calibrate(mixture, parts, y, weight))
         mixture = shape_errors(mixture, parts, y, weight)
         trial_of, score = list(range(len(chosen))), self._score(mixture, parts)
         rank = self._rank(mixture, parts)
