@@ -49,7 +49,8 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     3,000 rows, kernels with one length scale for all inputs compete, too, without and with straight
     lines, for many weak inputs. Predictions average over those that matter, by a belief that
     follows how well each explains the rows around a place; the scale of the function and of the
-    noise is uncertain there as well, so that intervals widen where the function is rough.
+    noise is uncertain there as well, so that intervals widen where the function is rough. They
+    have the shape that errors of training rows have, each left out: skewed, or with heavy tails.
 
     Parameters
     ----------
