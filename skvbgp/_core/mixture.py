@@ -73,13 +73,10 @@ class NormalMixture:
 
         They are a mixture of one row, (1, E), whose components follow those of each component.
         """
-        n = len(self.mean)
         mean = self.mean[:, :, None] + self.std[:, :, None] * errors.mean
         std = np.maximum(self.std[:, :, None] * errors.std, _LEAST_STD)
         weights = self.weights[:, :, None] * errors.weights
-        return NormalMixture(
-            mean.reshape(n, -1), std.reshape(n, -1), weights.reshape(len(weights), mean[0].size)
-        )
+        return NormalMixture(*(part.reshape(len(part), -1) for part in (mean, std, weights)))
 
     def expectation(self) -> Array:
         """Mean of the mixture, (n,)."""

@@ -2,8 +2,7 @@
 
 The model of all outputs has one kernel. An output whose function is of another kind loses more by
 that than it learns from the others; it has a model that knows its own rows alone, and the others go
-on learning from it. See
-:doc:`/theory/gp_outputs`.
+on learning from it. See :doc:`/theory/gp_outputs`.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ class PredictsDistributions:
     ) -> Array:
         """Draw from the joint predictive distribution.
 
-        Draws are normal, with the moments of :meth:`predict`; what `predict_quantiles` knows of the
-        shape of a mixture, or of that of errors, they do not have.
+        Draws are normal, with the moments of :meth:`predict`: mixtures, whose quantiles
+        `predict_quantiles` has, may be skewed or have heavier tails.
 
         Parameters
         ----------
@@ -142,8 +142,7 @@ class PredictsDistributions:
     ) -> Array:
         """Predict quantiles of new observations.
 
-        They are exact where the model predicts a mixture of normal distributions or counts
-        (that of `VBGPRegressor` has the shape of errors of rows left out, of observations),
+        They are exact where the model predicts a mixture of normal distributions or counts,
         and those of a normal distribution with the moments of :meth:`predict` otherwise.
 
         Parameters

@@ -6,7 +6,7 @@ the weights w_ic proportional to exp(a_c + temper E_ic), the log predictive dens
     sum_i log sum_c w_ic N(y_i | m_ic, v_ic),
 
 plus the logarithms of normal priors of a_c and of log temper, is maximised in a and log temper.
-See :doc:`/theory/gp`.
+See :doc:`/theory/gp_learning`.
 """
 
 from __future__ import annotations

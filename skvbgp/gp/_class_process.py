@@ -102,9 +102,9 @@ class ClassModel(ABC):
         return replace(self, process=self.process.with_vector(vector))
 
     @property
+    @abstractmethod
     def bounds(self) -> Array:
         """Limits of `vector`, (p, 2)."""
-        return self.process.bounds
 
     def log_prior(self) -> tuple[float, Array]:
         """Logarithm of the prior density, up to a constant of flat priors, and its gradient."""

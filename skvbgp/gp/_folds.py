@@ -2,7 +2,7 @@
 
 Where rows are few, length scales of all inputs make rows probable that have chosen them, also when
 each is left out of predictions: neither the evidence at its maximum nor such rows say that others
-will be predicted. See :doc:`/theory/gp`.
+will be predicted. See :doc:`/theory/gp_learning`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ noise of variance s_i, the noise is taken to have the variance
 with the mean m of the m_i and their standard deviation u. c and b maximise the normal density of
 the rows' squared errors, plus the logarithm of a normal prior of b. Before, v_i and s_i are
 multiplied by what makes the errors as large as expected, which is not what is asked here. See
-:doc:`/theory/gp`.
+:doc:`/theory/gp_learning`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import Array
+from skvbgp._core.scaling import RunningScale
 from skvbgp._optim.lbfgs import lbfgs_ascent
 
 #: Precision of the prior of the slope; the limits of t, and of c and b.
@@ -53,12 +54,11 @@ def learn_level(
     They count as often as their weights say. None if all predictions or all errors are the same.
     """
     weight = np.ones(len(mean)) if weight is None else weight
-    centre = float(np.average(mean, weights=weight))
-    unit = float(np.sqrt(np.average((mean - centre) ** 2, weights=weight)))
+    summary = RunningScale.of(mean, weight)
     size = float(np.average(squares / (latent + noise), weights=weight))
-    if not (unit > 0.0 and size > 0.0):
+    if not (summary.std > 0.0 and size > 0.0):
         return None
-    start = NoiseLevel(centre, unit, 0.0, 0.0)
+    start = NoiseLevel(float(summary.mean), float(summary.std), 0.0, 0.0)
     given = start.locate(mean), size * latent, size * noise, squares, weight
     found = lbfgs_ascent(
         lambda x: score_level(x, *given),

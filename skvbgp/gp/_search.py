@@ -12,6 +12,8 @@ Few rows, all of which are neighbours: every kernel is trained on all of them, a
 plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
 evidence. Kernels with one length scale take their place where they predict better what has had no
 part in training, which also says how far from predictions rows may be.
+
+Of few rows and many, errors of those that are left out say how observations are distributed.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from scipy.special import ndtri
 from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
+from skvbgp._core.scaling import RunningScale
 
 #: Components, and the rows that all of them together have seen besides.
 _COMPONENTS, _PRIOR_ROWS = 4, 10.0
@@ -35,11 +36,10 @@ def learn_shape(z: Array, weight: Array | None = None) -> NormalMixture | None:
     are all the same.
     """
     weight = np.ones(len(z)) if weight is None else weight
-    centre = np.average(z, weights=weight)
-    unit = np.sqrt(np.average((z - centre) ** 2, weights=weight))
-    if not unit > 0.0:
+    summary = RunningScale.of(z, weight)
+    if not summary.std > 0.0:
         return None
-    pi, a, b = _explain((z - centre) / unit, weight)
+    pi, a, b = _explain((z - summary.mean) / summary.std, weight)
     return NormalMixture(a[None], np.sqrt(b)[None], pi[None])
 
 
