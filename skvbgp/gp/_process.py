@@ -20,8 +20,9 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, logsumexp
 
+from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import (
     Array,
     NotPositiveDefiniteError,
@@ -54,6 +55,8 @@ _PRIORS = {
     "noise": (np.log(0.05), 1.0),
     "slope": (np.log(0.3), 1.0),
 }
+#: Prior of the noise's logarithm where there is hardly any, and how probable that is of few rows.
+_NOISELESS, _PROBABLY_NOISELESS = (float(np.log(1e-3)), 5.0), 0.1
 #: Mean squared slope, noise and degrees of freedom before training.
 _START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
 
@@ -77,6 +80,8 @@ class Process:
     noise_prior: tuple[float, float] = _PRIORS["noise"]
     #: Whether an uncertain scale is one of all rows, rather than another around every place.
     one_scale: bool = False
+    #: Probability that the noise has another prior, that of functions without any.
+    noiseless: float = 0.0
 
     @cached_property
     def covariance(self) -> Covariance:
@@ -165,7 +170,21 @@ class Process:
         shift = self.vector - mean
         proper = precision > 0.0
         constant = 0.5 * float(np.sum(np.log(precision[proper] / (2.0 * np.pi))))
-        return constant - 0.5 * float(precision @ shift**2), -precision * shift
+        value, gradient = constant - 0.5 * float(precision @ shift**2), -precision * shift
+        if self.noiseless:
+            i = len(self._first)
+            rise, slope = self._compare_noise_priors(float(self.vector[i]))
+            value, gradient[i] = value + rise, gradient[i] + slope
+        return value, gradient
+
+    def _compare_noise_priors(self, log_noise: float) -> tuple[float, float]:
+        """What the density of both priors of the noise has more than the usual one alone."""
+        mean, std = np.array([self.noise_prior, _NOISELESS]).T
+        shift = log_noise - mean
+        each = np.log([1.0 - self.noiseless, self.noiseless]) + log_normal(shift, std**2)
+        slopes, total = -shift / std**2, logsumexp(each)
+        usual = log_normal(shift, std**2)[0]
+        return float(total - usual), float(np.exp(each - total) @ slopes - slopes[0])
 
     def average_prior(self, X: Array) -> Array:
         """Prior covariance (t, t) of outputs at a place, or (1, 1), averaged over rows X."""
@@ -337,7 +356,17 @@ def start_process(
     slopes = (_START_SLOPE,) * n_gaps
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
-    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion, one_scale=one_scale)
+    noiseless = _PROBABLY_NOISELESS if one_scale else 0.0  # rows of one scale are few
+    return Process(
+        kernel,
+        _START_NOISE,
+        dof,
+        slopes,
+        owners,
+        coregion,
+        one_scale=one_scale,
+        noiseless=noiseless,
+    )
 
 
 def log_length_prior(log_scales: Array) -> tuple[float, Array]:

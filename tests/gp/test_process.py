@@ -26,6 +26,7 @@ def make_processes():
     kernels = [*bases, multiply(bases[0], bases[3], rng), add(bases[1], bases[4])]
     yield from (start_process(kernel, gaussian=False) for kernel in kernels)
     yield start_process(make_base_kernels(2)[2][1], gaussian=True)
+    yield start_process(make_base_kernels(2)[2][1], gaussian=True, one_scale=True)
     yield Process((0.7 * Periodic(1.5) * RBF([0.5, 2.0])).bind(2), 0.02, 3.0)
 
 
@@ -79,6 +80,28 @@ def test_gradient_of_the_evidence(process, rows):
 def test_gradient_of_the_prior(process):
     numeric = numerical_gradient(lambda x: process.with_vector(x).log_prior()[0], process.vector)
     assert_allclose(process.log_prior()[1], numeric, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [1e-9, 3e-4, 0.003, 0.1, 2.0])
+def test_prior_of_few_rows_knows_functions_without_noise(noise):
+    kernel = make_base_kernels(2)[2][1]
+    many, few = (start_process(kernel, gaussian=True, one_scale=one) for one in (False, True))
+
+    def compare(usual):
+        return replace(few, noise=usual).log_prior()[0] - replace(many, noise=usual).log_prior()[0]
+
+    expected = oracle.log_noise_prior(noise) - oracle.log_noise_prior(noise, noiseless=0.0)
+    assert_allclose(compare(noise), expected)
+    few, many = (
+        start_process(kernel, gaussian=True, one_scale=True, n_gaps=1),
+        start_process(kernel, gaussian=True, n_gaps=1),
+    )
+    assert_allclose(compare(noise), expected)  # whatever else is learned
+    numeric = numerical_gradient(
+        lambda x: few.with_vector(x).log_prior()[0], replace(few, noise=noise).vector
+    )
+    gradient = replace(few, noise=noise).log_prior()[1]
+    assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("process", PROCESSES, ids=repr)

@@ -177,6 +177,13 @@ def sum_evidence(K, Y, noise, dof):
     return total
 
 
+def log_noise_prior(noise, noiseless=0.1):
+    """Log density of the logarithm of few rows' noise variance: a mixture of two normals."""
+    usual = stats.norm.pdf(np.log(noise), np.log(0.05), 1.0)
+    hardly_any = stats.norm.pdf(np.log(noise), np.log(0.001), 5.0)
+    return np.log((1.0 - noiseless) * usual + noiseless * hardly_any)
+
+
 def score_shape(pi, a, b, z, weight, seen):
     """Log density of errors under a mixture, and of what each component has seen besides."""
     value = 0.0
