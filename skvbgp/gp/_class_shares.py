@@ -142,7 +142,7 @@ def learn_shares(parts: Sequence[Array], counts: Array, charges: Sequence[float]
         sum_k log sum_c w_c exp(log p_ck - h_c) + 1/2 sum_c log w_c.
 
     The last sum is a Dirichlet prior, worth half a vote for each kernel. The objective is concave,
-    and expectation maximisation ascends it. See :doc:`/theory/gp_classes`.
+    and expectation maximisation ascends it. See :doc:`/theory/gp_class_kernels`.
 
     The parts are log probabilities (M, K) of the classes, by each kernel, `counts` (M, K) says how
     often each label was left out, and `charges` are h, in nats a vote.

@@ -14,7 +14,7 @@ Predictions, and what is said of votes that are left out, are those of expectati
 these hyperparameters, see `_probit_sites`; if votes are not whole, or from neighbours, Laplace's.
 The mean m is where the probabilities are the classes' frequencies.
 
-See :doc:`/theory/gp_classes`.
+See :doc:`/theory/gp_class_overlap`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ order, see `Around`, by which they are matched; there, the next factorisation is
 Newton's method. Laplace's approximation is where this starts, whose sites are expansions of the
 votes at f^, or what fewer votes have been matched by.
 
-See :doc:`/theory/gp_classes`.
+See :doc:`/theory/gp_class_overlap`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ so that far from all places these are the frequencies. Hyperparameters maximise 
 the log evidences of all such pairs: with two classes both are the same. To evidence a row of a
 weight is several rows that agree, so that this is for rows that count one each.
 
-See `_probit_process`, and :doc:`/theory/gp_classes`.
+See `_probit_process`, and :doc:`/theory/gp_class_overlap`.
 """
 
 from __future__ import annotations
