@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from skvbgp.kernels._base import Array, Gradients
-from skvbgp.kernels._distance import centre, cut_rows
+from skvbgp.kernels._distance import cut_rows
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf, Scales
 
 
@@ -66,7 +66,7 @@ class Anova(ScaledLeaf):
         return self.evaluate_own(X)
 
     def vjp(self, X: Array, Z: Array | None, K: Array, dK: Array) -> Gradients:
-        A, B = self._scale_both(X, Z)
+        A, B = self._centre_and_scale(X, Z)
         dA, dB = np.empty_like(A), np.zeros_like(B)
         d_log_scale, d_log_variance = np.zeros(X.shape[1]), np.zeros(X.shape[1])
         for rows in cut_rows(*K.shape):
@@ -114,7 +114,7 @@ class Anova(ScaledLeaf):
         self, X: Array, Z: Array | None, S: Array | None = None, T: Array | None = None
     ) -> Array:
         """Covariances at rows whose entries have variances S and T, or none has."""
-        A, B = self._scale_both(X, Z)
+        A, B = self._centre_and_scale(X, Z)
         K = np.ones((len(A), len(B)))
         for rows in cut_rows(*K.shape):
             variances = () if S is None else (S[rows], S if T is None else T)
@@ -126,7 +126,7 @@ class Anova(ScaledLeaf):
 
     def pull_back(self, X: Array, S: Array, dK: Array) -> Array:
         """Pull a cotangent of the covariances of rows X back to theta."""
-        P, A = dK * (self.evaluate(X, None, S) + 1.0), self._scale_both(X, None)[0]
+        P, A = dK * (self.evaluate(X, None, S) + 1.0), self._centre_and_scale(X, None)[0]
         d_log_scale, d_log_variance = np.empty(X.shape[1]), np.empty(X.shape[1])
         for c, (e, r2, t) in enumerate(self._list_effects(A, A, S, S)):
             W = P * e / (1.0 + e)
@@ -165,12 +165,6 @@ class Anova(ScaledLeaf):
                 continue
             t = 1.0 + np.add.outer(S[:, c], T[:, c]) / scales[c] ** 2
             yield Effect(shares[c] * np.exp(-0.5 * r2 / t) / np.sqrt(t), r2, t)
-
-    def _scale_both(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
-        """Both inputs centred and in units of the length scales."""
-        self._width(X, Z)
-        A, B = centre(X, Z)
-        return self._scaled(A, None if Z is None else B)
 
     def _measure_own(self, X: Array, S: Array | None) -> tuple[Array, Array]:
         """The same effects, (n, d), of rows and themselves, and t."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._distance import centre
 
 Scales = float | Sequence[float] | NDArray[Any]  # stored as a float or a tuple of floats
 Bounds = str | Sequence[Any] | NDArray[Any]  # "fixed", a pair, or one pair per element
@@ -192,6 +193,13 @@ class ScaledLeaf(Leaf):
         length_scale = self._scale("length_scale", self._width(X, Z))
         A = X / length_scale
         return A, A if Z is None else Z / length_scale
+
+    def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
+        """Return both inputs centred and in units of the length scales."""
+        length_scale = self._scale("length_scale", self._width(X, Z))
+        A, B = centre(X, Z)
+        scaled = A / length_scale  # (n, d)
+        return scaled, scaled if Z is None else B / length_scale
 
     def _pull_inputs(self, Z: Array | None, dA: Array, dB: Array) -> tuple[Array, Array | None]:
         """Pull cotangents of the inputs in units of the length scales back to the inputs."""

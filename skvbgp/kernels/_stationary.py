@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from skvbgp.kernels._base import Array, Gradients
-from skvbgp.kernels._distance import centre, radial, radial_vjp
+from skvbgp.kernels._distance import radial, radial_vjp
 from skvbgp.kernels._leaf import DEFAULT_BOUNDS, Bounds, ScaledLeaf
 
 # Points of a Matern-1/2 kernel closer than this many length scales count as equal: at its kink
@@ -90,13 +90,6 @@ class Stationary(UnitLeaf):
     def _slope_at_zero(self) -> float:
         """dk/dr^2 of a point and itself."""
         return float(self._radial_vjp(np.zeros(1), np.ones(1))[0][0])
-
-    def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
-        """Return both inputs centred and in units of the length scales."""
-        length_scale = self._scale("length_scale", self._width(X, Z))
-        A, B = centre(X, Z)
-        scaled = A / length_scale  # (n, d)
-        return scaled, scaled if Z is None else B / length_scale
 
 
 @dataclass(frozen=True, repr=False)
