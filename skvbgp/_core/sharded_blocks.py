@@ -1,7 +1,7 @@
 """Blocks of near rows on Dask's workers: each has a region, and divides its rows into blocks.
 
 They are numbered shard by shard: those of the first one, then those of the next one, each shard
-with a tree of its own, as `Partition.append` has them.
+with a tree of its own, as `Partition.joined` has them.
 """
 
 from __future__ import annotations
