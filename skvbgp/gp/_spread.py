@@ -1,10 +1,9 @@
 """Rows that stay on the workers of a Dask cluster, and what is near to a place among them.
 
-Every shard finds its own nearest rows of a place; the nearest of all are among them. A shard is not
-asked if all of its rows are farther than those that others have found. So groups of near rows, from
-which hyperparameters are learned, and neighbours, from which places are predicted, are those of
-rows in memory, however the rows are divided. Groups are fetched. A place goes to the shard that has
-most of its neighbours, together with the others, and is predicted there.
+Groups of near rows, from which hyperparameters are learned, and neighbours, from which places are
+predicted, are those of rows in memory, however the rows are divided (`base._spread_neighbours`).
+Groups are fetched. A place goes to the shard that has most of its neighbours, together with the
+others, and is predicted there.
 
 Once the distance is known, each worker gets the rows of a box, so that most places ask few of them.
 Rows have two numbers then: `ShardedColumns` have those of the collections, by which rows are drawn;
