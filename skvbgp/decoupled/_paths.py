@@ -23,7 +23,7 @@ from skvbgp._core.scaling import Coordinates
 from skvbgp.base import ScaledDraws
 from skvbgp.decoupled._basis import Basis, BasisKernel, GeneralizedSE, PlainKernel
 from skvbgp.decoupled._variational_process import VariationalProcess
-from skvbgp.kernels._features import FREQUENCIES, Features, draw_features
+from skvbgp.kernels._features import FREQUENCIES, Features, PriorPaths, draw_features
 
 
 def contract_slopes(kernel: BasisKernel, X: Array, Z: Basis, C: Array) -> Array:
@@ -102,8 +102,7 @@ class Paths(NamedTuple):
     """Some functions with random features in common."""
 
     members: Index  # which of all functions they are, (s,)
-    features: BasisFeatures
-    weights: Array  # (F, s)
+    prior: PriorPaths  # of `BasisFeatures`
     coefficients: Array  # of the covariance's basis, (m_b, s)
 
 
@@ -117,17 +116,14 @@ class FunctionDraws(ScaledDraws):
 
     def _evaluate(self, X: Array) -> Array:
         process, rows = self.process, Basis(X)
-        priors = [paths.features.times(X, paths.weights) for paths in self.sets]
+        priors = [paths.prior(X) for paths in self.sets]
         mean = process.kernel(rows, process.alpha) @ process.a + self.offset
         own = process.kernel(rows, process.beta) @ self._coefficients
         return mean + own + self._gather(priors)
 
     def _differentiate(self, X: Array) -> Array:
         process = self.process
-        priors = [
-            np.array([paths.features.gradient(x).T @ paths.weights for x in X])
-            for paths in self.sets
-        ]
+        priors = [np.array([paths.prior.gradient(x) for x in X]) for paths in self.sets]
         mean = contract_slopes(process.kernel, X, process.alpha, process.a)
         own = contract_slopes(process.kernel, X, process.beta, self._coefficients)
         return mean + own + self._gather(priors)

@@ -20,7 +20,7 @@ from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._paths import BasisFeatures, FunctionDraws, Paths, measure_slopes
 from skvbgp.decoupled._variational_process import Gaussians, VariationalProcess
-from skvbgp.kernels._features import SHARING
+from skvbgp.kernels._features import SHARING, PriorPaths
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Posterior:
                 values = features(beta)
                 weights = rng.standard_normal((values.shape[1], len(members)))
                 coefficients = self.covariance.draw_coefficients(values @ weights, rng)
-                sets.append(Paths(members, features, weights, coefficients))
+                sets.append(Paths(members, PriorPaths(features, weights), coefficients))
         offset = self.model.likelihood.offset
         return FunctionDraws(self.coordinates, self.target, offset, self.process, tuple(sets))
 

@@ -11,7 +11,7 @@ See :doc:`/theory/gp`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,8 +155,8 @@ class FunctionDraws:
             std, normal = np.sqrt(noise)[:, None], self.normal[:, own]
             known.append(
                 [
-                    by_tile(partial(prior.evaluate_set, i), X) + std * normal[:, columns]
-                    for i, columns in enumerate(prior.columns)
+                    by_tile(functions, X) + std * normal[:, columns]
+                    for functions, columns in zip(prior.sets, prior.columns, strict=True)
                 ]
             )
         return known
@@ -230,7 +230,7 @@ class FunctionDraws:
                 entries = weights[c, rows].ravel(), near[rows, ::-1].ravel()
                 ends = np.arange(0, entries[0].size + 1, near.shape[1])
                 sparse = csr_array((*entries, ends), (len(rows), len(known[s])))
-                error = prior.evaluate_set(s, scaled[rows]) - sparse @ known[s]
+                error = prior.sets[s](scaled[rows]) - sparse @ known[s]
                 at = np.ix_(rows, own[columns])
                 values[at] = np.where(wanted[rows, columns], error, values[at])
         spread = noises / np.array([process.noise for process in mixture.processes])

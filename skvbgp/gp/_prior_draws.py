@@ -18,6 +18,7 @@ from skvbgp.kernels._features import (
     FREQUENCIES,
     SHARING,
     Features,
+    PriorPaths,
     draw_features,
     multiply_columns,
 )
@@ -65,14 +66,14 @@ def draw_process_features(
 
 @dataclass(frozen=True)
 class PriorDraws:
-    """Functions from a process a priori, in sets: features, and the weights (F, s) of s functions.
+    """Functions from a process a priori, in sets that have random features in common.
 
     Every set has other frequencies, so that averages over functions are those over frequencies,
     too.
     """
 
     d: int
-    sets: tuple[tuple[Features | JointFeatures, Array], ...]
+    sets: tuple[PriorPaths, ...]
 
     @classmethod
     def draw(
@@ -85,18 +86,17 @@ class PriorDraws:
             features = draw_process_features(process, d, m, rng)
             size = features(np.zeros((1, d))).shape[1]
             weights = rng.standard_normal((size, min(SHARING, n - start)))
-            sets.append((features, weights))
+            sets.append(PriorPaths(features, weights))
         return cls(d, tuple(sets))
 
     def __call__(self, X: Array) -> Array:
         """Values (n, S) at scaled rows."""
-        parts = [self.evaluate_set(i, X) for i in range(len(self.sets))]
-        return np.hstack([np.empty((len(X), 0)), *parts])
+        return np.hstack([np.empty((len(X), 0)), *(functions(X) for functions in self.sets)])
 
     @property
     def columns(self) -> list[slice]:
         """Which functions each set has."""
-        ends = np.cumsum([0, *(weights.shape[1] for _, weights in self.sets)]).tolist()
+        ends = np.cumsum([0, *(one.weights.shape[1] for one in self.sets)]).tolist()
         return [slice(*both) for both in itertools.pairwise(ends)]
 
     def visit(self, wanted: NDArray[np.bool_]) -> Iterator[tuple[int, slice, Index]]:
@@ -111,15 +111,9 @@ class PriorDraws:
         """The same as a call where wanted (n, S)."""
         values = np.zeros(wanted.shape)
         for i, own, rows in self.visit(wanted):
-            values[rows, own] = self.evaluate_set(i, X[rows])
+            values[rows, own] = self.sets[i](X[rows])
         return values
-
-    def evaluate_set(self, i: int, X: Array) -> Array:
-        """Values (n, s) of a set."""
-        features, weights = self.sets[i]
-        return features.times(X, weights)
 
     def gradient(self, x: Array) -> Array:
         """Derivatives (d, S) at one scaled row."""
-        parts = [features.gradient(x).T @ weights for features, weights in self.sets]
-        return np.hstack([np.empty((self.d, 0)), *parts])
+        return np.hstack([np.empty((self.d, 0)), *(one.gradient(x) for one in self.sets)])

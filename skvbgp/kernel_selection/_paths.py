@@ -21,7 +21,7 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp.kernel_selection._bound import Prior
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._features import FREQUENCIES, Features, draw_features
+from skvbgp.kernels._features import FREQUENCIES, PriorPaths, draw_features
 
 
 class Paths(NamedTuple):
@@ -31,8 +31,7 @@ class Paths(NamedTuple):
     frame: Frame
     kernel: Kernel
     Z: Array  # (m, d) centred
-    features: Features
-    weights: Array  # (F, s)
+    prior: PriorPaths
     corrections: Array  # (m, s)
 
     @classmethod
@@ -49,12 +48,12 @@ class Paths(NamedTuple):
         known = features(Z)
         weights = rng.standard_normal((known.shape[1], s))
         corrections = prior.L_inv.T @ (q.draw(s, rng) - prior.L_inv @ (known @ weights))
-        return cls(members, frame, prior.kernel, Z, features, weights, corrections)
+        return cls(members, frame, prior.kernel, Z, PriorPaths(features, weights), corrections)
 
     def evaluate(self, X: Array) -> Array:
         """The transform of y (n, s) that the functions say, at rows in the user's units."""
         X = self.frame.centre(X)
-        f = self.features.times(X, self.weights) + self.kernel(X, self.Z) @ self.corrections
+        f = self.prior(X) + self.kernel(X, self.Z) @ self.corrections
         return self.frame.target.original(f)
 
     def __call__(self, X: Array) -> Array:
@@ -65,8 +64,7 @@ class Paths(NamedTuple):
         """Derivatives (n, d, s) of y."""
         target = self.frame.target
         slopes = [
-            self.features.gradient(x).T @ self.weights
-            + self.kernel.gradient(x, self.Z).T @ self.corrections
+            self.prior.gradient(x) + self.kernel.gradient(x, self.Z).T @ self.corrections
             for x in self.frame.centre(X)
         ]
         return target.unit * target.inverse_slope(self.evaluate(X))[:, None] * np.array(slopes)

@@ -138,6 +138,22 @@ class Features:
         return np.vstack([term.gradient(x) for term in self.terms])
 
 
+@dataclass(frozen=True)
+class PriorPaths:
+    """Functions s of a process a priori, which have random features in common."""
+
+    features: Any  # `Features`, or what is made of them
+    weights: Array  # (F, s), standard normal
+
+    def __call__(self, X: Array) -> Array:
+        """Values (n, s)."""
+        return np.asarray(self.features.times(X, self.weights))
+
+    def gradient(self, x: Array) -> Array:
+        """Derivatives (d, s) at one row x (d,)."""
+        return np.asarray(self.features.gradient(x).T @ self.weights)
+
+
 def draw_features(kernel: Kernel, d: int, m: int, rng: np.random.RandomState) -> Features:
     """Features of a kernel of d inputs, with m random frequencies for each of its terms.
 

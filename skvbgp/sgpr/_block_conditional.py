@@ -27,11 +27,12 @@ import numpy as np
 from skvbgp._core.block_cache import BlockCache
 from skvbgp._core.linalg import Array, cholesky, inverse_from_cholesky, tril_times
 from skvbgp._core.mixture import average_moments
+from skvbgp.kernels._features import PriorPaths
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._data import Rows
 from skvbgp.sgpr._left_out import Remembered
 from skvbgp.sgpr._noise import ResidualNoise
-from skvbgp.sgpr._paths import Paths, PriorPaths
+from skvbgp.sgpr._paths import Paths
 from skvbgp.sgpr._slopes import se_slopes
 
 

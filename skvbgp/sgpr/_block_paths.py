@@ -18,10 +18,10 @@ from skvbgp._core.draws import join_members
 from skvbgp._core.linalg import Array, cholesky
 from skvbgp._core.order import Index
 from skvbgp.base import ScaledDraws
-from skvbgp.kernels._features import FREQUENCIES, Features
+from skvbgp.kernels._features import FREQUENCIES, Features, PriorPaths
 from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._data import Rows
-from skvbgp.sgpr._paths import Paths, PriorPaths
+from skvbgp.sgpr._paths import Paths
 
 if TYPE_CHECKING:
     from skvbgp.sgpr._block_posterior import BlockPosterior

@@ -36,7 +36,7 @@ from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._data import RowIndex, Rows
 from skvbgp.sgpr._noise import GroupNoise, Model, Noise, NoiseGradients
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._paths import Paths, PriorPaths, share_points
+from skvbgp.sgpr._paths import Paths, draw_unit_functions, share_points
 from skvbgp.sgpr._slopes import se_slopes
 
 #: Up to so many rows the draws take turns: threads would wait for the interpreter most of the time.
@@ -279,7 +279,7 @@ class Mixture(PickledByFields):
         root = cholesky(self._weighted_noise[0], "covariance of the rows' noise")
         for i, members in share_points(n, len(self.draws), rng):
             Lambda, sigma_f, x, _, outputs = self._processes[i]
-            prior = PriorPaths.draw(len(Lambda), len(members), rng)
+            prior = draw_unit_functions(len(Lambda), len(members), rng)
             noise = root @ rng.standard_normal((len(root), len(members)))
             drawn = outputs.L_inv.T @ (outputs.L_inv @ (sigma_f * prior(x) + noise))
             corrections = sigma_f * (outputs.weights[:, None] - drawn)

@@ -23,30 +23,15 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp.base import ScaledDraws
 from skvbgp.kernels import RBF
-from skvbgp.kernels._features import FREQUENCIES, Features, draw_features, share_functions
+from skvbgp.kernels._features import (
+    FREQUENCIES,
+    Features,
+    PriorPaths,
+    draw_features,
+    share_functions,
+)
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._slopes import se_slopes
-
-
-@dataclass(frozen=True)
-class PriorPaths:
-    """Functions s of rotated rows a priori, with random frequencies in common."""
-
-    features: Features
-    weights: Array  # (F, s)
-
-    @classmethod
-    def draw(cls, d: int, s: int, rng: np.random.RandomState) -> PriorPaths:
-        features = draw_unit_features(d, rng)
-        return cls(features, rng.standard_normal((2 * FREQUENCIES, s)))
-
-    def __call__(self, x: Array) -> Array:
-        """Values (n, s)."""
-        return self.features.times(x, self.weights)
-
-    def gradient(self, x: Array) -> Array:
-        """Derivatives (n, d, s)."""
-        return np.array([self.features.gradient(row).T @ self.weights for row in x])
 
 
 @dataclass(frozen=True)
@@ -55,7 +40,7 @@ class Paths:
 
     Lambda: Array  # (d,)
     scale: Array | float  # sigma_f, (s,) or of all
-    prior: PriorPaths
+    prior: PriorPaths  # of rotated rows
     Z: Array  # (m, d) rotated
     corrections: Array  # (m, s)
 
@@ -68,7 +53,8 @@ class Paths:
         """Derivatives (n, d, s)."""
         x = X * self.Lambda
         corrections = [dK @ self.corrections for dK in se_slopes(x, self.Z)]
-        slopes = self.prior.gradient(x) + np.stack(corrections, axis=1)
+        prior = np.array([self.prior.gradient(row) for row in x])
+        slopes = prior + np.stack(corrections, axis=1)
         return self.scale * self.Lambda[:, None] * slopes
 
 
@@ -86,6 +72,11 @@ class FunctionDraws(ScaledDraws):
 
     def _gather(self, parts: list[Array]) -> Array:
         return join_members([members for members, _ in self.sets], parts)
+
+
+def draw_unit_functions(d: int, s: int, rng: np.random.RandomState) -> PriorPaths:
+    """Functions s of rotated rows a priori."""
+    return PriorPaths(draw_unit_features(d, rng), rng.standard_normal((2 * FREQUENCIES, s)))
 
 
 def draw_unit_features(d: int, rng: np.random.RandomState) -> Features:

@@ -33,7 +33,7 @@ from skvbgp.sgpr._blocks import Division
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._parameters import Parameters
-from skvbgp.sgpr._paths import FunctionDraws, Paths, PriorPaths, share_points
+from skvbgp.sgpr._paths import FunctionDraws, Paths, draw_unit_functions, share_points
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._psi import rotate
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
@@ -318,6 +318,6 @@ class SparseLatent:
         for i, members in share_points(n, len(points), rng):
             Lambda, s = p.draw_Lambda(points[i]), len(members)
             sigma_f = p.draw_sigma_f(rng.standard_normal(s))
-            prior = PriorPaths.draw(d, s, rng)
+            prior = draw_unit_functions(d, s, rng)
             corrections = L_inv.T @ (self._q.draw(s, rng) - L_inv @ prior(self._prior.Z))
             yield members, Paths(Lambda, sigma_f, prior, self._prior.Z, corrections)

@@ -12,7 +12,7 @@ from skvbgp._core.linalg import JITTER
 from skvbgp.sgpr._block_conditional import BlockConditional
 from skvbgp.sgpr._bound import Prior
 from skvbgp.sgpr._left_out import Remembered
-from skvbgp.sgpr._paths import PriorPaths
+from skvbgp.sgpr._paths import draw_unit_functions
 from skvbgp.sgpr._quadrature import ClosedForm
 from tests.derivatives import check_mean_gradient
 from tests.functions import (
@@ -56,7 +56,7 @@ def test_draws_are_the_literal_correction(problem, Xs, rng, group):
     block, index = problem.batch[group], problem.groups[group]
     draws = rng.standard_normal((3, 3))
     local = conditional(problem, draws)
-    prior = PriorPaths.draw(2, 5, np.random.RandomState(0))
+    prior = draw_unit_functions(2, 5, np.random.RandomState(0))
     u, noise = rng.standard_normal((4, 5)), rng.standard_normal((len(index), 5))
     nu, xi, alpha, beta = problem.theta
     C = oracles.noise_covariance(
