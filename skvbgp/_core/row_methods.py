@@ -46,13 +46,10 @@ def lazily(names: Names, *, rows: tuple[str, ...] = ()) -> Callable[[Callable[P,
 
     def decorate(method: Callable[P, Any]) -> Any:
         parameters = signature(method)
-        of_others = {p.name for p in parameters.parameters.values() if p.kind is p.VAR_KEYWORD}
 
         @wraps(method)
         def call(*args: P.args, **kwargs: P.kwargs) -> Any:
             bound = parameters.bind(*args, **kwargs).arguments
-            for name in of_others & bound.keys():
-                bound |= bound.pop(name)
             given = {name: bound[name] for name in ("X", *rows) if bound.get(name) is not None}
             if not any(is_collection(value) for value in given.values()):
                 is_table = issparse(bound["X"]) and bound["X"].ndim == 2
