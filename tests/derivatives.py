@@ -63,3 +63,14 @@ def check_mean_gradient(model, places, *, atol=0.0):
         assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
     one_by_one = [model.predict_gradient(x[None])[0][0] for x in places]
     assert_allclose(one_by_one, mean, rtol=1e-10, atol=atol)
+
+
+def check_gradient_moments(model, x, *, atol, rtol):
+    """What is predicted of the slopes at a place are the moments of differences around it."""
+    mean, std = model.predict_gradient(x[None])
+    h = 1e-3
+    for j, step in enumerate(h * np.eye(len(x))):
+        ends, cov = model.predict([x + step, x - step], return_cov=True, include_noise=False)
+        difference = np.array([0.5, -0.5]) / h
+        assert_allclose(mean[0, j], ends @ difference, rtol=1e-4, atol=atol)
+        assert_allclose(std[0, j], np.sqrt(difference @ cov @ difference), rtol=rtol)

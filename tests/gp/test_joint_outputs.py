@@ -1,6 +1,5 @@
 """Outputs that learn from each other, through the estimator."""
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ from skvbgp.base import lengthen
 from skvbgp.gp._coregion import Coregion
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import small_outputs
+from tests.joint_outputs import check_methods_agree
 from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -111,26 +111,7 @@ def test_predictions_are_those_of_the_dense_model(data):
 @pytest.mark.parametrize("which", ["exact", "near"])
 def test_methods_agree(data, which, request):
     X, model = data[0], request.getfixturevalue(which)
-    places = X[:5] + 0.1
-    mean, std = model.predict(places, return_std=True)
-    mean_too, covariance = model.predict(places, return_cov=True)
-    assert mean.shape == (5, 2)
-    assert covariance.shape == (5, 5, 2)
-    assert_allclose(mean_too, mean, rtol=1e-8)
-    assert_allclose(np.einsum("iij->ij", covariance), std**2, rtol=1e-8)
-    assert_allclose(model.predict(places[2:3])[0], mean[2], rtol=1e-8)
-    latent = model.predict(places, return_std=True, include_noise=False)[1]
-    assert np.all(latent < std)
-    quantiles = model.predict_quantiles(places, [0.025, 0.5, 0.975])
-    assert_allclose(quantiles[..., 1], mean, atol=0.2 * std.max())
-    assert_allclose((quantiles[..., 2] - quantiles[..., 0]) / (3.92 * std), 1.0, atol=0.1)
-    y = np.array([[0.1, np.nan]] * 5)
-    other = np.array([[np.nan, 3.0]] * 5)
-    both = np.array([[0.1, 3.0]] * 5)
-    total = sum(model.log_predictive_density(places, part) for part in (y, other))
-    assert_allclose(model.log_predictive_density(places, both), total)
-    copy = pickle.loads(pickle.dumps(model))
-    assert_allclose(copy.predict(places), mean, rtol=1e-12)
+    check_methods_agree(model, X[:5] + 0.1, 2, atol=0.2, rtol=0.1)
 
 
 @pytest.mark.parametrize("which", ["exact", "near"])

@@ -3,19 +3,16 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
-from sklearn.model_selection import cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBGPRegressor
 from skvbgp.gp._row_noise import RowNoise, _may_repeat
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
+from tests.known_noise import check_routed
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -159,21 +156,7 @@ def test_rows_in_chunks_keep_their_noise(rng):
 
 
 def test_metadata_is_routed():
-    X, y = make_data(40)
-    weight, y_var = np.arange(40.0), np.full(40, 0.3)
-    with config_context(enable_metadata_routing=True):
-        model = small(KERNEL, **FIXED).set_fit_request(sample_weight=True, y_var=True)
-        model.set_score_request(sample_weight=True)
-        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
-        params = {"sample_weight": weight, "y_var": y_var}
-        scores = cross_validate(pipeline, X, y, cv=2, params=params, return_estimator=True)
-        half = np.arange(20, 40)
-        Z = StandardScaler().fit(X[half]).transform(X[half])
-        expected = clone(model).fit(Z, y[half], sample_weight=weight[half], y_var=y_var[half])
-        assert_array_equal(scores["estimator"][0][-1].predict(Z), expected.predict(Z))
-        pipeline.fit(X, y, **params)
-        std = pipeline.predict(X, return_std=True, y_var=y_var)[1]
-        assert np.all(std > np.sqrt(0.3))
+    check_routed(small(KERNEL, **FIXED), *make_data(40))
 
 
 def test_rows_that_differ_are_told_apart_without_a_copy(rng):

@@ -9,7 +9,7 @@ from sklearn.feature_selection import SelectFromModel
 
 from skvbgp.kernel_selection._targets import LogTarget
 from skvbgp.kernels import RBF, Constant, Linear, Matern, Periodic, White
-from tests.derivatives import numerical_gradient
+from tests.derivatives import check_gradient_moments, check_mean_gradient, numerical_gradient
 from tests.fits import FitOnce
 from tests.functions import (
     check_draws,
@@ -49,27 +49,13 @@ def fit(options):
 def test_mean_gradient_is_that_of_predict(options):
     """Without noise, which makes a difference to the mean of exp(y)."""
     model, X, _ = fit(options)
-    places = X[:4] + 0.05
-    mean, std = model.predict_gradient(places)
-    assert mean.shape == std.shape == (4, 2)
-    for x, gradient in zip(places, mean, strict=True):
-        numeric = numerical_gradient(lambda x: model.predict(x[None], include_noise=False)[0], x)
-        assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
-    one_by_one = [model.predict_gradient(x[None])[0][0] for x in places]
-    assert_allclose(one_by_one, mean, rtol=1e-8, atol=1e-8)
+    check_mean_gradient(model, X[:4] + 0.05, atol=1e-8)
 
 
 @every
 def test_gradient_is_the_limit_of_differences(options):
     model, X, _ = fit(options)
-    x, h = X[7] + 0.05, 1e-3
-    mean, std = model.predict_gradient(x[None])
-    for j in range(2):
-        step = h * (np.arange(2) == j)
-        ends, cov = model.predict([x + step, x - step], return_cov=True, include_noise=False)
-        difference = np.array([0.5, -0.5]) / h
-        assert_allclose(mean[0, j], ends @ difference, rtol=1e-4, atol=1e-4)
-        assert_allclose(std[0, j], np.sqrt(difference @ cov @ difference), rtol=5e-3)
+    check_gradient_moments(model, X[7] + 0.05, atol=1e-4, rtol=5e-3)
 
 
 @every

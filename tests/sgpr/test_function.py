@@ -18,7 +18,7 @@ from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from tests.derivatives import check_mean_gradient, numerical_gradient
-from tests.functions import check_draws
+from tests.functions import check_draws, check_same_functions
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
 from tests.sgpr.problems import KINDS, random_q, small_problem
@@ -179,18 +179,7 @@ def test_draws_of_a_wide_belief_in_the_hyperparameters(solver, psi):
 def test_a_function_is_the_same_wherever_it_is_evaluated(solver, psi):
     X, y = make_data()
     model = small(VBDTCRegressor, solver, psi=psi).fit(X, y)
-    functions = model.sample_function(30, random_state=1)
-    places = X[:6] + 0.3
-    values = functions(places)
-    assert values.shape == (6, 30)
-    assert len(np.unique(values[0])) == 30
-    assert_allclose(np.vstack([functions(x[None]) for x in places]), values, rtol=1e-9)
-    assert_allclose(pickle.loads(pickle.dumps(functions))(places), values)
-    assert_array_equal(model.sample_function(30, random_state=1)(places), values)
-    assert np.all(model.sample_function(30, random_state=2)(places) != values)
-    assert model.sample_function()(places).shape == (6, 1)
-    model.partial_fit(places, model.predict(places))
-    assert_array_equal(functions(places), values)
+    check_same_functions(model, X[:6] + 0.3, y[:6])
 
 
 @posteriors

@@ -17,6 +17,7 @@ from skvbgp.sgpr import _start
 from skvbgp.sgpr._data import Coordinates
 from skvbgp.sgpr._joint_outputs import correlate
 from skvbgp.sgpr._noise import HyperPrior
+from tests.joint_outputs import check_methods_agree
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import INDEPENDENT, SOLVERS, small
 from tests.sgpr.problems import check_gradient, small_problem, structure_of
@@ -251,27 +252,10 @@ def test_units_of_y_do_not_matter(data):
 def test_methods_agree(cls, solver, data):
     X, seen, _ = data
     model, places = joint(cls, solver).fit(X, seen), X[:5] + 0.1
-    mean, std = model.predict(places, return_std=True)
-    mean_too, covariance = model.predict(places, return_cov=True)
-    assert mean.shape == std.shape == (5, T)
-    assert covariance.shape == (5, 5, T)
-    assert_allclose(mean_too, mean, rtol=1e-8)
-    assert_allclose(np.einsum("iij->ij", covariance), std**2, rtol=1e-8)
-    assert_allclose(model.predict(places[2:3])[0], mean[2], rtol=1e-8)
-    latent = model.predict(places, return_std=True, include_noise=False)[1]
-    assert np.all(latent < std)
+    check_methods_agree(model, places, T, atol=0.3, rtol=0.15)
+    std = model.predict(places, return_std=True)[1]
     known = model.predict(places, return_std=True, y_var=[[0.1, 9.0, 0.0]] * 5)[1]
     assert_allclose(known**2 - std**2, [[0.1, 9.0, 0.0]] * 5, atol=1e-8)
-    quantiles = model.predict_quantiles(places, [0.025, 0.5, 0.975])
-    assert_allclose(quantiles[..., 1], mean, atol=0.3 * std.max())
-    assert_allclose((quantiles[..., 2] - quantiles[..., 0]) / (3.92 * std), 1.0, atol=0.15)
-    y = np.array([[0.1, np.nan, 0.2]] * 5)
-    other = np.array([[np.nan, 3.0, np.nan]] * 5)
-    both = np.array([[0.1, 3.0, 0.2]] * 5)
-    total = sum(model.log_predictive_density(places, part) for part in (y, other))
-    assert_allclose(model.log_predictive_density(places, both), total)
-    copy = pickle.loads(pickle.dumps(model))
-    assert_allclose(copy.predict(places), mean, rtol=1e-12)
 
 
 @every
