@@ -210,7 +210,7 @@ def _conclude(
             ConvergenceWarning,
             stacklevel=2,
         )
-    mean = solution.latents.mean
+    mean = solution.features.latents.mean
     deviation = mean - np.average(mean, axis=0, weights=data.counts)
     spread = np.average(deviation**2, axis=0, weights=data.counts)
     relevance = spread / np.square(p.kernel.length_scale)

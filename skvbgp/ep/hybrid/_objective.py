@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from skvbgp._core.gaussian import kl_terms
 from skvbgp._core.linalg import Array
 from skvbgp.base import pick
-from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import Likelihood
 from skvbgp.ep._schedules import Schedule
 from skvbgp.ep._sites import Fixpoint, Sites, log_site_scales
@@ -73,8 +72,10 @@ class HybridParameters:
     log_precision: Array  # (d_c,) of the noise of scaled columns
     log_amplitude: Array  # (d_c + d_b,) log s_j
 
-    def features(self, latents: Inputs) -> LatentFeatures:
-        return LatentFeatures(InducingPrior(self.kernel, self.Z, _NUGGET), latents)
+    def features(self, rows: CompletedRows) -> LatentFeatures:
+        """Those of the latents of training rows."""
+        inducing = InducingPrior(self.kernel, self.Z, _NUGGET)
+        return LatentFeatures(inducing, self.recognition.latents(rows))
 
 
 class _ScaledPrior(NamedTuple):
@@ -147,22 +148,16 @@ def split_copies(fixpoint: Fixpoint, noise: Array, weight: Array | None) -> tupl
 
 
 class HybridSolution:
-    """The bound at some parameters and sites."""
+    """The bound at some parameters and sites, with the features of the training rows."""
 
     def __init__(
-        self,
-        data: HybridData,
-        p: HybridParameters,
-        sites: ColumnSites,
-        features: LatentFeatures | None = None,
+        self, data: HybridData, p: HybridParameters, sites: ColumnSites, features: LatentFeatures
     ) -> None:
-        self._data, self._p, self.sites = data, p, sites
-        self.latents = p.recognition.latents(data.rows)
-        self.features = p.features(self.latents) if features is None else features
+        self._data, self._p, self.sites, self.features = data, p, sites, features
         precision, amplitude = np.exp(p.log_precision), np.exp(p.log_amplitude)
         w = np.hstack([data.seen * precision, sites.tau]) * amplitude**2
         r = np.hstack([data.Y * precision, sites.nu]) * amplitude
-        self.bound = CollapsedBound(self.features, data.repeat(w), data.repeat(r))
+        self.bound = CollapsedBound(features, data.repeat(w), data.repeat(r))
 
     @cached_property
     def _noise(self) -> tuple[Array, Array]:
@@ -176,7 +171,8 @@ class HybridSolution:
 
     def _kl(self) -> tuple[float, Array, Array]:
         """KL(q(X) || p(X)) and its gradients (n, Q)."""
-        parts = kl_terms(self.latents.mean, self.latents.variance, 0.0, 1.0)
+        latents = self.features.latents
+        parts = kl_terms(latents.mean, latents.variance, 0.0, 1.0)
         terms, d_mean, d_variance = map(self._data.repeat, parts)
         return float(np.sum(terms)), d_mean, d_variance
 
@@ -216,7 +212,7 @@ class HybridSolution:
 
 def solve(data: HybridData, p: HybridParameters, sites: ColumnSites, tol: float) -> HybridSolution:
     """The bound with sites that are brought up to date."""
-    features = p.features(p.recognition.latents(data.rows))
+    features = p.features(data.rows)
     amplitude = np.exp(p.log_amplitude[data.n_continuous :])
     schedule = Schedule("parallel", _MAX_EP_ITER, 0.0, data.likelihood)
     sites = sites.refresh(data.t, features, amplitude, schedule, tol, data.counts)
@@ -265,5 +261,6 @@ class HybridObjective:
         )
 
     def __call__(self, x: Array) -> tuple[float, Array]:
-        solution = HybridSolution(self._data, self.parameters(x), self.sites)
+        p = self.parameters(x)
+        solution = HybridSolution(self._data, p, self.sites, p.features(self._data.rows))
         return solution.objective, np.concatenate(solution.gradient())

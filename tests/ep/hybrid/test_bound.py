@@ -40,7 +40,7 @@ def test_continuous_columns_have_the_bayesian_gplvm_bound():
             data.Y[:, j], mu, s, Z, variance, length_scale, beta, JITTER
         )
     expected -= hybrid.kl_to_standard(mu, s)
-    solution = HybridSolution(data, p, ColumnSites.vague(data.t))
+    solution = HybridSolution(data, p, ColumnSites.vague(data.t), p.features(data.rows))
     assert_allclose(solution.lower_bound, expected, rtol=1e-8)
 
 
@@ -111,7 +111,7 @@ def test_gradient(labels, missing, free):
     assert len(x) == len(objective.bounds)
     value, gradient = objective(x)
     assert_slopes(lambda x: objective(x)[0], x, gradient, atol=1e-7)
-    solution = HybridSolution(data, p, sites)
+    solution = HybridSolution(data, p, sites, p.features(data.rows))
     assert_allclose(value, solution.objective, rtol=1e-13)  # logarithms are taken and undone
     assert (solution.objective == solution.lower_bound) == free  # the map has a prior
 

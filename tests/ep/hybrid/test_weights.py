@@ -119,14 +119,16 @@ def test_gradient_of_fractions(labels, free):
     x = objective.x
     value, gradient = objective(x)
     assert_slopes(lambda x: objective(x)[0], x, gradient, atol=1e-7)
-    assert_allclose(value, HybridSolution(data, p, sites).objective, rtol=1e-13)
+    solution = HybridSolution(data, p, sites, p.features(data.rows))
+    assert_allclose(value, solution.objective, rtol=1e-13)
 
 
 def test_continuous_columns_have_the_bound_times_the_weight():
     """Where a single row is all there is, at large noise, its terms are its weight's share."""
     _, data, p, _ = small_problem(binary=False, labels=False, missing=False)
+    sites, features = ColumnSites.vague(data.t), p.features(data.rows)
     values = [
-        HybridSolution(replace(data, counts=w * np.ones(7)), p, ColumnSites.vague(data.t))
+        HybridSolution(replace(data, counts=w * np.ones(7)), p, sites, features)
         for w in (1e-5, 2e-5)
     ]
     assert_allclose(values[1].lower_bound, 2.0 * values[0].lower_bound, rtol=1e-3)
