@@ -69,10 +69,6 @@ class Parameters:
     columns: InputModel
     refinement: Refinement
 
-    @property
-    def n_theta(self) -> int:
-        return self.kernel.n_free
-
     def complete(self, inputs: Inputs) -> Inputs:
         """New rows over the columns seen, without missing entries."""
         missing = np.isnan(inputs.mean[:, self.columns.seen])
@@ -210,7 +206,7 @@ class Objective:
 
     def parameters(self, x: Array) -> Parameters:
         p = self._start
-        theta, rest = np.split(x, [p.n_theta])
+        theta, rest = np.split(x, [p.kernel.n_free])
         p = replace(p, kernel=p.kernel.with_theta(theta))
         if self._learn_inducing:
             U, rest = np.split(rest, [p.Z.size])

@@ -179,7 +179,7 @@ class EPLearner(Learner):
         rng, p = np.random.RandomState(start.seed), start.parameters
         yield p
         for _ in range(self.n_restarts):
-            theta = p.kernel.theta + rng.standard_normal(p.n_theta)
+            theta = p.kernel.theta + rng.standard_normal(p.kernel.n_free)
             kernel = p.kernel.with_theta(np.clip(theta, *p.kernel.bounds.T))
             yield replace(p, kernel=share_hyperparameters(kernel, p.columns.owners))
 
