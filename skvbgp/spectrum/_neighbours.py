@@ -123,7 +123,7 @@ class Neighbours(NamedTuple):
             matrix = near @ transposed if k <= n_features else transposed @ near
             matrix[:, diagonal, diagonal] += ratio
             if k <= n_features:
-                w = solve_stack(matrix, near @ phi, "covariance of neighbours")
+                w = solve_stack(matrix, near @ phi, _NAME)
             else:
                 w = near @ solve_stack(matrix, phi, "precision of the weights given neighbours")
             W[rows] = np.swapaxes(w, 1, 2)
