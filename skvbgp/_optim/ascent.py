@@ -76,7 +76,7 @@ def ascend(
     *,
     n_passes: int,
     n_batches: int,
-    rng: Resumable | None,
+    rng: Resumable,
     end_pass: EndPass = go_on,
     annealing: Annealing = cosine_annealing,
     tol: float | None = None,
@@ -96,8 +96,7 @@ def ascend(
     if log is not None and log.entries:
         reached, n_done = log.entries[0]
         state, values = reached.state, list(reached.values)
-        if rng is not None:
-            rng.set_state(log.memory)
+        rng.set_state(log.memory)
     n_known = len(values)
     for n in range(1, n_passes + 1):
         if n > n_known:
@@ -112,7 +111,7 @@ def ascend(
         reached = Ascended(state, tuple(values))
         if log is not None:
             log.entries[:] = [(reached, n_done)]
-            log.memory = None if rng is None else rng.get_state()
+            log.memory = rng.get_state()
         if end_pass(lambda reached=reached: reached):  # type: ignore[misc]
             break
         if n >= n_known and tol is not None and has_converged(values, tol, n_done // n):
