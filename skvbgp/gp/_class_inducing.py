@@ -34,38 +34,25 @@ class InducingClasses(PickledByFields):
 
     process: ClassProcess  # with a link of its own
     inducing: InducingInputs
-    #: (1, m, m): the sum of N phi phi' / t over places. (K, m, m): one of the votes of each class,
-    #: if the weights of the classes may change.
-    information: Array
+    information: Array  # (m, m): the sum of N phi phi' / t over places
     shift: Array  # (m, K): the sum of N_c phi / t
 
     @classmethod
-    def start(cls, process: ClassProcess, Z: Array, K: int, *, by_class: bool) -> Self:
+    def start(cls, process: ClassProcess, Z: Array, K: int) -> Self:
         """Without votes; Z (m, d) or (m, 2 d) is scaled."""
         m, inducing = len(Z), InducingInputs(process.covariance, Z)
-        return cls(process, inducing, np.zeros((K if by_class else 1, m, m)), np.zeros((m, K)))
+        return cls(process, inducing, np.zeros((m, m)), np.zeros((m, K)))
 
     def plus(self, votes: Votes) -> Self:
         """With more votes, whose frequencies do not matter."""
-        shares, K = votes.counts / measure_noise(self.process, votes)[:, None], self.shift.shape[1]
-        groups = [shares] if len(self.information) == 1 else [shares * own for own in np.eye(K)]
-        information, shift = self.information.copy(), self.shift.copy()
-        for total, group in zip(information, groups, strict=True):
-            rows = group.any(axis=1)
-            group = group[rows]
-            said, moved = self.inducing.gather(votes.X[rows], group.sum(axis=1), group)
-            total += said
-            shift += moved
-        return replace(self, information=information, shift=shift)
+        shares = votes.counts / measure_noise(self.process, votes)[:, None]
+        said, moved = self.inducing.gather(votes.X, shares.sum(axis=1), shares)
+        return replace(self, information=self.information + said, shift=self.shift + moved)
 
-    def given(self, log_frequencies: Array, ratios: Array) -> GivenVotes:
-        """What they say where the classes' weights are `ratios` (K,) of what they were.
-
-        These are ones if they may not change.
-        """
-        shift = self.shift * ratios
-        shift -= np.outer(shift.sum(axis=1), np.exp(log_frequencies))
-        precision = np.tensordot(ratios[: len(self.information)], self.information, 1)
+    def given(self, log_frequencies: Array) -> GivenVotes:
+        """What they say where the classes have these frequencies (K,)."""
+        shift = self.shift - np.outer(self.shift.sum(axis=1), np.exp(log_frequencies))
+        precision = self.information.copy()
         precision.flat[:: len(precision) + 1] += 1.0
         return GivenVotes(self.process, self.inducing, WhitenedGaussian(precision, shift))
 

@@ -17,7 +17,7 @@ from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp.base import Gaps, Learner, is_outgrown, weigh_classes
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_categories
 from skvbgp.gp._class_inducing import InducingClasses
-from skvbgp.gp._class_posterior import ClassPosterior, scale_rows
+from skvbgp.gp._class_posterior import ClassPosterior, scale_rows, shift_log_odds
 from skvbgp.gp._class_process import ClassModel
 from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
 from skvbgp.gp._class_shares import Found
@@ -45,8 +45,8 @@ class ClassState(RowsState):
     inputs: RunningScale  # moments of the places, from which the coordinates come
     standardised: bool  # whether these are in units of the places' spread, or those of X
     coordinates: Coordinates
-    rows: Rows  # X in the user's units, and the votes (n, K), without the weights of the classes
-    class_weights: Array  # (K,)
+    rows: Rows  # X in the user's units, and the votes (n, K)
+    class_weights: Array  # (K,), by which odds are multiplied
     found: Found  # processes and the belief in them
     k: int
     gaps: Gaps
@@ -54,7 +54,6 @@ class ClassState(RowsState):
     #: Places that the hyperparameters were learned from, and how many rows had then been seen.
     n_trained: int
     n_rows_trained: int
-    trained_weights: Array  # (K,) of the classes, then
     n_iter: int
     n_jobs: int | None
 
@@ -65,24 +64,29 @@ class ClassState(RowsState):
 
     @property
     def log_frequencies(self) -> Array:
-        """Of the classes, (K,)."""
-        return find_log_frequencies(_count_votes(self.rows) * self.class_weights)
+        """Of the classes, (K,), without their weights."""
+        return find_log_frequencies(_count_votes(self.rows))
+
+    @property
+    def class_prior(self) -> Array:
+        """What is predicted far from all rows, (K,)."""
+        return np.exp(shift_log_odds(self.log_frequencies, np.log(self.class_weights)))
 
     @cached_property
     def posterior(self) -> ClassPosterior:
         """Predictions, with the search structures that they keep."""
-        ratios, log_frequencies = self.class_weights / self.trained_weights, self.log_frequencies
+        log_frequencies = self.log_frequencies
         return ClassPosterior(
             self.found.processes,
             self.found.belief,
             self.rows,
-            self.class_weights,
             self.coordinates,
             self.found.weights,
             self.k,
             self.n_jobs,
             self.gaps,
-            tuple(one.given(log_frequencies, ratios) for one in self.found.inducing),
+            tuple(one.given(log_frequencies) for one in self.found.inducing),
+            np.log(self.class_weights),
         )
 
 
@@ -136,6 +140,7 @@ class ClassGPLearner(Learner):
     def start(
         self, X: Array, y: Labelled, rng: np.random.RandomState, before: ClassState | None
     ) -> Start:
+        check_weights(y.counts)
         seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
         gaps = Gaps.of(X)
         rows = Rows.around(X, y.counts).filled(gaps)
@@ -170,8 +175,8 @@ class ClassGPLearner(Learner):
 
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         rows = state.rows
+        votes = _take_votes(rows, state.gaps, state.coordinates)
         class_weights = self._weigh(y.classes, rows)
-        votes = _take_votes(rows, class_weights, state.gaps, state.coordinates)
 
         def reach(found: Found) -> ClassState:
             return ClassState(
@@ -187,7 +192,6 @@ class ClassGPLearner(Learner):
                 n_rows=y.n_rows,
                 n_trained=len(rows),
                 n_rows_trained=y.n_rows,
-                trained_weights=class_weights,
                 n_iter=max(1, watch.n_passes),
                 n_jobs=self.n_jobs,
             )
@@ -206,16 +210,12 @@ class ClassGPLearner(Learner):
             self.tol,
             watch,
             state.m,
-            by_class=isinstance(self.class_weight, str),
         )
         return reach(search.run(list(state.candidates), grows=state.grows))
 
     def _weigh(self, classes: NDArray[Any], rows: Rows) -> Array:
-        """Weights of the classes; votes that these make too different are refused."""
-        class_weights = weigh_classes(self.class_weight, classes, _count_votes(rows))
-        for _, counts, _ in rows.chunks:
-            check_weights(counts * class_weights)
-        return class_weights
+        """Weights (K,) of the classes."""
+        return weigh_classes(self.class_weight, classes, _count_votes(rows))
 
     # -- partial_fit -----------------------------------------------------------------------------
 
@@ -258,6 +258,7 @@ class ClassGPLearner(Learner):
 
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         """State with new rows, or where rows are forgotten, with these for its rows."""
+        check_weights(y.counts)
         new = Rows.around(X, y.counts).filled(state.gaps)
         inputs, rows, n_rows = RunningScale.of(new.X), new, y.n_rows
         if self.forgetting == 1.0:
@@ -270,7 +271,7 @@ class ClassGPLearner(Learner):
         coordinates.scaled(new.X)  # refuses what is too far away
         found = state.found
         if found.inducing:  # there are none where rows are forgotten
-            votes = _take_votes(new, state.trained_weights, state.gaps, state.coordinates)
+            votes = _take_votes(new, state.gaps, state.coordinates)
             told = thread_map(InducingClasses.plus, [(one, votes) for one in found.inducing])
             found = found._replace(inducing=tuple(told))
         updated = state.with_rows(
@@ -299,7 +300,7 @@ class ClassGPLearner(Learner):
         first = find_first_columns(len(coordinates.scale), self.owners)
         return {
             "classes_": state.classes,
-            "class_prior_": np.exp(state.log_frequencies),
+            "class_prior_": state.class_prior,
             "kernels_": kernels,
             "kernel_posterior_": np.array([share for *_, share in listed]),
             "input_warp_": describe_warp(coordinates)[first],
@@ -333,10 +334,10 @@ def _measure_units(model: ClassModel, coordinates: Coordinates) -> Array:
     return scale if model.warp is None else scale / model.warp.slope(np.zeros(len(scale)))
 
 
-def _take_votes(rows: Rows, class_weights: Array, gaps: Gaps, coordinates: Coordinates) -> Votes:
+def _take_votes(rows: Rows, gaps: Gaps, coordinates: Coordinates) -> Votes:
     """Votes of rows `filled`, scaled."""
     places = join_variances(rows.X, gaps.measure_stds(rows.inputs))
-    return Votes.of(scale_rows(places, coordinates), rows.y * class_weights)
+    return Votes.of(scale_rows(places, coordinates), rows.y)
 
 
 def _count_votes(rows: Rows) -> Array:

@@ -41,13 +41,13 @@ class ClassPosterior(NearRows):
     #: X in the user's units, and the votes (n, K). Without `gaps`, variances of entries are those
     #: of all inputs.
     rows: Rows
-    class_weights: Array  # (K,) factors of the votes
     coordinates: Coordinates
     weights: Array
     k: int
     n_jobs: int | None = None
     gaps: Gaps | None = None
     inducing: tuple[GivenVotes, ...] = ()
+    shift: Array | None = None  # (K,): logarithms of the factors of the classes' odds; None is none
 
     @property
     def parts(self) -> tuple[ClassModel | GivenVotes, ...]:
@@ -62,7 +62,7 @@ class ClassPosterior(NearRows):
             std = None if inputs is None else np.sqrt(inputs)
         else:
             std = self.gaps.measure_stds(inputs)
-        return Votes.of(join_variances(self.rows.X, std), self.rows.y * self.class_weights)
+        return Votes.of(join_variances(self.rows.X, std), self.rows.y)
 
     @cached_property
     def _known(self) -> KnownVotes:
@@ -85,7 +85,8 @@ class ClassPosterior(NearRows):
         filled, inputs = self._fill(X)
         if inputs is not None and self.gaps is not None:
             filled = join_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)
-        return self.mix(self._measure(filled))
+        log_p = self.mix(self._measure(filled))
+        return log_p if self.shift is None else shift_log_odds(log_p, self.shift)
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
         """Log probabilities (n, K) from means (n, K) and a variance (n,) by each part."""
@@ -125,6 +126,12 @@ class ClassPosterior(NearRows):
 def mix_log_probabilities(parts: list[Array], belief: Array) -> Array:
     """Log probabilities (n, K) of a mixture."""
     return np.asarray(logsumexp(np.stack(parts), axis=0, b=belief[:, None, None]))
+
+
+def shift_log_odds(log_p: Array, shift: Array) -> Array:
+    """Log probabilities (..., K) of classes whose odds are multiplied by exp(shift), (K,)."""
+    shifted = log_p + shift
+    return np.asarray(shifted - logsumexp(shifted, axis=-1, keepdims=True))
 
 
 def scale_rows(X: Array, coordinates: Coordinates) -> Array:

@@ -151,8 +151,7 @@ class ClassSearch:
     """One search.
 
     `votes` are scaled, `d` is the number of columns, `k` that of neighbours, `m` that of inducing
-    inputs, and `max_iter` that of L-BFGS iterations. `by_class`: the weights of the classes may
-    change.
+    inputs, and `max_iter` that of L-BFGS iterations.
     `end_pass` is called after every trial, with a function that returns what has been `Found`.
     """
 
@@ -164,7 +163,6 @@ class ClassSearch:
     tol: float
     end_pass: EndPass
     m: int = 0
-    by_class: bool = False
     trials: list[Trial] = field(default_factory=list)
     stopped: bool = False
     known: Index = field(init=False)  # places, in a random order, that inducing inputs are told of
@@ -411,9 +409,9 @@ class ClassSearch:
         """The same kernel through inducing inputs, with the link that this asks for."""
         votes, process = self.votes, cast(ClassProcess, trial.process)
         Z, n_classes = votes.X[self.known[: self.m]], len(votes.log_frequencies)
-        start = InducingClasses.start(process, Z, n_classes, by_class=self.by_class)
+        start = InducingClasses.start(process, Z, n_classes)
         told = start.plus(votes.part(np.sort(self.known)))
-        given = told.given(votes.log_frequencies, np.ones(n_classes))
+        given = told.given(votes.log_frequencies)
         moments = given.leave_out(self.held, np.isin(self.held_out, self.known))
         link = process.link.learn(*moments, self.held.left_out.counts, votes.log_frequencies)
         log_p = link.log_probabilities(*moments, votes.log_frequencies)
@@ -456,7 +454,6 @@ class ClassSearch:
             tuple(processes),
             np.ones(len(processes)),
             Rows.around(X, self.votes.counts, noise),
-            np.ones(self.votes.counts.shape[1]),
             Coordinates(np.zeros(self.d), np.ones(self.d)),
             weigh_inputs(processes, self.d),
             self.k,

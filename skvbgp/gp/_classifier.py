@@ -71,9 +71,10 @@ class VBGPClassifier(ForgetfulClassifier):
         Training of a kernel stops when its score rises by less than this share of itself.
 
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes, which multiply those of their rows; 1 for a class that is not
-        named. "balanced" gives all classes the same sum, that of all rows over the number of
-        classes.
+        Weights of the classes, by which the odds of predictions are multiplied: what is predicted
+        is of rows among which a class is so many times as frequent as among those known. 1 for a
+        class that is not named; "balanced" makes all classes equally frequent. What is learned
+        does not depend on them: they are no rows, which `sample_weight` is.
 
     forgetting : float or int, default=1.0
         How a stream forgets. Up to 1, what a row counts, as a share, when one more has come; rows
@@ -99,7 +100,7 @@ class VBGPClassifier(ForgetfulClassifier):
         The class labels, sorted.
 
     class_prior_ : ndarray of shape (n_classes,)
-        Frequencies of the classes, of weighted rows and with one more row shared by all classes.
+        Frequencies of the classes, with one more row shared by all classes, times their weights.
 
     kernels_ : list of (str, Kernel)
         Names of the kernels that predictions average over, and these with the hyperparameters
@@ -121,7 +122,7 @@ class VBGPClassifier(ForgetfulClassifier):
     log_predictive_probability_ : float
         Average log probability of labels of training rows, each left out in turn: minus the
         log-loss that new rows may have. A little too good with few rows, because it has chosen
-        the hyperparameters. NaN if these are not learned.
+        the hyperparameters. `class_weight` has no part in it. NaN if these are not learned.
 
     n_iter_ : int
         Number of kernels trained; those through inducing inputs do not count.

@@ -26,7 +26,6 @@ UNITS = np.array([1.0, 0.5, 2.0])
 PROCESS = ClassProcess(
     Process(Matern([1.0, 2.0], nu=1.5).bind(2), 0.2, np.inf), 2, link=Link(4.0, 0.7, 0.2)
 )
-ONES = np.ones(3)
 
 
 @pytest.fixture(params=[False, True], ids=["", "gaps"])
@@ -41,9 +40,8 @@ def votes(request, rng):
     return Votes.of(join_variances(X, variance), counts * UNITS)
 
 
-def tell(votes, m=9, *, by_class=False):
-    start = InducingClasses.start(PROCESS, votes.X[:m], 3, by_class=by_class)
-    return start.plus(votes)
+def tell(votes, m=9):
+    return InducingClasses.start(PROCESS, votes.X[:m], 3).plus(votes)
 
 
 def know(votes):
@@ -58,13 +56,13 @@ def test_it_is_the_sparse_process_of_all_votes(votes, rng):
     covariance, Z, noise, frequencies = know(votes)
     known = votes.X, votes.counts, frequencies, noise
     expected = oracle.predict_places_sparse(covariance, Z, *known, places)
-    mean, variance = tell(votes).given(votes.log_frequencies, ONES).moments(places)
+    mean, variance = tell(votes).given(votes.log_frequencies).moments(places)
     assert_allclose(mean, expected[0], rtol=1e-5, atol=1e-6)
     assert_allclose(variance, expected[1], rtol=1e-5, atol=1e-6)
 
 
 def test_far_away_nothing_is_known(votes):
-    given = tell(votes).given(votes.log_frequencies, ONES)
+    given = tell(votes).given(votes.log_frequencies)
     mean, variance = given.moments(np.full((1, 2), 1e3))
     assert_allclose(mean, 0.0, atol=1e-12)
     assert_allclose(variance, 1.0)
@@ -74,8 +72,8 @@ def test_far_away_nothing_is_known(votes):
 def test_votes_are_left_out_in_closed_form(votes, share, rng):
     """Also those of places that are not among the known ones."""
     is_known = rng.random(40) < share
-    start = InducingClasses.start(PROCESS, votes.X[:9], 3, by_class=False)
-    given = start.plus(votes.part(is_known)).given(votes.log_frequencies, ONES)
+    start = InducingClasses.start(PROCESS, votes.X[:9], 3)
+    given = start.plus(votes.part(is_known)).given(votes.log_frequencies)
     mean, variance = given.leave_out(votes, is_known)
     covariance, Z, noise, frequencies = know(votes)
     known = votes.counts, UNITS, frequencies, noise, is_known
@@ -90,36 +88,24 @@ def test_votes_are_left_out_in_closed_form(votes, share, rng):
 def test_a_place_left_out_is_as_if_it_had_not_been_told(votes):
     """To the digits that its sums have."""
     places = replace(votes, units=None)  # all of a place at a time
-    given = tell(places).given(votes.log_frequencies, ONES)
+    given = tell(places).given(votes.log_frequencies)
     mean, variance = given.leave_out(places, np.ones(40, dtype=bool))
-    start = InducingClasses.start(PROCESS, votes.X[:9], 3, by_class=False)
+    start = InducingClasses.start(PROCESS, votes.X[:9], 3)
     for i in range(0, 40, 7):
-        others = start.plus(votes.part(np.arange(40) != i)).given(votes.log_frequencies, ONES)
+        others = start.plus(votes.part(np.arange(40) != i)).given(votes.log_frequencies)
         expected, own = others.moments(votes.X[[i]])
         assert_allclose(mean[[i]], expected, rtol=1e-8, atol=1e-10)
         lost = PROCESS.covariance.lost(votes.X[[i]])
         assert_allclose(variance[[i]], own + lost, rtol=1e-8)
 
 
-@pytest.mark.parametrize("by_class", [False, True])
-def test_votes_are_told_in_any_order(votes, by_class, rng):
-    whole = tell(votes, by_class=by_class)
-    told = InducingClasses.start(PROCESS, votes.X[:9], 3, by_class=by_class)
+def test_votes_are_told_in_any_order(votes, rng):
+    whole = tell(votes)
+    told = InducingClasses.start(PROCESS, votes.X[:9], 3)
     for chunk in np.split(rng.permutation(40), [1, 13, 30]):
         told = told.plus(votes.part(chunk))
     assert_allclose(told.information, whole.information, rtol=1e-10, atol=1e-12)
     assert_allclose(told.shift, whole.shift, rtol=1e-10, atol=1e-12)
-
-
-def test_weights_of_classes_may_change(votes):
-    """What is known by class is as if the votes had been weighted so."""
-    ratios = np.array([2.0, 0.5, 3.0])
-    heavier = Votes.of(votes.X, votes.counts * ratios)
-    told = tell(votes, by_class=True)
-    found = told.given(heavier.log_frequencies, ratios).moments(votes.X)
-    expected = tell(heavier).given(heavier.log_frequencies, ONES).moments(votes.X)
-    assert_allclose(found[0], expected[0], rtol=1e-9, atol=1e-11)
-    assert_allclose(found[1], expected[1], rtol=1e-9)
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -151,7 +137,7 @@ def make_part(search, p, n_votes=None):
 def make_inducing(search, p):
     part = make_part(search, p, n_votes=90.0)
     votes = search.votes
-    told = InducingClasses.start(part.trained, votes.X[:2], 3, by_class=False)
+    told = InducingClasses.start(part.trained, votes.X[:2], 3)
     return part._replace(processes=[told])
 
 
@@ -223,9 +209,7 @@ def test_predictions_are_those_of_both(rng):
     found, lf = model._state.found, np.log(model.class_prior_)
     scaled = model._state.coordinates.scaled(places)
     (told,), near = found.inducing, replace(model._state.posterior, inducing=())
-    through = told.process.link.log_probabilities(
-        *in_tiles(told.given(lf, ONES).moments, scaled), lf
-    )
+    through = told.process.link.log_probabilities(*in_tiles(told.given(lf).moments, scaled), lf)
     alone = replace(near, belief=np.ones(1)).decisions(places)
     share = model.kernel_posterior_
     expected = share[0] * np.exp(alone) + share[1] * np.exp(through)
@@ -241,7 +225,7 @@ def test_kernel_and_link_are_their_own():
     (told,), (near,) = state.found.inducing, state.found.processes
     votes = Votes.of(state.coordinates.scaled(X), np.eye(3)[y])
     known = votes.left_out.counts, votes.log_frequencies
-    moments = told.given(votes.log_frequencies, ONES).leave_out(votes, np.ones(160, dtype=bool))
+    moments = told.given(votes.log_frequencies).leave_out(votes, np.ones(160, dtype=bool))
     link = told.process.link
     assert_allclose(link.learn(*moments, *known).vector, link.vector, atol=0.02)
     trained = state.found.trained[1]
@@ -321,11 +305,11 @@ def test_new_rows_are_known_at_once_in_any_order(class_weight, rng):
     assert_allclose(stream(later[::-1]).predict_proba(X), model.predict_proba(X), rtol=1e-7)
     state = model._state
     (told,) = state.found.inducing
-    counts = np.eye(3)[y] * weights[:, None] * state.class_weights
+    counts = np.eye(3)[y] * weights[:, None]
     known = Votes.of(state.coordinates.scaled(X[:210]), counts[:210])
-    whole = InducingClasses.start(told.process, told.inducing.Z, 3, by_class=False).plus(known)
+    whole = InducingClasses.start(told.process, told.inducing.Z, 3).plus(known)
     (given,) = state.posterior.inducing
-    expected = whole.given(np.log(model.class_prior_), ONES)
+    expected = whole.given(known.log_frequencies)
     scaled = state.coordinates.scaled(X)
     for found, moments in zip(given.moments(scaled), expected.moments(scaled), strict=True):
         assert_allclose(found, moments, rtol=1e-7, atol=1e-9)

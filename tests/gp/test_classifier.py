@@ -132,7 +132,7 @@ def test_stream_of_any_order_is_one_fit(rng, n_neighbors):
 @pytest.mark.usefixtures("quick_searches")
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_a_few_more_rows_extend_what_predictions_have_made_of_the_others(monkeypatch, class_weight):
-    """Regressions and probit likelihoods; other weights of the known rows ask for all anew."""
+    """Regressions and probit likelihoods, also where the weights of the classes change."""
     X, y = make_classes(80)
     y = np.where(np.random.default_rng(0).uniform(size=80) < 0.2, y == 0, y > 0)
     model = small(max_iter=5, class_weight=class_weight).fit(X[:70], y[:70])
@@ -151,8 +151,7 @@ def test_a_few_more_rows_extend_what_predictions_have_made_of_the_others(monkeyp
             continue
         calls.clear()
         found = model.predict_proba(X + 0.1)
-        assert bool(calls) == (class_weight == "balanced")
-        calls.clear()
+        assert not calls
         anew = pickle.loads(pickle.dumps(model)).predict_proba(X + 0.1)
         assert_allclose(found, anew, rtol=1e-8)
         assert calls
@@ -279,8 +278,32 @@ def test_a_heavier_class_is_believed_more(rng):
     p = small().fit(X, y).predict_proba(X)[:, 1]
     heavy = small(class_weight={1: 5.0}).fit(X, y).predict_proba(X)[:, 1]
     weighted = small().fit(X, y, np.where(y == 1, 5.0, 1.0)).predict_proba(X)[:, 1]
-    assert_allclose([p.mean(), heavy.mean()], [1 / 3, 5 / 7], atol=0.05)
-    assert_allclose(heavy, weighted)
+    means = [p.mean(), heavy.mean(), weighted.mean()]
+    assert_allclose(means, [1 / 3, 5 / 7, 5 / 7], atol=0.05)
+
+
+@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.parametrize("options", [{}, {"n_neighbors": 12}, FIXED])
+def test_weights_of_classes_multiply_odds(options, rng):
+    """They are no rows: what is learned of the functions is the same."""
+    X, y = make_classes(80)
+    y = np.where(rng.uniform(size=80) < 0.2, 0, y)
+    weights = rng.integers(1, 3, 80)
+    plain = small(**options).fit(X[:70], y[:70], weights[:70])
+    heavy = small(class_weight={1: 5.0, 2: 0.1}, **options).fit(X[:70], y[:70], weights[:70])
+    even = small(class_weight="balanced", **options).fit(X[:70], y[:70], weights[:70])
+    for known in (70, 80):
+        totals = np.bincount(y[:known], weights[:known])
+        for model, factors in [(heavy, [1.0, 5.0, 0.1]), (even, 1.0 / totals)]:
+            expected = plain.predict_proba(X + 0.1) * factors
+            expected /= expected.sum(axis=1, keepdims=True)
+            assert_allclose(model.predict_proba(X + 0.1), expected, rtol=1e-10)
+            far = model.predict_proba(np.full((1, 2), 1e5))[0]
+            assert_allclose(model.class_prior_, far, rtol=1e-6)
+            assert model.kernels_ == plain.kernels_
+        if known == 70:
+            for model in (plain, heavy, even):
+                model.partial_fit(X[70:], y[70:], sample_weight=weights[70:])
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, 1e-12, 1e12])

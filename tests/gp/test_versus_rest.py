@@ -148,9 +148,9 @@ def overlapping():
     return X, np.where(rng.uniform(size=120) < 0.4, rng.integers(3, size=120), y)
 
 
-def fit(X, y, **options):
+def fit(X, y, weights=None, **options):
     kernels = [("M", Matern(2.0, nu=1.5))]
-    return VBGPClassifier(kernels, max_iter=8, random_state=0, **options).fit(X, y)
+    return VBGPClassifier(kernels, max_iter=8, random_state=0, **options).fit(X, y, weights)
 
 
 def list_kinds(model):
@@ -176,8 +176,9 @@ def test_few_classes_of_few_rows_that_overlap_are_tried_with_it(
 def test_rows_that_are_not_one_each_are_not(overlapping):
     """Votes that come together would be evidence of functions that nobody has seen."""
     X, y = overlapping
-    assert list_kinds(fit(X, y, class_weight={1: 5.0})) == {ClassProcess}
+    assert list_kinds(fit(X, y, np.where(y == 1, 5.0, 1.0))) == {ClassProcess}
     assert list_kinds(fit(np.vstack([X, X]), np.append(y, y))) == {ClassProcess}
+    assert VersusRest in list_kinds(fit(X, y, class_weight={1: 5.0}))  # of odds, not of rows
 
 
 @pytest.mark.usefixtures("quick_searches")
