@@ -70,7 +70,12 @@ class ClassState(RowsState):
     @property
     def class_prior(self) -> Array:
         """What is predicted far from all rows, (K,)."""
-        return np.exp(shift_log_odds(self.log_frequencies, np.log(self.class_weights)))
+        return np.exp(shift_log_odds(self.log_frequencies, self.shift))
+
+    @property
+    def shift(self) -> Array | None:
+        """Logarithms of the classes' weights, (K,); None if all are one."""
+        return None if np.all(self.class_weights == 1.0) else np.log(self.class_weights)
 
     @cached_property
     def posterior(self) -> ClassPosterior:
@@ -86,7 +91,7 @@ class ClassState(RowsState):
             self.n_jobs,
             self.gaps,
             tuple(one.given(log_frequencies) for one in self.found.inducing),
-            np.log(self.class_weights),
+            self.shift,
         )
 
 

@@ -85,8 +85,7 @@ class ClassPosterior(NearRows):
         filled, inputs = self._fill(X)
         if inputs is not None and self.gaps is not None:
             filled = join_variances(filled, np.sqrt(inputs) * self.gaps.coordinates.scale)
-        log_p = self.mix(self._measure(filled))
-        return log_p if self.shift is None else shift_log_odds(log_p, self.shift)
+        return shift_log_odds(self.mix(self._measure(filled)), self.shift)
 
     def mix(self, moments: list[tuple[Array, Array]]) -> Array:
         """Log probabilities (n, K) from means (n, K) and a variance (n,) by each part."""
@@ -128,8 +127,10 @@ def mix_log_probabilities(parts: list[Array], belief: Array) -> Array:
     return np.asarray(logsumexp(np.stack(parts), axis=0, b=belief[:, None, None]))
 
 
-def shift_log_odds(log_p: Array, shift: Array) -> Array:
+def shift_log_odds(log_p: Array, shift: Array | None) -> Array:
     """Log probabilities (..., K) of classes whose odds are multiplied by exp(shift), (K,)."""
+    if shift is None:
+        return log_p
     shifted = log_p + shift
     return np.asarray(shifted - logsumexp(shifted, axis=-1, keepdims=True))
 
