@@ -325,7 +325,8 @@ class ClassSearch:
         """Try kernels with a probit likelihood, those that were freed if any were.
 
         Of few places only the best, of more also one whose length scales are alike. Beside them an
-        ANOVA kernel, if no entries are missing.
+        ANOVA kernel, if no entries are missing. A row of a weight is one row to them, see `single`:
+        as several that agree it would be evidence that nobody has seen.
         """
         freed = _list_freed(trials)
         if self._is_small:
@@ -344,7 +345,7 @@ class ClassSearch:
         if freed and not self._has_gaps:
             anova = start_anova_process(self.d, owners, n_classes)
             starts.append((f"ANOVA{PROBIT}", anova))
-        self._try(starts, [(self.votes,)], self.max_iter or _PROBIT_ITERATIONS)
+        self._try(starts, [(self.votes.single,)], self.max_iter or _PROBIT_ITERATIONS)
 
     # -- belief ----------------------------------------------------------------------------------
 

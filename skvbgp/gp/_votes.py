@@ -131,6 +131,13 @@ class Votes:
         counts = np.rint(self.counts).astype(np.int64)
         return self.are_whole and bool(np.all(np.gcd.reduce(counts, axis=0) <= 1))
 
+    @property
+    def single(self) -> Votes:
+        """The same where a row counts once, as far as rows can be told apart."""
+        if self.units is None or np.all(self.units == 1.0):
+            return self
+        return Votes.of(self.X, np.rint(self.counts / self.units))
+
     @cached_property
     def targets(self) -> Array:
         """(n, K); they sum to zero over the classes."""

@@ -342,10 +342,9 @@ def several(monkeypatch):
     return X, np.where(np.random.default_rng(0).uniform(size=120) < 0.2, y == 0, y > 0)
 
 
-def fit(X, y, **options):
-    return VBGPClassifier([("M", Matern(2.0, nu=1.5))], max_iter=8, random_state=0, **options).fit(
-        X, y
-    )
+def fit(X, y, weights=None, **options):
+    kernels = [("M", Matern(2.0, nu=1.5))]
+    return VBGPClassifier(kernels, max_iter=8, random_state=0, **options).fit(X, y, weights)
 
 
 def list_kinds(model):
@@ -361,6 +360,17 @@ def test_two_classes_that_overlap_are_tried_with_it(several):
     assert list_kinds(fit(X, make_classes(120)[1] > 0)) == {ClassProcess}
     assert list_kinds(fit(X, y * 1 + (X[:, 0] > 1.0))) == {ClassProcess}
     assert list_kinds(fit(X, y, n_neighbors=50)) == {ClassProcess}
+
+
+def test_rows_of_a_heavier_class_are_no_evidence_of_little_noise(several):
+    """Five votes of one row are not five that agree."""
+    X, y = several
+    found = [fit(X, y, weights)._state.found for weights in (None, np.where(y, 5.0, 1.0))]
+    noise = [
+        [m.process.noise for m in one.trained if isinstance(m, ProbitProcess)] for one in found
+    ]
+    assert all(noise)
+    assert_allclose(noise[1], noise[0], rtol=0.1)  # they begin with kernels of other regressions
 
 
 @pytest.mark.parametrize("n_trial, n_probit", [(40, 2), (500, 1)])

@@ -47,6 +47,20 @@ def test_votes_of_a_single_row(votes, units):
     assert_allclose(find_units(np.array(votes, dtype=float)), units)
 
 
+def test_rows_that_count_once(rng):
+    """Whatever rows of a class weigh. Of other weights they stay as they are."""
+    X, counts = rng.standard_normal((3, 2)), np.array([[1.0, 0], [0, 1], [3, 2]])
+    one = Votes.of(X, counts)
+    assert one.single is one
+    for units in ([5, 1], [0.6, 5], [2, 2]):
+        single = Votes.of(X, counts * units).single
+        assert_array_equal(single.counts, counts)
+        assert_array_equal(single.log_frequencies, one.log_frequencies)
+        assert single.are_rows
+    other = Votes.of(X, counts * [[0.5], [1.3], [0.7]])
+    assert other.single is other
+
+
 @pytest.mark.parametrize(
     "votes",
     [
