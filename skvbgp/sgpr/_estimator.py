@@ -35,7 +35,7 @@ COMMON: dict[str, Any] = {
     "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
     "hyperparameter_variance": [Interval(Real, 0, None, closed="neither"), None],
     "prior_mean": [Interval(Real, None, None, closed="neither"), "array-like"],
-    "prior_variance": [Interval(Real, 0, None, closed="neither"), "array-like"],
+    "prior_variance": [Interval(Real, 0, None, closed="neither"), "array-like", None],
     "solver": [StrOptions({"auto", "exact", "collapsed", "stochastic"})],
     "psi": [StrOptions({"auto", "closed_form", "sampled"})],
     "batch_size": [Interval(Integral, 1, None, closed="left")],

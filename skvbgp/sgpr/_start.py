@@ -40,6 +40,11 @@ from skvbgp.sgpr._state import State
 #: Starting inverse length scale of the columns that say which output a row is of: a correlation of
 #: exp(-nu^2) between any two.
 _OUTPUT_NU = 0.8
+#: Default prior variance of the hyperparameters. That of inverse length scales is smaller where
+#: there are more inputs, and not more rows, than so many: the more inputs, the nearer to zero each
+#: has to be.
+_PRIOR_VARIANCE = 4.0
+_FEW_INPUTS, _FEW_ROWS = 20, 500
 #: Rows that the starting length scales are judged by, and what these are divided by.
 _SAMPLE_ROWS = 512
 _FACTORS = (1.0, 4.0, 16.0, 64.0)
@@ -92,7 +97,10 @@ def start_cold(
     n_columns, t = len(coordinates.scale), settings.n_outputs
     own = n_columns - t  # columns that are of inputs
     d = count_inputs(n_columns, owners) - t
+    prior_variance = _choose_prior_variance(settings, n, d)
     nu = np.full(n_columns, 2.0 / np.sqrt(d))
+    if settings.prior_variance is None:  # ours expects no shorter ones
+        nu = np.minimum(nu, np.sqrt(prior_variance[0]))
     if settings.length_scale is not None:
         length_scale = as_vector(settings.length_scale, d, "length_scale", positive=True)
         nu[:own] = coordinates.scale[:own] / spread_inputs(length_scale, owners[:own])
@@ -110,9 +118,9 @@ def start_cold(
         beta = settings.hyperparameter_variance / target.unit**2
     prior = (
         as_vector(settings.prior_mean, d + 1, "prior_mean", positive=False),
-        as_vector(settings.prior_variance, d + 1, "prior_variance", positive=True),
+        prior_variance,
     )
-    default = 0.0, 4.0  # of what tells outputs apart
+    default = 0.0, _PRIOR_VARIANCE  # of what tells outputs apart
     hyperprior = HyperPrior(
         *(
             np.concatenate([spread_inputs(p[:-1], owners[:own]), np.full(t, one), p[-1:]])
@@ -124,6 +132,20 @@ def start_cold(
     parameters = Parameters(nu, xi, alpha, beta, variance, structure.theta, U, owners)
     _check_range(parameters)
     return Model(coordinates, hyperprior, structure), parameters
+
+
+def _choose_prior_variance(settings: Settings, n: int, d: int) -> Array:
+    """That of d inverse length scales and the signal, (d + 1,).
+
+    The squared distance of two rows, sum_k lambda_k^2 (x_k - x'_k)^2, is 2 d times the variance by
+    the prior. Of few inputs this hardly matters. Of many, all functions would be noise, and the
+    data would have to pay for each length scale to be long. More than a few rows can.
+    """
+    if settings.prior_variance is not None:
+        return as_vector(settings.prior_variance, d + 1, "prior_variance", positive=True)
+    is_wide = d <= _FEW_INPUTS or n > _FEW_ROWS
+    own = _PRIOR_VARIANCE if is_wide else 1.0 / d
+    return np.append(np.full(d, own), _PRIOR_VARIANCE)
 
 
 def _choose_inputs(

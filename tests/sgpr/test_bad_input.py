@@ -303,7 +303,7 @@ BAD_PARAMETERS = [
     ("noise_variance", [0.0, -1.0, np.nan, np.inf, "1", [1.0]]),
     ("hyperparameter_variance", [0.0, -1.0, np.nan, np.inf, "1", [1.0]]),
     ("prior_mean", [np.nan, np.inf, [0.0, 0.0], [0.0, 0.0, np.nan], [[0.0, 0.0, 0.0]], "a", None]),
-    ("prior_variance", [0.0, -1.0, np.nan, [1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, -1.0], None]),
+    ("prior_variance", [0.0, -1.0, np.nan, [1.0, 1.0], [1.0, 1.0, 0.0], [1.0, 1.0, -1.0]]),
     ("prior_variance", [[1.0, np.inf, 1.0], "a"]),
     ("solver", ["sgd", None, 1]),
     ("psi", ["exact", None, 1]),

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from skvbgp import VBDTCRegressor, VBPICRegressor, VBPITCRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor, VBPITCRegressor
 from skvbgp.base import Targets
 from skvbgp.sgpr import _learner, _start
 from skvbgp.sgpr._data import Data
@@ -89,6 +89,65 @@ def test_length_scales_stay_where_the_function_is_smooth():
     p = replace(problem.parameters, nu=np.ones_like(problem.parameters.nu))
     after = shorten(problem.model, p, problem.data, seed=0)
     assert_array_equal(after.pack(), p.pack())
+
+
+# --- many inputs -----------------------------------------------------------------------------
+
+
+def start_of_inputs(d, n=30, **options):
+    """Prior variances, and starting means, of d inverse length scales and the signal."""
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(size=(n, d)), Targets(rng.normal(size=n))
+    state = VBDTCRegressor(**options)._learner().start(X, y, rng, None)
+    p = state.parameters
+    return state.model.hyperprior.variance, np.append(p.nu, p.alpha)
+
+
+def test_of_many_inputs_rows_are_a_priori_as_far_apart_as_one_length_scale():
+    """E[sum_k lambda_k^2 (x_k - x'_k)^2] = 2 for rows of unit spread, by the prior."""
+    for d in (21, 300):
+        variance, start = start_of_inputs(d)
+        assert_allclose(2.0 * np.sum(variance[:-1]), 2.0)
+        assert variance[-1] == 4.0
+        assert_allclose(start[:-1] ** 2, variance[:-1])
+        variance, start = start_of_inputs(d, prior_variance=3.0)
+        assert_array_equal(variance, 3.0)
+        assert_allclose(start[:-1], 2.0 / np.sqrt(d))
+    for d, n in ((20, 30), (21, 501)):  # few inputs, or rows enough
+        variance, start = start_of_inputs(d, n, n_inducing=5)
+        assert_array_equal(variance, 4.0)
+        assert_allclose(start[:-1], 2.0 / np.sqrt(d))
+
+
+def test_categories_count_as_one_input_each():
+    """Not as their columns: 3 numbers and 5 inputs of six categories are few."""
+    rng = np.random.RandomState(0)
+    X = np.column_stack([rng.normal(size=(60, 3)), rng.randint(6, size=(60, 5))])
+    y = rng.normal(size=60)
+    model = VBDTCRegressor(categorical_features=range(3, 8), max_iter=1, random_state=0).fit(X, y)
+    assert_array_equal(model._state.model.hyperprior.variance, 4.0)
+    assert len(model._state.parameters.nu) > 21
+
+
+def factor_rows(n, d, rng):
+    """Sixty inputs of which all say something, and none much."""
+    z = rng.normal(size=(n, 8))
+    X = z @ rng.normal(size=(8, d)) + 0.5 * rng.normal(size=(n, d))
+    f = z @ rng.normal(size=8)
+    return X, f / f.std() + 0.5 * rng.normal(size=n)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("cls", [VBDTCRegressor, VBFITCRegressor])
+def test_many_inputs_are_not_noise_to_few_rows(cls):
+    """With the prior of few inputs, the bound is highest where the function is constant."""
+    X, y = factor_rows(600, 60, np.random.default_rng(0))
+    X, y, X_new, y_new = X[:100], y[:100], X[100:], y[100:]
+    model = cls(random_state=0).fit(X, y)
+    wide = cls(prior_variance=4.0, random_state=0).fit(X, y)
+    assert wide.score(X_new, y_new) < 0.05
+    assert model.score(X_new, y_new) > 0.5
+    assert model.lower_bound_ > wide.lower_bound_ + 20.0
 
 
 # --- where the blocks tell more than a function that starts anywhere -------------------------
