@@ -56,7 +56,7 @@ _PRIORS = {
     "slope": (np.log(0.3), 1.0),
 }
 #: Prior of the noise's logarithm where there is hardly any, and how probable that is of few rows.
-_NOISELESS, _PROBABLY_NOISELESS = (float(np.log(1e-3)), 5.0), 0.1
+_NOISELESS, _PROBABLY_NOISELESS = (float(np.log(1e-3)), 5.0), 0.01
 #: Mean squared slope, noise and degrees of freedom before training.
 _START_SLOPE, _START_NOISE, _START_DOF = 0.3, 0.1, 20.0
 

@@ -177,7 +177,7 @@ def sum_evidence(K, Y, noise, dof):
     return total
 
 
-def log_noise_prior(noise, noiseless=0.1):
+def log_noise_prior(noise, noiseless=0.01):
     """Log density of the logarithm of few rows' noise variance: a mixture of two normals."""
     usual = stats.norm.pdf(np.log(noise), np.log(0.05), 1.0)
     hardly_any = stats.norm.pdf(np.log(noise), np.log(0.001), 5.0)
