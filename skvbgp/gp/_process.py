@@ -78,10 +78,9 @@ class Process:
     coregion: Coregion | None = None
     #: Mean and standard deviation of the normal prior of the noise's logarithm.
     noise_prior: tuple[float, float] = _PRIORS["noise"]
-    #: Whether an uncertain scale is one of all rows, rather than another around every place.
+    #: Whether an uncertain scale is one of all rows, rather than another around every place. These
+    #: are few then, and whether there is any noise is not known before.
     one_scale: bool = False
-    #: Probability that the noise has another prior, that of functions without any.
-    noiseless: float = 0.0
 
     @cached_property
     def covariance(self) -> Covariance:
@@ -171,7 +170,7 @@ class Process:
         proper = precision > 0.0
         constant = 0.5 * float(np.sum(np.log(precision[proper] / (2.0 * np.pi))))
         value, gradient = constant - 0.5 * float(precision @ shift**2), -precision * shift
-        if self.noiseless:
+        if self.one_scale:
             i = len(self._first)
             rise, slope = self._compare_noise_priors(float(self.vector[i]))
             value, gradient[i] = value + rise, gradient[i] + slope
@@ -181,10 +180,10 @@ class Process:
         """What the density of both priors of the noise has more than the usual one alone."""
         mean, std = np.array([self.noise_prior, _NOISELESS]).T
         shift = log_noise - mean
-        each = np.log([1.0 - self.noiseless, self.noiseless]) + log_normal(shift, std**2)
-        slopes, total = -shift / std**2, logsumexp(each)
-        usual = log_normal(shift, std**2)[0]
-        return float(total - usual), float(np.exp(each - total) @ slopes - slopes[0])
+        each, slopes = log_normal(shift, std**2), -shift / std**2
+        shared = np.log([1.0 - _PROBABLY_NOISELESS, _PROBABLY_NOISELESS]) + each
+        total = logsumexp(shared)
+        return float(total - each[0]), float(np.exp(shared - total) @ slopes - slopes[0])
 
     def average_prior(self, X: Array) -> Array:
         """Prior covariance (t, t) of outputs at a place, or (1, 1), averaged over rows X."""
@@ -356,17 +355,7 @@ def start_process(
     slopes = (_START_SLOPE,) * n_gaps
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
-    noiseless = _PROBABLY_NOISELESS if one_scale else 0.0  # rows of one scale are few
-    return Process(
-        kernel,
-        _START_NOISE,
-        dof,
-        slopes,
-        owners,
-        coregion,
-        one_scale=one_scale,
-        noiseless=noiseless,
-    )
+    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion, one_scale=one_scale)
 
 
 def log_length_prior(log_scales: Array) -> tuple[float, Array]:

@@ -196,10 +196,9 @@ class ScaledLeaf(Leaf):
 
     def _centre_and_scale(self, X: Array, Z: Array | None) -> tuple[Array, Array]:
         """Return both inputs centred and in units of the length scales."""
-        length_scale = self._scale("length_scale", self._width(X, Z))
+        self._width(X, Z)
         A, B = centre(X, Z)
-        scaled = A / length_scale  # (n, d)
-        return scaled, scaled if Z is None else B / length_scale
+        return self._scaled(A, None if Z is None else B)
 
     def _pull_inputs(self, Z: Array | None, dA: Array, dB: Array) -> tuple[Array, Array | None]:
         """Pull cotangents of the inputs in units of the length scales back to the inputs."""

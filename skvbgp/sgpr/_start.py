@@ -143,8 +143,7 @@ def _choose_prior_variance(settings: Settings, n: int, d: int) -> Array:
     """
     if settings.prior_variance is not None:
         return as_vector(settings.prior_variance, d + 1, "prior_variance", positive=True)
-    is_wide = d <= _FEW_INPUTS or n > _FEW_ROWS
-    own = _PRIOR_VARIANCE if is_wide else 1.0 / d
+    own = 1.0 / d if d > _FEW_INPUTS and n <= _FEW_ROWS else _PRIOR_VARIANCE
     return np.append(np.full(d, own), _PRIOR_VARIANCE)
 
 
