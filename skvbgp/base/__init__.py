@@ -1,6 +1,6 @@
 """What the estimators share; the only package that imports private parts of scikit-learn."""
 
-from skvbgp.base._apart import Known, compare_alone, start_alone, train_alone
+from skvbgp.base._apart import Hidden
 from skvbgp.base._change import NoticesFunctions, find_change, suspect
 from skvbgp.base._classes import COLUMNS, PredictsClasses, class_codes, class_probabilities
 from skvbgp.base._docs import documented_like
@@ -40,7 +40,13 @@ from skvbgp.base._function import (
 )
 from skvbgp.base._gap_noise import FillsGaps
 from skvbgp.base._gaps import Gaps, find_gaps
-from skvbgp.base._joint_learner import JoinsOutputs, JointState, StackingLearner
+from skvbgp.base._joint_learner import (
+    JoinsOutputs,
+    JointLearner,
+    JointStart,
+    JointState,
+    StackingLearner,
+)
 from skvbgp.base._joint_outputs import JointPosterior, Units, lengthen
 from skvbgp.base._labels import Labels, read_classes
 from skvbgp.base._learner import Distribution, Learner, Posterior, RegressionLearner

@@ -8,19 +8,18 @@ on learning from it. See :doc:`/theory/gp_outputs`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp._optim.ascent import Watch, report_as
 
 #: Parts of the rows that are left out in turn, until so many have been.
 _PARTS, _JUDGED_ROWS = 5, 500
-#: Values of an output that say what it is worth alone.
-_LEAST_VALUES = 10
+
+#: Which of the rows that a model knows are left out.
+Hidden = NDArray[np.bool_]
 
 
 class Known(NamedTuple):
@@ -32,41 +31,7 @@ class Known(NamedTuple):
 
 #: Log densities of hidden ones of the rows that a model knows, given the others, at the
 #: hyperparameters of all. Each density counts as often as its row.
-Judge = Callable[[Any, Any, NDArray[np.bool_]], Array]
-
-
-def may_stay_apart(single: Any, n: int, before: Any, j: int) -> bool:
-    """Whether an output is to be trained alone, too, by the learner of a single one.
-
-    It has n values. A warm start keeps who is ``apart`` in the state before.
-    """
-    has_joined = before is not None and before.apart[j] is None
-    return bool(single.learn_hyperparameters) and n >= _LEAST_VALUES and not has_joined
-
-
-def start_alone(
-    single: Any, rows: tuple[Any, Any], rng: np.random.RandomState, before: Any, j: int
-) -> Any:
-    """What an output would start with alone, with its rows and targets, or None if it is not to."""
-    if not may_stay_apart(single, len(rows[1]), before, j):
-        return None
-    return single.start(*rows, deepcopy(rng), None if before is None else before.apart[j])
-
-
-def train_alone(
-    single: Any, starts: Sequence[tuple[Any, ...] | None], watch: Watch, make: Callable[[], Any]
-) -> tuple[Any, ...]:
-    """The outputs' own models, where they have start, rows and targets, until a stop.
-
-    What is reported meanwhile is what ``make`` makes.
-    """
-    alone = list[Any]()
-    for start in starts:
-        if start is None or watch.stopped:
-            alone.append(None)
-        else:
-            alone.append(single.train(*start, report_as(lambda _: make(), watch)))
-    return tuple(alone)
+Judge = Callable[[Any, Any, Hidden], Array]
 
 
 def compare_alone(
@@ -99,7 +64,7 @@ def compare_alone(
 
 def hide_values(
     row: NDArray[np.intp], output: NDArray[np.intp], t: int, rng: np.random.RandomState
-) -> Iterator[NDArray[np.bool_]]:
+) -> Iterator[Hidden]:
     """Values (n,) that are left out together, of rows and of t outputs that are numbered."""
     _, row = np.unique(row, return_inverse=True)
     n, u = int(row.max()) + 1, rng.random(len(row))

@@ -1,14 +1,15 @@
 """Outputs that learn from each other, in any family: a learner of rows that say which they are of.
 
-A value that was observed is a row, see `_joint_outputs`. What was not observed is none.
+How a family has the values of all outputs is its own. In most, a value that was observed is a row,
+see `_joint_outputs`, and what was not observed is none: `StackingLearner`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from skvbgp._core.copies import find_equal
 from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
-from skvbgp.base._apart import Known, compare_alone, may_stay_apart, start_alone, train_alone
+from skvbgp.base._apart import Hidden, Known, compare_alone
 from skvbgp.base._estimator import VariationalRegressor
 from skvbgp.base._joint_outputs import JointPosterior, Units
 from skvbgp.base._learner import RegressionLearner, predict_distribution
@@ -26,6 +27,113 @@ from skvbgp.base._outputs import Observations
 from skvbgp.base._parted import PartedModel, find_joining, tell_output
 from skvbgp.base._signs import find_signs
 from skvbgp.base._weights import Targets
+
+#: Values of an output that say what it is worth alone.
+_LEAST_VALUES = 10
+
+
+@dataclass(frozen=True)
+class JointStart:
+    """State before training."""
+
+    model: Any
+    values: Any  # scaled
+    #: By output: the start of a model of its own, if that may be better.
+    alone: tuple[Any, ...]
+    is_chosen: bool  # whether these stay apart, as they have before
+
+
+@dataclass(frozen=True)
+class JointLearner(RegressionLearner):
+    """The settings of every output, for one model of all.
+
+    A family implements what is abstract here. Its values of all outputs have ``given``, rows and
+    targets as the model takes them, ``take(t, j)``, those of output j of t as it would have them
+    alone, and ``locate(t)``, which output and row of the user's each is of, (N,) both. Its states
+    have ``model``, and by output ``apart``: a state of its own, None where the model of all
+    predicts it. Posteriors are what `PartedModel` asks for.
+    """
+
+    single: Any  # RegressionLearner
+    t: int
+    joins_outputs: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def model(self) -> Any:
+        """The learner of rows (N, d + t), whose last columns are indicators of the output."""
+
+    @abstractmethod
+    def read(self, X: Any, y: Any, before: Any) -> Any:
+        """The values of all outputs in their units; ``before`` is as in `start`."""
+
+    @abstractmethod
+    def conclude(self, start: JointStart, model: Any, alone: tuple[Any, ...]) -> Any:
+        """The state of whoever predicts best (`choose_apart`), which knows what all have cost.
+
+        By output, ``alone`` is its own model, None where none has been trained.
+        """
+
+    @abstractmethod
+    def judge(self, known: tuple[Any, Any], rows: tuple[Any, Any], hidden: Hidden) -> Array:
+        """Log densities of hidden values given the others, by a learner and its state."""
+
+    def may_stay_apart(self, n: int, before: Any, j: int) -> bool:
+        """Whether an output of n values is to be trained alone, too.
+
+        A warm start keeps who is ``apart`` in the state before.
+        """
+        has_joined = before is not None and before.apart[j] is None
+        return bool(self.single.learn_hyperparameters) and n >= _LEAST_VALUES and not has_joined
+
+    def find_units(self, X: Array, y: Array, weight: Array | None) -> Units:
+        """Those of rows (N, d + t), as the user wants them."""
+        units = Units.of(X, y, weight, self.t)
+        return units if self.single.normalize_y else replace(units, mean=np.zeros(self.t))
+
+    def start(self, X: Any, y: Any, rng: np.random.RandomState, before: Any) -> JointStart:
+        values, none = self.read(X, y, before), (None,) * self.t
+        known, apart = (None, none) if before is None else (before.model, before.apart)
+        alone = list[Any](none)
+        for j in range(self.t):
+            rows, targets = values.take(self.t, j)
+            if self.may_stay_apart(len(targets), before, j):
+                alone[j] = self.single.start(rows, targets, deepcopy(rng), apart[j])
+        model = self.model.start(*values.given, rng, known)
+        return JointStart(model, values, tuple(alone), before is not None)
+
+    def train(self, state: JointStart, X: Any, y: Any, end_pass: EndPass) -> Any:
+        """The model of all first, then those of outputs that may be better apart.
+
+        What is reported meanwhile is what the model of all says.
+        """
+        values, watch, none = state.values, Watch(end_pass), (None,) * self.t
+
+        def conclude(model: Any) -> Any:
+            return self.conclude(state, model, none)
+
+        model = self.model.train(state.model, *values.given, report_as(conclude, watch))
+        report, alone = report_as(lambda _: conclude(model), watch), list[Any](none)
+        for j, start in enumerate(state.alone):
+            if start is not None and not watch.stopped:
+                alone[j] = self.single.train(start, *values.take(self.t, j), report)
+        return self.conclude(state, model, none if watch.stopped else tuple(alone))
+
+    def choose_apart(
+        self, start: JointStart, model: Any, alone: tuple[Any, ...], rng: np.random.RandomState
+    ) -> tuple[Any, ...]:
+        """Those of the outputs' own models that predict values which are left out better."""
+        if start.is_chosen or all(one is None for one in alone):
+            return alone
+        values, t = start.values, self.t
+        own = [
+            None if one is None else Known((self.single, one), values.take(t, j))
+            for j, one in enumerate(alone)
+        ]
+        common = Known((self.model, model), values.given)
+        output, row = values.locate(t)
+        is_better = compare_alone(common, own, output, row, self.judge, rng)
+        return tuple(one if better else None for one, better in zip(alone, is_better, strict=True))
 
 
 @dataclass(frozen=True)
@@ -56,22 +164,19 @@ class Values:
         y = units.scale_targets(self.X, self.y)
         return replace(self, y=y, frames=(*self.frames, units))
 
+    @property
+    def given(self) -> tuple[Array, Targets]:
+        return self.X, self.y
+
+    def locate(self, t: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Values at one place are of one row."""
+        return tell_output(self.X, t), find_equal(self.X[:, :-t])[1]
+
     def take(self, t: int, j: int) -> tuple[Array, Targets]:
         """Rows (m, d) and targets of output j of t, as it would have them alone."""
         mine = tell_output(self.X, t) == j
         X = np.ascontiguousarray(self.X[mine, :-t])
         return X, replace(self.y[mine], remains=self.y.remains)
-
-
-@dataclass(frozen=True)
-class JointStart:
-    """State before training."""
-
-    model: Any
-    values: Values  # scaled
-    #: By output: the start of a model of its own, if that may be better.
-    alone: tuple[Any, ...]
-    is_chosen: bool  # whether these stay apart, as they have before
 
 
 @dataclass(frozen=True)
@@ -90,98 +195,51 @@ class JointState:
     n_alone: int = 0  # passes of models that were tried alone
 
     @property
-    def joins(self) -> NDArray[np.bool_]:
-        """Which outputs learn from the others, (t,)."""
-        return find_joining(self.apart)
-
-    @property
     def units(self) -> Units:
         """From the model's targets to the user's."""
         return reduce(Units.around, self.frames)
 
 
 @dataclass(frozen=True)
-class StackingLearner(RegressionLearner):
-    """The settings of every output, for one model of all; targets are those of `OutputsLearner`.
+class StackingLearner(JointLearner):
+    """The settings of every output; targets are those of `OutputsLearner`.
 
-    A family implements ``model``, its learner of rows that say which output they are of, and
-    ``attributes``. Its learners have ``knowing(state, X, y)``, the state that knows some of its
-    rows alone, at its hyperparameters. States of single outputs have `n_iter` and `seed`, from
-    which training begins again in a stream. Posteriors are what `PartedModel` asks for.
+    A family implements ``model`` and ``attributes``. Its learners have ``knowing(state, X, y)``,
+    the state that knows some of its rows alone, at its hyperparameters. States of single outputs
+    have `n_iter` and `seed`, from which training begins again in a stream.
     """
-
-    single: Any  # RegressionLearner
-    t: int
-    joins_outputs: ClassVar[bool] = True
-
-    @property
-    @abstractmethod
-    def model(self) -> Any:
-        """The learner of rows (N, d + t), whose last columns are indicators of the output."""
 
     def max_passes(self, y: list[Any]) -> int:
         lengths = [len(one) for one in y if one is not None]
         n_passes = int(self.model.max_passes(range(sum(lengths))))
-        tried = (range(n) for j, n in enumerate(lengths) if may_stay_apart(self.single, n, None, j))
+        tried = (range(n) for j, n in enumerate(lengths) if self.may_stay_apart(n, None, j))
         return n_passes + sum(map(self.single.max_passes, tried))
 
-    def start(
-        self, X: Any, y: list[Any], rng: np.random.RandomState, before: JointState | None
-    ) -> JointStart:
+    def read(self, X: Any, y: list[Any], before: JointState | None) -> Values:
         values: Any = X
         if not isinstance(X, Values):  # which are those of a training that begins again
             for j in range(self.t):
                 X.refuse_unobserved(j)
             values = Values.of(X, y)
-        units = Units.of(values.X, values.y.y, values.y.weight, self.t)
-        if not self.single.normalize_y:
-            units = replace(units, mean=np.zeros(self.t))
+        units = self.find_units(values.X, values.y.y, values.y.weight)
         if before is None:
             signs = find_signs(values.scaled(units), self.t)
         else:
             signs = np.sign(before.units.unit)
-        values = values.scaled(replace(units, unit=signs * units.unit))
-        known = None if before is None else before.model
-        alone = tuple(
-            start_alone(self.single, values.take(self.t, j), rng, before, j) for j in range(self.t)
-        )
-        model = self.model.start(values.X, values.y, rng, known)
-        return JointStart(model, values, alone, before is not None)
+        return values.scaled(replace(units, unit=signs * units.unit))
 
-    def train(self, state: JointStart, X: Any, y: list[Any], end_pass: EndPass) -> JointState:
-        """The model of all first, then those of outputs that may be better apart."""
-        values, watch = state.values, Watch(end_pass)
-        none = (None,) * self.t
-        together = self._conclude(values.frames, self._count(values), values.n, none)
-        report = report_as(together, watch)
-        model = self.model.train(state.model, values.X, values.y, report)
-        starts = [
-            None if one is None else (one, *values.take(self.t, j))
-            for j, one in enumerate(state.alone)
-        ]
-        alone = train_alone(self.single, starts, watch, lambda: together(model))
-        if watch.stopped:
-            return together(model)
-        n_alone = sum(one.n_iter for one in alone if one is not None)
-        if not state.is_chosen and n_alone:
-            alone = self._choose_apart(model, alone, values)
-        return replace(together(model), apart=alone, n_alone=n_alone)
+    def conclude(self, start: JointStart, model: Any, alone: tuple[Any, ...]) -> JointState:
+        values, n_alone = start.values, sum(one.n_iter for one in alone if one is not None)
+        apart = self.choose_apart(start, model, alone, np.random.RandomState(model.seed))
+        return JointState(model, values.frames, self._count(values), values.n, apart, n_alone)
 
-    def _choose_apart(self, model: Any, alone: tuple[Any, ...], values: Values) -> tuple[Any, ...]:
-        """Those of the outputs' own models that predict values which are left out better.
-
-        Values at one place are of one row.
-        """
-        own = [
-            None if one is None else Known((self.single, one), values.take(self.t, j))
-            for j, one in enumerate(alone)
-        ]
-        common = Known((self.model, model), (values.X, values.y))
-        _, row = find_equal(values.X[:, : -self.t])
-        rng = np.random.RandomState(model.seed)
-        output = tell_output(values.X, self.t)
-        is_better = compare_alone(common, own, output, row, judge, rng)
-        return tuple(one if better else None for one, better in zip(alone, is_better, strict=True))
+    def judge(self, known: tuple[Any, Any], rows: tuple[Any, Any], hidden: Hidden) -> Array:
+        (learner, state), (X, y) = known, rows
+        posterior = learner.posterior(learner.knowing(state, X[~hidden], y[~hidden]))
+        distribution: Any = predict_distribution(posterior, X[hidden], include_noise=True)
+        if y.variance is not None:
+            distribution = distribution.with_noise(y.variance[hidden])
+        return np.asarray(y.counts[hidden] * distribution.log_density(y.y[hidden]))
 
     def rows_to_restart(
         self, state: JointState, X: Observations, y: list[Any]
@@ -197,14 +255,17 @@ class StackingLearner(RegressionLearner):
     def update(
         self, state: JointState, X: Observations, y: list[Any], end_pass: EndPass
     ) -> JointState:
-        values, counts, n = self._scale(state, X, y), X.remains * state.counts, state.n + X.n
+        values, counts = self._scale(state, X, y), X.remains * state.counts
         apart = tuple(
             None if one is None else self._follow(one, values, X.remains, j)
             for j, one in enumerate(state.apart)
         )
         if values is not None:
             counts = counts + self._count(values)
-        conclude = self._conclude(state.frames, counts, n, apart, state.n_alone)
+
+        def conclude(model: Any) -> JointState:
+            return replace(state, model=model, counts=counts, n=state.n + X.n, apart=apart)
+
         if values is None:
             faded = self.model.let_fade(state.model, X.remains)
             end_pass(lambda: conclude(faded))
@@ -241,31 +302,11 @@ class StackingLearner(RegressionLearner):
         """How often values of each output count, (t,)."""
         return np.asarray(values.y.counts @ values.X[:, -self.t :])
 
-    def _conclude(
-        self,
-        frames: tuple[Units, ...],
-        counts: Array,
-        n: int,
-        apart: tuple[Any, ...],
-        n_alone: int = 0,
-    ) -> Callable[[Any], JointState]:
-        return partial(JointState, frames=frames, counts=counts, n=n, apart=apart, n_alone=n_alone)
-
-
-def judge(model: tuple[Any, Any], rows: tuple[Array, Targets], hidden: NDArray[np.bool_]) -> Array:
-    """Log densities of hidden values given the others, by a learner and its state."""
-    (learner, state), (X, y) = model, rows
-    posterior = learner.posterior(learner.knowing(state, X[~hidden], y[~hidden]))
-    distribution: Any = predict_distribution(posterior, X[hidden], include_noise=True)
-    if y.variance is not None:
-        distribution = distribution.with_noise(y.variance[hidden])
-    return np.asarray(y.counts[hidden] * distribution.log_density(y.y[hidden]))
-
 
 class JoinsOutputs(VariationalRegressor):
     """A regressor with the parameter ``output_covariance``.
 
-    Its outputs learn from each other by ``_joint_learner``, a `StackingLearner`.
+    Its outputs learn from each other by ``_joint_learner``, a `JointLearner`.
     """
 
     output_covariance: Any
@@ -285,10 +326,9 @@ class JoinsOutputs(VariationalRegressor):
     def learns_from_others_(self) -> NDArray[np.bool_]:
         """Which outputs are predicted by the model of all of them, (n_outputs,)."""
         check_is_fitted(self)
-        joins: NDArray[np.bool_] = (
-            self._state.joins if self._joins else np.zeros(self.n_outputs_, dtype=bool)
-        )
-        return joins
+        if self._joins:
+            return find_joining(self._state.apart)
+        return np.zeros(self.n_outputs_, dtype=bool)
 
     def _check_collections(self) -> None:
         if self.output_covariance is not None:

@@ -7,63 +7,77 @@ of n rows of t outputs are always n t rows, row by row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.order import Index
 from skvbgp._core.pickling import PickledByFields
-from skvbgp._optim.ascent import EndPass, Watch, report_as
+from skvbgp._optim.ascent import EndPass, report_as
 from skvbgp.base import (
+    Hidden,
+    JointLearner,
     JointPosterior,
+    JointStart,
     PartedModel,
-    RegressionLearner,
     Units,
     find_joining,
-    start_alone,
+    pick,
     tell_output,
-    train_alone,
 )
-from skvbgp.gp._apart import choose_apart, count_values, score_parted, take_output
-from skvbgp.gp._learner import GPLearner, Start
+from skvbgp.gp._belief import judge_state, rank_values
+from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
 
+#: Values, each left out, that say how dense those are which the model of all predicts.
+_SCORED = 1_000
 
-class RowUnits(Units):
-    """Mean and unit of every output, for the rows of a model."""
+#: The name that it has in pickles of earlier versions.
+RowUnits = Units
 
-    def scaled(self, rows: Rows) -> Rows:
-        """The rows' targets and known variances in these units."""
+
+class JointRows(NamedTuple):
+    """Rows of all outputs, in units of these."""
+
+    rows: Rows
+    units: Units
+
+    @classmethod
+    def of(cls, rows: Rows, units: Units) -> JointRows:
+        """Rows whose targets and known variances are in the user's units."""
         chunks: list[Chunk] = []
         for X, y, noise in rows.chunks:
-            _, unit = self.find(X)
-            chunks.append((X, self.scale(X, y), None if noise is None else noise.scaled(unit)))
-        return replace(rows, chunks=tuple(chunks))
+            _, unit = units.find(X)
+            chunks.append((X, units.scale(X, y), None if noise is None else noise.scaled(unit)))
+        return cls(replace(rows, chunks=tuple(chunks)), units)
 
-    def original(self, rows: Rows) -> Rows:
-        """What has been `scaled` in the user's units."""
+    @property
+    def original(self) -> Rows:
+        """The rows in the user's units."""
         chunks: list[Chunk] = []
-        for X, y, noise in rows.chunks:
-            mean, unit = self.find(X)
+        for X, y, noise in self.rows.chunks:
+            mean, unit = self.units.find(X)
             if noise is not None:
                 noise = replace(noise, variance=noise.variance * unit**2)
             chunks.append((X, mean + unit * y, noise))
-        return replace(rows, chunks=tuple(chunks))
+        return replace(self.rows, chunks=tuple(chunks))
 
+    @property
+    def given(self) -> tuple[Rows, Array]:
+        return self.rows, self.rows.y
 
-@dataclass(frozen=True)
-class JointStart:
-    """State before training."""
+    def take(self, t: int, j: int) -> tuple[Rows, Array]:
+        rows = take_output(self.rows, t, j)
+        return rows, rows.y
 
-    model: Start
-    units: RowUnits
-    #: By output: its own model, if that may be better.
-    alone: tuple[Start | None, ...]
-    is_chosen: bool  # whether these stay apart, as they have before
+    def locate(self, t: int) -> tuple[Index, Index]:
+        """Of n rows of the user's there are always n t."""
+        return tell_output(self.rows.X, t), self.rows.first_seen // t
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class JointState(PickledByFields):
     """The model of all outputs, in their units, and those of outputs that stay apart from it."""
 
     model: State
-    units: RowUnits
+    units: Units
     apart: tuple[State | None, ...]  # by output
 
     @property
@@ -79,11 +93,6 @@ class JointState(PickledByFields):
         """Kernels that a warm start goes on from, of the model that has most of them."""
         known = (self.model, *self.apart)
         return max(one.n_kernels for one in known if one is not None)
-
-    @property
-    def joins(self) -> NDArray[np.bool_]:
-        """Which outputs learn from the others, (t,)."""
-        return find_joining(self.apart)
 
     @cached_property
     def posterior(self) -> JointPosterior:
@@ -120,12 +129,10 @@ class JointState(PickledByFields):
 
 
 @dataclass(frozen=True)
-class JointLearner(RegressionLearner):
+class GPJointLearner(JointLearner):
     """The settings of the model of all outputs, whose rows and targets are in the user's units."""
 
     single: GPLearner
-    t: int
-    joins_outputs: ClassVar[bool] = True
 
     @property
     def model(self) -> GPLearner:
@@ -140,49 +147,38 @@ class JointLearner(RegressionLearner):
         lengths = len(y), min(len(y), self.single.few)  # few rows have a search of their own
         return n_passes + self.t * max(self.single.max_passes(y[:n]) for n in lengths)
 
-    def start(
-        self, X: Rows, y: Array, rng: np.random.RandomState, before: JointState | None
-    ) -> JointStart:
-        units = RowUnits.of(X.X, X.y, X.weight, self.t)
-        if not self.single.normalize_y:
-            units = replace(units, mean=np.zeros(self.t))
-        rows = units.scaled(X)
-        each = (take_output(rows, self.t, j) for j in range(self.t))
-        alone = tuple(
-            start_alone(self.single, (own, own.y), rng, before, j) for j, own in enumerate(each)
-        )
-        known = None if before is None else before.model
-        model = self.model.start(rows, rows.y, rng, known)
-        return JointStart(model, units, alone, before is not None)
+    def read(self, X: Rows, y: Array, before: JointState | None) -> JointRows:
+        return JointRows.of(X, self.find_units(X.X, X.y, X.weight))
 
-    def train(self, state: JointStart, X: Rows, y: Array, end_pass: EndPass) -> JointState:
-        """The model of all first, then those of outputs that may be better apart."""
-        together = partial(JointState, units=state.units, apart=(None,) * self.t)
-        rows, watch = state.model.rows, Watch(end_pass)
-        model = self.model.train(state.model, rows, rows.y, report_as(together, watch))
-        starts = [None if one is None else (one, one.rows, one.rows.y) for one in state.alone]
-        alone = train_alone(self.single, starts, watch, lambda: together(model))
-        if watch.stopped:
-            return together(model)
-        return self._settle(state, model, alone)
-
-    def _settle(
+    def conclude(
         self, start: JointStart, model: State, alone: tuple[State | None, ...]
     ) -> JointState:
-        """The state of those who predict best, which knows what all of them have cost."""
         rng = np.random.RandomState([start.model.seed, 4])
-        apart = alone
-        if not start.is_chosen and any(one is not None for one in alone):
-            apart = choose_apart(model, alone, rng)
+        apart = self.choose_apart(start, model, alone, rng)
         n_iter = model.n_iter + sum(one.n_iter for one in alone if one is not None)
         score = score_parted(model, apart, rng)
-        return JointState(replace(model, n_iter=n_iter, score=score), start.units, apart)
+        return JointState(replace(model, n_iter=n_iter, score=score), start.values.units, apart)
+
+    def judge(self, known: tuple[Any, State], rows: tuple[Rows, Array], hidden: Hidden) -> Array:
+        """By what mixtures are ranked by, at the hyperparameters of all rows."""
+        (_, state), (every, _), kept = known, rows, ~hidden
+        noise, gaps, shared = every.noise, state.frames.gaps, state.shared
+        some = Rows().plus(every.X[kept], every.y[kept], pick(noise, kept)).filled(gaps)
+        if shared is not None:
+            shared = shared.given(some, np.arange(len(some)))
+            some = shared.subtract(some)
+        posterior = replace(state, rows=some, shared=shared).posterior
+        mean, variance = posterior.moments(every.X[hidden], include_noise=True)
+        if noise is None:
+            return rank_values(every.y[hidden], mean, variance)
+        density = rank_values(every.y[hidden], mean, variance + noise.variance[hidden])
+        return np.asarray(noise.weight[hidden] * density)
 
     # -- partial_fit -------------------------------------------------------------------------------
 
     def rows_to_restart(self, state: JointState, X: Rows, y: Array) -> tuple[Rows, Array] | None:
         """As for a single output; hyperparameters that are not learned follow every row."""
-        rows, is_due = state.units.scaled(X), not self.single.learn_hyperparameters
+        rows, is_due = JointRows.of(X, state.units).rows, not self.single.learn_hyperparameters
         found = None if is_due else self.model.rows_to_restart(state.model, rows, rows.y)
         if found is not None:
             rows, _ = found
@@ -190,7 +186,7 @@ class JointLearner(RegressionLearner):
             rows = self.model.join(state.model, rows, X.n_seen)
         else:
             return None
-        rows = state.units.original(rows)
+        rows = JointRows(rows, state.units).original
         return rows, rows.y
 
     def _is_apart_due(self, state: JointState, X: Rows) -> bool:
@@ -211,7 +207,7 @@ class JointLearner(RegressionLearner):
         return False
 
     def update(self, state: JointState, X: Rows, y: Array, end_pass: EndPass) -> JointState:
-        rows = state.units.scaled(X)
+        rows = JointRows.of(X, state.units).rows
 
         def conclude(model: State) -> JointState:
             return JointState(model, state.units, self._follow(state.apart, model))
@@ -260,3 +256,36 @@ class JointLearner(RegressionLearner):
 
     def posterior(self, state: JointState) -> JointPosterior:
         return state.posterior
+
+
+def take_output(rows: Rows, t: int, j: int) -> Rows:
+    """The rows of output j, without indicators."""
+    chunks: list[Chunk] = []
+    for X, y, noise in rows.chunks:
+        mine = tell_output(X, t) == j
+        if mine.any():
+            chunks.append((X[mine, :-t], y[mine], pick(noise, mine)))
+    return Rows(tuple(chunks), sum(len(y) for _, y, _ in chunks))
+
+
+def count_values(rows: Rows, t: int) -> Array:
+    """How often values of each output count, (t,)."""
+    return np.bincount(tell_output(rows.X, t), rows.weight, t).astype(np.float64)
+
+
+def score_parted(common: State, apart: Sequence[State | None], rng: np.random.RandomState) -> float:
+    """Log density of values that are left out, per value, by whoever predicts their output."""
+    joins, rows = find_joining(apart), common.rows
+    if joins.all():
+        return common.score
+    count = count_values(rows, len(apart))
+    total = sum(
+        (one.score - np.log(one.frames.target.unit)) * count[j]
+        for j, one in enumerate(apart)
+        if one is not None
+    )
+    among = np.flatnonzero(joins[tell_output(rows.X, len(apart))])
+    if len(among):
+        some = rng.permutation(among)[:_SCORED]
+        total += judge_state(common, rows, some)[1] * count[joins].sum()
+    return float(total / count.sum())

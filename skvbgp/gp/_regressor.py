@@ -21,12 +21,13 @@ from skvbgp.base import (
     VariationalRegressor,
     as_noise,
     as_weights,
+    find_joining,
     keep,
     lengthen,
 )
 from skvbgp.gp._choice import COMMON, count_known
 from skvbgp.gp._forgetting import Forgetting
-from skvbgp.gp._joint_outputs import JointLearner
+from skvbgp.gp._joint_outputs import GPJointLearner
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._outputs import GPOutputsLearner
 from skvbgp.gp._rows import Rows
@@ -286,7 +287,9 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     def learns_from_others_(self) -> NDArray[np.bool_]:
         """Which outputs are predicted by the model of all of them, (n_outputs,)."""
         check_is_fitted(self)
-        return self._state.joins if self._form == _JOINT else np.zeros(self.n_outputs_, dtype=bool)
+        if self._form == _JOINT:
+            return find_joining(self._state.apart)
+        return np.zeros(self.n_outputs_, dtype=bool)
 
     @property
     def output_covariance_(self) -> Array:
@@ -399,12 +402,12 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     def _most_fetched(self) -> int:
         return self._learner().few
 
-    def _full_learner(self) -> GPLearner | JointLearner | GPOutputsLearner:
+    def _full_learner(self) -> GPLearner | GPJointLearner | GPOutputsLearner:
         single = self._learner()
         if self.n_outputs_ == 1:
             return single
         if self._form == _JOINT:
-            return JointLearner(single, self.n_outputs_)
+            return GPJointLearner(single, self.n_outputs_)
         return GPOutputsLearner(single) if self._form == _OWN else SharedLearner(single)
 
     def _learner(self) -> GPLearner:

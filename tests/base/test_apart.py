@@ -1,9 +1,10 @@
 """Which values are left out to say which outputs are better alone."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_array_equal
 
-from skvbgp.base._apart import hide_values
+from skvbgp.base._apart import Known, compare_alone, hide_values
 
 
 def test_values_that_are_hidden():
@@ -38,3 +39,18 @@ def test_values_of_an_output_in_a_row_are_hidden_together():
     np.add.at(known, (row[1:-2], output[1:-2]), 1.0)
     assert np.all((count == 0.0) | (count == known))
     assert 5 < np.sum(count.min(axis=1) == 0.0) < 25
+
+
+@pytest.mark.parametrize(("gain", "joins"), [(0.08, True), (0.3, False), (-0.3, True)])
+def test_gains_have_to_exceed_their_standard_error(gain, joins):
+    """One value more, the next one less: of some 45 values, the error of the mean is .15."""
+    row, output = np.nonzero(np.random.default_rng(0).random((70, 2)) < 0.6)
+
+    def judge(model, rows, hidden):
+        index = np.flatnonzero(hidden)
+        return np.zeros(len(index)) if model == "all" else gain + (-1.0) ** index
+
+    alone = None, Known("own", None)
+    rng = np.random.RandomState(0)
+    is_better = compare_alone(Known("all", None), alone, output, row, judge, rng)
+    assert_array_equal(is_better, [False, not joins])

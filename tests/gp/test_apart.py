@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import t as student_t
 
 from skvbgp import VBGPRegressor
-from skvbgp.base._apart import hide_values
-from skvbgp.gp import _apart, _joint_outputs
-from skvbgp.gp._apart import choose_apart, score_parted, take_output
+from skvbgp.base import _joint_learner
+from skvbgp.base._apart import compare_alone, hide_values
 from skvbgp.gp._gradient import measure_relevance
+from skvbgp.gp._joint_outputs import GPJointLearner, score_parted, take_output
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
 from tests.fits import train_until
@@ -47,7 +47,23 @@ def make_model(kernel=None, **parameters):
 @pytest.fixture
 def second_apart(monkeypatch):
     """Whatever is better, the second output has a model of its own."""
-    monkeypatch.setattr(_joint_outputs, "choose_apart", lambda model, alone, rng: (None, alone[1]))
+    compare_with(monkeypatch, np.array([False, True]))
+
+
+def compare_with(monkeypatch, is_better):
+    """A list of what is compared, of which the given ones are better."""
+    known = []
+
+    def compare(*given):
+        known.append(given)
+        return is_better
+
+    monkeypatch.setattr(_joint_learner, "compare_alone", compare)
+    return known
+
+
+def judge(state, rows, hidden):
+    return GPJointLearner(None, 2).judge((None, state), (rows, None), hidden)
 
 
 def fit_alone(X, y, **parameters):
@@ -106,30 +122,22 @@ def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
     """Of dense processes given what is not hidden, Student's t with five degrees of freedom."""
     X, Y = data
     Y = Y if missing else np.nan_to_num(Y)
-    known = []
-
-    def keep(model, alone, rng):
-        known.append((model, alone))
-        return None, None
-
-    monkeypatch.setattr(_joint_outputs, "choose_apart", keep)
+    known = compare_with(monkeypatch, np.zeros(2, dtype=bool))
     make_model(n_neighbors=1000, max_iter=3).fit(X, Y)
-    ((common, alone),) = known
-    rows = common.rows
-    output, own = rows.X[:, 2:].argmax(axis=1), [take_output(rows, 2, j) for j in range(2)]
+    ((common, alone, output, row, judge, _),) = known
+    assert_array_equal(np.column_stack([row, output]), np.argwhere(~np.isnan(Y)))
+    (_, model), (rows, _) = common
     gains = [[], []]
-    for hidden in hide_values(rows.first_seen // 2, output, 2, np.random.RandomState(3)):
-        together = measure_densely(common, rows, hidden, output)
-        assert_allclose(_apart._judge(common, rows, hidden), together, rtol=1e-4, atol=1e-4)
-        for j in range(2):
+    for hidden in hide_values(row, output, 2, np.random.RandomState(3)):
+        together = measure_densely(model, rows, hidden, output)
+        assert_allclose(judge(*common, hidden), together, rtol=1e-4, atol=1e-4)
+        for j, ((_, one), (own, _)) in enumerate(alone):
             mine = hidden[output == j]
-            density = measure_densely(alone[j], own[j], mine, np.zeros(len(mine), dtype=int))
-            assert_allclose(_apart._judge(alone[j], own[j], mine), density, rtol=1e-4, atol=1e-4)
+            density = measure_densely(one, own, mine, np.zeros(len(mine), dtype=int))
+            assert_allclose(judge(*alone[j], mine), density, rtol=1e-4, atol=1e-4)
             gains[j] += list(density - together[output[hidden] == j])
-    chosen = choose_apart(common, alone, np.random.RandomState(3))
-    assert_array_equal(
-        [one is not None for one in chosen], [sum(one) > np.linalg.norm(one) for one in gains]
-    )
+    is_better = compare_alone(common, alone, output, row, judge, np.random.RandomState(3))
+    assert_array_equal(is_better, [sum(one) > np.linalg.norm(one) for one in gains])
 
 
 def measure_densely(state, rows, hidden, output):
@@ -159,35 +167,20 @@ def measure_densely(state, rows, hidden, output):
     return student_t.logpdf(rows.y[hidden], 5.0, frames.target.original(mean), scale)
 
 
-@pytest.mark.parametrize(("gain", "joins"), [(0.08, True), (0.3, False), (-0.3, True)])
-def test_gains_have_to_exceed_their_standard_error(data, monkeypatch, gain, joins):
-    """One value more, the next one less: of some 45 values, the error of the mean is .15."""
-    model = make_model(max_iter=1).fit(*data)._state.model
-
-    def judge(state, rows, hidden):
-        index = np.flatnonzero(hidden)
-        return np.zeros(len(index)) if state is model else gain + (-1.0) ** index
-
-    monkeypatch.setattr(_apart, "_judge", judge)
-    own = object()
-    found = choose_apart(model, (None, own), np.random.RandomState(0))
-    assert found == (None, None if joins else own)
-
-
 def test_rows_that_count_twice_speak_twice(data):
     X, Y = data
     weight = np.where(np.arange(70) < 30, 2.0, 1.0)
     state = make_model().fit(X, Y, sample_weight=weight)._state.model
     hidden = np.arange(len(state.rows)) % 7 == 0
-    density = _apart._judge(state, state.rows, hidden)
+    density = judge(state, state.rows, hidden)
     X, y, noise = state.rows.X, state.rows.y, state.rows.noise
     count = noise.weight[hidden]
     assert set(count) == {1.0, 2.0}
     single = replace(noise, weight=np.where(hidden, 1.0, noise.weight))
-    once = _apart._judge(state, Rows().plus(X, y, single), hidden)
+    once = judge(state, Rows().plus(X, y, single), hidden)
     assert_allclose(density, count * once)
     wide = replace(single, variance=np.where(hidden, 0.3, 0.0))
-    assert np.all(_apart._judge(state, Rows().plus(X, y, wide), hidden) != once)
+    assert np.all(judge(state, Rows().plus(X, y, wide), hidden) != once)
 
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -275,15 +268,10 @@ def test_relevance_is_an_average_over_values(data):
 
 def test_score_is_that_of_whoever_predicts(data, monkeypatch):
     X, Y = data
-    states = {}
-
-    def keep(model, alone, rng):
-        states["all"] = model, alone
-        return None, alone[1]
-
-    monkeypatch.setattr(_joint_outputs, "choose_apart", keep)
+    known = compare_with(monkeypatch, np.array([False, True]))
     model = make_model().fit(X, Y)
-    common, alone = states["all"]
+    ((((_, common), _), alone, *_),) = known
+    alone = [one for (_, one), _ in alone]
     mean, std = model.loo_predict()
     density = -0.5 * (np.log(2.0 * np.pi * std**2) + ((Y - mean) / std) ** 2)
     assert_allclose(model.log_predictive_density_, np.nanmean(density), rtol=1e-4)
@@ -384,11 +372,9 @@ def test_warm_start_keeps_who_is_apart(data, monkeypatch):
     model = make_model(warm_start=True).fit(X, Y)
     n_iter = model.n_iter_
 
-    def refuse(*known):
-        raise AssertionError
-
-    monkeypatch.setattr(_joint_outputs, "choose_apart", refuse)
+    known = compare_with(monkeypatch, None)
     model.fit(X, Y)
+    assert not known
     assert_array_equal(model.learns_from_others_, [True, False])
     assert model.n_iter_ < n_iter
 
@@ -401,8 +387,8 @@ def test_training_that_is_stopped_has_the_model_of_all(data):
     for n in (1, 2, 3):
         start = learner.start(rows, y, np.random.RandomState(0), None)
         state, seen = train_until(learner, start, rows, y, n)
-        assert state.joins.all() or len(seen) < n
-        assert all(one.joins.all() for one in seen)
+        assert state.apart == (None, None) or len(seen) < n
+        assert all(one.apart == (None, None) for one in seen)
         assert len(seen) == n
         assert learner.attributes(state)["noise_variance_"].shape == (2,)
 
@@ -438,8 +424,8 @@ def test_global_part_does_not_know_what_is_hidden():
     model = small(2.0 * Matern(2.0, nu=1.5), n_neighbors=8, n_inducing=10, max_iter=1).fit(X, y)
     state, hidden = model._state, np.arange(60) == 7
     rows = Rows().plus(X, y)
-    told = _apart._judge(state, rows, hidden)
-    moved = _apart._judge(state, Rows().plus(X, np.where(hidden, y + 0.5, y)), hidden)
+    told = judge(state, rows, hidden)
+    moved = judge(state, Rows().plus(X, np.where(hidden, y + 0.5, y)), hidden)
     known = state.shared.given(Rows().plus(X[~hidden], y[~hidden]), np.arange(59))
     kept = known.subtract(Rows().plus(X[~hidden], y[~hidden]))
     posterior = replace(state, rows=kept, shared=known).posterior

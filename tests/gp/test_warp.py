@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.scaling import Coordinates
-from skvbgp.base import _apart
+from skvbgp.base import _joint_learner
 from skvbgp.gp import VBGPRegressor
 from skvbgp.gp._learner import GPLearner
 from skvbgp.gp._process import start_process
@@ -319,7 +319,7 @@ def test_what_rows_left_out_say_decides(monkeypatch, states, outputs, lead, rank
         return tuple(replace(one, **judged) for one in states[known])
 
     monkeypatch.setattr(GPLearner, "_train", judge)
-    monkeypatch.setattr(_apart, "_LEAST_VALUES", 1_000)  # no output is tried alone
+    monkeypatch.setattr(_joint_learner, "_LEAST_VALUES", 1_000)  # no output is tried alone
     model = VBGPRegressor(random_state=0, max_iter=4, **outputs or {}).fit(X, y)
     assert said == [Coordinates, WarpedCoordinates]
     assert model.input_warp_.shape == (3, 2)

@@ -12,8 +12,8 @@ from sklearn.base import clone
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPITCRegressor
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import Targets, _joint_learner
-from skvbgp.base._joint_learner import judge
 from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._joint_outputs import SparseJointLearner
 from skvbgp.sgpr._memory import Memory
 from tests.fits import train_until
 from tests.functions import check_first_slope, check_joint_draws
@@ -54,6 +54,10 @@ def data():
 
 def joint(cls, solver="collapsed", **parameters):
     return small(cls, solver, **({"output_covariance": "learned"} | parameters))
+
+
+def judge(known, rows, hidden):
+    return SparseJointLearner(None, 2).judge(known, rows, hidden)
 
 
 @pytest.fixture
@@ -229,7 +233,7 @@ def test_choice_is_by_the_density_of_hidden_values(cls, solver, data, monkeypatc
     rows, own = np.nonzero(seen.T)[1], np.nonzero(seen.T)[0]
     assert_array_equal(output, own)
     assert_array_equal(row[:, None] == row, rows[:, None] == rows)
-    assert judged_by is judge
+    assert judged_by.__func__ is SparseJointLearner.judge
     for j, one in enumerate(alone):
         assert_array_equal(one.rows[0], X[seen[:, j]])
         assert_array_equal(one.rows[1].y, common.rows[1].y[output == j])
@@ -431,8 +435,8 @@ def test_training_that_is_stopped_has_the_model_of_all(data):
         start = learner.start(rows, y, np.random.RandomState(0), None)
         state, seen = train_until(learner, start, rows, y, n)
         assert len(seen) == n
-        assert state.joins.all()
-        assert all(one.joins.all() for one in seen)
+        assert state.apart == (None, None)
+        assert all(one.apart == (None, None) for one in seen)
 
 
 # -- rows of other kinds ---------------------------------------------------------------------------
