@@ -33,6 +33,8 @@ class PredictsDistributions:
     _full_learner: Callable[[], Any]
     _validate_params: Callable[[], None]
     _state: Any
+    #: Whether outputs learn from each other: then the posterior has ``joint_outputs``.
+    _joins: Any = False
 
     @lazily(lambda estimator, options: ["mean", "std"])
     def predict(
@@ -121,7 +123,7 @@ class PredictsDistributions:
         """
         n_samples = as_count(n_samples, "n_samples", least=0)
         check_is_fitted(self)
-        if self._full_learner().joins_outputs:
+        if self._joins:
             X, known = self._fill(self._check_inputs(X), None)
             with single_blas_thread:
                 mean, cov = self._posterior().joint_outputs(X, include_noise)

@@ -56,7 +56,6 @@ class JointLearner(RegressionLearner):
 
     single: Any  # RegressionLearner
     t: int
-    joins_outputs: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -306,21 +305,10 @@ class StackingLearner(JointLearner):
 class JoinsOutputs(VariationalRegressor):
     """A regressor with the parameter ``output_covariance``.
 
-    Its outputs learn from each other by ``_joint_learner``, a `JointLearner`.
+    Its outputs learn from each other by ``_joint_learner``, a `JointLearner`, if `_joins` says so.
     """
 
-    output_covariance: Any
     _joint_learner: ClassVar[Any]
-    #: Whether outputs learn from each other, which streams and warm starts do not change.
-    _joins: bool
-
-    def _bind_outputs(self, t: int, said: str, *, reset: bool) -> None:
-        super()._bind_outputs(t, said, reset=reset)
-        joins = t > 1 and self.output_covariance is not None
-        goes_on = not reset or getattr(self, "warm_start", False)
-        if goes_on and joins != getattr(self, "_joins", joins):
-            raise ValueError("output_covariance has changed since the outputs were learned.")
-        self._joins = joins
 
     @property
     def learns_from_others_(self) -> NDArray[np.bool_]:
@@ -329,11 +317,6 @@ class JoinsOutputs(VariationalRegressor):
         if self._joins:
             return find_joining(self._state.apart)
         return np.zeros(self.n_outputs_, dtype=bool)
-
-    def _check_collections(self) -> None:
-        if self.output_covariance is not None:
-            raise TypeError("output_covariance needs rows in memory, not Dask collections.")
-        super()._check_collections()
 
     def _full_learner(self) -> Any:
         if not self._joins:

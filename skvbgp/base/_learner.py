@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import fields
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -106,9 +106,6 @@ class Learner(ABC):
 
 class RegressionLearner(Learner):
     """A learner of y (n,) whose states predict distributions."""
-
-    #: Whether the posterior has ``joint_outputs``, covariances between outputs.
-    joins_outputs: ClassVar[bool] = False
 
     def let_fade(self, state: Any, share: float) -> Any:
         """State whose rows count less by a factor, without new ones; 1, unless it can forget."""

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from skvbgp._core.linalg import Array
@@ -15,13 +14,13 @@ from skvbgp._core.shards import ShardedColumns
 from skvbgp.base import (
     JOINT_OUTPUTS,
     DescribesFunction,
+    JoinsOutputs,
     NoticesFunctions,
     Observations,
     StrOptions,
     VariationalRegressor,
     as_noise,
     as_weights,
-    find_joining,
     keep,
     lengthen,
 )
@@ -40,7 +39,7 @@ _OWN, _JOINT = (None, "own"), ("learned", "own")
 _LEAST_SHARE = 0.005
 
 
-class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
+class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, VariationalRegressor):
     """Gaussian process regression that learns its kernel: the one to start with.
 
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
@@ -284,14 +283,6 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
         return mean, np.sqrt(variance)
 
     @property
-    def learns_from_others_(self) -> NDArray[np.bool_]:
-        """Which outputs are predicted by the model of all of them, (n_outputs,)."""
-        check_is_fitted(self)
-        if self._form == _JOINT:
-            return find_joining(self._state.apart)
-        return np.zeros(self.n_outputs_, dtype=bool)
-
-    @property
     def output_covariance_(self) -> Array:
         """Prior covariance of the outputs' functions at one place, (n_outputs, n_outputs)."""
         check_is_fitted(self)
@@ -316,7 +307,7 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
         text = _describe(
             "Every output", self.kernels_, self.kernel_posterior_, *self.noise_variance_
         )
-        if not self._full_learner().joins_outputs:
+        if not self._joins:
             return text
         apart = np.flatnonzero(~self.learns_from_others_)
         return "\n".join([text, *(f"Output {j} has a model of its own." for j in apart)])
@@ -325,6 +316,15 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
 
     _needs_variation = _learns_of_columns = False
     _counts_zeros = True
+    _joint_learner = GPJointLearner
+
+    @property
+    def _joins(self) -> bool:
+        return self._form == _JOINT
+
+    @property
+    def _outputs_learner(self) -> type[GPOutputsLearner]:
+        return GPOutputsLearner if self._form == _OWN else SharedLearner
 
     @property
     def _takes_gaps(self) -> bool:
@@ -354,7 +354,7 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
 
         if t == 1:
             return make(X, y, weight, variance)
-        if self._form == _JOINT:
+        if self._joins:
             seen = ~np.isnan(y.ravel())
             each = np.nan_to_num(y.ravel()), np.repeat(weight, t) * seen, variance.ravel()
             return make(lengthen(X, t), *each)
@@ -367,7 +367,7 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
         if isinstance(rows, Observations):
             index = tuple(known + n for known in rows.index)
             return replace(rows, n=rows.n + n, index=index), targets
-        return rows.beginning_after(n * (self.n_outputs_ if self._form == _JOINT else 1)), targets
+        return rows.beginning_after(n * (self.n_outputs_ if self._joins else 1)), targets
 
     def _bind_form(self, *, reset: bool) -> None:
         """Note how several outputs go together, which streams and warm starts do not change."""
@@ -401,14 +401,6 @@ class VBGPRegressor(DescribesFunction, NoticesFunctions, VariationalRegressor):
     @property
     def _most_fetched(self) -> int:
         return self._learner().few
-
-    def _full_learner(self) -> GPLearner | GPJointLearner | GPOutputsLearner:
-        single = self._learner()
-        if self.n_outputs_ == 1:
-            return single
-        if self._form == _JOINT:
-            return GPJointLearner(single, self.n_outputs_)
-        return GPOutputsLearner(single) if self._form == _OWN else SharedLearner(single)
 
     def _learner(self) -> GPLearner:
         return GPLearner.of(

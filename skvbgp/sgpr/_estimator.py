@@ -78,6 +78,20 @@ class IndependentRegressor(JoinsOutputs, FadingRegressor, _SparseRegressor):
     _joint_learner = SparseJointLearner
     signal_std_mean_: Any
     signal_std_var_: Any
+    output_covariance: Any
+
+    def _bind_outputs(self, t: int, said: str, *, reset: bool) -> None:
+        super()._bind_outputs(t, said, reset=reset)
+        joins = t > 1 and self.output_covariance is not None
+        goes_on = not reset or getattr(self, "warm_start", False)
+        if goes_on and joins != vars(self).get("_joins", joins):
+            raise ValueError("output_covariance has changed since the outputs were learned.")
+        self._joins = joins
+
+    def _check_collections(self) -> None:
+        if self.output_covariance is not None:
+            raise TypeError("output_covariance needs rows in memory, not Dask collections.")
+        super()._check_collections()
 
     @property
     def output_covariance_(self) -> Array:
