@@ -66,7 +66,6 @@ from skvbgp.base._start import (
 from skvbgp.base._validation import (
     LARGEST_WEIGHT,
     as_count,
-    as_row_values,
     as_vector,
     as_weights,
     choose_columns,

@@ -24,7 +24,7 @@ from skvbgp.gp._class_shares import Found
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._near import RowsState
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
-from skvbgp.gp._votes import Labelled, Votes, check_weights, find_log_frequencies, merge_places
+from skvbgp.gp._votes import Labelled, Votes, find_log_frequencies, merge_places
 from skvbgp.gp._warp import Warp, WarpedCoordinates, describe_warp
 from skvbgp.kernels._by_input import bind_columns, express_by_input, take_inputs
 from skvbgp.kernels._uncertain import join_variances
@@ -145,7 +145,6 @@ class ClassGPLearner(Learner):
     def start(
         self, X: Array, y: Labelled, rng: np.random.RandomState, before: ClassState | None
     ) -> Start:
-        check_weights(y.counts)
         seed, d = int(rng.randint(np.iinfo(np.int32).max)), X.shape[1]
         gaps = Gaps.of(X)
         rows = Rows.around(X, y.counts).filled(gaps)
@@ -263,7 +262,6 @@ class ClassGPLearner(Learner):
 
     def update(self, state: ClassState, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
         """State with new rows, or where rows are forgotten, with these for its rows."""
-        check_weights(y.counts)
         new = Rows.around(X, y.counts).filled(state.gaps)
         inputs, rows, n_rows = RunningScale.of(new.X), new, y.n_rows
         if self.forgetting == 1.0:

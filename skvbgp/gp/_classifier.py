@@ -13,7 +13,7 @@ from skvbgp.base import (
     ForgetfulClassifier,
     Labels,
     StrOptions,
-    as_row_values,
+    as_weights,
     keep,
 )
 from skvbgp.gp._choice import COMMON, count_known
@@ -234,9 +234,7 @@ class VBGPClassifier(ForgetfulClassifier):
 
     def _count(self, inputs: Array, labels: Labels, sample_weight: Any) -> tuple[Array, Labelled]:
         """Distinct rows that have a weight, and the votes of each."""
-        weights = as_row_values(sample_weight, len(inputs), "sample_weight", 1.0)
-        if not np.any(weights > 0.0):
-            raise ValueError("sample_weight must not be zero for all rows.")
+        weights = as_weights(sample_weight, len(inputs))
         counts = count_votes(labels.codes, len(labels.classes), weights)
         kept = weights > 0.0
         if not kept.all():

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import LARGEST_WEIGHT
 
 #: Share of the rows at places of several that have to be beside a row of another class.
 _LEAST_MIXED = 0.5
@@ -233,13 +232,3 @@ def count_votes(codes: NDArray[np.intp], K: int, weights: Array) -> Array:
     counts = np.zeros((len(codes), K))
     counts[np.arange(len(codes)), codes] = weights
     return counts
-
-
-def check_weights(counts: Array) -> None:
-    """Refuse votes (n, K) that are too different from one for double precision."""
-    sizes = counts.sum(axis=1)
-    low, high = 1.0 / LARGEST_WEIGHT, LARGEST_WEIGHT
-    if np.any(sizes < low) or np.any(sizes > high):
-        raise ValueError(
-            f"Weights of rows, times those of their classes, must be 0 or from {low:g} to {high:g}."
-        )
