@@ -17,9 +17,7 @@ from skvbgp.kernels import RBF
 from tests.decoupled.cases import check_exact_process, small
 from tests.decoupled.problems import M_ALPHA, PARAMETRIZATIONS, N, make_problem
 from tests.derivatives import assert_slopes, numerical_gradient
-from tests.known_noise import check_predictions, check_routed
 from tests.oracles import decoupled as oracles
-from tests.weights import check_refused
 
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
 
@@ -252,19 +250,7 @@ def test_a_stream_without_rows_knows_the_noise_as_well_as_its_rows_say():
     assert_allclose(model.partial_fit(X + 0.2, y)._state.n_telling, 165.0)
 
 
-# -- predictions, bad input, and the way of the variances ----------------------------------------
-
-
-@each
-def test_known_noise_of_predictions_is_added(parametrization):
-    X, y = make_data(30)
-    model = small(DecoupledGPRegressor, parametrization=parametrization)
-    check_predictions(model.fit(X, y), X)
-
-
-def test_bad_variances_are_refused_and_change_nothing():
-    X, y = make_data(30)
-    check_refused(small(DecoupledGPRegressor, max_iter=1), X, y, "y_var")
+# -- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
@@ -286,7 +272,3 @@ def test_rows_of_dask_have_no_known_noise():
     for X_given, y_given, y_var in (lazy, (*lazy[:2], 2.0), (X, y, lazy[2])):
         with pytest.raises(TypeError, match="y_var"):
             small(DecoupledGPRegressor).fit(X_given, y_given, y_var=y_var)
-
-
-def test_variances_are_routed():
-    check_routed(small(DecoupledGPRegressor), *make_data())

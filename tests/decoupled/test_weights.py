@@ -20,7 +20,6 @@ from tests.decoupled.cases import check_exact_process, small
 from tests.decoupled.problems import LIKELIHOODS, M_ALPHA, PARAMETRIZATIONS, N, make_problem
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import decoupled as oracles
-from tests.weights import check_refused, check_routed_to_the_last_step
 
 both = pytest.mark.parametrize("cls", [DecoupledGPRegressor, DecoupledGPClassifier])
 each = pytest.mark.parametrize("parametrization", PARAMETRIZATIONS)
@@ -322,17 +321,3 @@ def test_bad_weights_of_classes(class_weight, message):
     X, y = make_data(DecoupledGPClassifier)
     with pytest.raises(ValueError, match=message):
         small(DecoupledGPClassifier, class_weight=class_weight).fit(X, y)
-
-
-# -- bad input, and the way of the weights -----------------------------------------------------
-
-
-@both
-def test_bad_weights_are_refused_and_change_nothing(cls):
-    X, y = make_data(cls)
-    check_refused(small(cls, max_iter=1), X, y)
-
-
-@both
-def test_weights_find_their_way_through_a_pipeline_and_a_search(cls):
-    check_routed_to_the_last_step(lambda: small(cls), *make_data(cls), say)

@@ -27,7 +27,6 @@ from tests.ep.problems import (
 )
 from tests.ep.test_bound import small_problem
 from tests.oracles import ep as oracles
-from tests.weights import check_refused, check_routed_to_the_last_step
 
 TOL = 1e-12
 each = pytest.mark.parametrize("approximation", APPROXIMATIONS)
@@ -290,15 +289,3 @@ def test_balanced_classes_of_a_stream_are_those_of_all_rows():
 def test_bad_weights_of_classes(class_weight, message):
     with pytest.raises(ValueError, match=message):
         small(class_weight=class_weight).fit(*make_labels(40))
-
-
-# -- bad input, and the way of the weights -----------------------------------------------------
-
-
-def test_bad_weights_are_refused_and_change_nothing():
-    X, y = make_labels(40)
-    check_refused(small(max_iter=1), X, y)
-
-
-def test_weights_find_their_way_through_a_pipeline_and_a_search():
-    check_routed_to_the_last_step(small, *make_labels(40), say)

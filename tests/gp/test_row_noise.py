@@ -12,7 +12,6 @@ from skvbgp.gp._row_noise import RowNoise, _may_repeat
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
-from tests.known_noise import check_routed
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -93,36 +92,6 @@ def test_what_is_known_is_not_learned():
     assert errors[0] < 0.5 * errors[1]
 
 
-def test_known_noise_of_predictions_is_added():
-    X, y = make_data(30)
-    model = small(KERNEL, **FIXED).fit(X, y)
-    y_var = np.arange(30.0)
-    mean, std = model.predict(X, return_std=True)
-    told_mean, told = model.predict(X, return_std=True, y_var=y_var)
-    assert_array_equal(told_mean, mean)
-    assert_allclose(told**2, std**2 + y_var)
-    covariances = [model.predict(X, return_cov=True, y_var=v)[1] for v in (None, y_var)]
-    assert_allclose(covariances[1] - covariances[0], np.diag(y_var), atol=1e-12)
-    assert_array_equal(model.predict(X, y_var=2.0), mean)
-    with pytest.raises(ValueError, match="include_noise"):
-        model.predict(X, include_noise=False, y_var=y_var)
-
-
-@pytest.mark.parametrize("name", ["sample_weight", "y_var"])
-@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf, [1.0, 2.0], "much", np.ones((30, 2))])
-def test_bad_noise_is_refused_and_changes_nothing(name, bad):
-    X, y = make_data(30)
-    model = small(KERNEL, **FIXED).fit(X, y)
-    before = model.predict(X)
-    for method in (model.fit, model.partial_fit):
-        with pytest.raises(ValueError, match=name):
-            method(X, y, **{name: bad})
-    assert_array_equal(model.predict(X), before)
-    if name == "y_var":
-        with pytest.raises(ValueError, match=name):
-            model.predict(X, y_var=bad)
-
-
 def test_noise_beyond_the_range_of_numbers_is_refused():
     X, y = make_data(30)
     for noise in ({"y_var": 1e200}, {"sample_weight": 1e-300}, {"sample_weight": 1e200}):
@@ -153,10 +122,6 @@ def test_rows_in_chunks_keep_their_noise(rng):
     merged = rows.joined(rows).merged()
     assert (len(merged), merged.n_seen) == (9, 18)
     assert_array_equal(merged.weight[np.argsort(merged.y)], 2.0 * rows.weight)
-
-
-def test_metadata_is_routed():
-    check_routed(small(KERNEL, **FIXED), *make_data(40))
 
 
 def test_rows_that_differ_are_told_apart_without_a_copy(rng):

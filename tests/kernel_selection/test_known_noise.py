@@ -24,10 +24,14 @@ from tests.derivatives import numerical_gradient
 from tests.kernel_selection.cases import KERNELS, make_series, small
 from tests.kernel_selection.problems import kernel_at, make_rows
 from tests.kernel_selection.test_bound import matrices, some_q
-from tests.known_noise import check_predictions, check_routed
 from tests.oracles import kernel_selection as oracle
 from tests.oracles.decoupled import weighted_log_evidence
-from tests.weights import assert_same, check_refused, check_streams_of_copies, draw_weights
+from tests.weights import (
+    assert_same,
+    check_predictions,
+    check_streams_of_copies,
+    draw_weights,
+)
 
 COUNTS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
 KNOWN = np.array([0.0, 0.5, 2.0, 0.1, 0.0, 9.0, 0.3, 0.0, 1.0, 0.2, 4.0, 0.6])
@@ -314,22 +318,3 @@ def test_logarithms_have_no_known_noise(transforms):
             call(X, y, y_var=0.1)
     model.fit(X, y)
     check_predictions(model, X)  # an error of y adds to what any transform says of y
-
-
-# -- predictions, bad input, and the way of the variances ----------------------------------------
-
-
-@pytest.mark.usefixtures("quick_searches")
-def test_known_noise_of_predictions_is_added():
-    X, y = make_series(30)
-    check_predictions(small().fit(X, y), X)
-
-
-@pytest.mark.usefixtures("quick_searches")
-def test_bad_variances_are_refused_and_change_nothing():
-    check_refused(small(max_iter=2), *make_series(30), "y_var")
-
-
-@pytest.mark.usefixtures("quick_searches")
-def test_variances_are_routed():
-    check_routed(small(max_iter=3), *make_series(40))

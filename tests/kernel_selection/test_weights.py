@@ -33,8 +33,6 @@ from tests.oracles import kernel_selection as oracle
 from tests.oracles.decoupled import weighted_log_evidence
 from tests.weights import (
     assert_same,
-    check_refused,
-    check_routed,
     check_streams_of_copies,
     draw_weights,
 )
@@ -320,16 +318,3 @@ def test_scikit_learns_check_of_other_settings(estimator):
 @pytest.mark.slow
 def test_scikit_learns_check_of_the_default_model():
     check_sample_weight_equivalence_on_dense_data("VBKSRegressor", VBKSRegressor(depth=1))
-
-
-# -- bad input, and the way of the weights -----------------------------------------------------
-
-
-@pytest.mark.usefixtures("quick_searches")
-def test_bad_weights_are_refused_and_change_nothing():
-    check_refused(small(max_iter=2), *make_series(30))
-
-
-@pytest.mark.usefixtures("quick_searches")
-def test_weights_are_routed_to_searches_and_scorers():
-    check_routed(small(max_iter=3), *make_series(40), n_inducing=[4, 8])

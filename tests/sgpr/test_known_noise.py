@@ -16,7 +16,6 @@ from skvbgp.sgpr import _start
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
 from tests.derivatives import numerical_gradient
-from tests.known_noise import check_predictions, check_routed
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import (
     BLOCKED,
@@ -35,7 +34,7 @@ from tests.sgpr.problems import (
     random_q,
     small_problem,
 )
-from tests.weights import assert_same, check_refused, draw_weights
+from tests.weights import assert_same, draw_weights
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
@@ -343,21 +342,7 @@ def test_a_stream_learns_on_with_known_noise():
     assert 0.005 < model.noise_variance_ < 0.03
 
 
-# -- predictions, bad input, and the way of the variances ----------------------------------------
-
-
-@pytest.mark.parametrize("cls", REGRESSORS)
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.in_turn("solver")
-def test_known_noise_of_predictions_is_added(cls, solver):
-    X, y = make_data(30)
-    check_predictions(fixed(cls, solver, X).fit(X, y), X)
-
-
-@pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
-def test_bad_variances_are_refused_and_change_nothing(cls):
-    X, y = make_data(30)
-    check_refused(small(cls), X, y, "y_var")
+# -- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
@@ -372,9 +357,3 @@ def test_rows_of_dask_have_no_known_noise(cls):
     model.fit(X, y)
     with pytest.raises(TypeError, match="y_var"):
         model.predict(lazy[0], y_var=1.0)
-
-
-@pytest.mark.parametrize("cls", REGRESSORS)
-def test_variances_are_routed(cls):
-    X, y = make_data()
-    check_routed(fixed(cls, "collapsed", X), X, y)

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
-from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
+from skvbgp import VBDTCRegressor, VBFITCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import _start as base_start
@@ -40,8 +40,6 @@ from tests.sgpr.problems import (
 )
 from tests.weights import (
     assert_same,
-    check_refused,
-    check_routed,
     check_streams_of_copies,
     draw_weights,
 )
@@ -351,13 +349,7 @@ def test_inducing_inputs_of_the_noise_of_few_rows_are_weighted_means():
     assert_allclose(model.inducing_inputs_[0], np.average(X, axis=0, weights=weight))
 
 
-# -- bad input, and the way of the weights -----------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
-def test_bad_weights_are_refused_and_change_nothing(cls):
-    X, y = make_data(30)
-    check_refused(small(cls), X, y)
+# -- bad input ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", REGRESSORS)
@@ -368,10 +360,3 @@ def test_rows_of_dask_have_no_weights(cls):
     for collections in (lazy, (*lazy[:2], 2.0), (X, y, lazy[2])):
         with pytest.raises(TypeError, match="sample_weight"):
             small(cls, "stochastic").fit(*collections)
-
-
-@pytest.mark.parametrize("cls", [VBDTCRegressor, VBPICRegressor])
-def test_weights_are_routed_to_searches_and_scorers(cls):
-    X, y = make_data(40)
-    model = fixed(cls, "collapsed", X).set_params(inducing_inputs=None)
-    check_routed(model, X, y, noise_variance=[0.1, 1.0])

@@ -20,10 +20,9 @@ from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
-from tests.known_noise import check_predictions, check_routed
 from tests.spectrum.cases import HYPER, POSTERIORS, D, M, condition, make_data, small
 from tests.spectrum.test_bound import unit_frame
-from tests.weights import assert_same, check_refused, draw_weights
+from tests.weights import assert_same, draw_weights
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -259,21 +258,3 @@ def test_what_is_known_is_not_learned(options, most, n_calls):
     places = np.linspace(-3.0, 3.0, 50)[:, None]
     errors = [np.mean((m.predict(places) - np.sin(places[:, 0])) ** 2) for m in (told, plain)]
     assert errors[0] < 0.6 * errors[1]
-
-
-# -- predictions, bad input, and the way of the variances ----------------------------------------
-
-
-@pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
-def test_known_noise_of_predictions_is_added(gamma):
-    X, y = make_data(30)
-    check_predictions(small(gamma=gamma).fit(X, y), X)
-
-
-def test_bad_variances_are_refused_and_change_nothing():
-    X, y = make_data(30)
-    check_refused(small(), X, y, "y_var")
-
-
-def test_variances_are_routed():
-    check_routed(small(max_iter=3), *make_data(40))

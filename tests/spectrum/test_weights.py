@@ -20,8 +20,6 @@ from tests.spectrum.test_bound import unit_frame
 from tests.spectrum.test_regressor import KNOWN
 from tests.weights import (
     assert_same,
-    check_refused,
-    check_routed,
     check_streams_of_copies,
     draw_weights,
 )
@@ -267,15 +265,3 @@ def test_scikit_learns_check_of_the_default_model():
     """With fewer passes: all of them, for as many frequencies of ten inputs, take two minutes."""
     model = SVBSSGPRegressor(max_iter=3)
     check_sample_weight_equivalence_on_dense_data("SVBSSGPRegressor", model)
-
-
-# -- bad input, and the way of the weights -----------------------------------------------------
-
-
-def test_bad_weights_are_refused_and_change_nothing():
-    X, y = make_data(30)
-    check_refused(small(), X, y)
-
-
-def test_weights_are_routed_to_searches_and_scorers():
-    check_routed(small(max_iter=3), *make_data(40), gamma=[0.0, 1.0])

@@ -31,7 +31,7 @@ from tests.derivatives import assert_slopes
 from tests.ep.cases import INSTANCES, make_labels
 from tests.ep.hybrid.problems import JITTER, dense_arguments, small_problem
 from tests.oracles import ep, hybrid
-from tests.weights import check_refused, check_routed_to_the_last_step, draw_weights
+from tests.weights import check_refused, draw_weights
 
 TIMES = np.array([1, 3, 2, 1, 4, 1, 2])
 COPIES = np.repeat(np.arange(7), TIMES)
@@ -346,17 +346,11 @@ def test_scikit_learns_check_of_other_settings(estimator):
     check_sample_weight_equivalence_on_dense_data("HybridGPLVM", clone(estimator))
 
 
-# -- bad input, and the way of the weights -----------------------------------------------------
+# -- bad input ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("supervised", [False, True])
-def test_bad_weights_are_refused_and_change_nothing(supervised):
-    X, y = make_labels(30)
-    check_refused(small(max_iter=1, supervised=supervised), X, y)
-
-
-def test_weights_find_their_way_through_a_pipeline_and_a_search():
-    check_routed_to_the_last_step(small, *make_labels(40), say)
+def test_bad_weights_of_rows_without_labels_are_refused_and_change_nothing():
+    check_refused(small(max_iter=1, supervised=False), *make_labels(30))
 
 
 def test_weights_reach_latents_in_front_of_a_regressor():
