@@ -79,3 +79,17 @@ def check_importances(model, X, weight=None):
     expected = np.average(mean**2, axis=0, weights=weight) * variance
     assert_allclose(model.feature_importances_, expected / expected.sum(), rtol=1e-8)
     assert_allclose(model.feature_importances_.sum(), 1.0)
+
+
+def make_irrelevant(n=100):
+    """y depends on the third input most, on the first a little, and not on the second."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1]
+    return X, np.sin(X[:, 0]) + 40.0 * X[:, 2] + 0.1 * rng.standard_normal(n)
+
+
+def check_irrelevant(model):
+    """A model of these rows knows that the mean of cos^2 x is .57, and 40^2 times .1^2 is 16."""
+    share = 0.57 / 16.57
+    assert_allclose(model.feature_importances_, [share, 0.0, 1.0 - share], atol=0.02)
+    assert_allclose(model.feature_importances_.sum(), 1.0)

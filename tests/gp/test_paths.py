@@ -13,7 +13,7 @@ from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._prior_draws import PriorDraws, draw_process_features
 from skvbgp.gp._process import start_process
 from skvbgp.kernels import RBF, Linear, Matern, RationalQuadratic, White
-from tests.functions import check_draws
+from tests.functions import check_draws, check_gradients_of_draws, check_same_functions
 from tests.gp.cases import make_data, small
 
 FIXED = {"learn_hyperparameters": False}
@@ -25,16 +25,11 @@ KERNELS = [1.5 * RBF([2.0, 3.0]), Matern(2.0, nu=0.5) + Linear([3.0, 9.0])]
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 @pytest.mark.every_nth("kernel", 2)
 def test_draws_have_the_moments_of_predict(kernel, rng):
-    """Jointly, near the rows and far away; y_var counts as it does in predictions."""
+    """Jointly, near the rows and far away, and of derivatives; y_var counts as in predictions."""
     X, y = make_data(40)
     model = small(kernel, **FIXED).fit(X, 10.0 * y, y_var=rng.choice([0.0, 50.0], 40))
     places = np.vstack([X[:3] + 0.1, X[:2] + 3.0, [[9.0, 9.0]]])
-    mean, covariance = model.predict(places, return_cov=True, include_noise=False)
-    values = model.sample_function(4000)(places)
-    std = np.sqrt(np.diagonal(covariance))
-    assert_allclose((values.mean(axis=1) - mean) / std, 0.0, atol=0.08)
-    found = np.cov(values) / np.outer(std, std)
-    assert_allclose(found, covariance / np.outer(std, std), atol=0.12)
+    check_draws(model, places, 4000)
 
 
 def test_prior_draws_where_they_are_wanted_are_those_of_everywhere(rng):
@@ -120,17 +115,7 @@ def test_draws_of_a_mixture_have_the_moments_of_predict(n_neighbors):
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])
 def test_a_function_is_the_same_wherever_it_is_evaluated(n_neighbors):
     X, y = make_data(40)
-    model = small(n_neighbors=n_neighbors).fit(X, y)
-    functions = model.sample_function(3, random_state=1)
-    places = X[:6] + 0.3
-    values = functions(places)
-    assert values.shape == (6, 3)
-    assert_allclose(np.vstack([functions(x[None]) for x in places]), values, rtol=1e-9)
-    assert_allclose(pickle.loads(pickle.dumps(functions))(places), values)
-    assert_array_equal(model.sample_function(3, random_state=1)(places), values)
-    assert np.all(model.sample_function(3, random_state=2)(places) != values)
-    model.partial_fit(places, model.predict(places))
-    assert_array_equal(functions(places), values)
+    check_same_functions(small(n_neighbors=n_neighbors).fit(X, y), X[:6] + 0.3, y[:6])
 
 
 @pytest.mark.parametrize("n_neighbors", ["auto", 15])
@@ -141,25 +126,7 @@ def test_gradient_of_functions(n_neighbors, mixed):
     kernels = [Matern([2.0, 3.0], nu=2.5), RBF([2.0, 3.0])] if mixed else RBF([2.0, 3.0])
     options = {"n_neighbors": n_neighbors, "max_iter": 2}
     model = small(kernels, **(options if mixed else options | FIXED)).fit(X, 10.0 * y)
-    functions = model.sample_function(3, random_state=1)
-    places = X[:3] + 0.2
-    found = functions.gradient(places)
-    assert found.shape == (3, 2, 3)
-    h = 1e-5
-    for j in range(2):
-        step = h * (np.arange(2) == j)
-        numerical = (functions(places + step) - functions(places - step)) / (2.0 * h)
-        assert_allclose(found[:, j], numerical, rtol=1e-4, atol=1e-4)
-
-
-def test_gradient_of_functions_has_the_moments_of_predict_gradient():
-    X, y = make_data(40)
-    model = small(RBF([2.0, 3.0]), **FIXED).fit(X, y)
-    places = np.vstack([X[:3] + 0.1, [[9.0, 9.0]]])
-    mean, std = model.predict_gradient(places)
-    slopes = model.sample_function(4000).gradient(places)
-    assert_allclose((slopes.mean(axis=-1) - mean) / std, 0.0, atol=0.08)
-    assert_allclose(slopes.std(axis=-1) / std, 1.0, atol=0.1)
+    check_gradients_of_draws(model, X[:3] + 0.2)
 
 
 def test_a_function_goes_through_what_is_known():

@@ -18,7 +18,14 @@ from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._slopes import se_slopes, square_slopes
 from tests.derivatives import check_mean_gradient, numerical_gradient
-from tests.functions import check_draws, check_same_functions
+from tests.functions import (
+    check_draws,
+    check_gradients_of_draws,
+    check_importances,
+    check_irrelevant,
+    check_same_functions,
+    make_irrelevant,
+)
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
 from tests.sgpr.problems import KINDS, random_q, small_problem
@@ -186,13 +193,7 @@ def test_a_function_is_the_same_wherever_it_is_evaluated(solver, psi):
 def test_gradient_of_functions(solver, psi):
     X, y = make_data()
     model = small(VBDTCRegressor, solver, psi=psi).fit(X, 10.0 * y)
-    functions, places = model.sample_function(3, random_state=1), X[:3] + 0.2
-    found = functions.gradient(places)
-    assert found.shape == (3, 2, 3)
-    for i, x in enumerate(places):
-        for s in range(3):
-            numeric = numerical_gradient(lambda x, s=s: functions(x[None])[0, s], x)
-            assert_allclose(found[i, :, s], numeric, rtol=1e-4, atol=1e-4)
+    check_gradients_of_draws(model, X[:3] + 0.2)
 
 
 def test_functions_of_several_outputs():
@@ -234,13 +235,6 @@ def test_functions_take_and_refuse_what_predict_does(n_outputs):
 # -- relevance -----------------------------------------------------------------------------------
 
 
-def make_irrelevant(n=100):
-    """y depends on the third input most, on the first a little, and not on the second."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, 3)) * [1.0, 10.0, 0.1]
-    return X, np.sin(X[:, 0]) + 40.0 * X[:, 2] + 0.1 * rng.standard_normal(n)
-
-
 @every
 @posteriors
 @pytest.mark.in_turn("cls")
@@ -249,21 +243,15 @@ def test_importance_is_the_share_in_the_variation(cls, solver, psi):
     X, y = make_irrelevant()
     options = {"n_inducing": 500 if solver == "exact" else 30, "learning_rate": 0.1}
     model = small(cls, solver, psi=psi, max_iter=15, **options).fit(X, y)
-    share = 0.57 / 16.57  # of sin x: the mean of cos^2 x is .57, and 40^2 times the variance 16
-    assert_allclose(model.feature_importances_, [share, 0.0, 1.0 - share], atol=0.02)
-    assert_allclose(model.feature_importances_.sum(), 1.0)
+    check_irrelevant(model)
     assert np.all(model.feature_importances_std_ < 0.02)
 
 
 def test_importance_of_rows_with_weights():
-    """The mean squared gradient of the mean, times the variance of the column."""
     X, y = make_irrelevant(60)
     weight = np.where(np.arange(60) < 20, 3.0, 1.0)
     model = small(VBDTCRegressor, psi="sampled").fit(X, y, sample_weight=weight)
-    mean, _ = model.predict_gradient(X)
-    variance = np.cov(X.T, aweights=weight, ddof=0).diagonal()
-    expected = np.average(mean**2, axis=0, weights=weight) * variance
-    assert_allclose(model.feature_importances_, expected / expected.sum(), rtol=1e-8)
+    check_importances(model, X, weight)
     copies = small(VBDTCRegressor, psi="sampled").fit(
         np.repeat(X, weight.astype(int), axis=0), np.repeat(y, weight.astype(int))
     )
