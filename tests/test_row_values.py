@@ -42,6 +42,17 @@ def test_bad_variances_are_refused_and_change_nothing(estimator):
 
 
 @regressors
+def test_none_is_known_where_all_variances_are_zero(estimator):
+    model, X, y = prepare(estimator, 60)
+    plain, told = clone(model), model
+    for rows in (slice(40), slice(40, 60)):
+        plain.partial_fit(X[rows], y[rows])
+        told.partial_fit(X[rows], y[rows], y_var=np.zeros(len(y[rows])))
+    for one, other in zip(plain.predict(X, True), told.predict(X, True), strict=True):
+        assert_array_equal(one, other)
+
+
+@regressors
 def test_known_noise_of_predictions_is_added(estimator):
     model, X, y = prepare(estimator, 30)
     check_predictions(model.fit(X, y), X)

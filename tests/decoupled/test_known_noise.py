@@ -175,21 +175,6 @@ def test_few_rows_are_an_exact_process_with_noise_of_their_own():
 
 
 @each
-@pytest.mark.parametrize("replay", [50, 0])
-@pytest.mark.every_nth("replay", 2)
-def test_none_is_known_where_all_variances_are_zero(parametrization, replay):
-    X, y = make_data(90)
-    plain, told = (
-        small(DecoupledGPRegressor, parametrization=parametrization, replay=replay)
-        for _ in range(2)
-    )
-    for rows in (slice(60), slice(60, 90)):
-        plain.partial_fit(X[rows], y[rows])
-        told.partial_fit(X[rows], y[rows], y_var=np.zeros(len(y[rows])))
-    assert_allclose(say(plain, X), say(told, X), rtol=1e-10)
-
-
-@each
 def test_a_weight_is_a_repetition(parametrization):
     X, y = make_data(120)
     weight, y_var = np.repeat([1, 2, 3, 0], 30), np.tile([0.0, 0.5, 4.0], 40)

@@ -28,8 +28,7 @@ NAMES = ["SE", "RQ + LIN", "PER * (SE + LIN)", "RQ * LIN * PER"]
 
 @pytest.fixture(params=NAMES)
 def kernel_and_x(request):
-    names = {"PER * (SE + LIN)": "PER * (SE + LIN)"}
-    return kernel_at(names.get(request.param, request.param))
+    return kernel_at(request.param)
 
 
 def matrices(kernel, x, X, Z):
@@ -122,12 +121,14 @@ def test_bound_is_below_the_evidence_and_equal_at_inducing_rows(kernel_and_x):
     assert_allclose(collapsed_bound(kernel, x[None, :], X, X, Targets(y))[0], evidence, atol=1e-5)
 
 
-def test_mini_batches_of_a_partition_add_to_all_rows():
+@pytest.mark.parametrize("given", [(), ("weight",), ("weight", "variance")], ids=repr)
+def test_mini_batches_of_a_partition_add_to_all_rows(given):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
+    targets = Targets(y, **dict.fromkeys(given, np.linspace(0.2, 2.5, 12)))
     prior, q = Prior(kernel, x, Z), some_q(len(Z))
-    whole = Evaluation(prior, X, Targets(y))
-    batches = [Evaluation(prior, X[i::3], Targets(y[i::3]), 3.0) for i in range(3)]
+    whole = Evaluation(prior, X, targets)
+    batches = [Evaluation(prior, X[i::3], targets[i::3], 3.0) for i in range(3)]
     for mean, total in zip(
         average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
     ):

@@ -10,7 +10,6 @@ from skvbgp.kernel_selection._bound import (
     Comparison,
     Evaluation,
     Prior,
-    average_statistics,
     collapsed_bound,
     log_evidence,
     parameters,
@@ -126,22 +125,6 @@ def test_gradient_over_draws_of_theta():
     assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
 
 
-def test_mini_batches_of_a_partition_add_to_all_rows():
-    kernel, x = kernel_at("SE")
-    X, y, Z = make_rows()
-    prior, q = Prior(kernel, x, Z), some_q(len(Z))
-    whole = Evaluation(prior, X, Targets(y, COUNTS, variance=KNOWN))
-    parts = [slice(i, None, 3) for i in range(3)]
-    batches = [
-        Evaluation(prior, X[p], Targets(y[p], COUNTS[p], variance=KNOWN[p]), 3.0) for p in parts
-    ]
-    for mean, total in zip(
-        average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
-    ):
-        assert_allclose(mean, total)
-    assert_allclose(np.mean([b.gradient(q) for b in batches], axis=0), whole.gradient(q))
-
-
 def test_statistics_of_chunks_in_other_units(monkeypatch):
     kernel, x = kernel_at("SE")
     X, y, Z = make_rows()
@@ -187,18 +170,6 @@ OPTIONS = {
     "series": {"kernels": "auto", "n_inducing": None, "n_trained": 1, "top_k": 2},
 }
 every = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
-
-
-@every
-@pytest.mark.in_turn("options")
-@pytest.mark.usefixtures("quick_searches")
-def test_none_is_known_where_all_variances_are_zero(options):
-    X, y = make_series(40)
-    plain, told = (small(**{**options, "max_iter": 1}) for _ in "ab")
-    for rows in (slice(30), slice(30, 40)):
-        plain.partial_fit(X[rows], y[rows])
-        told.partial_fit(X[rows], y[rows], y_var=np.zeros(len(y[rows])))
-    assert_array_equal(plain.predict(X), told.predict(X))
 
 
 @every

@@ -14,7 +14,6 @@ from skvbgp.kernel_selection._bound import (
     Comparison,
     Evaluation,
     Prior,
-    average_statistics,
     collapsed_bound,
     log_evidence,
     parameters,
@@ -121,20 +120,6 @@ def test_gradient_over_draws_of_theta_and_fractions():
 
     _, gradient = collapsed_bound(kernel, points, Z, X, Targets(y, FRACTIONS))
     assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
-
-
-def test_mini_batches_of_a_partition_add_to_all_rows():
-    kernel, x = kernel_at("SE")
-    X, y, Z = make_rows()
-    prior, q = Prior(kernel, x, Z), some_q(len(Z))
-    whole = Evaluation(prior, X, Targets(y, FRACTIONS))
-    parts = [slice(i, None, 3) for i in range(3)]
-    batches = [Evaluation(prior, X[part], Targets(y[part], FRACTIONS[part]), 3.0) for part in parts]
-    for mean, total in zip(
-        average_statistics([b.statistics for b in batches]), whole.statistics, strict=True
-    ):
-        assert_allclose(mean, total)
-    assert_allclose(np.mean([b.gradient(q) for b in batches], axis=0), whole.gradient(q))
 
 
 @pytest.mark.parametrize("i", range(4))

@@ -16,11 +16,10 @@ from skvbgp._core.linalg import JITTER
 from skvbgp.base import Gaps
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._gapped import Gapped
-from tests.derivatives import numerical_gradient
 from tests.gaps import check_measured_slopes, make_data
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import SOLVERS, small
-from tests.sgpr.problems import check_gradient, random_q, small_problem
+from tests.sgpr.problems import check_exact_gradient, check_gradient, random_q, small_problem
 
 WEIGHTS = 0.3 * np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
 SLOPES = np.array([0.4, 2.0])
@@ -97,11 +96,7 @@ def test_exact_gradient(weight, kind):
     rows = problem.data.rows(slice(None))
     draws, groups = quasi_normal(6, 3, seed=1), tuple(problem.groups)
     mixture = Mixture(problem.model, problem.parameters, rows, draws, groups)
-    p = mixture.parameters
-    learned = p.spread({"U": 0.0}) > 0.0
-    analytic = p.pack_gradient(mixture.gradient())[learned]
-    numerical = numerical_gradient(lambda x: mixture.at(p.unpack(x)).lower_bound, p.pack())
-    assert_allclose(analytic, numerical[learned], rtol=1e-6, atol=1e-6)
+    check_exact_gradient(mixture)
 
 
 # -- the estimators ----------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from tests.sgpr.cases import (
 )
 from tests.sgpr.problems import (
     KINDS,
+    check_exact_gradient,
     check_gradient,
     check_repetitions,
     random_q,
@@ -138,11 +139,7 @@ def test_exact_bound(kind):
 @pytest.mark.parametrize("weight", [None, 0.3 * REPETITIONS], ids=["rows", "weighted"])
 def test_exact_gradient(kind, weight):
     _, mixture = make_mixture(kind, weight)
-    p = mixture.parameters
-    learned = p.spread({"U": 0.0}) > 0.0
-    analytic = p.pack_gradient(mixture.gradient())[learned]
-    numerical = numerical_gradient(lambda x: mixture.at(p.unpack(x)).lower_bound, p.pack())
-    assert_allclose(analytic, numerical[learned], rtol=1e-6, atol=1e-6)
+    check_exact_gradient(mixture)
 
 
 # -- the start ---------------------------------------------------------------------------------
@@ -181,21 +178,6 @@ def fixed(cls, solver, X, **options):
     if cls in BLOCKED:
         options = {"n_blocks": 2, **options}
     return small(cls, solver, learn_hyperparameters=False, **{**GIVEN, **options})
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("cls", REGRESSORS)
-@pytest.mark.in_turn("solver")
-def test_none_is_known_where_all_variances_are_zero(cls, solver):
-    X, y = make_data(60)
-    plain, told = small(cls, solver), small(cls, solver)
-    for rows in (slice(40), slice(40, 60)):
-        plain.partial_fit(X[rows], y[rows])
-        told.partial_fit(X[rows], y[rows], y_var=0.0)
-    for one, other in zip(plain.predict(X, True), told.predict(X, True), strict=True):
-        assert_allclose(one, other, rtol=1e-10)
-    assert plain.lower_bounds_ == told.lower_bounds_
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -19,7 +19,6 @@ from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._memory import Statistics
 from skvbgp.sgpr._start import Sample
-from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import (
     BLOCKED,
@@ -32,6 +31,7 @@ from tests.sgpr.cases import (
 )
 from tests.sgpr.problems import (
     KINDS,
+    check_exact_gradient,
     check_gradient,
     check_repetitions,
     random_q,
@@ -175,11 +175,7 @@ def test_exact_bound(kind):
 @kinds
 def test_exact_gradient(kind):
     _, mixture = make_mixture(kind)
-    p = mixture.parameters
-    learned = p.spread({"U": 0.0}) > 0.0
-    analytic = p.pack_gradient(mixture.gradient())[learned]
-    numerical = numerical_gradient(lambda x: mixture.at(p.unpack(x)).lower_bound, p.pack())
-    assert_allclose(analytic, numerical[learned], rtol=1e-6, atol=1e-6)
+    check_exact_gradient(mixture)
 
 
 # -- the estimators ----------------------------------------------------------------------------

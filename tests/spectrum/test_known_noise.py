@@ -178,22 +178,6 @@ FIXED = {"learn_hyperparameters": False, "noise_variance": 0.3, "signal_variance
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS)
-@pytest.mark.parametrize(
-    "options", [{}, {"objective": "bound"}, {"objective": "bound", "solver": "adam"}]
-)
-@pytest.mark.in_turn("posterior")
-def test_none_is_known_where_all_variances_are_zero(posterior, options):
-    X, y = make_data(60)
-    plain, told = (small(posterior=posterior, **options) for _ in range(2))
-    for rows in (slice(40), slice(40, 60)):
-        plain.partial_fit(X[rows], y[rows])
-        told.partial_fit(X[rows], y[rows], y_var=0.0)
-    for one, other in zip(plain.predict(X, True), told.predict(X, True), strict=True):
-        assert_allclose(one, other, rtol=1e-10)
-    assert_allclose(plain.lower_bounds_, told.lower_bounds_, rtol=1e-10)
-
-
-@pytest.mark.parametrize("posterior", POSTERIORS)
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_neighbors", [None, 9])
 @pytest.mark.every_nth("n_neighbors", 2)
