@@ -10,6 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 
+def check_others_are_not_left_out(model, X, y):
+    """A model knows its rows, with their targets, and how often each counts."""
+    for rows, targets in ((X + 0.1, y), (X, y + 0.1)):
+        with pytest.raises(ValueError, match="new to it"):
+            model.loo_predict(rows, targets)
+    with pytest.raises(ValueError, match="more or less often"):
+        model.loo_predict(X, y, sample_weight=2.0)
+
+
 def check_rows_do_not_mix(model, X, y, spread, say):
     """Rows in memory join none on workers, and rows on workers those in memory if they are few.
 

@@ -13,6 +13,7 @@ from skvbgp.base import Targets
 from skvbgp.kernel_selection._bound import total_statistics
 from skvbgp.kernels import RBF, Constant, Linear
 from tests.kernel_selection.cases import KERNELS, make_series, small
+from tests.row_keepers import check_others_are_not_left_out
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -155,11 +156,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(NotFittedError):
         VBKSRegressor().loo_predict(X, y)
     model = small().fit(X, y)
-    for rows, targets in ((X + 0.1, y), (X, y + 0.1)):
-        with pytest.raises(ValueError, match="new to it"):
-            model.loo_predict(rows, targets)
-    with pytest.raises(ValueError, match="more or less often"):
-        model.loo_predict(X, y, sample_weight=2.0)
+    check_others_are_not_left_out(model, X, y)
     with pytest.raises(ValueError, match="y_var"):
         model.loo_predict(X, y, y_var=2.0)
     with pytest.raises(ValueError, match="features"):

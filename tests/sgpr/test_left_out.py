@@ -21,6 +21,7 @@ from skvbgp.sgpr._memory import Memory, remember
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
 from skvbgp.sgpr._sharded import gather_data
 from tests.oracles import sgpr as oracles
+from tests.row_keepers import check_others_are_not_left_out
 from tests.sgpr.cases import GIVEN, INDEPENDENT, REGRESSORS, make_data, small
 from tests.sgpr.problems import KINDS, small_problem, state_of
 
@@ -253,13 +254,8 @@ def test_what_cannot_be_is_refused(cls):
 def test_rows_that_the_model_has_not_seen(cls):
     """Where it keeps rows."""
     X, y = make_data()
-    X_new, y_new = make_data(5, seed=1)
     exact = small(cls, "exact").fit(X, y)
-    for rows, targets in ((X_new, y_new), (X[:5], y_new), (X_new, y[:5])):
-        with pytest.raises(ValueError, match="new to it"):
-            exact.loo_predict(rows, targets)
-    with pytest.raises(ValueError, match="more or less often"):
-        exact.loo_predict(X, y, sample_weight=2.0)
+    check_others_are_not_left_out(exact, X, y)
     with pytest.raises(ValueError, match="new to it"):
         exact.loo_predict(X, y, y_var=2.0)
 
@@ -277,11 +273,7 @@ def test_rows_that_would_say_too_much(cls):
 def test_blocks_that_keep_their_rows(solver):
     X, y = make_data()
     model = small(VBPICRegressor, solver).fit(X, y)
-    for rows, targets in ((X + 0.1, y), (X, y[::-1])):
-        with pytest.raises(ValueError, match="new to it"):
-            model.loo_predict(rows, targets)
-    with pytest.raises(ValueError, match="more or less often"):
-        model.loo_predict(X, y, sample_weight=2.0)
+    check_others_are_not_left_out(model, X, y)
 
 
 def test_blocks_without_rows_need_all_of_them():

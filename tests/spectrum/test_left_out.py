@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
+from tests.row_keepers import check_others_are_not_left_out
 from tests.spectrum.cases import make_data, small
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -86,11 +87,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(NotFittedError):
         small().loo_predict(X, y)
     model = small().fit(X, y)
-    for rows, targets in ((X + 0.1, y), (X, y[::-1])):
-        with pytest.raises(ValueError, match="new to it"):
-            model.loo_predict(rows, targets)
-    with pytest.raises(ValueError, match="more or less often"):
-        model.loo_predict(X, y, sample_weight=2.0)
+    check_others_are_not_left_out(model, X, y)
     with pytest.raises(ValueError, match="features"):
         model.loo_predict(X[:, :1], y)
     with pytest.raises(ValueError, match=r"gamma=0\.5"):
