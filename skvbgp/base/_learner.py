@@ -103,15 +103,15 @@ class Learner(ABC):
     def attributes(self, state: Any) -> dict[str, Any]:
         """Public fitted attributes."""
 
+    def posterior(self, state: Any) -> Any:
+        """What the state says about new rows: what it has kept, if it has a ``posterior``."""
+        return state.posterior
+
 
 class RegressionLearner(Learner):
-    """A learner of y (n,) whose states predict distributions."""
+    """A learner of y (n,) whose states predict distributions, by a `Posterior`."""
 
     def let_fade(self, state: Any, share: float) -> Any:
         """State whose rows count less by a factor, without new ones; 1, unless it can forget."""
         assert share == 1.0
         return state
-
-    @abstractmethod
-    def posterior(self, state: Any) -> Posterior:
-        """What the state says about new rows."""

@@ -34,7 +34,6 @@ from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import AdditiveNoise, Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._new_rows import Sample, refit_noise
 from skvbgp.decoupled._parameters import Parameters
-from skvbgp.decoupled._posterior import Posterior
 from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
 from skvbgp.decoupled._state import SAMPLE_ROWS, Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
@@ -391,9 +390,6 @@ class DecoupledLearner(RegressionLearner):
         if len(p.noise):
             attributes["noise_variance_"] = model.likelihood.noise_variance(p.noise) * unit**2
         return attributes
-
-    def posterior(self, state: State) -> Posterior:
-        return state.posterior
 
 
 class _Draws:

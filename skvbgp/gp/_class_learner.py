@@ -313,9 +313,6 @@ class ClassGPLearner(Learner):
             "n_samples_seen_": state.n_rows,
         }
 
-    def posterior(self, state: ClassState) -> ClassPosterior:
-        return state.posterior
-
 
 def _rebind(model: ClassModel, d: int, owners: tuple[int, ...]) -> ClassModel:
     """The same model of d other columns, which encode the same inputs."""

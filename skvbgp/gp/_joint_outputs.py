@@ -254,9 +254,6 @@ class GPJointLearner(JointLearner):
             "n_samples_seen_": values["n_samples_seen_"] // self.t,
         }
 
-    def posterior(self, state: JointState) -> JointPosterior:
-        return state.posterior
-
 
 def take_output(rows: Rows, t: int, j: int) -> Rows:
     """The rows of output j, without indicators."""

@@ -19,7 +19,7 @@ from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
 from skvbgp.gp._coregion import hide_outputs
 from skvbgp.gp._forgetting import Doubts, Forgetting
-from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
@@ -466,9 +466,6 @@ class GPLearner(RegressionLearner):
             "n_iter_": state.n_iter,
             "n_samples_seen_": state.rows.n_seen,
         }
-
-    def posterior(self, state: State) -> NeighbourPosterior:
-        return state.posterior
 
 
 def _move(starts: Sequence[Start], coordinates: Coordinates) -> list[Start]:
