@@ -172,6 +172,11 @@ def read_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
         return known
     if np.ndim(classes) != 1:
         raise ValueError(f"classes must be a list of labels; got {classes!r}.")
+    listed = np.asarray(classes, dtype=object)
+    if find_missing(listed).any() or len({isinstance(label, str) for label in listed}) > 1:
+        raise ValueError(
+            f"classes must be known labels, all strings or all numbers; got {classes!r}."
+        )
     classes = np.unique(classes)
     if known is not None and not np.array_equal(classes, known):
         raise ValueError(f"classes are {known.tolist()} since the first call of partial_fit.")

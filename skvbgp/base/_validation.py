@@ -16,6 +16,7 @@ LARGEST_WEIGHT = 1e9
 _MAKE_NUMBERS = (
     "Make numbers of dates and durations, such as (dates - dates[0]) / np.timedelta64(1, 'D')."
 )
+_LABELS = "Labels are all strings or all numbers, and known of every row."
 #: What the errors of scikit-learn and NumPy leave open.
 _ADVICE = {
     "Input X contains NaN": (
@@ -26,7 +27,10 @@ _ADVICE = {
     ),
     "Input y contains NaN": "Leave out the rows in which y is not known.",
     "does not contain any features": "One row has two dimensions as well: df.iloc[[0]], or X[:1].",
-    "'<' not supported": "Labels are all strings or all numbers, and known of every row.",
+    "Input contains NaN": _LABELS,
+    "Unknown label type: unknown": _LABELS,
+    "NA is ambiguous": _LABELS,
+    "'<' not supported": _LABELS,
     "string to float": (
         'If X has strings, `categorical_features` says which inputs they are ("from_dtype": '
         "those of a DataFrame after astype('category')). HybridGPLVM takes a column of zeros and "

@@ -15,7 +15,7 @@ from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shards import ShardedColumns, measure_scale
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._validation import LARGEST_WEIGHT, as_row_values, as_weights
+from skvbgp.base._validation import LARGEST_WEIGHT, as_row_values, as_vector, as_weights
 
 #: A row that fades is left out once its weight is below the first share of the heaviest one's. When
 #: hyperparameters are learned again goes by how long it takes a weight to fall to the second one.
@@ -215,10 +215,8 @@ def weigh_classes(class_weight: Any, classes: NDArray[Any], totals: Array) -> Ar
     unknown = sorted(set(class_weight) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(f"class_weight has labels {unknown}, which are not among the classes.")
-    weights = np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-    if not np.all(np.isfinite(weights) & (weights > 0.0)):
-        raise ValueError(f"class_weight must be finite and positive; got {class_weight!r}.")
-    return weights
+    weights = [class_weight.get(label, 1.0) for label in classes.tolist()]
+    return as_vector(weights, K, "class_weight", positive=True)
 
 
 def as_noise(y_var: Any, shape: tuple[int, ...]) -> Array:

@@ -147,10 +147,17 @@ def test_categories_have_a_word_for_a_frame_and_another_for_a_row_of_it():
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_classifier(cls())])
 def test_labels_that_are_not_known_are_no_labels(cls):
-    labels = np.array(["a", "b", None, "b"] * 5, dtype=object)
+    X, labels = np.arange(20.0)[:, None], ["a", "b", None, "b"] * 5
+    objects = np.array(labels, dtype=object)
     with pytest.raises(TypeError, match="'<' not supported") as error:
-        cls().fit(np.arange(20.0)[:, None], labels)
+        cls().fit(X, objects)
     assert "Labels are" in error.value.__notes__[0]
+    nan, mixed = (np.where(objects == None, other, objects) for other in (np.nan, 1))  # noqa: E711
+    first = np.array([None, *objects[:-1]])
+    for y in (nan, mixed, first, first[::-1], pd.array(labels, dtype="string")):
+        with pytest.raises((TypeError, ValueError)) as error:
+            cls().fit(X, y)
+        assert any("Labels are" in note for note in error.value.__notes__)
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_regressor(cls())])
@@ -195,6 +202,9 @@ def test_classes_are_a_list(cls):
     for bad in ("ab", [["a", "b"]]):
         with pytest.raises(ValueError, match="classes must be a list of labels"):
             cls().partial_fit(np.arange(4.0)[:, None], list("abab"), classes=bad)
+    for bad in ([0, 1, np.nan], [0, 1, None], [0, "b"], ["a", pd.NA]):
+        with pytest.raises(ValueError, match="classes must be known labels, all strings or all"):
+            cls().partial_fit(np.arange(4.0)[:, None], [0, 1, 0, 1], classes=bad)
 
 
 def test_a_label_that_is_missing_is_one_value():

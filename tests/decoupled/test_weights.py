@@ -314,6 +314,8 @@ def test_balanced_classes_of_a_stream_are_those_of_all_rows(sizes):
     [
         ({"other": 2.0}, "not among the classes"),
         ({"low": 0.0}, "finite and positive"),
+        ({"low": "many"}, "class_weight must hold numbers"),
+        ({"low": None}, "class_weight must be finite and positive"),
         ({"low": 1e300}, "sample_weight times class_weight must be between"),
     ],
 )
