@@ -178,4 +178,4 @@ def bound_variance(prior: Array | float, k: Array, noise: Array | float) -> Arra
 
 def leave_told(prior: Array | float, told: Array) -> Array:
     """The same variances, of what rows add to the precisions times the squared prior variances."""
-    return np.asarray(prior**2 / (prior + told + np.finfo(float).tiny))
+    return np.asarray(prior * (prior / (prior + told + np.finfo(float).tiny)))

@@ -8,13 +8,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from skvbgp import VBGPRegressor
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import _neighbours, _posterior
 from skvbgp.gp._posterior import Mixture, NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
-from skvbgp.kernels import RBF, Matern
+from skvbgp.kernels import RBF, Linear, Matern
 from tests.gp.cases import predict_from_neighbours
 
 #: If all rows predict, they have one scale; `test_scale` has the other case.
@@ -177,6 +178,18 @@ def test_far_away_the_function_is_as_uncertain_as_before(rng):
     mean, variance = posterior.moments(np.full((1, 2), 1e3), include_noise=False)
     assert_allclose(mean, FRAMES[1].mean, atol=1e-6)
     assert variance > 0.1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n_neighbors", [10, 40])
+def test_straight_lines_are_as_uncertain_as_they_are_far_away(rng, n_neighbors):
+    """Variances have no squares there, which are not needed."""
+    X = rng.standard_normal((40, 2))
+    model = VBGPRegressor(Linear(), n_neighbors=n_neighbors, learn_hyperparameters=False)
+    model.fit(X, X[:, 0] + 0.1 * rng.standard_normal(40))
+    near, far = (model.predict(s * X[:5], return_std=True)[1] / s for s in (1e30, 1e130))
+    assert_allclose(far, near, rtol=1e-9)
+    assert np.isfinite(model.predict_interval(1e130 * X)).all()
 
 
 @pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.thorough)])
