@@ -361,6 +361,7 @@ def test_new_rows_that_are_far_away_take_nothing_from_others(cls, far):
         one, other = (model.predict(values, **{option: True}) for values in (X, rows))
         assert_allclose(other[0][:5], one[0], atol=1e-7)
         assert_allclose(other[1][tuple([slice(5)] * one[1].ndim)], one[1], atol=1e-7)
+    assert_allclose(np.diagonal(other[1]), model.predict(rows, return_std=True)[1] ** 2, rtol=1e-6)
 
 
 @but_siblings("estimator", FIRST)

@@ -51,11 +51,15 @@ class SquaredExponential:
 def unit_se(X: Array, Z: Array | None = None) -> Array:
     """exp(-|x - z|^2 / 2) of shape (n, m): one matrix product and one exponential.
 
-    ``Z=None`` stands for X, as in kernels.
+    ``Z=None`` stands for X, as in kernels: rows are then at no distance from themselves, which
+    rounding would say of those that are far away.
     """
+    is_symmetric = Z is None
     X, Z = centre(X, Z)
     left = np.column_stack([X, -0.5 * np.sum(X**2, axis=1), np.ones(len(X))])
     right = np.column_stack([Z, np.ones(len(Z)), -0.5 * np.sum(Z**2, axis=1)])
     exponent = left @ right.T
     np.minimum(exponent, 0.0, out=exponent)
+    if is_symmetric:
+        np.fill_diagonal(exponent, 0.0)
     return np.asarray(np.exp(exponent, out=exponent))

@@ -129,7 +129,7 @@ class BlockConditional:
             coefficients.append(b)
             root = b @ self.q.precision_factor_inv.T  # b' S b = |root|^2
             if full:
-                own = second * (unit_se(x, x) - A @ A.T)
+                own = second * (unit_se(x) - A @ A.T)
                 total = total + (own + noise_own - H @ cross.T + root @ root.T)
             else:
                 own = second * (1.0 - np.sum(A**2, axis=1))

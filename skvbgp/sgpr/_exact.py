@@ -64,7 +64,7 @@ class _Conditional(NamedTuple):
         """Mean and covariance of f at scaled rows X."""
         x = X * self.Lambda
         mean, root = self._condition(x, noise_cross)
-        return mean, self.sigma_f**2 * unit_se(x, x) - root.T @ root
+        return mean, self.sigma_f**2 * unit_se(x) - root.T @ root
 
     def slopes(self, X: Array) -> Array:
         """Derivatives (n, d) of the mean of f at scaled rows X."""

@@ -166,6 +166,7 @@ def test_unit_se(problem, origin):
     same = unit_se(X, X)
     assert np.all(same <= 1.0)
     assert_allclose(np.diagonal(same), 1.0, rtol=1e-12)
+    assert np.all(np.diagonal(unit_se(1e9 * X)) == 1.0)
 
 
 def test_gradient_in_a_covariance_is_symmetric_to_the_last_digit(rng):
