@@ -70,6 +70,7 @@ from skvbgp.base._validation import (
     as_weights,
     choose_columns,
     reading,
+    validate_numbers,
 )
 from skvbgp.base._weights import (
     FORGOTTEN,

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from skvbgp._core.collections import make_example
 from skvbgp._core.linalg import Array
 from skvbgp.base._categories import Categories, make_dense
-from skvbgp.base._validation import what_is_finite
+from skvbgp.base._validation import validate_numbers, what_is_finite
 
 
 class ReadsInputs:
@@ -54,7 +54,7 @@ class ReadsInputs:
         """X as an array of numbers."""
         if not self._encodes(X, reset=reset):
             self._categories = None
-            return np.asarray(validate_data(self, X, reset=reset, **self._check_options))
+            return np.asarray(validate_numbers(self, X, reset=reset, **self._check_options))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if issparse(X):
             X = make_dense(X)

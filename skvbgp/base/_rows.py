@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import validate_data
 
 from skvbgp._core.collections import is_collection, refuse_collection
 from skvbgp._core.linalg import Array
@@ -15,7 +14,7 @@ from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._inputs import ReadsInputs
 from skvbgp.base._outputs import Observations
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._validation import as_weights, refuse_dates
+from skvbgp.base._validation import as_weights, refuse_dates, validate_numbers
 from skvbgp.base._weights import Targets, as_noise, count_targets, unless_zero
 
 
@@ -86,7 +85,7 @@ class ReadsRows(ReadsInputs):
         if is_collection(X) or is_collection(y):
             self._bind_outputs(1, "A Dask collection has one output", reset=reset)
             return self._spread(X, y, reset=reset)
-        refuse_dates(y, "y")
+        refuse_dates(y, "y", any)
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
         if t > 1 or self._encodes(X, reset=reset):
@@ -104,7 +103,9 @@ class ReadsRows(ReadsInputs):
             one = columns[:, 0] if columns.shape[1:] == (1,) else y
             if columns.dtype.kind == "O" and y is not None:
                 one = np.asarray(one, dtype=np.float64)  # None becomes NaN, which is refused
-            X, y = validate_data(self, X, one, reset=reset, y_numeric=True, **self._check_options)
+            X, y = validate_numbers(
+                self, X, one, reset=reset, y_numeric=True, **self._check_options
+            )
             y = np.asarray(y, dtype=np.float64)
         self._check_targets(y[~np.isnan(y)] if t > 1 else y)
         self._bind_outputs(t, f"y has {t} outputs", reset=reset)

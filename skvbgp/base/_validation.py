@@ -1,6 +1,6 @@
 """What the user gives, as numbers: rows, weights and parameters, and errors that say what to do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
 
 from skvbgp._core.linalg import Array
 
@@ -37,7 +38,9 @@ _ADVICE = {
         "ones for each category, named in `binary_columns`. If y has strings, it is for a "
         "classifier."
     ),
-} | dict.fromkeys(["DateTime64", "TimeDelta64", "'Time", "'date", "'time"], _MAKE_NUMBERS)
+} | dict.fromkeys(
+    ["DateTime64", "TimeDelta64", "'Time", "'date", "'time", "'Period"], _MAKE_NUMBERS
+)
 
 
 @contextmanager
@@ -69,14 +72,36 @@ def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return ~np.array(known, dtype=bool).reshape(values.shape)
 
 
-def refuse_dates(values: Any, name: str = "X") -> None:
-    """Months as numbers differ from the same months as days, which nobody would notice."""
-    types: Any = getattr(values, "dtypes", getattr(values, "dtype", None))  # of columns, or one
-    kinds = {getattr(kind, "kind", None) for kind in np.ravel(types)}
-    if (kinds and kinds <= {"M", "m"}) or _lists_dates(values):
+def validate_numbers(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+    """scikit-learn's ``validate_data`` of a table in which no column may be dates.
+
+    Polars and Arrow make numbers of them, also beside others.
+    """
+    refuse_dates(X, quantity=any)
+    return validate_data(estimator, X, *y, **options)
+
+
+def refuse_dates(
+    values: Any, name: str = "X", quantity: Callable[[list[bool]], bool] = all
+) -> None:
+    """Months as numbers differ from the same months as days, which nobody would notice.
+
+    Tables are refused all or any of whose columns are dates: beside others they may be categories.
+    """
+    kinds = [str(kind).lower() for kind in _list_types(values)]
+    are_dates = [kind.startswith(("date", "time", "duration", "period")) for kind in kinds]
+    if (kinds and quantity(are_dates)) or _lists_dates(values):
         raise ValueError(
             f"{name} has dates or durations, whose numbers depend on their unit. {_MAKE_NUMBERS}"
         )
+
+
+def _list_types(values: Any) -> NDArray[Any]:
+    """The types of a table's columns, or that of all entries; none of lists."""
+    for name in ("dtypes", "dtype", "type"):  # the last one of Arrow's columns
+        if hasattr(values, name):
+            return np.ravel(getattr(values, name))
+    return np.ravel(getattr(getattr(values, "schema", None), "types", []))  # of its tables
 
 
 def _lists_dates(values: Any) -> bool:

@@ -80,10 +80,62 @@ def test_dates_are_refused_by_kernels_of_a_series_and_by_functions_drawn():
 @pytest.mark.parametrize("dates", [MONTHS, MONTHS - MONTHS[0].astype("datetime64[D]")])
 def test_dates_beside_something_else_are_no_numbers(dates, other):
     frame = pd.DataFrame({"date": dates, "other": other})
-    with pytest.raises((TypeError, ValueError)) as error:
+    with pytest.raises(ValueError, match="X has dates.*Make numbers of"):
         VBDTCRegressor().fit(frame, np.arange(20.0))
-    (note,) = error.value.__notes__
-    assert "Make numbers of dates" in note
+
+
+DATES_BESIDE = [
+    pytest.param(dates, beside, id=f"{name}, {'beside numbers' if beside else 'alone'}")
+    for name, dates in {
+        "dates": [dt.date(2020, 1, i + 1) for i in range(20)],
+        "moments": [dt.datetime(2020, 1, i + 1) for i in range(20)],
+        "durations": [dt.timedelta(i) for i in range(20)],
+        "times": [dt.time(i) for i in range(20)],
+    }.items()
+    for beside in (False, True)
+]
+
+
+@pytest.mark.parametrize("dates, beside", DATES_BESIDE)
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.every_nth("cls", 4)
+def test_dates_of_polars_and_arrow_are_refused(cls, dates, beside):
+    """They would become numbers, of days or of whatever the column's unit is."""
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    columns = {"date": dates} | ({"x": np.arange(20.0)} if beside else {})
+    for make in (pl.DataFrame, pa.table):
+        with pytest.raises(ValueError, match="X has dates or durations"):
+            cls().fit(make(columns), make_target(cls))
+
+
+@pytest.mark.parametrize("dates, beside", DATES_BESIDE)
+def test_dates_of_polars_and_arrow_are_no_targets(dates, beside):
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    X = np.arange(20.0)[:, None]
+    columns = {"date": dates} | ({"x": np.arange(20.0)} if beside else {})
+    targets = [make(columns) for make in (pl.DataFrame, pa.table)]
+    for y in targets if beside else [*targets, pl.Series(dates), pa.array(dates)]:
+        with pytest.raises(ValueError, match="y has dates or durations"):
+            VBDTCRegressor().fit(X, y)
+
+
+def test_dates_may_be_categories():
+    pd_frame = pd.DataFrame({"x": np.arange(20.0), "date": list(MONTHS[:5]) * 4})
+    model = VBGPRegressor(categorical_features=["date"], learn_hyperparameters=False)
+    expected = model.fit(pd_frame, np.arange(20.0)).predict(pd_frame)
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"x": np.arange(20.0), "date": pd_frame["date"].dt.date.tolist()})
+    assert_array_equal(model.fit(frame, np.arange(20.0)).predict(frame), expected)
+
+
+def test_periods_are_no_numbers():
+    periods = pd.period_range("2020", periods=20, freq="M")
+    for X in (pd.DataFrame({"from": periods}), pd.DataFrame({"from": periods, "x": 1.0})):
+        with pytest.raises(ValueError, match="X has dates"):
+            VBDTCRegressor().fit(X, np.arange(20.0))
+    with pytest.raises(TypeError) as error:
+        VBDTCRegressor(categorical_features=["x"]).fit(X, np.arange(20.0))
+    assert "Make numbers of dates" in error.value.__notes__[0]
 
 
 @pytest.mark.parametrize("moment", [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), dt.timedelta(1)])

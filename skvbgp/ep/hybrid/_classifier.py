@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from skvbgp._core.collections import refuse_collection
 from skvbgp._core.linalg import Array
@@ -26,6 +26,7 @@ from skvbgp.base import (
     fit_method,
     keep,
     reading,
+    validate_numbers,
 )
 from skvbgp.ep._inputs import Inputs
 from skvbgp.ep._likelihoods import LIKELIHOODS
@@ -369,7 +370,7 @@ class HybridGPLVM(
         refuse_collection(X, "This method")
         options: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         with reading(X):
-            X = validate_data(self, X, reset=False, order="C", **options)
+            X = validate_numbers(self, X, reset=False, order="C", **options)
         self._state.posterior.columns.check(X)
         return X
 

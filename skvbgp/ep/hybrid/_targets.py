@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import check_consistent_length
 
 from skvbgp._core.linalg import Array
-from skvbgp.base import ForgetsLabels, Labels, fit_method, read_classes
+from skvbgp.base import ForgetsLabels, Labels, fit_method, read_classes, validate_numbers
 
 #: Numbers that more than so many of differ are no classes, where that is to be told from them.
 _MOST_CLASSES = 32
@@ -65,14 +65,14 @@ class TakesLabels(ForgetsLabels):
         if y is None:
             if has_labels:
                 raise ValueError("The first call of partial_fit had labels, this one has none.")
-            X = validate_data(self, X, reset=reset, **options)
+            X = validate_numbers(self, X, reset=reset, **options)
             return X, Labels(np.empty(0), np.full(len(X), -1))
         if state is not None and not has_labels:
             raise ValueError("The first call of partial_fit had no labels, this one has.")
         if self.missing_label is None:
-            X, y = validate_data(self, X, y, reset=reset, **options)
+            X, y = validate_numbers(self, X, y, reset=reset, **options)
         else:
-            X = validate_data(self, X, reset=reset, **options)
+            X = validate_numbers(self, X, reset=reset, **options)
             check_consistent_length(X, y)
         classes = None
         if "classes" in metadata:
