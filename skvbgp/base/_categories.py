@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
@@ -74,7 +75,10 @@ class Categories:
     def encode(self, X: Any) -> Array:
         """Rows (n, D) of numbers."""
         numbers = _as_numbers(_take(X, self.others))
-        known = np.asarray(self.encoder.transform(_take_categories(X, self.columns)))
+        values = _take_categories(X, self.columns)
+        if _is_number(values) != all(map(_is_number, self.encoder.categories_)):
+            values = values.astype(object)  # scikit-learn compares numbers with numbers alone
+        known = np.asarray(self.encoder.transform(values))
         starts = np.cumsum([0, *(len(c) for c in self.encoder.categories_[:-1])])
         new = 1.0 - np.add.reduceat(known, starts, axis=1)
         return np.ascontiguousarray(np.hstack([numbers, _UNIT * known, _UNIT * new]))
@@ -136,8 +140,19 @@ def _take_categories(X: Any, columns: Sequence[int]) -> NDArray[Any]:
     return np.where(find_missing(values), np.nan, values) if values.dtype.kind == "O" else values
 
 
+def _is_number(values: NDArray[Any]) -> bool:
+    return values.dtype.kind in "biuf"
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is of SciPy's sparse types, or a frame all of whose columns are of pandas' one."""
+    return issparse(X) or hasattr(X, "sparse")
+
+
 def make_dense(X: Any) -> Array:
-    """A sparse matrix with all its entries."""
+    """A sparse table with all its entries."""
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected 2D array, got a sparse one of shape {X.shape}.")
     n_entries = X.shape[0] * X.shape[1]
     if n_entries > _MOST_ENTRIES:
         raise ValueError(
@@ -145,4 +160,5 @@ def make_dense(X: Any) -> Array:
             f"{8e-9 * n_entries:.1f} GB. Give fewer rows, fewer columns, or categories in one "
             "column (categorical_features)."
         )
-    return np.asarray(X.toarray(), dtype=np.float64)
+    dense = X.toarray() if issparse(X) else X.sparse.to_dense()
+    return np.asarray(dense, dtype=np.float64)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from skvbgp._core.collections import make_example
 from skvbgp._core.linalg import Array
-from skvbgp.base._categories import Categories, make_dense
+from skvbgp.base._categories import Categories, is_sparse, make_dense
 from skvbgp.base._validation import validate_numbers, what_is_finite
 
 
@@ -48,7 +48,7 @@ class ReadsInputs:
     def _encodes(self, X: Any, *, reset: bool) -> bool:
         """Whether numbers have to be made of X."""
         features = self._given_categories if reset else self._categories
-        return features is not None or issparse(X)
+        return features is not None or is_sparse(X)
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers."""
@@ -62,6 +62,8 @@ class ReadsInputs:
             self._categories = self._find_categories(X)
         if self._categories is not None:
             X = self._categories.encode(X)
+        elif is_sparse(X):
+            X = make_dense(X)
         X = check_array(X, estimator=self, input_name="X", **self._check_options)
         return np.asarray(X)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import check_array, check_consistent_length
 
 from skvbgp._core.collections import is_collection, refuse_collection
@@ -86,6 +87,8 @@ class ReadsRows(ReadsInputs):
             self._bind_outputs(1, "A Dask collection has one output", reset=reset)
             return self._spread(X, y, reset=reset)
         refuse_dates(y, "y", any)
+        if issparse(y):
+            raise TypeError("y is sparse: give y.toarray().")
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
         if t > 1 or self._encodes(X, reset=reset):

@@ -227,6 +227,32 @@ def test_whatever_is_missing_is_the_same_category(rng):
     )
 
 
+def test_numbers_are_the_same_categories_in_any_table(rng):
+    """A model of a frame may be asked of an array, as tools that explain it do."""
+    pd = pytest.importorskip("pandas")
+    X = np.column_stack([rng.standard_normal(40), np.arange(40) % 3, rng.standard_normal(40)])
+    X[::7, 1] = np.nan
+    y = X[:, 0] + np.nan_to_num(X[:, 1])
+    tables = [X, X.astype(object), X.tolist(), pd.DataFrame(X), pd.DataFrame(X).convert_dtypes()]
+    expected = make_model().fit(X, y).predict(X)
+    for table in tables:
+        model = make_model().fit(table, y)
+        for other in tables:
+            assert_array_equal(model.predict(other), expected)
+
+
+def test_categories_of_another_kind_are_not_known(rng):
+    X, y = make_data(40, rng)
+    numbers = np.column_stack([X[:, 0], np.arange(40) % 3, X[:, 2]]).astype(float)
+    for known, other in [(X, numbers), (numbers, X), (numbers, numbers.astype(str))]:
+        model, unknown = make_model().fit(known, y), known.astype(object)
+        unknown[:, 1] = "unknown"
+        for rows in (other, other.tolist()):
+            expected = unknown.copy()
+            expected[:, [0, 2]] = np.asarray(rows, dtype=object)[:, [0, 2]]
+            assert_array_equal(model.predict(rows), model.predict(expected))
+
+
 def test_categories_of_one_input_are_of_one_kind(rng):
     X, y = make_data(40, rng)
     X[::3, 1] = 1
@@ -278,6 +304,33 @@ def test_sparse_inputs_are_those_of_the_dense_ones(rng, monkeypatch):
     monkeypatch.setattr(_categories, "_MOST_ENTRIES", 100)
     with pytest.raises(ValueError, match=r"X is sparse and of shape \(40, 3\)"):
         sparse.fit(csr_array(X), y)
+
+
+def test_sparse_frames_are_those_of_the_dense_ones(rng):
+    pd = pytest.importorskip("pandas")
+    X = np.where(rng.uniform(size=(40, 3)) < 0.5, 0.0, rng.standard_normal((40, 3)))
+    y, frame = X[:, 0] + X[:, 1], pd.DataFrame(X, columns=list("abc"))
+    for fill in (0.0, 1.0):
+        sparse = frame.astype(pd.SparseDtype(float, fill))
+        for columns in (None, ["b"]):
+            dense = make_model(categorical_features=columns).fit(frame, y)
+            model = make_model(categorical_features=columns).fit(sparse, y)
+            assert_array_equal(model.predict(sparse), dense.predict(frame))
+            assert_array_equal(model.feature_names_in_, frame.columns)
+
+
+@pytest.mark.parametrize("kind", [csr_array, coo_array])
+def test_sparse_arrays_of_another_shape_are_refused(kind):
+    x = kind(np.arange(20.0))
+    with pytest.raises(ValueError, match="Expected 2D array, got a sparse one"):
+        make_model(categorical_features=None).fit(x, np.arange(20.0))
+
+
+def test_sparse_targets_are_refused(rng):
+    y = coo_array(np.arange(20.0)[:, None])
+    for X in (rng.standard_normal((20, 2)), csr_array((20, 2))):
+        with pytest.raises(TypeError, match="y is sparse"):
+            make_model(categorical_features=None).fit(X, y)
 
 
 def test_sparse_rows_are_predicted_in_blocks(rng, monkeypatch):
