@@ -27,6 +27,12 @@ def predict_gaussian(estimator: Any, X: Any) -> tuple[Array, Array]:
             "TransformedTargetRegressor hands on no standard deviation, and what it makes of a "
             "normal distribution is none: transform y before, and score the regressor itself."
         )
+    if hasattr(model, "classes_"):
+        raise TypeError(
+            f"{type(estimator).__name__} predicts classes, and this is about numbers: "
+            "scikit-learn's scorers, such as 'neg_log_loss', and its CalibrationDisplay are for "
+            "probabilities."
+        )
     prediction = model.predict(X, return_std=True)
     if not isinstance(prediction, tuple) or len(prediction) != 2:
         raise TypeError(

@@ -15,7 +15,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skvbgp import VBDTCRegressor
+from skvbgp import VBDTCRegressor, VBGPClassifier
+from skvbgp.inspection import CalibrationDisplay
 from skvbgp.metrics import (
     coverage,
     crps,
@@ -169,6 +170,15 @@ def test_own_metric(data):
 def test_unknown_name():
     with pytest.raises(ValueError, match="'crps' is not a scorer; the names are .*neg_crps"):
         get_scorer("crps")
+
+
+def test_classes_are_refused(data):
+    X, y = data
+    model = VBGPClassifier(learn_hyperparameters=False).fit(X, y > 0.0)
+    for estimator in (model, make_pipeline(StandardScaler(), model).fit(X, y > 0.0)):
+        for judge in (get_scorer("neg_crps"), CalibrationDisplay.from_estimator):
+            with pytest.raises(TypeError, match="predicts classes.*neg_log_loss"):
+                judge(estimator, X, y > 0.0)
 
 
 def test_a_transformed_target_is_refused(data):
