@@ -125,8 +125,12 @@ def fit_blocks(
 
     def unpack(x: Array) -> tuple[Array, Array, Array]:
         """R (m, d), w (d,), and both variances."""
-        w = np.exp(x[m * d : -2])
-        return x[: m * d].reshape(m, d) * w, w, np.exp(x[-2:])
+        with np.errstate(over="ignore", invalid="ignore"):
+            w = np.exp(x[m * d : -2])
+            R = x[: m * d].reshape(m, d) * w
+            if not np.isfinite(R**2).all():
+                raise ValueError("Adam has diverged on the evidence: take a smaller learning_rate.")
+        return R, w, np.exp(x[-2:])
 
     def step(
         state: tuple[Array, AdamState], batch: Batch, clock: Clock

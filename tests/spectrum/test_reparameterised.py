@@ -208,6 +208,11 @@ def test_divergence_of_adam_is_an_error():
         small(objective="bound", solver="adam", learning_rate=100.0).fit(X, y)
 
 
+def test_divergence_on_the_evidence_is_an_error():
+    with pytest.raises(ValueError, match="on the evidence: take a smaller learning_rate"):
+        small(learning_rate=1e3).fit(*make_data())
+
+
 def test_a_stream_goes_on_with_the_moments_of_adam():
     X, y = make_data(1_100)
     model = small(solver="adam", objective="bound", max_iter=2).fit(X[:1_000], y[:1_000])
