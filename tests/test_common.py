@@ -219,6 +219,25 @@ def test_parameters_are_validated(cls):
     estimator_checks.check_param_validation(cls.__name__, clone(FIRST[CLASSES.index(cls)]))
 
 
+@but_siblings("estimator", FIRST)
+def test_subclasses_have_constructors_of_their_own(estimator):
+    """With less to choose: the other parameters are attributes all the same."""
+    base = type(estimator)
+    given = quickest(estimator).get_params(deep=False)
+
+    class Own(base):
+        def __init__(self, max_iter=2, label="mine"):
+            super().__init__(**given | {"max_iter": max_iter})
+            self.label = label
+
+    X, y = make_data(20)
+    y = y > 10.0 if is_classifier(estimator) else y
+    model = clone(Own(max_iter=1)).fit(X[:15], y[:15]).partial_fit(X[15:], y[15:])
+    expected = base(**given).fit(X[:15], y[:15]).partial_fit(X[15:], y[15:])
+    assert model.get_params() == {"max_iter": 1, "label": "mine"}
+    assert_array_equal(model.predict(X), expected.predict(X))
+
+
 @but_siblings("estimator", FIRST, pytest.mark.slow)
 @pytest.mark.every_nth("estimator", 3)
 @pytest.mark.usefixtures("unmeasured_curvature")

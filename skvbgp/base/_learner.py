@@ -67,9 +67,9 @@ class Learner(ABC):
 
         Keywords are further fields, and those that are to differ from what the user gave.
         """
-        given = estimator.get_params(deep=False) | others
         names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-        return cls(**{name: given[name] for name in names if name in given})
+        given = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
+        return cls(**given | others)
 
     @abstractmethod
     def max_passes(self, y: Any) -> int:
