@@ -107,7 +107,7 @@ def start_cold(
     nu[own:] = _OUTPUT_NU
     alpha, noise_variance, factor = 1.0, 0.1, 1.0
     if settings.signal_std is not None:
-        alpha = settings.signal_std / target.unit
+        alpha = np.float64(settings.signal_std) / target.unit
     if settings.noise_variance is not None:
         noise_variance = settings.noise_variance / target.unit**2
         factor = 1.0 / target.unit**2

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
+from skvbgp import VBDTCRegressor
 from skvbgp.kernels import RBF, Constant, Matern, RationalQuadratic, White
 from tests.sgpr.cases import (
     GIVEN,
@@ -66,6 +67,13 @@ def test_starting_values_from_the_data(cls, normalize_y):
     assert_allclose(model.noise_variance_, 0.1 * size**2)
     assert_allclose(model.inverse_length_scale_var_, 0.01 * model.inverse_length_scale_mean_**2)
     assert_allclose(model.signal_std_var_, 0.01 * model.signal_std_mean_**2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["length_scale", "signal_std", "hyperparameter_variance"])
+def test_starting_values_without_squares_are_refused(name):
+    with pytest.raises(ValueError, match=f"The starting.* {name}.* out of range"):
+        small(VBDTCRegressor, **{name: 1e300}).fit(*make_data())
 
 
 @every
