@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
-from skvbgp.base._validation import choose_columns, find_missing
+from skvbgp.base._validation import choose_columns, find_missing, list_types
 
 #: Most categories of an input.
 _MOST_CATEGORIES = 255
@@ -101,19 +101,17 @@ def find_columns(X: Any, features: Any) -> tuple[int, ...]:
     """Which columns of X are categories: None, "from_dtype", names, indices or a mask."""
     if len(np.shape(X)) != 2:
         check_array(X, dtype=None)  # says what is expected
-    names = None if not hasattr(X, "columns") else [str(name) for name in X.columns]
+    columns = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow's are no names
+    names = None if columns is None else [str(name) for name in columns]
     d = np.shape(X)[1]
     if isinstance(features, str):
         if features != "from_dtype":
             raise ValueError(
                 f"categorical_features must be 'from_dtype' or a list; got {features!r}."
             )
-        kinds = [str(kind) for kind in getattr(X, "dtypes", [])]
-        return tuple(
-            j
-            for j, kind in enumerate(kinds)
-            if kind.startswith(("category", "Categorical", "Enum"))
-        )
+        known = ("category", "Categorical", "Enum", "dictionary")  # Arrow has the last one
+        kinds = [] if names is None else [str(kind) for kind in list_types(X)]
+        return tuple(j for j, kind in enumerate(kinds) if kind.startswith(known))
     mask = choose_columns(features, d, names, "categorical_features")
     return tuple(np.flatnonzero(mask).tolist())
 

@@ -32,6 +32,10 @@ _ADVICE = {
     "Unknown label type: unknown": _LABELS,
     "NA is ambiguous": _LABELS,
     "'<' not supported": _LABELS,
+    "NAType": "In an array of objects a missing entry is NaN, not pandas' NA.",
+    "array element with a sequence": (
+        "Rows have equally many numbers. A lazy frame has its rows after X.collect()."
+    ),
     "string to float": (
         'If X has strings, `categorical_features` says which inputs they are ("from_dtype": '
         "those of a DataFrame after astype('category')). HybridGPLVM takes a column of zeros and "
@@ -88,7 +92,7 @@ def refuse_dates(
 
     Tables are refused all or any of whose columns are dates: beside others they may be categories.
     """
-    kinds = [str(kind).lower() for kind in _list_types(values)]
+    kinds = [str(kind).lower() for kind in list_types(values)]
     are_dates = [kind.startswith(("date", "time", "duration", "period")) for kind in kinds]
     if (kinds and quantity(are_dates)) or _lists_dates(values):
         raise ValueError(
@@ -96,11 +100,12 @@ def refuse_dates(
         )
 
 
-def _list_types(values: Any) -> NDArray[Any]:
+def list_types(values: Any) -> NDArray[Any]:
     """The types of a table's columns, or that of all entries; none of lists."""
     for name in ("dtypes", "dtype", "type"):  # the last one of Arrow's columns
-        if hasattr(values, name):
-            return np.ravel(getattr(values, name))
+        types = getattr(values, name, None)
+        if types is not None:
+            return np.ravel(types)
     return np.ravel(getattr(getattr(values, "schema", None), "types", []))  # of its tables
 
 

@@ -1,6 +1,7 @@
 """Errors about X, y and parameters that say what to do, of all estimators."""
 
 import datetime as dt
+import re
 
 import numpy as np
 import pandas as pd
@@ -195,6 +196,20 @@ def test_categories_have_a_word_for_a_frame_and_another_for_a_row_of_it():
         model.predict(frame.iloc[0])
     assert "df.iloc[[0]]" in error.value.__notes__[0]
     assert model.predict(frame.iloc[[0]]).shape == (1,)
+
+
+@pytest.mark.filterwarnings("ignore:Determining the data types of a LazyFrame")
+def test_errors_about_what_is_no_number_say_what_to_do():
+    pl = pytest.importorskip("polars")
+    lazy = pl.DataFrame({"x": np.arange(20.0)}).lazy()
+    objects = np.array([[1.0, pd.NA]] * 20, dtype=object)
+    for X, advice in [(lazy, r"X.collect\(\)"), ([[1.0, 2.0], [3.0]] * 10, "equally many numbers")]:
+        with pytest.raises(ValueError, match="with a sequence") as error:
+            VBGPRegressor().fit(X, np.arange(20.0))
+        assert re.search(advice, error.value.__notes__[0])
+    with pytest.raises(TypeError, match="NAType") as error:
+        VBGPRegressor().fit(objects, np.arange(20.0))
+    assert "is NaN" in error.value.__notes__[0]
 
 
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if is_classifier(cls())])

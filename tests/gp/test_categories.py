@@ -227,6 +227,21 @@ def test_whatever_is_missing_is_the_same_category(rng):
     )
 
 
+def test_arrow_tables_name_their_categories(rng):
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    X, y = make_data(40, rng)
+    columns = {"x": X[:, 0].astype(float), "c": X[:, 1].astype(str), "z": X[:, 2].astype(float)}
+    table = pa.table(columns | {"c": pa.array(columns["c"]).dictionary_encode()})
+    frame = table.to_pandas(types_mapper=pd.ArrowDtype)
+    expected = make_model().fit(X, y).predict(X)
+    for features in (["c"], "from_dtype"):
+        for rows in (table, frame):
+            model = make_model(categorical_features=features).fit(rows, y)
+            assert_array_equal(model.predict(rows), expected)
+    numbers = make_model(kernel=RBF(), categorical_features="from_dtype").fit(table.drop("c"), y)
+    assert numbers.n_features_in_ == 2
+
+
 def test_numbers_are_the_same_categories_in_any_table(rng):
     """A model of a frame may be asked of an array, as tools that explain it do."""
     pd = pytest.importorskip("pandas")
