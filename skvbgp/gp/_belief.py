@@ -24,6 +24,7 @@ from skvbgp.base import pick
 from skvbgp.gp._noise_level import learn_level
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._shape import learn_shape
 
@@ -204,7 +205,9 @@ def judge_state(state: State, rows: Rows, index: Index) -> tuple[float, float]:
     Of the scaled target, and with the calibration that the state has.
     """
     posterior = replace(state).posterior  # of a copy: what it makes of the rows is not kept
-    parts, y = posterior.leave_out(index), posterior.target.scaled(rows.y[index])
+    noise = discount_copies(rows.X, rows.y, rows.noise)
+    parts = posterior.leave_out(index, None if noise is None else noise.others[index])
+    y = posterior.target.scaled(rows.y[index])
     known = state.mixture, parts, y, pick(rows.weight, index)
     return rank_mixture(*known), measure_score(*known)
 

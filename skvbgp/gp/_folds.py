@@ -8,6 +8,7 @@ will be predicted. See :doc:`/theory/gp_learning`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,8 @@ from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp._optim.maximum import train
-from skvbgp.base import pick
 from skvbgp.gp._process import Process
-from skvbgp.gp._row_noise import Group
+from skvbgp.gp._row_noise import Group, RowNoise
 
 #: Parts of the rows, each predicted by what the others train, and the least rows for that.
 _FOLDS, LEAST_ROWS = 5, 20
@@ -29,8 +29,20 @@ _MAX_ITER, _TOL = 100, 1e-9
 
 
 def draw_folds(groups: Sequence[Group], rng: np.random.RandomState) -> list[Array]:
-    """A part for each row of some groups, of about equal sizes."""
-    return [rng.permutation(np.arange(len(y)) % _FOLDS) for _, y, _ in groups]
+    """How often each row of some groups is in each part (n, parts), which are of about equal sizes.
+
+    Rows that can part are in several.
+    """
+    return [_share_out(noise or RowNoise.plain(len(y)), rng) for _, y, noise in groups]
+
+
+def _share_out(noise: RowNoise, rng: np.random.RandomState) -> Array:
+    n_pieces = np.minimum(1 + np.ceil(noise.others), _FOLDS).astype(int)
+    owner = np.repeat(np.arange(len(noise)), n_pieces)
+    fold = rng.permutation(np.arange(len(owner)) % _FOLDS)
+    counts = np.zeros((len(noise), _FOLDS))
+    np.add.at(counts, (owner, fold), (noise.weight / n_pieces)[owner])
+    return counts
 
 
 class Verdict(NamedTuple):
@@ -53,8 +65,8 @@ def judge_folds(
     parts = list[Array]()
     for k in range(_FOLDS):
         pairs = [
-            (_take(group, fold != k), _take(group, fold == k))
-            for group, fold in zip(groups, folds, strict=True)
+            (_take(group, np.delete(counts, k, axis=1).sum(axis=1)), _take(group, counts[:, k]))
+            for group, counts in zip(groups, folds, strict=True)
         ]
         pairs = [(known, others) for known, others in pairs if len(known[1]) and len(others[1])]
         known = [one for one, _ in pairs]
@@ -101,9 +113,12 @@ def score_spread(x: Array, squares: Array, variance: Array, weight: Array) -> tu
     return float(weight @ density), np.array([slope @ widened, slope.sum() * added])
 
 
-def _take(group: Group, index: Array) -> Group:
+def _take(group: Group, counts: Array) -> Group:
+    """The rows of a group that count (n,), and as often as that."""
     X, y, noise = group
-    return X[index], y[index], pick(noise, index)
+    index = counts > 0.0
+    known = None if noise is None else replace(noise[index], weight=counts[index])
+    return X[index], y[index], known
 
 
 def _predict(process: Process, known: Group, others: Group) -> Array:

@@ -278,7 +278,7 @@ class GPLearner(RegressionLearner):
     ) -> Sample:
         """What a search sees of the rows."""
         rows, frames = start.rows, start.frames
-        noise = discount_copies(rows.X, rows.noise)
+        noise = discount_copies(rows.X, rows.y, rows.noise)
         kind = SpreadSample if isinstance(rows, SpreadRows) else Sample
         return kind(
             *rows.scaled(frames.coordinates, frames.target),

@@ -107,6 +107,16 @@ class LocalMoments(NamedTuple):
     def head(self, n: int) -> LocalMoments:
         return LocalMoments(*(part[:n] for part in self))
 
+    def observe(self, y: Array, count: Array, noise: Array) -> LocalMoments:
+        """The same of rows whose targets (n,) have been observed as often as count (n,) says.
+
+        With noise (n, C) of each observation.
+        """
+        told = count[:, None] * self.variance
+        gain = told / (told + noise + np.finfo(float).tiny)
+        mean = self.mean + gain * (y[:, None] - self.mean)
+        return self._replace(mean=mean, variance=(1.0 - gain) * self.variance)
+
 
 @dataclass(frozen=True)
 class NeighbourPosterior(NearRows):
@@ -278,9 +288,13 @@ class NeighbourPosterior(NearRows):
 
     def _widen_known(self, parts: LocalMoments, inputs: Array) -> LocalMoments:
         """The same by the slopes (g,) that processes have learned."""
+        return parts._replace(variance=parts.variance + self._measure_gaps(parts, inputs))
+
+    def _measure_gaps(self, parts: LocalMoments, inputs: Array) -> Array:
+        """What each process (n, C) adds for them."""
         spread = parts.noise / [process.noise for process in self.mixture.processes]
         slopes = np.array([process.slopes for process in self.mixture.processes])  # (C, g)
-        return parts._replace(variance=parts.variance + spread * (inputs @ slopes.T))
+        return np.asarray(spread * (inputs @ slopes.T))
 
     def _tell_outputs(self, X: Array, parts: LocalMoments) -> LocalMoments:
         """The same with the noise of the outputs that rows X are of."""
@@ -310,18 +324,28 @@ class NeighbourPosterior(NearRows):
 
         return LocalMoments(*in_tiles(measure, np.arange(len(X))))
 
-    def leave_out(self, index: Index) -> LocalMoments:
-        """What each process says of known rows, each without itself.
+    def leave_out(
+        self, index: Index, others: Array | None = None, unknown: Array | None = None
+    ) -> LocalMoments:
+        """What each process says of known rows (n,), each without itself.
 
-        The noise of a row includes what is known of it.
+        The noise of a row includes what is known of it. Equal rows are left out as well, but for
+        ``others`` (n,), which count so often. Unknown variances of the function are added.
         """
-        parts = self._leave_out(index)
-        if self.noise is None:
+        parts, known = self._leave_out(index), self.noise
+        if unknown is not None:
+            parts = parts._replace(variance=parts.variance + unknown[:, None])
+        if known is None:
             return parts
+        gaps = np.zeros(parts.mean.shape)  # noise of a row, but not of its observation
         if self.rows.inputs is not None:
-            parts = self._widen_known(parts, self.rows.inputs[index])
+            gaps = self._measure_gaps(parts, self.rows.inputs[index])
         parts = self._tell_outputs(self.rows.X[index], parts)
-        return parts._replace(noise=parts.noise + self.noise.variance[index, None])
+        parts = parts._replace(noise=parts.noise + known.variance[index, None])
+        if others is not None:
+            y = self.target.scaled(self.rows.y[index])
+            parts = parts.observe(y, others, parts.noise + gaps)
+        return parts._replace(variance=parts.variance + gaps)
 
     def leave_out_all(self) -> tuple[Array, Array]:
         """Mean and variance of the known observations, each left out, in the user's units."""

@@ -14,6 +14,10 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.scaling import scale_variance
 from skvbgp.base import pick
 
+#: How much higher the odds have to be that two rows at one place agree than that others do, if
+#: those that agree are to be copies.
+_COPY_ODDS = 30.0
+
 
 @dataclass(frozen=True)
 class RowNoise:
@@ -29,6 +33,8 @@ class RowNoise:
     variance: Array  # (n,), squared units of y
     inputs: Array | None = None  # (n, g), variances of entries in units of their columns' spread
     outputs: Array | None = None  # (n, t), indicators of outputs with a learned variance each
+    #: Whether equal rows are measurements that agree, of which one may be left out.
+    can_part: bool = False
 
     @classmethod
     def plain(cls, n: int) -> RowNoise:
@@ -59,7 +65,12 @@ class RowNoise:
     def __getitem__(self, index: Any) -> RowNoise:
         inputs = pick(self.inputs, index)
         outputs = pick(self.outputs, index)
-        return RowNoise(self.weight[index], self.variance[index], inputs, outputs)
+        return RowNoise(self.weight[index], self.variance[index], inputs, outputs, self.can_part)
+
+    @property
+    def others(self) -> Array:
+        """How often (n,) those count that stay where one of equal rows is left out."""
+        return np.maximum(self.weight - 1.0, 0.0) if self.can_part else np.zeros(len(self))
 
     def scaled(self, unit: float | Array) -> RowNoise:
         """The same for targets in other units, of all rows or (n,)."""
@@ -115,15 +126,39 @@ def merge_rows(
     return X[first], y[first], RowNoise(total, variance[first]), _number(kept, owner)
 
 
-def discount_copies(X: Array, noise: RowNoise | None) -> RowNoise | None:
+def discount_copies(X: Array, y: Array, noise: RowNoise | None) -> RowNoise | None:
     """What is known of the noise of merged rows (n, d), for learning the hyperparameters.
 
     Rows that agree to the last digit wherever there are several at one place are copies, not
-    measurements: noise that was learned from their agreement would be zero. They count once.
+    measurements: noise that was learned from their agreement would be zero. They count once. Where
+    some differ, they count, and the others may be copies or measurements.
     """
-    if noise is None or noise.weight.max() <= 1.0 or len(np.unique(make_keys(X))) < len(X):
+    if noise is None or noise.weight.max() <= 1.0:
         return noise
-    return replace(noise, weight=np.minimum(noise.weight, 1.0))
+    keys = make_keys(X)
+    if len(np.unique(keys)) == len(X):
+        return replace(noise, weight=np.minimum(noise.weight, 1.0))
+    return replace(noise, can_part=not _are_copies(keys, y, noise.weight))
+
+
+def _are_copies(keys: NDArray[Any], y: Array, weight: Array) -> bool:
+    """Whether rows at one place agree to the last digit, and not because y has few values.
+
+    Most of them do, and the odds of that are much higher than for two rows at different places.
+    """
+    total, squares = weight.sum() ** 2, np.sum(weight**2)
+    place, value = _sum_squares(keys, weight), _sum_squares(y, weight)
+    equal = np.sum(np.maximum(weight**2 - weight, 0.0))  # pairs of rows, each twice
+    pairs = np.array([equal, place - squares, value - squares, total - place - value + squares])
+    pairs[pairs < 64.0 * np.finfo(float).eps * total] = 0.0
+    agree, differ, agree_apart, differ_apart = pairs
+    return bool(agree > differ and agree * differ_apart > _COPY_ODDS * differ * agree_apart)
+
+
+def _sum_squares(keys: NDArray[Any], weight: Array) -> float:
+    """Sum of the squared weights of equal keys, which are added up."""
+    owner = np.unique(keys, return_inverse=True)[1]
+    return float(np.sum(np.bincount(owner, weight) ** 2))
 
 
 def have_same_noise(first: RowNoise | None, second: RowNoise | None) -> bool:

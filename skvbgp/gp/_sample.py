@@ -125,17 +125,16 @@ class Sample:
     def leave_out(
         self, mixture: Mixture, weights: Array, k: int, n: int | None = None
     ) -> LocalMoments:
-        """What processes say of the first n values that are left out."""
+        """What processes say of the first n values that are left out, one at a time."""
         n, n_rows = self._count(n)
         frame = Coordinates(np.zeros(self.d), np.ones(self.d)), Target(0.0, 1.0)
         first, *others = self._judged
         one = NeighbourPosterior(mixture, first, *frame, weights, k)
         each = [one, *(TwinPosterior(mixture, y, *frame, weights, k, first=one) for y in others)]
-        index = np.arange(n_rows)
-        parts = do_once(lambda: _interleave([one.leave_out(index) for one in each]).head(n))
-        if self.judges is None:
-            return parts
-        return parts._replace(variance=parts.variance + self.judges.variance[:n, None])
+        unknown = None if self.judges is None else self.judges.variance[:n]
+        equal = None if first.noise is None else first.noise.others[:n_rows]
+        given = np.arange(n_rows), equal, unknown
+        return do_once(lambda: _interleave([one.leave_out(*given) for one in each]).head(n))
 
     @property
     def n_values(self) -> float:

@@ -121,7 +121,7 @@ def learn_part(
     Hyperparameters maximise the evidence of a random subset.
     """
     X, y = rows.scaled(coordinates, target)
-    noise = discount_copies(rows.X, rows.noise)
+    noise = discount_copies(rows.X, rows.y, rows.noise)
     index = order[:_TRAINED_ROWS]
     known = None if noise is None else noise[index].scaled(target.unit)
     trained = train(start, [(X[index], y[index], known)], max_iter=_MAX_ITER, tol=tol)

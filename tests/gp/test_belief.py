@@ -185,3 +185,18 @@ def test_states_are_judged_by_rows_left_out(rng):
     assert_allclose(judge_state(states[0], rows, index), expected)
     ranks = [_rank_state(state, state.rows, index) for state in states]
     assert_allclose(ranks[0] - ranks[1], np.log(10.0))
+
+
+def test_states_are_judged_by_one_of_equal_rows_at_a_time():
+    X, y = make_data(60)
+    X[20:] = X[:20].repeat(2, axis=0)  # several measurements at one place
+    weight, index = np.tile([1.0, 3.0], 30), np.arange(30)
+    state = small(n_neighbors=12, max_iter=2).fit(X, y, sample_weight=weight)._state
+    rows = state.rows
+    parts = state.posterior.leave_out(index, np.maximum(rows.weight[index] - 1.0, 0.0))
+    assert not np.allclose(parts.mean, state.posterior.leave_out(index).mean)
+    y = state.frames.target.scaled(rows.y[index])
+    mean, variance = state.mixture.mix(parts, include_noise=True)
+    density = stats.norm.logpdf(y, mean, np.sqrt(variance))
+    expected = np.average(density, weights=rows.weight[index])
+    assert_allclose(judge_state(state, rows, index)[1], expected)

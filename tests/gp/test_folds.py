@@ -23,14 +23,13 @@ def make_process(d=2, **options):
     return start_process((1.0 * Matern(np.ones(d), nu=1.5)).bind(d), gaussian=True, **options)
 
 
-def predict_part(process, X, y, noise, is_left):
-    """Literally: mean and variance of the observations that are left out."""
-    kept = ~is_left
-    known = None if noise is None else noise[kept]
+def predict_part(process, X, y, noise, counts, is_left):
+    """Literally: mean and variance of observations that are left out; the others count so often."""
+    kept = counts > 0.0
+    known = None if noise is None else replace(noise[kept], weight=counts[kept])
     trained = train(process, [(X[kept], y[kept], known)], **TRAINED).process
     extra = np.zeros(len(X)) if noise is None else noise.variance
-    weight = np.ones(len(X)) if noise is None else noise.weight
-    C = trained.kernel(X[kept]) + np.diag((trained.noise + extra[kept]) / weight[kept])
+    C = trained.kernel(X[kept]) + np.diag((trained.noise + extra[kept]) / counts[kept])
     k = trained.kernel(X[is_left], X[kept])
     mean = k @ np.linalg.solve(C, y[kept])
     variance = trained.kernel.diag(X[is_left]) - np.sum(k * np.linalg.solve(C, k.T).T, axis=1)
@@ -39,23 +38,29 @@ def predict_part(process, X, y, noise, is_left):
 
 @pytest.mark.parametrize(("known", "is_wide"), [(None, False), (0.1, False), (9.0, True)])
 def test_each_part_is_predicted_by_what_the_others_train(rng, known, is_wide):
-    """One row is far off: unless it is known to be that uncertain, variances are too small."""
+    """One row is far off: unless it is known to be that uncertain, variances are too small.
+
+    Rows that can part are in several of them.
+    """
     X = rng.standard_normal((23, 2))
     y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(23)
     y[3] += 4.0
     noise = None
     if known is not None:
-        noise = RowNoise(rng.uniform(0.5, 2.0, 23), known * rng.uniform(0.5, 1.0, 23))
+        variance = known * rng.uniform(0.5, 1.0, 23)
+        noise = RowNoise(rng.uniform(0.5, 2.0, 23), variance, can_part=is_wide)
     process, groups = make_process(), [(X, y, noise)]
-    (fold,) = folds = draw_folds(groups, np.random.RandomState(0))
-    assert sorted(np.bincount(fold)) == [4, 4, 5, 5, 5]
-    mean, variance = np.empty((2, 23))
-    for k in range(5):
-        mean[fold == k], variance[fold == k] = predict_part(process, X, y, noise, fold == k)
+    (counts,) = folds = draw_folds(groups, np.random.RandomState(0))
     weight = np.ones(23) if noise is None else noise.weight
+    assert_allclose(counts.sum(axis=1), weight)
+    held = [(k, np.flatnonzero(counts[:, k])) for k in range(5)]
+    parts = [predict_part(process, X, y, noise, weight - counts[:, k], index) for k, index in held]
+    mean, variance = np.hstack(parts)
+    targets = np.concatenate([y[index] for _, index in held])
+    counted = np.concatenate([counts[index, k] for k, index in held])
 
     def measure(x):
-        return weight @ norm.logpdf(y, mean, np.sqrt(x[0] * variance + x[1]))
+        return counted @ norm.logpdf(targets, mean, np.sqrt(x[0] * variance + x[1]))
 
     verdict = judge_folds(process, groups, folds, **TRAINED)
     assert_allclose(verdict.density, measure(verdict[1:]), rtol=1e-5)
@@ -64,6 +69,22 @@ def test_each_part_is_predicted_by_what_the_others_train(rng, known, is_wide):
     assert_allclose(verdict.density, measure(best), rtol=1e-3)
     assert_allclose(verdict[1:], best, atol=0.05)
     assert (verdict[1:] == (1.0, 0.0)) == is_wide
+
+
+def test_equal_rows_are_shared_out():
+    """One at a time up to five of them, and more in equal pieces; copies are not."""
+    weight = np.array([0.3, 1.0, 2.0, 2.5, 7.0, 1e9])
+    noise = RowNoise(weight, np.zeros(6))
+    (counts,) = draw_folds([(np.zeros((6, 1)), np.zeros(6), noise)], np.random.RandomState(0))
+    assert_allclose(np.sort(counts, axis=1)[:, -1], weight)
+    group = np.zeros((6, 1)), np.zeros(6), replace(noise, can_part=True)
+    (counts,) = draw_folds([group], np.random.RandomState(0))
+    assert_allclose(counts.sum(axis=1), weight)
+    pieces = counts / (weight / [1, 1, 2, 3, 5, 5])[:, None]
+    assert_allclose(pieces, pieces.round())
+    assert_allclose(pieces.sum(axis=0), [4, 4, 3, 3, 3])
+    (plain,) = draw_folds([(np.zeros((8, 1)), np.zeros(8), None)], np.random.RandomState(0))
+    assert_allclose(plain.sum(axis=0), [2, 2, 2, 1, 1])
 
 
 def test_gradient_of_the_score_of_a_spread(rng):

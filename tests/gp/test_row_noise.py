@@ -8,7 +8,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 from skvbgp import VBGPRegressor
-from skvbgp.gp._row_noise import RowNoise, _may_repeat
+from skvbgp.gp._row_noise import RowNoise, _may_repeat, discount_copies, merge_rows
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
@@ -149,3 +149,58 @@ def test_copies_of_rows_do_not_take_the_noise_away(kind, n_neighbors):
     mean, std = model.predict(X, return_std=True)
     again = f + 0.3 * rng.standard_normal(80)
     assert np.mean(np.abs(again - mean) < 2.0 * std) > 0.8
+
+
+def merge(X, y):
+    X, y, noise, _ = merge_rows(X, y, np.ones(len(y)), np.zeros(len(y)))
+    return X, y, noise
+
+
+@pytest.mark.parametrize("has_few_values", [False, True])
+@pytest.mark.parametrize("is_bootstrap", [False, True])
+def test_copies_are_told_from_measurements_that_agree(rng, has_few_values, is_bootstrap):
+    """By how often rows agree at one place and elsewhere; some differ, so that all count.
+
+    Few copies beside many measurements are taken for such.
+    """
+    X = np.repeat(rng.standard_normal((300, 2)), 2, axis=0)
+    y = np.repeat(rng.standard_normal(300), 2) + 0.3 * rng.standard_normal(600)
+    if has_few_values:
+        y = np.round(y)  # most rows at one place agree
+    if is_bootstrap:
+        X[::2][6:] = rng.standard_normal((294, 2))  # most places had one row
+        index = rng.integers(0, 600, 600)
+        X, y = X[index], y[index]
+    rows = merge(np.append(X, X[:1], axis=0), np.append(y, y[:1]))
+    found = discount_copies(*rows)
+    assert found.can_part == (not is_bootstrap)
+    assert_array_equal(found.weight, rows[2].weight)
+    others = np.zeros(len(found)) if is_bootstrap else np.maximum(found.weight - 1.0, 0.0)
+    assert_array_equal(found.others, others)
+    assert_array_equal(found[3:7].others, others[3:7])
+    assert found.weight.max() > 1.0
+
+
+def test_rows_at_one_place_and_weights_of_other_rows(rng):
+    """At one place nothing says what agrees by chance; weights alone are copies."""
+    weight, none = rng.uniform(0.5, 3.0, 20), np.zeros(20)
+    X, y = rng.standard_normal((20, 2)), rng.standard_normal(20)
+    apart = discount_copies(X, y, RowNoise(weight, none))
+    assert_array_equal(apart.weight, np.minimum(weight, 1.0))
+    for _ in range(20):  # whatever is rounded
+        uneven = RowNoise(np.append(1000.0 * rng.random(), rng.random(19)), none)
+        assert discount_copies(np.zeros((20, 2)), y, uneven).can_part
+    least = RowNoise(np.minimum(weight, 1.0), none)
+    assert discount_copies(X, y, least) is least
+    assert discount_copies(X, y, None) is None
+
+
+@pytest.mark.parametrize("n", [150, 600])
+def test_values_that_recur_are_as_sure_as_others(n):
+    """Few values of X and y: most rows are equal to another one."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (n, 2)).astype(float)
+    y = np.round(X @ [1.0, -0.5] + 0.8 * rng.standard_normal(n))
+    model = VBGPRegressor(Matern(nu=1.5), random_state=0).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert_allclose(std.mean(), np.std(y - mean), rtol=0.12)  # 1.3 to 2 times as large otherwise

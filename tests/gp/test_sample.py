@@ -10,7 +10,7 @@ from skvbgp.gp import _process, _sample
 from skvbgp.gp._posterior import Mixture
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._sample import Sample, Samples, join_samples
+from skvbgp.gp._sample import Judges, Sample, Samples, join_samples
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._candidates import make_base_kernels
 from tests.derivatives import numerical_gradient
@@ -175,6 +175,39 @@ def test_weights_of_values_are_those_of_their_rows(rows, rng):
     y, weight = Samples([make_samples(X, Y, noise)[0], plain[2]]).hold()
     assert_array_equal(weight[y % 3 == 2.0], 1.0)
     assert_array_equal(weight[y % 3 == 0.0], noise.weight[y[y % 3 == 0.0].astype(int) // 3])
+
+
+@pytest.mark.parametrize("n_judged, n_gaps, can_part", [(0, 0, 1), (6, 0, 1), (0, 1, 1), (0, 0, 0)])
+def test_of_equal_rows_one_is_left_out(rng, n_judged, n_gaps, can_part):
+    """As if it counted once less, if it can; a row that counts less than once is so as a whole.
+
+    Those that stay have the same gaps, which are noise of each.
+    """
+    X, y = rng.standard_normal((12, 2)), rng.standard_normal(12)
+    weight, known = np.array([0.4, 1.0, 1.5, 2.0, 3.0, 40.0] * 2), rng.uniform(0.0, 0.3, 12)
+    inputs = rng.uniform(0.0, 0.5, (12, n_gaps)) if n_gaps else None
+    gaps = 2.0 * inputs.sum(axis=1) if n_gaps else np.zeros(12)
+    process = Process(2.0 * RBF(1.5).bind(2), 0.3, np.inf, (2.0,) * n_gaps)
+    unknown = rng.uniform(0.0, 0.5, n_judged)  # what a global part leaves uncertain
+    judges = Judges(np.arange(n_judged), unknown) if n_judged else None
+    noise = RowNoise(weight, known, inputs, can_part=bool(can_part))
+    sample = Sample(X, y, np.random.RandomState(0), noise, judges=judges)
+    parts = sample.leave_out(Mixture.of(process), np.ones(2), 20)
+    values, _ = sample.hold()
+    for i, value in enumerate(values):
+        j = int(np.flatnonzero(y == value)[0])
+        own = np.arange(12) == j
+        t, counts = (
+            0.3 + known + gaps,
+            np.where(own, np.maximum(can_part * (weight - 1.0), 1e-9), weight),
+        )
+        K = process.kernel(X)
+        if judges is not None:  # a function of the row's own, besides
+            K = K + np.diag(np.where(own, unknown[i], 0.0))
+        gain = np.linalg.solve(K + np.diag(t / counts), K[j])
+        assert_allclose(parts.mean[i, 0], gain @ y, rtol=1e-5, atol=1e-7)
+        assert_allclose(parts.variance[i, 0], K[j, j] - gain @ K[j] + gaps[j], rtol=1e-5)
+        assert_allclose(parts.noise[i, 0], 0.3 + known[j])
 
 
 def test_all_outputs_together_cost_what_one_costs(rng, monkeypatch):

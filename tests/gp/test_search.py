@@ -123,7 +123,7 @@ def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
     monkeypatch.setattr(_search, "_NEIGHBOURS_OF_ALL", 50 * 15)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     search = replace(make_search(X, y, 15), counts=counts)
-    search.rows.noise = RowNoise(np.linspace(0.5, 1.5, 60), np.zeros(60))
+    search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
     found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True)
     assert found.k == 15
     parts = search.rows.leave_out(found.mixture, found.weights, found.k, n)
