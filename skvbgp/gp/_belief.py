@@ -22,7 +22,7 @@ from skvbgp._core.order import Index
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import pick
 from skvbgp.gp._noise_level import learn_level
-from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._posterior import LocalMoments, Mixture, OutputNoise
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows
@@ -139,6 +139,25 @@ def vary_noise(
     latent = mixture.mix(parts, include_noise=False)[1]
     level = learn_level(mean, latent, total - latent, (y - mean) ** 2, weight)
     return replace(mixture, noise_level=level)
+
+
+def tell_noises(
+    mixture: Mixture,
+    parts: LocalMoments,
+    y: Array,
+    weight: Array | None,
+    output: Index,
+    *,
+    varies: bool,
+) -> Mixture:
+    """The same with noise of every output by itself, of which rows (n,) are; it varies or not."""
+    noises = list[OutputNoise]()
+    for j in range(mixture.n_outputs):
+        own, mine = mixture, output == j
+        if varies and mine.any():
+            own = vary_noise(mixture, parts.take(mine), y[mine], pick(weight, mine))
+        noises.append(OutputNoise(mixture.extra_noise, own.noise_level))
+    return replace(mixture, extra_noise=0.0, noises=tuple(noises))
 
 
 def shape_errors(

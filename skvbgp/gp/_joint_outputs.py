@@ -111,6 +111,7 @@ class JointState(PickledByFields):
         mixture = self.model.mixture
         each = np.array([process.noises for process in mixture.processes])
         noises = np.array(self.model.shares @ each) + mixture.extra_noise
+        noises += [noise.extra for noise in mixture.noises] or 0.0
         for j, one in enumerate(self.apart):
             if one is not None:
                 noises[j] = one.noise * one.frames.target.unit**2

@@ -38,6 +38,13 @@ _SCALE_ROWS = 96
 _LEAST_SHARE = 1e-10
 
 
+class OutputNoise(NamedTuple):
+    """What rows that are left out say of the noise of one of several outputs."""
+
+    extra: float  # variance beside that of the processes, before calibration
+    level: NoiseLevel | None  # where there is more or less
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Processes, and how much the evidence of a neighbourhood tells about them.
@@ -53,6 +60,8 @@ class Mixture:
     extra_noise: float = 0.0  # variance of noise beside that of the processes
     noise_level: NoiseLevel | None = None  # where there is more or less noise
     shape: NormalMixture | None = None  # of standardised errors (1, K), if it is not normal
+    #: By output, in the place of extra noise and a level of all.
+    noises: tuple[OutputNoise, ...] = ()
 
     @classmethod
     def of(cls, process: Process) -> Mixture:
@@ -62,6 +71,12 @@ class Mixture:
     def equal(cls, processes: tuple[Process, ...]) -> Mixture:
         """Processes in equal shares everywhere."""
         return cls(processes, np.zeros(len(processes)), 0.0)
+
+    @property
+    def n_outputs(self) -> int:
+        """That rows are told apart by, 0 without indicators."""
+        coregion = self.processes[0].coregion
+        return 0 if coregion is None else coregion.t
 
     def weigh(self, evidence: Array) -> Array:
         """The belief (n, C) in the processes, from log evidences (n, C)."""
@@ -76,6 +91,18 @@ class Mixture:
         means, variances, belief = self.components(parts, include_noise=include_noise)
         mean = np.sum(belief * means, axis=1)
         return mean, np.sum(belief * (variances + (means - mean[:, None]) ** 2), axis=1)
+
+    def tell_outputs(self, parts: LocalMoments, output: Index) -> LocalMoments:
+        """The same with the noise of the outputs (n,) that rows are of."""
+        if not self.noises:
+            return parts
+        mean, noise = np.sum(self.weigh(parts.evidence) * parts.mean, axis=1), parts.noise.copy()
+        for j, own in enumerate(self.noises):
+            mine = output == j
+            noise[mine] += own.extra
+            if own.level is not None:
+                noise[mine] *= own.level.factor(mean[mine])[:, None]
+        return parts._replace(noise=noise)
 
     def components(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array, Array]:
         """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""
@@ -104,8 +131,12 @@ class LocalMoments(NamedTuple):
         C = self.mean.shape[1]
         return [LocalMoments(*(part[:, c : c + 1] for part in self)) for c in range(C)]
 
+    def take(self, index: Any) -> LocalMoments:
+        """Those of some rows."""
+        return LocalMoments(*(part[index] for part in self))
+
     def head(self, n: int) -> LocalMoments:
-        return LocalMoments(*(part[:n] for part in self))
+        return self.take(slice(n))
 
     def observe(self, y: Array, count: Array, noise: Array) -> LocalMoments:
         """The same of rows whose targets (n,) have been observed as often as count (n,) says.
@@ -300,7 +331,10 @@ class NeighbourPosterior(NearRows):
         """The same with the noise of the outputs that rows X are of."""
         coregions = [process.coregion for process in self.mixture.processes]
         factors = [one.split(X)[1] @ one.factors for one in coregions if one is not None]
-        return parts._replace(noise=parts.noise * np.column_stack(factors)) if factors else parts
+        if not factors:
+            return parts
+        parts = parts._replace(noise=parts.noise * np.column_stack(factors))
+        return self.mixture.tell_outputs(parts, tell_output(X, self.mixture.n_outputs))
 
     @cached_property
     def _slopes(self) -> dict[int, float]:

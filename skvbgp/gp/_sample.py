@@ -18,7 +18,7 @@ from skvbgp._core.journal import do_once
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.base import pick
+from skvbgp.base import pick, tell_output
 from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows, draw_groups
@@ -66,9 +66,16 @@ class Sample:
 
     @property
     def noise_may_vary(self) -> bool:
-        """Whether it may depend on predictions: of one output, and with no known part."""
-        is_one = self.n_outputs == 0 and np.ndim(self.y) == 1
+        """Whether it may depend on predictions, with no known part and the outputs told apart."""
+        is_one = np.ndim(self.y) == 1
         return is_one and (self.noise is None or not np.any(self.noise.variance))
+
+    @property
+    def output(self) -> Index | None:
+        """Which output each value that is left out is of, (n,); None if there is one."""
+        if not self.n_outputs:
+            return None
+        return tell_output(self._judged[0].X[: self._count(None)[0]], self.n_outputs)
 
     def is_twin(self, other: Sample) -> bool:
         """Whether another output was observed in the same rows."""
@@ -164,6 +171,7 @@ class Samples:
     parts: Sequence[Sample]
     may_all_predict: ClassVar[bool] = True  # rows are here, and a global part is of one output
     noise_may_vary: ClassVar[bool] = False
+    output: ClassVar[Index | None] = None
 
     def __len__(self) -> int:
         """Rows of the output that has most of them."""

@@ -33,6 +33,7 @@ from skvbgp.gp._belief import (
     measure_score,
     rank_mixture,
     shape_errors,
+    tell_noises,
     vary_noise,
     widen,
 )
@@ -439,7 +440,11 @@ class Search:
         parts = self.rows.leave_out(mixture, weights, k)
         mixture = replace(mixture, extra_noise=self.extra_noise)
         y, weight = self.rows.hold()
-        if self.rows.noise_may_vary:
+        output, varies = self.rows.output, self.rows.noise_may_vary
+        if output is not None:
+            mixture = tell_noises(mixture, parts, y, weight, output, varies=varies)
+            parts = mixture.tell_outputs(parts, output)
+        elif varies:
             mixture = vary_noise(mixture, parts, y, weight)
         mixture = widen(mixture, parts, y, weight, least=self.calibration)
         mixture = shape_errors(mixture, parts, y, weight)

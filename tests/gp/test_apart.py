@@ -13,6 +13,7 @@ from skvbgp.base import _joint_learner
 from skvbgp.base._apart import compare_alone, hide_values
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._joint_outputs import GPJointLearner, score_parted, take_output
+from skvbgp.gp._posterior import OutputNoise
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
 from tests.fits import train_until
@@ -158,9 +159,8 @@ def measure_densely(state, rows, hidden, output):
         own.append(noises[output[hidden]])
     belief = np.exp(mixture.log_weights)
     mean = np.average(means, axis=0, weights=belief)
-    level = mixture.noise_level
-    factor = 1.0 if level is None else level.factor(mean)
-    variances = np.array(variances) + np.array(own) * factor
+    noises = mixture.noises or (OutputNoise(0.0, mixture.noise_level),)
+    variances += np.array([oracle.spread_noise(one, mean, output[hidden], noises) for one in own])
     spread = np.average(variances + (np.array(means) - mean) ** 2, axis=0, weights=belief)
     unit = frames.target.unit
     scale = unit * np.sqrt(0.6 * mixture.calibration * spread)

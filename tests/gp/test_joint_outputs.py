@@ -84,7 +84,7 @@ def test_predictions_are_those_of_the_dense_model(data):
     X, seen, _ = data
     places = np.array([[0.3, -0.2], [1.0, 1.5], [-3.0, 2.5]])
     model = make_model(n_neighbors=1000).fit(X, seen)
-    means, variances = [], []
+    means, variances, own = [], [], []
     mixture, units = model._state.model.mixture, model._state.units
     every = np.vstack([X, places])
     outputs = np.tile([0, 1], len(every))
@@ -100,9 +100,14 @@ def test_predictions_are_those_of_the_dense_model(data):
             k, process.coregion.B, outputs[kept], y[kept], noises
         )
         means.append(mean)
-        variances.append(np.diagonal(covariance) + noises[outputs[-6:]])
+        variances.append(np.diagonal(covariance))
+        own.append(noises[outputs[-6:]])
     mean = np.average(means, axis=0, weights=weights)
-    second = np.average(np.array(variances) + np.array(means) ** 2, axis=0, weights=weights)
+    variances += np.array(
+        [oracle.spread_noise(one, mean, outputs[-6:], mixture.noises) for one in own]
+    )
+    second = np.average(variances + np.array(means) ** 2, axis=0, weights=weights)
+    assert mixture.calibration == 1.0
     found, std = model.predict(places, return_std=True)
     assert_allclose(found, units.mean + units.unit * mean.reshape(3, 2), rtol=1e-5, atol=1e-4)
     assert_allclose(std**2, units.unit**2 * (second - mean**2).reshape(3, 2), rtol=1e-4)

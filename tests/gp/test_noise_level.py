@@ -1,13 +1,20 @@
 """Noise whose variance depends on what is predicted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp.gp import _noise_level
+from skvbgp.gp._belief import tell_noises
+from skvbgp.gp._coregion import Coregion
 from skvbgp.gp._noise_level import NoiseLevel, learn_level, score_level
+from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._sample import Sample, Samples
+from skvbgp.kernels import RBF
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import small
 from tests.oracles import gp as oracle
@@ -76,7 +83,7 @@ def test_it_is_bounded_beyond_the_rows():
         ({}, True),
         ({"noise": RowNoise(np.full(4, 2.0), np.zeros(4))}, True),
         ({"noise": RowNoise(np.ones(4), np.full(4, 0.1))}, False),
-        ({"n_outputs": 1}, False),
+        ({"n_outputs": 1}, True),
         ({"y": np.zeros((4, 2))}, False),
     ],
 )
@@ -101,6 +108,48 @@ def test_intervals_are_wider_where_there_is_more_noise():
     assert high > 3.0 * low
     inside = np.abs(y - model.predict(X)) < 1.96 * model.predict(X, return_std=True)[1]
     assert min(inside[X[:, 0] < 0.0].mean(), inside[X[:, 0] > 0.0].mean()) > 0.88
+
+
+def test_outputs_have_levels_of_their_own():
+    """That of the first rises with the function, that of the second falls, the third's is even."""
+    X, y = make_rows(100)
+    rng = np.random.RandomState(5)
+    Y = np.column_stack([y, 10.0 - y, np.exp(X[:, 0]) + 0.3 * rng.standard_normal(100)])
+    model = small(output_covariance="learned").fit(X, Y)
+    model._state = replace(model._state, apart=(None,) * 3)
+    low, high = model.predict(np.array([[-1.5], [1.5]]), return_std=True)[1]
+    assert np.all((high / low)[:2] > 2.0)
+    assert 0.6 < (high / low)[2] < 1.6
+    known = small(output_covariance="learned").fit(X, Y, y_var=0.01)._state.model.mixture
+    assert [noise.level for noise in known.noises] == [None] * 3
+
+
+def test_noise_of_outputs(rng):
+    """Each is learned from the rows of the output, with what is added to all."""
+    coregion = replace(Coregion.start(2), log_factors=(0.5, -0.5))
+    processes = tuple(Process(RBF(one), 0.1, np.inf, coregion=coregion) for one in (1.0, 2.0))
+    output, weight = np.arange(60) % 2, rng.uniform(0.5, 2.0, 60)
+    parts = LocalMoments(*rng.uniform(0.1, 0.3, (4, 60, 2)))
+    y = rng.standard_normal(60)
+    before = Mixture(processes, np.array([0.0, -1.0]), 0.5, extra_noise=0.2)
+    mixture = tell_noises(before, parts, y, weight, output, varies=True)
+    assert mixture.extra_noise == 0.0
+    assert [noise.extra for noise in mixture.noises] == [0.2, 0.2]
+    for j, noise in enumerate(mixture.noises):
+        mine = parts.take(output == j)
+        mean, total = before.mix(mine, include_noise=True)
+        latent = before.mix(mine, include_noise=False)[1]
+        squares = (y[output == j] - mean) ** 2
+        expected = learn_level(mean, latent, total - latent, squares, weight[output == j])
+        assert_allclose(noise.level, expected)
+    mean = before.mix(parts, include_noise=False)[0]
+    told = mixture.tell_outputs(parts, output)
+    for c in range(2):
+        expected = oracle.spread_noise(parts.noise[:, c], mean, output, mixture.noises)
+        assert_allclose(told.noise[:, c], expected)
+    assert_allclose(told.variance, parts.variance)
+    plain = tell_noises(before, parts, y, weight, output, varies=False)
+    assert_allclose(plain.tell_outputs(parts, output).noise, parts.noise + 0.2)
 
 
 def test_known_noise_does_not_depend_on_predictions():

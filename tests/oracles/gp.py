@@ -194,6 +194,18 @@ def score_shape(pi, a, b, z, weight, seen):
     return value
 
 
+def spread_noise(noise, mean, output, noises):
+    """Variances of the noise of rows of several outputs, where these means are predicted."""
+    spread = np.array(noise, dtype=float)
+    for i, j in enumerate(output):
+        spread[i] += noises[j].extra
+        level = noises[j].level
+        if level is not None:
+            t = min(max((mean[i] - level.centre) / level.unit, -2.0), 2.0)
+            spread[i] *= np.exp(level.level + level.slope * t)
+    return spread
+
+
 def score_noise_level(c, b, t, latent, noise, squares, weight, precision):
     """Normal density of errors whose noise depends on where predictions are."""
     value = -0.5 * precision * b**2
