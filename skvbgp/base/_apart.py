@@ -44,11 +44,12 @@ def compare_alone(
 ) -> NDArray[np.bool_]:
     """Which outputs' own models predict values that are left out better, (t,).
 
-    By more than a standard error of what they gain: outputs that cannot be told to lose by it learn
-    from each other, as was asked for. Where every row has all outputs, rows are left out. Where
-    some values are missing, half of the rows lose a single value: such values are predicted as well
-    as new rows. Of the values (n,) that the model of all knows it is given which output and row
-    they are of; an output's own model has its values in the same order.
+    Where every row has all outputs, rows are left out, and the model of all has to be better on
+    the whole: there is little to learn from others. Where some values are missing, half of the rows
+    lose a single value, as such values are predicted as well as new rows, and an output's own model
+    has to gain more than a standard error: outputs that cannot be told to lose by it learn from
+    each other, as was asked for. Of the values (n,) that the model of all knows it is given which
+    output and row they are of; an output's own model has its values in the same order.
     """
     total, squares = np.zeros((2, len(alone)))
     for hidden in hide_values(row, output, len(alone), rng):
@@ -59,7 +60,14 @@ def compare_alone(
                 gains = judge(*one, mine) - together[output[hidden] == j]
                 total[j] += gains.sum()
                 squares[j] += gains @ gains
-    return np.asarray(total > np.sqrt(squares))
+    least = 0.0 if has_all(row, output, len(alone)) else np.sqrt(squares)
+    return np.asarray(total > least)
+
+
+def has_all(row: NDArray[np.intp], output: NDArray[np.intp], t: int) -> bool:
+    """Whether every row has values of all t outputs."""
+    _, row = np.unique(row, return_inverse=True)
+    return len(np.unique(t * row + output)) == t * (int(row.max()) + 1)
 
 
 def hide_values(
@@ -72,8 +80,7 @@ def hide_values(
     np.maximum.at(last, row, u)
     chosen = u == last[row]
     single[row[chosen]] = output[chosen]  # a value, and what else there is of its output
-    is_complete = len(np.unique(t * row + output)) == t * n
-    whole = np.ones(n, dtype=bool) if is_complete else rng.random(n) < 0.5
+    whole = np.ones(n, dtype=bool) if has_all(row, output, t) else rng.random(n) < 0.5
     is_hidden = whole[row] | (output == single[row])
     order, size = rng.permutation(n), min(-(-n // _PARTS), _JUDGED_ROWS)
     for start in range(0, min(n, _PARTS * size, _JUDGED_ROWS), size):

@@ -44,7 +44,17 @@ def test_values_of_an_output_in_a_row_are_hidden_together():
 @pytest.mark.parametrize(("gain", "joins"), [(0.08, True), (0.3, False), (-0.3, True)])
 def test_gains_have_to_exceed_their_standard_error(gain, joins):
     """One value more, the next one less: of some 45 values, the error of the mean is .15."""
-    row, output = np.nonzero(np.random.default_rng(0).random((70, 2)) < 0.6)
+    check_choice(np.random.default_rng(0).random((70, 2)) < 0.6, gain, joins)
+
+
+@pytest.mark.parametrize(("gain", "joins"), [(0.08, False), (-0.08, True)])
+def test_complete_rows_ask_for_no_margin(gain, joins):
+    check_choice(np.ones((70, 2)), gain, joins)
+
+
+def check_choice(is_seen, gain, joins):
+    """Whether the second output joins, if its own model gains so much, but for what cancels out."""
+    row, output = np.nonzero(is_seen)
 
     def judge(model, rows, hidden):
         index = np.flatnonzero(hidden)

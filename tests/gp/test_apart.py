@@ -138,7 +138,7 @@ def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
             assert_allclose(judge(*alone[j], mine), density, rtol=1e-4, atol=1e-4)
             gains[j] += list(density - together[output[hidden] == j])
     is_better = compare_alone(common, alone, output, row, judge, np.random.RandomState(3))
-    assert_array_equal(is_better, [sum(one) > np.linalg.norm(one) for one in gains])
+    assert_array_equal(is_better, [sum(one) > missing * np.linalg.norm(one) for one in gains])
 
 
 def measure_densely(state, rows, hidden, output):
