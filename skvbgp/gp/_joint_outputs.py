@@ -31,6 +31,7 @@ from skvbgp.base import (
 )
 from skvbgp.gp._belief import judge_state, rank_values
 from skvbgp.gp._learner import GPLearner
+from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Chunk, Rows
 from skvbgp.gp._state import State
 
@@ -75,9 +76,48 @@ class JointRows(NamedTuple):
         rows = take_output(self.rows, t, j)
         return rows, rows.y
 
+
+class ListedRows(NamedTuple):
+    """Values that are left out one by one, also where equal ones are one row."""
+
+    rows: Rows
+    row: Index  # (n,): by value, the row that it has become
+    counts: Array  # (n,)
+    number: Index  # (n,), that it was seen as
+
+    @classmethod
+    def of(cls, rows: Rows) -> ListedRows:
+        """Copies of one value (`discount_copies`) are left out together: they would tell it."""
+        noise = discount_copies(rows.X, rows.y, rows.noise)
+        if noise is None or noise.can_part or rows.origin is None:
+            number, row, counts = rows.list_seen()
+            return cls(rows, row, counts, number)
+        assert rows.weight is not None
+        return cls(rows, np.arange(len(rows)), rows.weight, rows.first_seen)
+
+    @property
+    def given(self) -> tuple[ListedRows, None]:
+        return self, None
+
+    def take(self, t: int, j: int) -> tuple[ListedRows, None]:
+        mine = tell_output(self.rows.X, t) == j
+        among, own = mine[self.row], np.cumsum(mine) - 1
+        rows = take_output(self.rows, t, j)
+        return ListedRows(rows, own[self.row[among]], self.counts[among], self.number[among]), None
+
     def locate(self, t: int) -> tuple[Index, Index]:
         """Of n rows of the user's there are always n t."""
-        return tell_output(self.rows.X, t), self.rows.first_seen // t
+        return tell_output(self.rows.X, t)[self.row], self.number // t
+
+    def without(self, hidden: Hidden) -> Rows:
+        """The rows of all others."""
+        rows, kept = self.rows, ~hidden
+        weight = np.bincount(self.row[kept], self.counts[kept], len(rows)).astype(np.float64)
+        left = weight > 0.0
+        noise = pick(rows.noise, left)
+        if noise is not None:
+            noise = replace(noise, weight=weight[left])
+        return Rows().plus(rows.X[left], rows.y[left], noise)
 
 
 @dataclass(frozen=True)
@@ -160,20 +200,28 @@ class GPJointLearner(JointLearner):
         score = score_parted(model, apart, rng)
         return JointState(replace(model, n_iter=n_iter, score=score), start.values.units, apart)
 
-    def judge(self, known: tuple[Any, State], rows: tuple[Rows, Array], hidden: Hidden) -> Array:
+    def choose_apart(
+        self, start: JointStart, model: State, alone: tuple[Any, ...], rng: np.random.RandomState
+    ) -> tuple[Any, ...]:
+        """By values as they were given."""
+        listed = replace(start, values=ListedRows.of(start.values.rows))
+        return super().choose_apart(listed, model, alone, rng)
+
+    def judge(
+        self, known: tuple[Any, State], rows: tuple[ListedRows, None], hidden: Hidden
+    ) -> Array:
         """By what mixtures are ranked by, at the hyperparameters of all rows."""
-        (_, state), (every, _), kept = known, rows, ~hidden
-        noise, gaps, shared = every.noise, state.frames.gaps, state.shared
-        some = Rows().plus(every.X[kept], every.y[kept], pick(noise, kept)).filled(gaps)
+        (_, state), (values, _) = known, rows
+        some, shared = values.without(hidden).filled(state.frames.gaps), state.shared
         if shared is not None:
             shared = shared.given(some, np.arange(len(some)))
             some = shared.subtract(some)
         posterior = replace(state, rows=some, shared=shared).posterior
-        mean, variance = posterior.moments(every.X[hidden], include_noise=True)
-        if noise is None:
-            return rank_values(every.y[hidden], mean, variance)
-        density = rank_values(every.y[hidden], mean, variance + noise.variance[hidden])
-        return np.asarray(noise.weight[hidden] * density)
+        every, asked = values.rows, values.row[hidden]
+        mean, variance = posterior.moments(every.X[asked], include_noise=True)
+        if every.noise is not None:
+            variance = variance + every.noise.variance[asked]
+        return np.asarray(values.counts[hidden] * rank_values(every.y[asked], mean, variance))
 
     # -- partial_fit -------------------------------------------------------------------------------
 

@@ -193,6 +193,12 @@ class Rows(PickledByFields):
         ]
         return np.arange(len(self)), np.concatenate([np.empty(0), *weights])
 
+    def list_seen(self) -> tuple[Index, Index, Array]:
+        """Those seen that count: their numbers, the rows that they have become, and how often."""
+        origin, counts = self._followed
+        known = np.flatnonzero(origin >= 0)
+        return self.n_forgotten + known, origin[known], counts[known]
+
     @property
     def n_forgotten(self) -> int:
         """Rows seen before the first one that is followed."""

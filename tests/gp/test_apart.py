@@ -12,7 +12,7 @@ from skvbgp import VBGPRegressor
 from skvbgp.base import _joint_learner
 from skvbgp.base._apart import compare_alone, hide_values
 from skvbgp.gp._gradient import measure_relevance
-from skvbgp.gp._joint_outputs import GPJointLearner, score_parted, take_output
+from skvbgp.gp._joint_outputs import GPJointLearner, ListedRows, score_parted, take_output
 from skvbgp.gp._posterior import OutputNoise
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
@@ -64,7 +64,7 @@ def compare_with(monkeypatch, is_better):
 
 
 def judge(state, rows, hidden):
-    return GPJointLearner(None, 2).judge((None, state), (rows, None), hidden)
+    return GPJointLearner(None, 2).judge((None, state), ListedRows.of(rows).given, hidden)
 
 
 def fit_alone(X, y, **parameters):
@@ -118,19 +118,33 @@ def test_what_is_not_learned_does_not_decide(data):
     assert model.learns_from_others_.all()
 
 
-@pytest.mark.parametrize("missing", [True, False])
-def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
-    """Of dense processes given what is not hidden, Student's t with five degrees of freedom."""
+@pytest.mark.parametrize("kind", ["missing", "complete", "repeated", "copied"])
+def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, kind):
+    """Of dense processes given what is not hidden, Student's t with five degrees of freedom.
+
+    Of rows that the user has given, also where some values are equal; not of copies.
+    """
     X, Y = data
-    Y = Y if missing else np.nan_to_num(Y)
+    if kind == "repeated":
+        X = np.round(X)
+    if kind != "missing":
+        Y = np.nan_to_num(Y) if kind == "complete" else np.round(np.nan_to_num(Y))
+    copied = np.arange(len(Y)) if kind != "copied" else np.repeat(np.arange(35), 2)
+    X, Y = X[copied], Y[copied]
     known = compare_with(monkeypatch, np.zeros(2, dtype=bool))
     make_model(n_neighbors=1000, max_iter=3).fit(X, Y)
     ((common, alone, output, row, judge, _),) = known
-    assert_array_equal(np.column_stack([row, output]), np.argwhere(~np.isnan(Y)))
-    (_, model), (rows, _) = common
+    (_, model), (values, _) = common
+    seen = np.argwhere(~np.isnan(Y))
+    if kind == "copied":
+        order, seen = np.lexsort([output, row]), seen[seen[:, 0] % 2 == 0]
+        assert_array_equal(np.column_stack([row, output])[order], seen)
+    else:
+        assert_array_equal(np.column_stack([row, output]), seen)
+        assert (len(values.rows) < len(seen)) == (kind == "repeated")
     gains = [[], []]
     for hidden in hide_values(row, output, 2, np.random.RandomState(3)):
-        together = measure_densely(model, rows, hidden, output)
+        together = measure_densely(model, values, hidden, output)
         assert_allclose(judge(*common, hidden), together, rtol=1e-4, atol=1e-4)
         for j, ((_, one), (own, _)) in enumerate(alone):
             mine = hidden[output == j]
@@ -138,20 +152,30 @@ def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, missing):
             assert_allclose(judge(*alone[j], mine), density, rtol=1e-4, atol=1e-4)
             gains[j] += list(density - together[output[hidden] == j])
     is_better = compare_alone(common, alone, output, row, judge, np.random.RandomState(3))
-    assert_array_equal(is_better, [sum(one) > missing * np.linalg.norm(one) for one in gains])
+    assert_array_equal(
+        is_better,
+        [sum(one) > (kind == "missing") * np.linalg.norm(one) for one in gains],
+    )
 
 
-def measure_densely(state, rows, hidden, output):
-    """Log densities of hidden values by a mixture of exact processes, by the oracle."""
+def measure_densely(state, values, hidden, output):
+    """Log densities of hidden values by a mixture of exact processes, by the oracle.
+
+    Each is a row as often as it counts.
+    """
+    copies = np.repeat(np.arange(len(hidden)), values.counts.astype(int))
+    X, y = values.rows.X[values.row[copies]], values.rows.y[values.row[copies]]
+    _, value = np.unique(copies[hidden[copies]], return_inverse=True)
+    hidden, output = hidden[copies], output[copies]
     frames, mixture = state.frames, state.mixture
-    scaled, y = frames.coordinates.scaled(rows.X)[:, :2], frames.target.scaled(rows.y)
+    scaled, y_scaled = frames.coordinates.scaled(X)[:, :2], frames.target.scaled(y)
     means, variances, own = [], [], []
     for process in mixture.processes:
         B, factors = np.ones((1, 1)), np.ones(1)
         if process.coregion is not None:
             B, factors = process.coregion.B, process.coregion.factors
         noises = process.noise * factors
-        seen = np.where(hidden, np.nan, y)
+        seen = np.where(hidden, np.nan, y_scaled)
         K = process.kernel(scaled)
         _, mean, covariance = oracle.predict_outputs(K, B, output, seen, noises)
         means.append(mean)
@@ -164,7 +188,8 @@ def measure_densely(state, rows, hidden, output):
     spread = np.average(variances + (np.array(means) - mean) ** 2, axis=0, weights=belief)
     unit = frames.target.unit
     scale = unit * np.sqrt(0.6 * mixture.calibration * spread)
-    return student_t.logpdf(rows.y[hidden], 5.0, frames.target.original(mean), scale)
+    density = student_t.logpdf(y[hidden], 5.0, frames.target.original(mean), scale)
+    return np.bincount(value, density)
 
 
 def test_rows_that_count_twice_speak_twice(data):
