@@ -371,7 +371,7 @@ class NeighbourPosterior(NearRows):
             parts = parts._replace(variance=parts.variance + unknown[:, None])
         if known is None:
             return parts
-        gaps = np.zeros(parts.mean.shape)  # noise of a row, but not of its observation
+        gaps = np.zeros(parts.mean.shape)  # of what is predicted, and noise of each known row
         if self.rows.inputs is not None:
             gaps = self._measure_gaps(parts, self.rows.inputs[index])
         parts = self._tell_outputs(self.rows.X[index], parts)

@@ -334,9 +334,8 @@ def test_sparse_frames_are_those_of_the_dense_ones(rng):
             assert_array_equal(model.feature_names_in_, frame.columns)
 
 
-@pytest.mark.parametrize("kind", [csr_array, coo_array])
-def test_sparse_arrays_of_another_shape_are_refused(kind):
-    x = kind(np.arange(20.0))
+def test_sparse_arrays_of_another_shape_are_refused():
+    x = coo_array(np.arange(20.0))
     with pytest.raises(ValueError, match="Expected 2D array, got a sparse one"):
         make_model(categorical_features=None).fit(x, np.arange(20.0))
 
