@@ -37,6 +37,7 @@ def draw_folds(groups: Sequence[Group], rng: np.random.RandomState) -> list[Arra
 
 
 def _share_out(noise: RowNoise, rng: np.random.RandomState) -> Array:
+    """The same of one group: rows in as many equal pieces as they can part into."""
     n_pieces = np.minimum(1 + np.ceil(noise.others), _FOLDS).astype(int)
     owner = np.repeat(np.arange(len(noise)), n_pieces)
     fold = rng.permutation(np.arange(len(owner)) % _FOLDS)

@@ -43,7 +43,7 @@ RowUnits = Units
 
 
 class JointRows(NamedTuple):
-    """Rows of all outputs, in units of these."""
+    """Rows of all outputs, in units of these; `ListedRows` locate their values."""
 
     rows: Rows
     units: Units

@@ -135,30 +135,25 @@ def discount_copies(X: Array, y: Array, noise: RowNoise | None) -> RowNoise | No
     """
     if noise is None or noise.weight.max() <= 1.0:
         return noise
-    keys = make_keys(X)
-    if len(np.unique(keys)) == len(X):
+    _, place = np.unique(make_keys(X), return_inverse=True)
+    if place.max() + 1 == len(X):
         return replace(noise, weight=np.minimum(noise.weight, 1.0))
-    return replace(noise, can_part=not _are_copies(keys, y, noise.weight))
+    return replace(noise, can_part=not _are_copies(place, y, noise.weight))
 
 
-def _are_copies(keys: NDArray[Any], y: Array, weight: Array) -> bool:
+def _are_copies(place: NDArray[np.intp], y: Array, weight: Array) -> bool:
     """Whether rows at one place agree to the last digit, and not because y has few values.
 
     Most of them do, and the odds of that are much higher than for two rows at different places.
     """
     total, squares = weight.sum() ** 2, np.sum(weight**2)
-    place, value = _sum_squares(keys, weight), _sum_squares(y, weight)
-    equal = np.sum(np.maximum(weight**2 - weight, 0.0))  # pairs of rows, each twice
-    pairs = np.array([equal, place - squares, value - squares, total - place - value + squares])
+    here = np.sum(np.bincount(place, weight) ** 2)  # pairs of rows, each twice
+    alike = np.sum(np.bincount(np.unique(y, return_inverse=True)[1], weight) ** 2)
+    equal = np.sum(np.maximum(weight**2 - weight, 0.0))
+    pairs = np.array([equal, here - squares, alike - squares, total - here - alike + squares])
     pairs[pairs < 64.0 * np.finfo(float).eps * total] = 0.0
     agree, differ, agree_apart, differ_apart = pairs
     return bool(agree > differ and agree * differ_apart > _COPY_ODDS * differ * agree_apart)
-
-
-def _sum_squares(keys: NDArray[Any], weight: Array) -> float:
-    """Sum of the squared weights of equal keys, which are added up."""
-    owner = np.unique(keys, return_inverse=True)[1]
-    return float(np.sum(np.bincount(owner, weight) ** 2))
 
 
 def have_same_noise(first: RowNoise | None, second: RowNoise | None) -> bool:
