@@ -12,6 +12,7 @@ from skvbgp.gp._row_noise import RowNoise, _may_repeat, discount_copies, merge_r
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern, White
 from tests.gp.cases import make_data, small
+from tests.oracles import gp as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
 
@@ -179,6 +180,25 @@ def test_copies_are_told_from_measurements_that_agree(rng, has_few_values, is_bo
     assert_array_equal(found.others, others)
     assert_array_equal(found[3:7].others, others[3:7])
     assert found.weight.max() > 1.0
+
+
+@pytest.mark.parametrize("n_values", [12, 40])
+def test_odds_of_copies_are_those_of_all_pairs(rng, n_values):
+    """Rows are copied, or not, so often that the rule goes either way."""
+    decisions = []
+    for _ in range(150):
+        X = rng.integers(0, 15, 30).astype(float)[:, None]
+        y = rng.integers(0, n_values, 30) * 1.0
+        index = rng.choice(rng.choice(30, rng.integers(4, 30), replace=False), 30)
+        X, y, noise = merge(X[index], y[index])
+        if len(np.unique(X)) == len(X) or noise is None:
+            continue
+        copies = np.repeat(np.arange(len(y)), noise.weight.astype(int))
+        (agree, differ), (agree_apart, differ_apart) = oracle.compare_pairs(X[copies], y[copies])
+        expected = agree > differ and agree * differ_apart > 30 * differ * agree_apart
+        assert discount_copies(X, y, noise).can_part == (not expected)
+        decisions.append(expected)
+    assert 0.05 < np.mean(decisions) < 0.95
 
 
 def test_rows_at_one_place_and_weights_of_other_rows(rng):

@@ -213,3 +213,12 @@ def score_noise_level(c, b, t, latent, noise, squares, weight, precision):
         std = np.sqrt(latent[i] + noise[i] * np.exp(c + b * t[i]))
         value += count * stats.norm(0.0, std).logpdf(np.sqrt(squares[i]))
     return value
+
+
+def compare_pairs(X, y):
+    """Pairs of rows that agree and differ at one place, and the same at different places."""
+    counts = np.zeros((2, 2), dtype=int)
+    for i in range(len(y)):
+        for j in range(i):
+            counts[int(np.any(X[i] != X[j])), int(y[i] != y[j])] += 1
+    return counts
