@@ -20,11 +20,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks, estimator_html_repr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skvbgp
 from skvbgp import DecoupledGPClassifier
+from skvbgp.kernels import RBF
 from tests.decoupled.cases import INSTANCES as DECOUPLED
 from tests.ep.cases import INSTANCES as EP
 from tests.gp.cases import INSTANCES as GP
@@ -236,6 +240,43 @@ def test_subclasses_have_constructors_of_their_own(estimator):
     expected = base(**given).fit(X[:15], y[:15]).partial_fit(X[15:], y[15:])
     assert model.get_params() == {"max_iter": 1, "label": "mine"}
     assert_array_equal(model.predict(X), expected.predict(X))
+
+
+KERNELS = ["kernel", "noise_kernel", "kernels"]
+
+
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.thorough)])
+@but_siblings("cls", [cls for cls in CLASSES if cls().get_params().keys() & set(KERNELS)])
+def test_parameters_of_kernels_are_searched(cls, n_jobs):
+    """As kernels are; and nobody changes what another estimator has, or what has been learned."""
+    X, y = make_data(20)
+    y = y > np.median(y) if is_classifier(cls()) else y
+    name = next(name for name in KERNELS if name in cls().get_params())
+    given, path = 2.0 * RBF(1.5), name
+    if name == "kernels":
+        given, path = [("mine", given)], "kernels__mine"
+    model = clone(FIRST[CLASSES.index(cls)]).set_params(max_iter=1, **{name: given}).fit(X, y)
+
+    def search(key, values):
+        steps = make_pipeline(StandardScaler(), model)
+        grid = {f"{cls.__name__.lower()}__{key}": values}
+        return GridSearchCV(steps, grid, cv=2, n_jobs=n_jobs, error_score="raise").fit(X, y)
+
+    searched = search(f"{path}__k2__length_scale", [0.5, [1.0, 3.0]])
+    scores = searched.cv_results_["mean_test_score"]
+    expected = search(path, [2.0 * RBF(0.5), 2.0 * RBF([1.0, 3.0])])
+    assert_array_equal(scores, expected.cv_results_["mean_test_score"])
+    assert_array_equal(pickle.loads(pickle.dumps(searched)).predict(X), expected.predict(X))
+    assert getattr(model, name) is given
+    assert model.get_params()[path] == 2.0 * RBF(1.5)
+
+    predictions, learned = model.predict(X), {k: repr(vars(model)[k]) for k in model._published}
+    other = clone(model)
+    model.set_params(**{f"{path}__k1__value": 7.0})
+    assert pickle.loads(pickle.dumps(model)).get_params()[path] == 7.0 * RBF(1.5)
+    assert other.get_params()[path] == 2.0 * RBF(1.5)
+    assert_array_equal(model.predict(X), predictions)
+    assert {k: repr(vars(model)[k]) for k in model._published} == learned
 
 
 @but_siblings("estimator", FIRST, pytest.mark.slow)

@@ -31,6 +31,7 @@ from skvbgp.base._learner import Learner
 from skvbgp.base._outputs import OutputsLearner
 from skvbgp.base._rows import ReadsRows
 from skvbgp.base._validation import reading
+from skvbgp.kernels._params import change_kernel, group_params, list_params, name_entries
 
 #: Decorator of `fit` and `partial_fit`: checks the constructor parameters, ends the callbacks.
 fit_method = _fit_context(prefer_skip_nested_validation=True)
@@ -93,6 +94,51 @@ class VariationalEstimator(CallbackSupportMixin, BaseEstimator):
         """Scikit-learn's own, which reads the constructor's signature again in every call."""
         names: list[str] = super()._get_param_names()
         return names
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters for this estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also those of kernels: ``kernel__length_scale``, of a sum or product
+            ``kernel__k1__length_scale``, of a list ``kernel__name__length_scale``.
+
+        Returns
+        -------
+        params : dict
+            Parameter names mapped to their values.
+        """
+        params: dict[str, Any] = super().get_params(deep=False)
+        return list_params(params) if deep else params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set the parameters of this estimator.
+
+        Those of a kernel give the estimator another kernel, as kernels are never changed (but
+        scikit-learn's own are): whoever has the same one keeps it, and so does what was learned.
+
+        Parameters
+        ----------
+        **params : dict
+            Estimator parameters, by the names that :meth:`get_params` has.
+
+        Returns
+        -------
+        self : estimator instance
+            Estimator instance.
+        """
+        known = self._get_param_names()
+        inner = {key for key in params if "__" in key and key.partition("__")[0] in known}
+        super().set_params(**{key: value for key, value in params.items() if key not in inner})
+        for name, own in group_params({key: params[key] for key in inner}).items():
+            setattr(self, name, change_kernel(getattr(self, name), own))
+        return self
+
+    def _get_params_html(self, deep: bool = True, doc_link: str = "") -> Any:
+        """Scikit-learn's own, without the parameters of kernels in lists: there may be hundreds."""
+        has_lists = any(map(name_entries, self.get_params(deep=False).values()))
+        return super()._get_params_html(deep and not has_lists, doc_link)
 
     def _full_learner(self) -> Any:
         """The learner of all that there is to learn."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Self
+from functools import cache
+from inspect import signature
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from skvbgp.kernels._params import change_params, list_params
 
 Array = NDArray[np.float64]
 #: In theta (p,) and in the inputs, X (n, d) and Z (m, d); None if the latter are X.
@@ -26,6 +30,10 @@ class Kernel(ABC):
 
     Hyperparameters are positive and `theta` holds the logarithms of those that are not fixed.
     Kernels are combined by ``+`` and ``*``, with one another or with positive numbers.
+
+    A constructor keeps its arguments in attributes of the same names: they are the parameters that
+    searches of scikit-learn set, as ``kernel__length_scale`` of an estimator. It gets a changed
+    kernel then; others that had the same one keep it.
 
     Examples
     --------
@@ -141,6 +149,81 @@ class Kernel(ABC):
     def bind(self, n_features: int) -> Self:
         """Return this kernel with one length scale per input, checked against `n_features`."""
 
+    # -- what scikit-learn asks of parameters ----------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments of the constructor by their names.
+
+        Those of a sum or product are ``k1``, ``k2``, ...
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Also those of its parts, such as ``k1__length_scale``.
+
+        Returns
+        -------
+        params : dict
+
+        Examples
+        --------
+        >>> from skvbgp.kernels import RBF
+        >>> (0.5 * RBF(2.0)).get_params()["k2__length_scale"]
+        2.0
+        """
+        return list_params(self._parts) if deep else dict(self._parts)
+
+    def with_params(self, **params: Any) -> Self:
+        """Return this kernel with other values of some parameters.
+
+        Parameters
+        ----------
+        **params
+            Values by name, as `get_params` has them.
+
+        Returns
+        -------
+        kernel : Kernel
+
+        Raises
+        ------
+        ValueError
+            If a name is not among them.
+
+        Examples
+        --------
+        >>> from skvbgp.kernels import RBF
+        >>> (0.5 * RBF(2.0)).with_params(k2__length_scale=3.0)
+        Constant(value=0.5) * RBF(length_scale=3.0)
+        """
+        return self._with_parts(change_params(self, self._parts, params))
+
+    def set_params(self, **params: Any) -> NoReturn:
+        """Refuse to change what others may have, too: a kernel is a value, as a number is.
+
+        Raises
+        ------
+        TypeError
+            Always. It names `with_params`, and ``set_params`` of an estimator sets parameters of
+            its kernel.
+        """
+        raise TypeError(
+            f"{type(self).__name__} cannot be changed: kernel.with_params(...) is another kernel. "
+            "An estimator's set_params(kernel__...=...) gives it one."
+        )
+
+    def __sklearn_clone__(self) -> Self:
+        return self  # nothing can change it
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        """What the kernel was made of, by name."""
+        return {name: getattr(self, name) for name in _name_arguments(type(self))}
+
+    def _with_parts(self, parts: dict[str, Any]) -> Self:
+        """Make a kernel of its class of them."""
+        return type(self)(**parts)
+
     #: What the operators make of (operation, left, right): `_compose`, which knows sums and
     #: products, sets it, because they are kernels and have the operators themselves.
     _combine_operands: ClassVar[Callable[[str, Kernel | float, Kernel | float], Kernel]]
@@ -156,3 +239,9 @@ class Kernel(ABC):
 
     def __rmul__(self, other: float) -> Kernel:
         return Kernel._combine_operands("*", other, self)
+
+
+@cache
+def _name_arguments(cls: type[Kernel]) -> tuple[str, ...]:
+    """Names of the constructor's arguments."""
+    return tuple(signature(cls).parameters)

@@ -73,6 +73,13 @@ class Composite(PickledByFields, Kernel):
     def bind(self, n_features: int) -> Self:
         return type(self)(*(k.bind(n_features) for k in self.kernels))
 
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return {f"k{i}": k for i, k in enumerate(self.kernels, start=1)}
+
+    def _with_parts(self, parts: dict[str, Any]) -> Self:
+        return type(self)(*parts.values())
+
 
 class Sum(Composite):
     """Sum of kernels, what ``k1 + k2`` makes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,14 +12,14 @@ from skvbgp.kernels._base import Kernel
 from skvbgp.kernels._compose import Product, Sum
 from skvbgp.kernels._constant import Constant, White
 from skvbgp.kernels._linear import Linear
+from skvbgp.kernels._params import has_name
 from skvbgp.kernels._periodic import Periodic
 from skvbgp.kernels._stationary import RBF, Matern, RationalQuadratic
 
 
 def name_kernel(entry: Any) -> tuple[str, Kernel]:
     """Name and kernel of what the user gives; a kernel without a name is called as it prints."""
-    is_pair = isinstance(entry, Sequence) and not isinstance(entry, str) and len(entry) == 2
-    if is_pair and isinstance(entry[0], str):
+    if has_name(entry):
         name, kernel = entry
         return name, as_kernel(kernel)
     return repr(entry), as_kernel(entry)
