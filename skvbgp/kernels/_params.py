@@ -42,10 +42,8 @@ def group_params(params: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def change_kernel(kernel: Any, params: Mapping[str, Any]) -> Any:
     """A kernel, or a list of kernels with names, with other values of some parameters."""
-    if hasattr(kernel, "with_params"):
-        return kernel.with_params(**params)
-    if hasattr(kernel, "set_params"):  # one of scikit-learn's, which is changed itself
-        return kernel.set_params(**params)
+    if _has_params(kernel):  # one of scikit-learn's is changed itself
+        return getattr(kernel, "with_params", kernel.set_params)(**params)
     changed = change_params(kernel, name_entries(kernel), params)
     return type(kernel)(
         (entry[0], changed[entry[0]]) if has_name(entry) and entry[0] in changed else entry

@@ -22,7 +22,8 @@ def name_kernel(entry: Any) -> tuple[str, Kernel]:
     if has_name(entry):
         name, kernel = entry
         return name, as_kernel(kernel)
-    return repr(entry), as_kernel(entry)
+    kernel = as_kernel(entry)
+    return repr(entry), kernel
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -87,15 +88,23 @@ def _map_converters() -> dict[type, Callable[[Any], Kernel]]:
             offset_bounds=k.sigma_0_bounds,
             isotropic=True,
         ),
-        kernels.ConstantKernel: lambda k: Constant(
-            k.constant_value, value_bounds=k.constant_value_bounds
-        ),
+        kernels.ConstantKernel: _constant,
         kernels.WhiteKernel: lambda k: White(
             k.noise_level, noise_level_bounds=k.noise_level_bounds
         ),
         kernels.Sum: lambda k: Sum(as_kernel(k.k1), as_kernel(k.k2)),
         kernels.Product: lambda k: Product(as_kernel(k.k1), as_kernel(k.k2)),
     }
+
+
+def _constant(kernel: Any) -> Kernel:
+    value = kernel.constant_value
+    if isinstance(value, Kernel):  # what scikit-learn's operators make of what is not theirs
+        raise TypeError(
+            f"{value!r} cannot be added to a kernel of scikit-learn, nor multiplied with one: "
+            "convert that one first, by as_kernel."
+        )
+    return Constant(value, value_bounds=kernel.constant_value_bounds)
 
 
 def _matern(kernel: Any) -> Kernel:

@@ -97,7 +97,7 @@ def test_html_has_the_parameters_of_a_kernel_but_not_of_a_list():
     assert "kernel__rough" not in VBGPRegressor([("rough", Matern())])._repr_html_()
 
 
-@pytest.mark.parametrize("kernel", ["auto", None, [RBF(), Matern()]], ids=repr)
+@pytest.mark.parametrize("kernel", ["auto", None, [RBF(), Matern()], RBF], ids=repr)
 def test_what_has_no_parameters(kernel):
     model = VBGPRegressor(kernel)
     assert not any(name.startswith("kernel__") for name in model.get_params())

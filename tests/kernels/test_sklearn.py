@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.gaussian_process import kernels as sk
 
+from skvbgp import VBGPRegressor
 from skvbgp.kernels import RBF, Linear, Matern, White, as_kernel
 from tests.kernels.cases import CASES, SCALES, inputs
 
@@ -80,6 +81,15 @@ class OtherRBF(sk.RBF):
 def test_unsupported(kernel):
     with pytest.raises(TypeError, match=r"kernel must be .*RationalQuadratic.*; got "):
         as_kernel(kernel)
+
+
+@pytest.mark.parametrize("kernel", [sk.RBF() + RBF(), sk.RBF() * (2.0 * RBF())], ids=["sum", "*"])
+@pytest.mark.parametrize("convert", [as_kernel, lambda k: VBGPRegressor(k).fit(inputs(4), [0] * 4)])
+def test_mixed_operands(kernel, convert):
+    """Scikit-learn's operators take one of ours for a number, and cannot even print it."""
+    with pytest.raises(TypeError, match="cannot be added to a kernel of scikit-learn"):
+        convert(kernel)
+    assert as_kernel(sk.RBF()) + RBF() == RBF(isotropic=True) + RBF()
 
 
 def test_unsupported_smoothness():
