@@ -1,7 +1,8 @@
 """VBGPRegressor with and without a global part, and the global process of VBDTCRegressor.
 
-Synthetic sets of 5,000 rows, whose number is the seed, and subsets of as many rows of real ones.
-NLPD and RMSE are those of the standardised target on 1,000 other rows; seconds are the processor's.
+Synthetic sets of 5,000 rows or more, whose number is the seed, and subsets of as many rows of real
+ones. NLPD and RMSE are those of the standardised target on 1,000 other rows; seconds are the
+processor's.
 """
 
 from pathlib import Path
@@ -13,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skvbgp import VBDTCRegressor, VBGPRegressor
 
-N_TRAIN, N_TEST = 5_000, 1_000
+N_TEST = 1_000
 FORMS = {
     "near rows": lambda seed: VBGPRegressor(n_inducing=None, random_state=seed),
     "both": lambda seed: VBGPRegressor(n_inducing=500, random_state=seed),
@@ -28,27 +29,31 @@ def main():
     cli.add_argument("--datasets", nargs="+", default=[], help="real ones, which need --data")
     cli.add_argument("--sets", nargs="*", choices=SETS, default=list(SETS), help="synthetic ones")
     cli.add_argument("--splits", nargs="+", type=int, default=[2], help="seeds of synthetic sets")
+    cli.add_argument("--rows", type=int, default=5_000, help="to train with")
     cli.add_argument("--forms", nargs="+", choices=FORMS, default=["near rows", "auto"])
     args = cli.parse_args()
     report = Report(args.json)
     for split in args.splits:
         for name in (*args.sets, *args.datasets):
             rng = np.random.default_rng([split, sum(map(ord, name))])
-            data = draw(name, rng) if name in SETS else subset(args.data, name, split, rng)
+            if name in SETS:
+                data = draw(name, args.rows, rng)
+            else:
+                data = subset(args.data, name, split, args.rows, rng)
             for form in args.forms:
                 row = measure(FORMS[form](split), *data)
                 report.add(data=name, split=split, form=form, **row)
 
 
-def draw(name, rng):
-    X, f, noise = SETS[name](rng, N_TRAIN + N_TEST)
+def draw(name, n, rng):
+    X, f, noise = SETS[name](rng, n + N_TEST)
     y = f + noise * rng.standard_normal(len(f))
-    return X[:N_TRAIN], y[:N_TRAIN], X[N_TRAIN:], y[N_TRAIN:]
+    return X[:n], y[:n], X[n:], y[n:]
 
 
-def subset(folder, name, split, rng):
+def subset(folder, name, split, n, rng):
     X, y, X_test, y_test = load_split(folder, name, split)
-    train, test = rng.permutation(len(y))[:N_TRAIN], rng.permutation(len(y_test))[:N_TEST]
+    train, test = rng.permutation(len(y))[:n], rng.permutation(len(y_test))[:N_TEST]
     return X[train], y[train], X_test[test], y_test[test]
 
 
@@ -113,7 +118,21 @@ def friedman(rng, n):
     return X, f + 10.0 * X[:, 3] + 5.0 * X[:, 4], 1.0
 
 
-SETS = {f.__name__: f for f in (few, additive, collinear, trend, two_scales, quadratic, friedman)}
+def hundred(rng, n):
+    """Friedman's function of five of a hundred inputs."""
+    X, f, noise = friedman(rng, n)
+    return np.hstack([X, rng.uniform(size=(n, 90))]), f, noise
+
+
+def factors(rng, n):
+    """Ninety inputs that have twenty causes, three of which move the target a little."""
+    Z = rng.standard_normal((n, 20))
+    X = Z @ rng.standard_normal((20, 90)) + rng.standard_normal((n, 90))
+    return X, np.tanh(Z[:, 0] + 0.5 * Z[:, 1] * Z[:, 2]) + 0.3 * Z[:, 3], 1.4
+
+
+EVERY = few, additive, collinear, trend, two_scales, quadratic, friedman, hundred, factors
+SETS = {f.__name__: f for f in EVERY}
 
 
 if __name__ == "__main__":

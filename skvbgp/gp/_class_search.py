@@ -51,7 +51,7 @@ from skvbgp.gp._class_warp import find_ranges, find_warp
 from skvbgp.gp._probit_process import AlikeProcess, ProbitProcess
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
-from skvbgp.gp._rows import Rows, draw_groups, size_groups
+from skvbgp.gp._rows import Rows, cut_groups, draw_groups, size_groups
 from skvbgp.gp._versus_rest import VersusRest
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Kernel
@@ -77,7 +77,8 @@ _WORTH_WARPING = 2.0
 _N_PROBIT, _PROBIT_ITERATIONS = 2, 10
 #: Noise that these start with.
 _PROBIT_NOISE = float(np.exp(LABEL_NOISE[0]))
-#: Random places that what predicts from neighbours or inducing inputs is trained on once more.
+#: Random places of a group that what predicts from neighbours or inducing inputs is trained on once
+#: more.
 _FAR_PLACES, _FAR_ITERATIONS = 500, 10
 #: Places that what predicts through inducing inputs knows.
 _MOST_KNOWN = 20_000
@@ -390,9 +391,12 @@ class ClassSearch:
         Near places do not show what is far apart, nor those that are near no others. With inducing
         inputs, where far places speak, kernels are also what they become; without, instead.
         """
-        afar = self.votes.part(np.sort(self.known[:_FAR_PLACES]))
+        n_inputs = count_inputs(self.d, parts[0].trained.process.owners)
+        drawn = cut_groups(self.known, _FAR_PLACES, n_inputs)
+        groups = [(self.votes.part(np.sort(places)),) for places in drawn]
         starts, max_iter = [part[:2] for part in parts], self.max_iter or _FAR_ITERATIONS
-        trials, n_votes = self._fit(starts, [(afar,)], max_iter), float(afar.sizes.sum())
+        trials = self._fit(starts, groups, max_iter)
+        n_votes = sum(float(votes.sizes.sum()) for (votes,) in groups)
         if self.m:
             given = [(trial, n_votes) for trial in trials]
             parts = [*parts, *do_once(lambda: thread_map(self._condition, given))]

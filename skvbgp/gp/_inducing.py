@@ -28,7 +28,7 @@ from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Kernel
 
 #: Most rows that the process is conditioned on.
-_MOST_ROWS = 20_000
+_MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +26,8 @@ Chunk = tuple[Array, Array, RowNoise | None]
 LOOKED_AT = 1_000
 #: Rows of a group: in neighbourhoods, at least, at most.
 _GROUP_SIZE, _LEAST_GROUP, _MOST_GROUP = 1.2, 50, 300
+#: Rows of groups of random ones, for each input, and most such groups.
+_ROWS_OF_INPUT, _MOST_GROUPS = 80, 8
 
 
 def weigh_inputs(kernel: Covariance, d: int) -> Array:
@@ -293,3 +296,9 @@ def draw_groups(X: Array, n_groups: int, size: int, rng: np.random.RandomState) 
     centres = rng.choice(len(X), min(n_groups, len(X)), replace=False)
     _, index = RowSearch(X).nearest(X[centres], size)
     return list(index)
+
+
+def cut_groups(order: Index, size: int, n_inputs: int) -> list[Index]:
+    """Groups of the first rows in a random order: the more inputs, the more hyperparameters."""
+    n_groups = int(np.clip(math.ceil(_ROWS_OF_INPUT * n_inputs / size), 1, _MOST_GROUPS))
+    return np.array_split(order[: n_groups * size], n_groups)

@@ -10,6 +10,7 @@ import numpy as np
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.order import Index
+from skvbgp._core.owners import count_inputs
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp._optim.ascent import EndPass, Watch, report_as
 from skvbgp._optim.maximum import train
@@ -20,7 +21,7 @@ from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._posterior import LocalMoments
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import discount_copies
-from skvbgp.gp._rows import Rows
+from skvbgp.gp._rows import Rows, cut_groups
 from skvbgp.gp._sample import Judges
 from skvbgp.gp._spread import SpreadRows
 from skvbgp.gp._state import State
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 #: n_inducing="auto": inducing inputs, and rows from which on they are tried.
 _N_INDUCING, _LEAST_ROWS = 500, 2_000
-#: Most rows that hyperparameters of the global part are learned from, and L-BFGS iterations.
-_TRAINED_ROWS, _MAX_ITER = 800, 20
+#: Rows of a group that hyperparameters of the global part are learned from, and L-BFGS iterations.
+_GROUP_SIZE, _MAX_ITER = 800, 20
 #: Rows that judge, which the global part has not learned from, and the same as a share of all rows.
 _HELD_OUT, _HELD_SHARE = 1_000, 0.25
 #: What a global part has to gain, in nats a row.
@@ -118,13 +119,15 @@ def learn_part(
 ) -> GlobalPart:
     """That of rows in a random order, the first of which are the inducing inputs.
 
-    Hyperparameters maximise the evidence of a random subset.
+    Hyperparameters maximise the evidence of groups of random rows.
     """
     X, y = rows.scaled(coordinates, target)
     noise = discount_copies(rows.X, rows.y, rows.noise)
-    index = order[:_TRAINED_ROWS]
-    known = None if noise is None else noise[index].scaled(target.unit)
-    trained = train(start, [(X[index], y[index], known)], max_iter=_MAX_ITER, tol=tol)
+    known = None if noise is None else noise.scaled(target.unit)
+    n_inputs = count_inputs(X.shape[1], start.owners)
+    drawn = cut_groups(order, _GROUP_SIZE, n_inputs)
+    groups = [(X[index], y[index], pick(known, index)) for index in drawn]
+    trained = train(start, groups, max_iter=_MAX_ITER, tol=tol)
     m = min(m, len(order))
     frame = trained.process, coordinates, target
     empty = GlobalPart(*frame, X[order[:m]], order[:0], WhitenedGaussian.standard(m))

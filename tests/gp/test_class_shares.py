@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from skvbgp._optim.maximum import Trained, train
-from skvbgp.gp import VBGPClassifier, _class_search
+from skvbgp.gp import VBGPClassifier, _class_search, _rows
 from skvbgp.gp._class_search import ClassSearch, Trial, start_class_process
 from skvbgp.gp._class_shares import Combination, learn_shares, weigh_inputs
 from skvbgp.gp._link import Link
@@ -140,9 +140,10 @@ def test_from_neighbours_those_are_of_groups(weight, rng, monkeypatch):
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch):
-    """From all votes of these, which are then what has chosen them."""
+    """From all votes of groups of these, which are then what has chosen them."""
     monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf if gains else np.inf)
-    monkeypatch.setattr(_class_search, "_FAR_PLACES", 40)
+    monkeypatch.setattr(_class_search, "_FAR_PLACES", 20)
+    monkeypatch.setattr(_rows, "_ROWS_OF_INPUT", 20)
     search, mixed = make_search(rng, 20, 3.0), []
     mix = Combination.of
     monkeypatch.setattr(
@@ -151,8 +152,9 @@ def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch)
     found = search.run([("a", start([2.0, 2.0]))], grows=False)
     (trained,), ((part,),) = found.trained, [parts for parts, one in mixed if one.found is found]
     (near,) = search._make_parts(search.trials)
-    afar = search.votes.part(np.sort(search.known[:40]))
-    expected = train(near.trained, [(afar,)], max_iter=1, tol=1e-3).process
+    drawn = search.known[:20], search.known[20:40]
+    afar = [(search.votes.part(np.sort(places)),) for places in drawn]
+    expected = train(near.trained, afar, max_iter=1, tol=1e-3).process
     assert expected.process != near.trained.process
     assert trained.process == (expected if gains else near.trained).process
     n_votes = 120.0 if gains else search.n_grouped

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.scaling import Coordinates, Target
-from skvbgp.gp import VBGPRegressor, _sum
+from skvbgp.gp import VBGPRegressor, _rows, _sum
 from skvbgp.gp._inducing import GlobalPart
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
@@ -108,15 +108,21 @@ def test_draws_have_its_moments_where_jitter_is_more_than_what_is_open(rng):
     assert_allclose(np.var(draws(places), axis=1), part.moments(places)[1], rtol=0.15)
 
 
-def test_hyperparameters_are_those_of_the_exact_process(rng):
-    """Learned from a random subset, here of all rows: at a maximum of their evidence."""
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_hyperparameters_are_those_of_exact_processes(n_groups, rng, monkeypatch):
+    """Learned from groups of random rows, here all rows: at a maximum of their evidence."""
+    monkeypatch.setattr(_sum, "_GROUP_SIZE", 60 // n_groups)
+    monkeypatch.setattr(_rows, "_ROWS_OF_INPUT", 30)  # of two inputs
     X, y = make_data(60)
     rows, start = Rows().plus(X, y), replace(PROCESS, noise=0.1)
-    part = _sum.learn_part(start, *FRAME, rows, rng.permutation(60), 10, 1e-9)
-    scaled = FRAME[0].scaled(X), FRAME[1].scaled(y)
+    order = rng.permutation(60)
+    part = _sum.learn_part(start, *FRAME, rows, order, 10, 1e-9)
+    X, y = FRAME[0].scaled(X), FRAME[1].scaled(y)
+    groups = order.reshape(n_groups, -1)
 
     def objective(process):
-        return process.log_evidence(*scaled) + process.log_prior()[0]
+        evidence = sum(process.log_evidence(X[index], y[index]) for index in groups)
+        return evidence + process.log_prior()[0]
 
     best = objective(part.process)
     assert best > objective(start) + 1.0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skvbgp.gp._rows import Rows, draw_groups, weigh_inputs
+from skvbgp.gp._rows import Rows, cut_groups, draw_groups, weigh_inputs
 from skvbgp.kernels import RBF, Constant, Linear, Matern
 from tests.gp.cases import make_classes, small, small_classifier
 
@@ -49,6 +49,21 @@ def test_groups_are_near_rows(rng):
         assert_array_equal(np.sort(group), find_by_brute_force(X, X[group[:1]], 10)[0])
     (everything,) = draw_groups(X, 4, 60, np.random.RandomState(0))
     assert_array_equal(everything, np.arange(60))
+
+
+@pytest.mark.parametrize(("n_inputs", "sizes"), [(1, [100]), (2, [80, 80]), (9, [80] * 8)])
+def test_more_inputs_have_more_groups_of_random_rows(n_inputs, sizes, rng):
+    """Eighty rows for each input, in groups of so many at most; no row is in two of them."""
+    order, size = rng.permutation(1000), max(sizes)
+    groups = cut_groups(order, size, n_inputs)
+    assert [len(group) for group in groups] == sizes
+    assert_array_equal(np.concatenate(groups), order[: sum(sizes)])
+
+
+def test_few_rows_are_in_as_many_groups(rng):
+    order = rng.permutation(10)
+    groups = cut_groups(order, 100, 3)
+    assert sorted(map(len, groups)) == [3, 3, 4]
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 6, 9])
