@@ -7,6 +7,7 @@ small for threads, the leaves of a triangle's inverse, is left to SciPy.
 """
 
 import math
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ _NOISE_SHARE, _LEAST_JITTER = 1e-2, 1e-12
 #: Order up to which LAPACK inverts a triangular matrix, and from which its halves are multiplied as
 #: triangles.
 _INVERSE_LEAF, _INVERSE_HALVES = 64, 256
+#: What is left of a direction that adds nothing to those before it, relative to the matrix.
+_LEAST_REST = 1e-6
 #: Least and most blocks of rows in products with a triangular matrix.
 _BLOCK_ROWS, _MOST_BLOCKS = 64, 8
 
@@ -357,3 +360,28 @@ def cholesky_vjp(LtdL: Array, L_inv: Array) -> Array:
     Phi += Phi.T
     Phi *= 0.5
     return triu_congruence(L_inv, Phi)
+
+
+def find_extremes(
+    multiply: Callable[[Array], Array], start: Array, n_steps: int
+) -> tuple[Array, Array]:
+    """Eigenvalues (k,) and eigenvectors (p, k) of a symmetric matrix, those at both ends first.
+
+    By Lanczos' iteration from `start` (p,), with at most so many products of the matrix and a
+    vector. Those in between are of what the matrix is within the space that these span.
+    """
+    q = start / np.linalg.norm(start)
+    Q, diagonal, beside = [q], list[float](), list[float]()
+    while True:
+        rest = multiply(Q[-1])
+        diagonal.append(float(Q[-1] @ rest))
+        basis = np.array(Q)  # (k, p)
+        for _ in range(2):  # once leaves rounding errors, which grow
+            rest = rest - (basis @ rest) @ basis
+        left = float(np.linalg.norm(rest))
+        if len(Q) == min(n_steps, len(q)) or left < _LEAST_REST * np.abs(diagonal).max():
+            break
+        beside.append(left)
+        Q.append(rest / left)
+    values, V = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    return values, basis.T @ V

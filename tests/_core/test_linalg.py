@@ -14,6 +14,7 @@ from skvbgp._core.linalg import (
     cholesky_vjp,
     extend_inverse,
     factorise_bordered,
+    find_extremes,
     inverse_from_cholesky,
     jittered_cholesky,
     log_determinant,
@@ -261,3 +262,27 @@ def test_other_threads_run_during_a_factorisation():
         done.set()
         watcher.join()
     assert min(shares) < 0.35
+
+
+def test_extreme_eigenvalues():
+    """Those far from a cluster are found by few products; the vectors are orthonormal."""
+    rng = np.random.default_rng(0)
+    V = np.linalg.qr(rng.standard_normal((80, 80)))[0]
+    exact = np.concatenate([[-3.0], rng.uniform(0.9, 1.1, 77), [9.0, 50.0]])
+    A = V @ np.diag(exact) @ V.T
+    values, vectors = find_extremes(lambda v: A @ v, rng.standard_normal(80), 15)
+    assert vectors.shape == (80, 15)
+    assert_allclose(vectors.T @ vectors, np.eye(15), atol=1e-12)
+    assert_allclose(values[[0, -2, -1]], [-3.0, 9.0, 50.0], atol=1e-6)
+    assert_allclose(np.abs(vectors[:, -1] @ V[:, -1]), 1.0, atol=1e-6)
+    assert_allclose(vectors.T @ A @ vectors, np.diag(values), atol=1e-10)
+
+
+@pytest.mark.parametrize("n_steps", [3, 10])
+def test_extremes_end_where_nothing_is_left(n_steps):
+    """As two eigenvalues have two directions."""
+    values, vectors = find_extremes(lambda v: v * [1.0, 1.0, 1.0, 4.0], np.ones(4), n_steps)
+    assert_allclose(values, [1.0, 4.0])
+    assert vectors.shape == (4, 2)
+    values, _ = find_extremes(lambda v: 2.0 * v, np.ones(1), n_steps)
+    assert_allclose(values, [2.0])

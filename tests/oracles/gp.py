@@ -222,3 +222,21 @@ def compare_pairs(X, y):
         for j in range(i):
             counts[int(np.any(X[i] != X[j])), int(y[i] != y[j])] += 1
     return counts
+
+
+def spread_few_directions(prior, rows, start, n_directions, least):
+    """Covariance and log |precision / 2 pi| of the Gaussian of many hyperparameters.
+
+    `prior` (p,) and `rows` (p, p) are minus the second derivatives of either logarithm. In units of
+    the prior it is as curved as they say within the Krylov space of `start`, and one beyond.
+    """
+    prior = np.maximum(prior, least)
+    unit = np.diag(prior**-0.5)
+    curvature = unit @ (rows + np.diag(prior)) @ unit
+    powers = [np.linalg.matrix_power(curvature, i) @ start for i in range(n_directions)]
+    Q = np.linalg.qr(np.column_stack(powers))[0]
+    values, V = np.linalg.eigh(Q.T @ curvature @ Q)
+    inside = V @ np.diag(np.maximum(values, least)) @ V.T
+    precision = Q @ inside @ Q.T + np.eye(len(prior)) - Q @ Q.T
+    covariance = unit @ np.linalg.inv(precision) @ unit
+    return covariance, -np.linalg.slogdet(2.0 * np.pi * covariance)[1]
