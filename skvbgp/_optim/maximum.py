@@ -87,10 +87,11 @@ class Spread(NamedTuple):
 
 def draw_processes(
     trained: Trained[P], groups: Sequence[tuple[Any, ...]], n: int, seed: int
-) -> list[tuple[P, float]]:
+) -> tuple[list[tuple[P, float]], float]:
     """Processes n from the Gaussian of the curvature at a maximum, with their log importance.
 
-    It is the logarithm of the posterior density, up to the evidence of all, over the Gaussian's.
+    It is the logarithm of the posterior density, up to the evidence of all, over the Gaussian's;
+    that of the maximum follows.
     """
     center = trained.process.vector
     measure = _measure_spread if len(center) <= _MOST_MEASURED else _measure_prior_and_more
@@ -107,7 +108,8 @@ def draw_processes(
             value = -np.inf
         return process, value - 0.5 * (log_det - float(e @ e))
 
-    return [draw(e) for e in quasi_normal(n, len(center), seed)]
+    drawn = [draw(e) for e in quasi_normal(n, len(center), seed)]
+    return drawn, trained.value - 0.5 * log_det
 
 
 def _measure_spread(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> Spread:

@@ -429,7 +429,7 @@ class ClassSearch:
         group = [(self.votes,)]
         seeds = [self.rng.randint(np.iinfo(np.int32).max) for _ in trials]
         drawn = thread_map(
-            lambda trial, seed: draw_processes(trial.trained, group, _N_DRAWS, seed),
+            lambda trial, seed: draw_processes(trial.trained, group, _N_DRAWS, seed)[0],
             zip(trials, seeds, strict=True),
         )
         return [self._average(*each) for each in zip(trials, drawn, strict=True)]

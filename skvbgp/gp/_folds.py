@@ -7,7 +7,7 @@ will be predicted. See :doc:`/theory/gp_learning`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 from skvbgp._core.gaussian import log_normal
 from skvbgp._core.linalg import Array
 from skvbgp._optim.lbfgs import lbfgs_ascent
-from skvbgp._optim.maximum import train
+from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group, RowNoise
 
@@ -61,8 +61,12 @@ def judge_folds(
     *,
     max_iter: int,
     tol: float,
+    learn: Callable[..., Trained[Process]] = train,
 ) -> Verdict:
-    """What is to be said of rows of all parts, each predicted by what the others train."""
+    """What is to be said of rows of all parts, each predicted by what `learn` makes of the others.
+
+    That is what has the parameters and the result of `train`.
+    """
     parts = list[Array]()
     for k in range(_FOLDS):
         pairs = [
@@ -71,7 +75,7 @@ def judge_folds(
         ]
         pairs = [(known, others) for known, others in pairs if len(known[1]) and len(others[1])]
         known = [one for one, _ in pairs]
-        trained = train(process, known, max_iter=max_iter, tol=tol).process
+        trained = learn(process, known, max_iter=max_iter, tol=tol).process
         parts += [_predict(trained, *pair) for pair in pairs]
     squares, variance, weight = np.hstack(parts)
     calibration, extra_noise = learn_spread(squares, variance, weight)

@@ -74,6 +74,8 @@ class Process:
     #: By input of the kernel: inputs of the same owner share their hyperparameters, such as the
     #: columns of a category. Without any, every input is its own.
     owners: tuple[int, ...] = ()
+    #: By input of the kernel, in the place of owners: those that share their hyperparameters.
+    tied: tuple[int, ...] = ()
     #: How outputs go together, of which every row says by its last columns which one it is of.
     coregion: Coregion | None = None
     #: Mean and standard deviation of the normal prior of the noise's logarithm.
@@ -139,7 +141,7 @@ class Process:
     @cached_property
     def _names(self) -> list[str]:
         """Of the kernel's theta; hyperparameters that are shared have the same."""
-        return name_by_input(self.kernel, self.owners)
+        return name_by_input(self.kernel, self.tied or self.owners)
 
     @cached_property
     def _first(self) -> list[int]:
@@ -149,7 +151,7 @@ class Process:
     @cached_property
     def _shared(self) -> list[int]:
         """By entry of theta: the number of its hyperparameter."""
-        return list(own_hyperparameters(self.kernel, self.owners))
+        return list(own_hyperparameters(self.kernel, self.tied or self.owners))
 
     @cached_property
     def _prior(self) -> tuple[Array, Array]:
@@ -355,7 +357,9 @@ def start_process(
     slopes = (_START_SLOPE,) * n_gaps
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
-    return Process(kernel, _START_NOISE, dof, slopes, owners, coregion, one_scale=one_scale)
+    return Process(
+        kernel, _START_NOISE, dof, slopes, owners, coregion=coregion, one_scale=one_scale
+    )
 
 
 def log_length_prior(log_scales: Array) -> tuple[float, Array]:

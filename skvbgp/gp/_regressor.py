@@ -45,8 +45,9 @@ class VBGPRegressor(JoinsOutputs, DescribesFunction, NoticesFunctions, Variation
     Every place is predicted by Gaussian processes of its nearest rows; with few rows these are
     all of them, and the process is exact. The kernels are found by a greedy search over Matern,
     rational quadratic and squared exponential kernels, their products and sums, each with one
-    length scale per input; with few rows, straight lines are added to the best one. With 401 to
-    3,000 rows, kernels with one length scale for all inputs compete, too, without and with straight
+    length scale per input; with few rows, straight lines are added to the best one, and of more
+    than 20 inputs a few may have length scales of their own, all others one. With 401 to 3,000
+    rows, kernels with one length scale for all inputs compete, too, without and with straight
     lines, for many weak inputs. Predictions average over those that matter, by a belief that
     follows how well each explains the rows around a place; the scale of the function and of the
     noise is uncertain there as well, so that intervals widen where the function is rough. They

@@ -10,8 +10,8 @@ compete where all rows predict.
 
 Few rows, all of which are neighbours: every kernel is trained on all of them, as is the best one
 plus straight lines, and the mixture is over kernels and over draws of their hyperparameters, by
-evidence. Kernels with one length scale take their place where they predict better what has had no
-part in training, which also says how far from predictions rows may be.
+evidence. Kernels with one length scale, or with those of a few of many inputs, take their place
+where they predict better what has had no part in training, which also says how wide intervals are.
 
 Of few rows and many, errors of those that are left out say how observations are distributed.
 """
@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
 from skvbgp._core.linalg import Array
+from skvbgp._core.owners import count_inputs
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import (
@@ -39,6 +41,7 @@ from skvbgp.gp._belief import (
 )
 from skvbgp.gp._coregion import Covariance
 from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
+from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
 from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
@@ -82,8 +85,7 @@ _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
-#: A draw is dropped if its importance is so many nats below the best one's: the Gaussian is wrong
-#: there.
+#: Draws that are so many nats less important than the maximum or the best one are no posterior.
 _DRAWS_WITHIN = 32.0
 
 
@@ -162,7 +164,7 @@ class Search:
     def count(n_starts: int, *, grows: bool, is_exact: bool) -> int:
         """Largest number of trials."""
         if is_exact:
-            return n_starts + (n_starts + 4) * grows
+            return n_starts + (2 * n_starts + 7) * grows
         return n_starts + 7 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
 
     @property
@@ -356,24 +358,51 @@ class Search:
     def _try_isotropic_alone(
         self, starts: dict[str, Process], groups: list[Group], n_iter: int
     ) -> None:
-        """Try kernels with one length scale, and keep these or all others.
+        """Try kernels with one length scale, or few; keep these, those or all others.
 
-        Rows that have had no part in training decide, by the best of either kind, and say how wide
-        intervals have to be.
+        Rows that have had no part in training decide, by the best of a kind, and the intervals.
         """
         others = list(self.trials)
         first = [trial for trial in others if trial.name in starts]
         best = max(first, key=lambda trial: trial.trained.value)
-        isotropic = self._try_isotropic(starts[best.name], groups, n_iter)
+        start = starts[best.name]
+        isotropic = self._try_isotropic(start, groups, n_iter)
+        folds = draw_folds(groups, self.rng)
+        freed = self._try_freed(best.name, starts, groups, n_iter)
         if self.stopped:
             return
-        folds = draw_folds(groups, self.rng)
         one, *rest = (
             judge_folds(process, groups, folds, max_iter=n_iter, tol=self.tol)
-            for process in (starts[best.name], *(trial.process for trial in isotropic))
+            for process in (start, *(trial.process for trial in isotropic))
         )
-        self.trials = isotropic if max(rest) > one else others
-        _, self.calibration, self.extra_noise = max(one, *rest)
+        verdicts = [(one, others), (max(rest), isotropic)]
+        if freed:
+            learn = free_inputs
+            some = judge_folds(start, groups, folds, max_iter=n_iter, tol=self.tol, learn=learn)
+            verdicts.append((some, freed))
+        (_, self.calibration, self.extra_noise), self.trials = max(verdicts, key=itemgetter(0))
+
+    def _try_freed(
+        self, name: str, starts: dict[str, Process], groups: list[Group], n_iter: int
+    ) -> list[Trial]:
+        """Try, of many inputs, everything once more with length scales of some, if any gain."""
+        first = starts.pop(name)
+        if count_inputs(self.rows.d, first.owners) <= MANY_INPUTS or self.stopped:
+            return []
+        trained = free_inputs(first, groups, max_iter=n_iter, tol=self.tol)
+        tied = trained.process.tied
+        if not any(tied):
+            return []
+        before, self.trials = self.trials, []
+        self._judge(name, [trained])
+        for other, process in starts.items():
+            start = replace(_follow(other, process, self.trials[0]), tied=tied)
+            self._try(other, start, groups, n_iter)
+        for other, process in self._combine():
+            self._try(other, process, groups, n_iter)
+        self._try_lines(groups, n_iter)
+        freed, self.trials = self.trials, before
+        return freed
 
     def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
         """The mixture of trials from k neighbours, learned from n rows that are left out."""
@@ -417,18 +446,18 @@ class Search:
         """Draws of the hyperparameters of every kernel that matters, weighted by evidence.
 
         A kernel's evidence is estimated by importance sampling; its draws have equal shares, but
-        for those that are hopeless.
+        for those that are hopeless, which leave the maximum if all are.
         """
         top = max(trial.trained.value for trial in self.trials)
         chosen = [t for t in self.trials if t.trained.value > top - _WITHIN]
         processes, log_weights, trial_of = [], [], []
         for i, trial in enumerate(chosen):
             seed = self.rng.randint(np.iinfo(np.int32).max)
-            drawn = draw_processes(trial.trained, groups, _N_DRAWS, seed)
+            drawn, at_maximum = draw_processes(trial.trained, groups, _N_DRAWS, seed)
             importance = np.array([weight for _, weight in drawn])
             evidence = float(logsumexp(importance)) - np.log(len(drawn))
-            least = importance.max() - _DRAWS_WITHIN
-            kept = [process for process, weight in drawn if weight > least]
+            least = max(importance.max(), at_maximum) - _DRAWS_WITHIN
+            kept = [process for process, weight in drawn if weight > least] or [trial.process]
             processes += kept
             log_weights += [evidence - np.log(len(kept))] * len(kept)
             trial_of += [i] * len(kept)

@@ -81,10 +81,11 @@ def test_what_rows_say_in_few_directions_is_exact():
 def test_a_quadratic_posterior_has_draws_of_one_importance(p):
     """Which is its integral."""
     process = make_quadratic(p, 0.0)
-    drawn = draw_processes(Trained(process, 0.0), [()], 16, 0)
+    drawn, at_maximum = draw_processes(Trained(process, 0.0), [()], 16, 0)
     H = process.rows + np.diag(process.prior)
     exact = -0.5 * np.linalg.slogdet(H / (2.0 * np.pi))[1]
     assert_allclose([weight for _, weight in drawn], exact, atol=1e-3)
+    assert_allclose(at_maximum, exact, atol=1e-3)
     assert len({tuple(one.vector) for one, _ in drawn}) == 16
 
 
