@@ -305,7 +305,7 @@ def test_generator_as_random_state(path):
         (lambda model, X, y: (model, *shuffle(X, y, random_state=0)), "data"),
         (lambda model, X, y: (model.set_params(learning_rate=0.01), X, y), "parameters"),
         (lambda model, X, y: (model.set_params(random_state=None), X, y), "parameters"),
-        (lambda model, X, y: (VBFITCRegressor(**model.get_params()), X, y), "estimator"),
+        (lambda model, X, y: (VBFITCRegressor(**model.get_params(deep=False)), X, y), "estimator"),
         (lambda model, X, y: (model.set_params(warm_start=True).fit(X, y), X, y), "warm start"),
     ],
 )

@@ -272,7 +272,7 @@ def test_balanced_classes_of_a_stream_are_those_of_all_rows():
     y = y * (np.arange(80) % 3 == 0)
     model = small(class_weight="balanced", learn_hyperparameters=False, kernel=KERNEL)
     model.set_params(inducing_inputs=X[:8]).fit(X, y)
-    stream = small(**{**model.get_params(), "random_state": 0})
+    stream = small(**{**model.get_params(deep=False), "random_state": 0})
     for part in (slice(0, 50), slice(50, 80)):
         stream.partial_fit(X[part], y[part], [0, 1])
     assert_allclose(say(stream, X), say(model, X), rtol=1e-6)
