@@ -29,7 +29,7 @@ from scipy.special import logsumexp
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import count_inputs
 from skvbgp._optim.ascent import EndPass
-from skvbgp._optim.maximum import Trained, draw_processes, train
+from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
 from skvbgp.gp._belief import (
     fit_mixture,
     measure_score,
@@ -47,7 +47,7 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import HELD_OUT, Sample, Samples
-from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel
+from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel, steepen
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -82,6 +82,8 @@ _NOISE_FACTORS = (0.3, 10.0)
 #: If more than this share of y seems to be noise, few rows are searched again, and what is found
 #: has to be better by so many nats.
 _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
+#: Starts of lines that may explain all of few rows: multiples of the slopes' variance, and noises.
+_STEEP, _HARDLY_NOISE = (1.0, 100.0, 1e4), (1e-8, 1e-4)
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
@@ -222,8 +224,27 @@ class Search:
     def _try_lines(self, groups: list[Group], n_iter: int) -> None:
         """Try the best kernel plus straight lines: alone, it falls back to the mean far away."""
         best = max(self.trials, key=lambda trial: trial.trained.value)
-        name, kernel = add_lines(best.name, best.process.kernel, self.rows.d)
-        self._try(name, replace(best.process, kernel=kernel), groups, n_iter)
+        self._add_lines(best, groups, n_iter)
+
+    def _add_lines(self, trial: Trial, groups: list[Group], n_iter: int) -> None:
+        """Try a kernel plus straight lines, from where these explain few rows best.
+
+        Where inputs nearly determine one another, lines that explain y may be so steep that
+        training from gentle ones ends where they are noise.
+        """
+        name, kernel = add_lines(trial.name, trial.process.kernel, self.rows.d)
+        start = replace(trial.process, kernel=kernel)
+        if self.is_exact:
+            steep = [
+                replace(start, kernel=steepen(kernel, factor), noise=noise)
+                for factor in _STEEP
+                for noise in _HARDLY_NOISE
+            ]
+            values = [log_posterior(one, groups)[0] for one in steep]
+            best = int(np.argmax(values))
+            if values[best] > trial.trained.value + _LEAST_LEAD:
+                start, n_iter = steep[best], self.max_iter or _EXACT_ITERATIONS
+        self._try(name, start, groups, n_iter)
 
     def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
         """Add trials of one kernel, whose processes share its matrices."""
@@ -350,9 +371,7 @@ class Search:
         name, kernel = make_isotropic_kernel(process.kernel)
         self._try(name, replace(process, kernel=kernel), groups, n_iter)
         for trial in self.trials[n_before:]:
-            name, kernel = add_lines(name, trial.process.kernel, self.rows.d)
-            process = replace(trial.process, kernel=kernel)
-            self._try(name, process, groups, self.max_iter or _FOLLOWING_ITERATIONS)
+            self._add_lines(trial, groups, self.max_iter or _FOLLOWING_ITERATIONS)
         return self.trials[n_before:]
 
     def _try_isotropic_alone(

@@ -143,6 +143,13 @@ def add_lines(name: str, kernel: Kernel, d: int) -> Named:
     return f"{name} + LIN", Sum(kernel, _lines(d))
 
 
+def steepen(total: Any, factor: float) -> Kernel:
+    """The start of `add_lines` with steeper lines, and next to nothing of a product besides."""
+    product, lines = total.kernels
+    rest = Product(_amplitude(0.0), *product.kernels[1:])
+    return Sum(rest, Product(_amplitude(factor * _value(lines)), _leaf(lines)))
+
+
 def add_fading_lines(name: str, kernel: Kernel, d: int) -> Named:
     """The same for inputs of unit variance, of lines that fade where all rows are far away."""
     length_scale = _REACH * float(np.sqrt(d))

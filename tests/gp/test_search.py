@@ -151,6 +151,20 @@ def test_few_rows_are_no_less_likely_than_promised_when_they_are_left_out(monkey
     assert_allclose(np.mean((y - mean) ** 2 / variance), 1.0)
 
 
+def test_lines_may_be_steep():
+    """What shares leave of a hundred per cent, next to nothing: gentle slopes say it is noise."""
+    rng = np.random.default_rng(1)
+    shares = 100.0 * rng.dirichlet([80, 60, 40, 20, 10, 10, 300, 1], 80)
+    X, y = shares[:, :-1], shares[:, -1]
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
+    known, y_known = X[:60], y[:60]
+    starts = [(name, start_process(k, gaussian=True)) for name, k in make_base_kernels(7)]
+    found = make_search(known, y_known, 200).run(starts, grows=True)
+    processes = found.mixture.processes
+    given = [process.factorise(known, y_known).moments(X[60:]) for process in processes]
+    assert_allclose(np.mean([one.mean for one in given], axis=0), y[60:], atol=0.01)
+
+
 def test_few_rows_of_a_trend_are_continued_far_away():
     """And so are slopes in many inputs, of which each length scale is a parameter."""
     rng = np.random.default_rng(0)

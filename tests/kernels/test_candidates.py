@@ -11,6 +11,7 @@ from skvbgp.kernels._candidates import (
     combine,
     make_base_kernels,
     make_isotropic_kernel,
+    steepen,
 )
 
 BEST = [pair for pair in make_base_kernels(2) if pair[0] in ("RQ", "SE")]
@@ -40,6 +41,15 @@ def test_lines_are_added_to_what_a_kernel_has_learned(rng):
     assert sum_name == "RQ + LIN"
     assert_allclose(total(X), kernel(X) + 0.5 * X @ X.T)
     assert total.n_free == kernel.n_free + 1
+
+
+def test_steep_lines_have_next_to_nothing_besides(rng):
+    X = rng.standard_normal((5, 2))
+    for _, _, product in combine(BEST, np.random.RandomState(0), few=True):
+        total = add_lines("", product, 2)[1]
+        steep = steepen(total, 100.0)
+        assert_allclose(steep(X), 1e-4 * product(X) + 50.0 * X @ X.T)
+        assert steep.n_free == total.n_free
 
 
 def test_one_length_scale_for_all_inputs(rng):
