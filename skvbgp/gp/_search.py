@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from scipy.special import logsumexp
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import count_inputs
 from skvbgp._optim.ascent import EndPass
-from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
+from skvbgp._optim.maximum import Trained, draw_processes, train
 from skvbgp.gp._belief import (
     fit_mixture,
     measure_score,
@@ -47,7 +48,8 @@ from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
 from skvbgp.gp._sample import HELD_OUT, Sample, Samples
-from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel, steepen
+from skvbgp.gp._steep_lines import find_steep_start
+from skvbgp.kernels._candidates import add_lines, combine, follow, make_isotropic_kernel
 
 #: Most rows of the groups that kernels are tried on and trained on further, and the same in
 #: multiples of all rows.
@@ -82,8 +84,6 @@ _NOISE_FACTORS = (0.3, 10.0)
 #: If more than this share of y seems to be noise, few rows are searched again, and what is found
 #: has to be better by so many nats.
 _MUCH_NOISE, _LEAST_LEAD = 0.25, 4.0
-#: Starts of lines that may explain all of few rows: multiples of the slopes' variance, and noises.
-_STEEP, _HARDLY_NOISE = (1.0, 100.0, 1e4), (1e-8, 1e-4)
 #: Draws of hyperparameters from few rows; kernels and draws that matter, in nats.
 _N_DRAWS = 16
 _WITHIN = 8.0
@@ -227,23 +227,12 @@ class Search:
         self._add_lines(best, groups, n_iter)
 
     def _add_lines(self, trial: Trial, groups: list[Group], n_iter: int) -> None:
-        """Try a kernel plus straight lines, from where these explain few rows best.
-
-        Where inputs nearly determine one another, lines that explain y may be so steep that
-        training from gentle ones ends where they are noise.
-        """
+        """Try a kernel plus straight lines, which may be steep of few rows."""
         name, kernel = add_lines(trial.name, trial.process.kernel, self.rows.d)
-        start = replace(trial.process, kernel=kernel)
-        if self.is_exact:
-            steep = [
-                replace(start, kernel=steepen(kernel, factor), noise=noise)
-                for factor in _STEEP
-                for noise in _HARDLY_NOISE
-            ]
-            values = [log_posterior(one, groups)[0] for one in steep]
-            best = int(np.argmax(values))
-            if values[best] > trial.trained.value + _LEAST_LEAD:
-                start, n_iter = steep[best], self.max_iter or _EXACT_ITERATIONS
+        start, least = replace(trial.process, kernel=kernel), trial.trained.value + _LEAST_LEAD
+        steep = find_steep_start(start, groups, least) if self.is_exact else None
+        if steep is not None:
+            start, n_iter = steep, self.max_iter or _EXACT_ITERATIONS
         self._try(name, start, groups, n_iter)
 
     def _judge(self, name: str, trained: list[Trained[Process]]) -> None:
@@ -290,8 +279,7 @@ class Search:
 
     def _select(self, trials: list[Trial], most: int) -> list[Trial]:
         """Trials that help the mixture, the best first."""
-        chosen: list[Trial] = []
-        best = -np.inf
+        chosen, best = list[Trial](), -np.inf
         while len(chosen) < min(most, len(trials)):
             others = [t for t in trials if all(t is not known for known in chosen)]
             ranks = [self._rank_together([*chosen, trial]) for trial in others]
@@ -361,8 +349,7 @@ class Search:
         They are trained on rows that are far apart, and would lose by what near rows say.
         """
         n_groups = min(_ISOTROPIC_GROUPS, -(-len(self.rows) // _ISOTROPIC_ROWS))
-        drawn = [self.rows.draw_rows(_ISOTROPIC_ROWS) for _ in range(n_groups)]
-        groups = [group for draw in drawn for group in draw]
+        groups = [group for _ in range(n_groups) for group in self.rows.draw_rows(_ISOTROPIC_ROWS)]
         return self._try_isotropic(process, groups, self.max_iter or _TRIAL_ITERATIONS)
 
     def _try_isotropic(self, process: Process, groups: list[Group], n_iter: int) -> list[Trial]:
@@ -382,23 +369,18 @@ class Search:
         Rows that have had no part in training decide, by the best of a kind, and the intervals.
         """
         others = list(self.trials)
-        first = [trial for trial in others if trial.name in starts]
-        best = max(first, key=lambda trial: trial.trained.value)
+        best = max((t for t in others if t.name in starts), key=lambda t: t.trained.value)
         start = starts[best.name]
         isotropic = self._try_isotropic(start, groups, n_iter)
         folds = draw_folds(groups, self.rng)
         freed = self._try_freed(best.name, starts, groups, n_iter)
         if self.stopped:
             return
-        one, *rest = (
-            judge_folds(process, groups, folds, max_iter=n_iter, tol=self.tol)
-            for process in (start, *(trial.process for trial in isotropic))
-        )
+        judge = partial(judge_folds, groups=groups, folds=folds, max_iter=n_iter, tol=self.tol)
+        one, *rest = map(judge, (start, *(trial.process for trial in isotropic)))
         verdicts = [(one, others), (max(rest), isotropic)]
         if freed:
-            learn = free_inputs
-            some = judge_folds(start, groups, folds, max_iter=n_iter, tol=self.tol, learn=learn)
-            verdicts.append((some, freed))
+            verdicts.append((judge(start, learn=free_inputs), freed))
         (_, self.calibration, self.extra_noise), self.trials = max(verdicts, key=itemgetter(0))
 
     def _try_freed(
@@ -409,14 +391,13 @@ class Search:
         if count_inputs(self.rows.d, first.owners) <= MANY_INPUTS or self.stopped:
             return []
         trained = free_inputs(first, groups, max_iter=n_iter, tol=self.tol)
-        tied = trained.process.tied
-        if not any(tied):
+        if not any(tied := trained.process.tied):
             return []
         before, self.trials = self.trials, []
         self._judge(name, [trained])
         for other, process in starts.items():
-            start = replace(_follow(other, process, self.trials[0]), tied=tied)
-            self._try(other, start, groups, n_iter)
+            process = _follow(other, process, self.trials[0])
+            self._try(other, replace(process, tied=tied), groups, n_iter)
         for other, process in self._combine():
             self._try(other, process, groups, n_iter)
         self._try_lines(groups, n_iter)
