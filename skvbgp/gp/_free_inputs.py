@@ -21,7 +21,7 @@ from skvbgp.gp._row_noise import Group
 
 #: Inputs are freed if there are more than so many, and at most so many of them.
 MANY_INPUTS, _MOST_FREE = 20, 10
-#: Iterations after an input has been freed, which starts where it was.
+#: Most iterations after an input has been freed, which starts where it was.
 _MAX_ITER = 8
 
 
@@ -43,7 +43,7 @@ def free_inputs(
         slopes = np.bincount(owner, _differentiate(best.process, groups, d) * (tied == 0))
         freed = np.where(owner == np.argmax(np.abs(slopes)), n_free + 1, tied)
         start = replace(best.process, tied=tuple(freed.tolist()))
-        trained = train(start, groups, max_iter=_MAX_ITER, tol=tol)
+        trained = train(start, groups, max_iter=min(max_iter, _MAX_ITER), tol=tol)
         if trained.value < best.value + np.log(n_inputs - n_free) + 1.0:
             break
         best, tied = trained, freed

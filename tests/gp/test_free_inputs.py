@@ -118,6 +118,15 @@ def test_functions_of_few_of_many_inputs_are_learned(rng, monkeypatch):
     assert set(np.argsort(model.feature_importances_)[-2:]) == {3, 17}
 
 
+def test_a_warm_start_leaves_them_as_they_are(rng):
+    X, y = make_rows(rng, 60)
+    model = VBGPRegressor(max_iter=15, random_state=0, warm_start=True).fit(X, y)
+    before = {process.tied for process in model._state.mixture.processes}
+    assert all(map(any, before))
+    model.fit(X, y)
+    assert {process.tied for process in model._state.mixture.processes} <= before
+
+
 def refuse(*_, **__):
     raise AssertionError("nothing is to be freed")
 
