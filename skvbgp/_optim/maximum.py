@@ -78,6 +78,14 @@ def log_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> tupl
     return value, gradient
 
 
+def measure_posterior(process: Trainable, groups: Sequence[tuple[Any, ...]]) -> float:
+    """The same without a gradient; minus infinity where a matrix cannot be factorised."""
+    try:
+        return float(sum(thread_map(process.log_evidence, groups), process.log_prior()[0]))
+    except NotPositiveDefiniteError:
+        return -np.inf
+
+
 class Spread(NamedTuple):
     """A Gaussian around a maximum."""
 
@@ -101,12 +109,8 @@ def draw_processes(
     def draw(e: Array) -> tuple[P, float]:
         x = np.clip(center + stretch(e), *bounds.T)
         process = trained.process.with_vector(x)
-        try:
-            parts = thread_map(process.log_evidence, groups)
-            value = sum(parts, process.log_prior()[0])
-        except NotPositiveDefiniteError:
-            value = -np.inf
-        return process, value - 0.5 * (log_det - float(e @ e))
+        density = measure_posterior(process, groups)
+        return process, density - 0.5 * (log_det - float(e @ e))
 
     drawn = [draw(e) for e in quasi_normal(n, len(center), seed)]
     return drawn, trained.value - 0.5 * log_det

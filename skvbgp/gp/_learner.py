@@ -155,11 +155,14 @@ class GPLearner(RegressionLearner):
             standardised = before.frames.standardised
             learned = dict(zip(before.kernel_of, before.mixture.processes, strict=True))
             pairs = [(before.names[i], before.kernels[i]) for i in sorted(learned)]
+            tied = [learned[i].tied for i in sorted(learned)]
         elif is_auto(self.kernel):
             pairs = make_base_kernels(d)
         else:
             given = name_kernels(self.kernel)
             pairs = [(name, bind_columns(kernel, d, self.owners)) for name, kernel in given]
+        if before is None:
+            tied = [()] * len(pairs)
         settings: dict[str, Any] = {
             "gaussian": gaussian,
             "one_scale": is_exact,
@@ -167,19 +170,17 @@ class GPLearner(RegressionLearner):
             "owners": add_inputs(self.owners, self.n_outputs),
             "n_outputs": self.n_outputs,
         }
-        candidates = [(name, start_process(kernel, **settings)) for name, kernel in pairs]
-        if before is not None:  # what was not told apart stays so
-            candidates = [
-                (name, replace(process, tied=learned[i].tied))
-                for (name, process), i in zip(candidates, sorted(learned), strict=True)
-            ]
+        candidates = tuple(
+            (name, start_process(kernel, tied=one, **settings))
+            for (name, kernel), one in zip(pairs, tied, strict=True)
+        )
         grows = is_auto(self.kernel) and before is None
         n_inducing = choose_inducing(self, outputs, gaps, before)
         each = [self.frame(together, scale, gaps, standardised) for scale in targets]
         if before is not None:
             each = [keep_warp(frames, before.frames) for frames in each]
         starts = [
-            Start(frames, rows, tuple(candidates), grows, seed, n_inducing)
+            Start(frames, rows, candidates, grows, seed, n_inducing)
             for frames, rows in zip(each, outputs, strict=True)
         ]
         is_free = grows and self.learn_hyperparameters and not any(gaps.columns)

@@ -348,6 +348,7 @@ def start_process(
     one_scale: bool = False,
     n_gaps: int = 0,
     owners: tuple[int, ...] = (),
+    tied: tuple[int, ...] = (),
     n_outputs: int = 0,
 ) -> Process:
     """A process of this kernel before training, where some inputs may be missing.
@@ -357,9 +358,7 @@ def start_process(
     slopes = (_START_SLOPE,) * n_gaps
     dof = np.inf if gaussian else _START_DOF
     coregion = Coregion.start(n_outputs) if n_outputs else None
-    return Process(
-        kernel, _START_NOISE, dof, slopes, owners, coregion=coregion, one_scale=one_scale
-    )
+    return Process(kernel, _START_NOISE, dof, slopes, owners, tied, coregion, one_scale=one_scale)
 
 
 def log_length_prior(log_scales: Array) -> tuple[float, Array]:

@@ -218,6 +218,10 @@ class Search:
             return
         self.trials = []
         self._judge(best.name, [alone])
+        self._try_followers(starts, groups, n_iter)
+
+    def _try_followers(self, starts: dict[str, Process], groups: list[Group], n_iter: int) -> None:
+        """Try processes that start from what the first trial has learned."""
         for name, process in starts.items():
             self._try(name, _follow(name, process, self.trials[0]), groups, n_iter)
 
@@ -391,13 +395,11 @@ class Search:
         if count_inputs(self.rows.d, first.owners) <= MANY_INPUTS or self.stopped:
             return []
         trained = free_inputs(first, groups, max_iter=n_iter, tol=self.tol)
-        if not any(tied := trained.process.tied):
+        if not any(trained.process.tied):
             return []
         before, self.trials = self.trials, []
         self._judge(name, [trained])
-        for other, process in starts.items():
-            process = _follow(other, process, self.trials[0])
-            self._try(other, replace(process, tied=tied), groups, n_iter)
+        self._try_followers(starts, groups, n_iter)
         for other, process in self._combine():
             self._try(other, process, groups, n_iter)
         self._try_lines(groups, n_iter)
@@ -436,9 +438,8 @@ class Search:
         y, weight = self.rows.hold(len(parts.mean))
         shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
         mixture = shape_errors(mixture, parts, y, weight)
-        trial_of, score = list(range(len(chosen))), self._score(mixture, parts)
-        rank = self._rank(mixture, parts)
-        return Found(chosen, mixture, trial_of, shares, weights, k, score, rank)
+        score, rank = self._score(mixture, parts), self._rank(mixture, parts)
+        return Found(chosen, mixture, list(range(len(chosen))), shares, weights, k, score, rank)
 
     # -- few rows ----------------------------------------------------------------------------------
 
@@ -479,8 +480,7 @@ class Search:
         mixture = shape_errors(mixture, parts, y, weight)
         trial_of = [trial_of[j] for j in matter]
         belief = np.bincount(trial_of, mixture.weigh(parts.evidence)[0], len(chosen)).astype(float)
-        score = self._score(mixture, parts)
-        rank = self._rank(mixture, parts)
+        score, rank = self._score(mixture, parts), self._rank(mixture, parts)
         return Found(chosen, mixture, trial_of, belief, weights, k, score, rank)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skvbgp._optim.maximum import log_posterior
+from skvbgp._optim.maximum import measure_posterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.kernels._candidates import steepen
@@ -30,6 +30,6 @@ def find_steep_start(process: Process, groups: Sequence[Group], least: float) ->
         for factor in _STEEP
         for noise in _HARDLY_NOISE
     ]
-    values = [log_posterior(start, groups)[0] for start in starts]
+    values = [measure_posterior(start, groups) for start in starts]
     best = int(np.argmax(values))
     return starts[best] if values[best] > least else None
