@@ -51,8 +51,10 @@ def compare_alone(
     each other, as was asked for. Of the values (n,) that the model of all knows it is given which
     output and row they are of; an output's own model has its values in the same order.
     """
-    total, squares = np.zeros((2, len(alone)))
-    for hidden in hide_values(row, output, len(alone), rng):
+    t = len(alone)
+    total, squares = np.zeros((2, t))
+    is_complete = len(np.unique(t * row + output)) == t * len(np.unique(row))
+    for hidden in hide_values(row, output, is_complete, rng):
         together = judge(*common, hidden)
         for j, one in enumerate(alone):
             mine = hidden[output == j]
@@ -60,27 +62,21 @@ def compare_alone(
                 gains = judge(*one, mine) - together[output[hidden] == j]
                 total[j] += gains.sum()
                 squares[j] += gains @ gains
-    least = 0.0 if has_all(row, output, len(alone)) else np.sqrt(squares)
+    least = 0.0 if is_complete else np.sqrt(squares)
     return np.asarray(total > least)
 
 
-def has_all(row: NDArray[np.intp], output: NDArray[np.intp], t: int) -> bool:
-    """Whether every row has values of all t outputs."""
-    _, row = np.unique(row, return_inverse=True)
-    return len(np.unique(t * row + output)) == t * (int(row.max()) + 1)
-
-
 def hide_values(
-    row: NDArray[np.intp], output: NDArray[np.intp], t: int, rng: np.random.RandomState
+    row: NDArray[np.intp], output: NDArray[np.intp], is_complete: bool, rng: np.random.RandomState
 ) -> Iterator[Hidden]:
-    """Values (n,) that are left out together, of rows and of t outputs that are numbered."""
+    """Values (n,) that are left out together: whole rows, where all rows have all outputs."""
     _, row = np.unique(row, return_inverse=True)
     n, u = int(row.max()) + 1, rng.random(len(row))
     last, single = np.zeros(n), np.empty(n, dtype=np.intp)
     np.maximum.at(last, row, u)
     chosen = u == last[row]
     single[row[chosen]] = output[chosen]  # a value, and what else there is of its output
-    whole = np.ones(n, dtype=bool) if has_all(row, output, t) else rng.random(n) < 0.5
+    whole = np.ones(n, dtype=bool) if is_complete else rng.random(n) < 0.5
     is_hidden = whole[row] | (output == single[row])
     order, size = rng.permutation(n), min(-(-n // _PARTS), _JUDGED_ROWS)
     for start in range(0, min(n, _PARTS * size, _JUDGED_ROWS), size):

@@ -11,18 +11,19 @@ def test_values_that_are_hidden():
     """All of a row, or where values are missing a single one of half the rows; once each."""
     rng = np.random.RandomState(0)
     row_of, output = np.repeat(np.arange(40), 3), np.tile(np.arange(3), 40)
-    parts = list(hide_values(row_of, output, 3, rng))
+    parts = list(hide_values(row_of, output, True, rng))
     assert_array_equal(np.sum(parts, axis=0), np.ones(120))
     for hidden in parts:
         assert_array_equal(hidden.reshape(40, 3).all(axis=1), hidden.reshape(40, 3).any(axis=1))
         assert hidden.sum() == 24
     seen = np.delete(np.arange(120), [5, 77])
-    hidden = np.sum(list(hide_values(row_of[seen], output[seen], 3, rng)), axis=0)
+    hidden = np.sum(list(hide_values(row_of[seen], output[seen], False, rng)), axis=0)
     sizes, counts = np.bincount(row_of[seen]), np.bincount(row_of[seen], hidden)
     assert hidden.max() == 1
     assert np.all((counts == 1) | (counts == sizes))
     assert 8 < np.sum(counts == 1) < 32
-    many = list(hide_values(np.repeat(np.arange(4_000), 2), np.tile(np.arange(2), 4_000), 2, rng))
+    row_of, output = np.repeat(np.arange(4_000), 2), np.tile(np.arange(2), 4_000)
+    many = list(hide_values(row_of, output, True, rng))
     assert [hidden.sum() for hidden in many] == [1_000]
 
 
@@ -30,9 +31,9 @@ def test_values_of_an_output_in_a_row_are_hidden_together():
     """Rows are those of one place, which may have several values of an output."""
     rng = np.random.RandomState(1)
     row, output = np.tile(np.repeat(np.arange(30), 2), 2), np.repeat([0, 1], 60)
-    hidden = np.sum(list(hide_values(row, output, 2, rng)), axis=0)
-    assert_array_equal(hidden, np.ones(120))  # complete: whole rows
-    hidden = np.sum(list(hide_values(row[1:-2], output[1:-2], 2, rng)), axis=0)
+    hidden = np.sum(list(hide_values(row, output, True, rng)), axis=0)
+    assert_array_equal(hidden, np.ones(120))
+    hidden = np.sum(list(hide_values(row[1:-2], output[1:-2], False, rng)), axis=0)
     count = np.zeros((30, 2))
     np.add.at(count, (row[1:-2], output[1:-2]), hidden)
     known = np.zeros((30, 2))

@@ -143,7 +143,7 @@ def test_choice_is_by_the_density_of_hidden_values(data, monkeypatch, kind):
         assert_array_equal(np.column_stack([row, output]), seen)
         assert (len(values.rows) < len(seen)) == (kind == "repeated")
     gains = [[], []]
-    for hidden in hide_values(row, output, 2, np.random.RandomState(3)):
+    for hidden in hide_values(row, output, kind != "missing", np.random.RandomState(3)):
         together = measure_densely(model, values, hidden, output)
         assert_allclose(judge(*common, hidden), together, rtol=1e-4, atol=1e-4)
         for j, ((_, one), (own, _)) in enumerate(alone):
