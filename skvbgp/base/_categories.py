@@ -147,8 +147,8 @@ def is_sparse(X: Any) -> bool:
     return issparse(X) or hasattr(X, "sparse")
 
 
-def make_dense(X: Any) -> Array:
-    """A sparse table with all its entries."""
+def make_dense(X: Any) -> Any:
+    """A sparse table with all its entries, as an array or, with its names, a frame."""
     if len(X.shape) != 2:
         raise ValueError(f"Expected 2D array, got a sparse one of shape {X.shape}.")
     n_entries = X.shape[0] * X.shape[1]
@@ -158,5 +158,4 @@ def make_dense(X: Any) -> Array:
             f"{8e-9 * n_entries:.1f} GB. Give fewer rows, fewer columns, or categories in one "
             "column (categorical_features)."
         )
-    dense = X.toarray() if issparse(X) else X.sparse.to_dense()
-    return np.asarray(dense, dtype=np.float64)
+    return X.toarray() if issparse(X) else X.sparse.to_dense()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.utils import check_array
+from sklearn.utils import check_array, get_tags
 from sklearn.utils.validation import validate_data
 
 from skvbgp._core.collections import make_example
 from skvbgp._core.linalg import Array
 from skvbgp.base._categories import Categories, is_sparse, make_dense
-from skvbgp.base._validation import validate_numbers, what_is_finite
+from skvbgp.base._validation import validate_numbers
 
 
 class ReadsInputs:
@@ -43,7 +42,8 @@ class ReadsInputs:
     @property
     def _check_options(self) -> dict[str, Any]:
         """What scikit-learn makes of X."""
-        return {"dtype": np.float64, "order": "C", "ensure_all_finite": what_is_finite(self)}
+        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        return {"dtype": np.float64, "order": "C", "ensure_all_finite": finite}
 
     def _encodes(self, X: Any, *, reset: bool) -> bool:
         """Whether numbers have to be made of X."""
@@ -56,14 +56,12 @@ class ReadsInputs:
             self._categories = None
             return np.asarray(validate_numbers(self, X, reset=reset, **self._check_options))
         validate_data(self, X, reset=reset, skip_check_array=True)
-        if issparse(X):
+        if is_sparse(X):
             X = make_dense(X)
         if reset:
             self._categories = self._find_categories(X)
         if self._categories is not None:
             X = self._categories.encode(X)
-        elif is_sparse(X):
-            X = make_dense(X)
         X = check_array(X, estimator=self, input_name="X", **self._check_options)
         return np.asarray(X)
 

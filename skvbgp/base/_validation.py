@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from skvbgp._core.linalg import Array
@@ -59,11 +58,6 @@ def reading(X: Any) -> Iterator[None]:
                 error.add_note(advice)
                 break
         raise
-
-
-def what_is_finite(estimator: Any) -> bool | str:
-    """scikit-learn's ``ensure_all_finite``: the tag says whether entries of X may be missing."""
-    return "allow-nan" if get_tags(estimator).input_tags.allow_nan else True
 
 
 def find_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -146,10 +140,7 @@ def as_count(value: Any, name: str, *, least: int) -> int:
 
 def as_probabilities(values: Any, name: str) -> Array:
     """Numbers between 0 and 1, of shape () or (k,)."""
-    try:
-        p = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers; got {values!r}.") from None
+    p = _as_numbers(values, name)
     if p.ndim > 1 or p.size == 0 or not np.all((p > 0.0) & (p < 1.0)):
         raise ValueError(f"{name} must be between 0 and 1; got {values!r}.")
     return p
@@ -157,16 +148,20 @@ def as_probabilities(values: Any, name: str) -> Array:
 
 def as_vector(value: Any, size: int, name: str, *, positive: bool) -> Array:
     """A number, or several, as a finite vector of a given size."""
-    try:
-        vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must hold numbers; got {value!r}.") from None
+    vector = _as_numbers(value, name)
     if vector.ndim > 1 or (vector.ndim == 1 and len(vector) != size):
         raise ValueError(f"{name} must be a number or have shape ({size},); got {vector.shape}.")
     if not np.isfinite(vector).all() or (positive and not (vector > 0.0).all()):
         kind = "finite and positive" if positive else "finite"
         raise ValueError(f"{name} must be {kind}; got {value!r}.")
     return np.broadcast_to(vector, (size,)).copy()
+
+
+def _as_numbers(values: Any, name: str) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers; got {values!r}.") from None
 
 
 def choose_columns(
