@@ -150,25 +150,10 @@ class WhitenedGaussian(PickledByFields):
         return 0.5 * (trace + float(self.mean @ self.mean) - len(self.mean) + log_det)
 
 
-def kl_diagonal(
-    mean: Array,
-    variance: Array,
-    prior_mean: Array,
-    prior_variance: Array,
-    share: Array | float = 1.0,
-) -> tuple[float, Array, Array]:
-    """KL between factorised Gaussians, from moments (k,), with its gradients in those of q.
-
-    An entry counts as often as its ``share`` says.
-    """
-    terms, d_mean, d_variance = kl_terms(mean, variance, prior_mean, prior_variance)
-    return float(np.sum(share * terms)), share * d_mean, share * d_variance
-
-
 def kl_terms(
     mean: Array, variance: Array, prior_mean: Array | float, prior_variance: Array | float
 ) -> tuple[Array, Array, Array]:
-    """KL of each entry, with its gradients in mean and variance, all of one shape."""
+    """KL of each entry of factorised Gaussians, and its gradients in the moments of the first."""
     shift = (mean - prior_mean) / prior_variance
     ratio = variance / prior_variance
     terms = 0.5 * (ratio + shift * (mean - prior_mean) - 1.0 - np.log(ratio))

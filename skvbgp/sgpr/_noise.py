@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skvbgp._core.copies import Copies, own_gradient
-from skvbgp._core.gaussian import InducingOutputs, kl_diagonal
+from skvbgp._core.gaussian import InducingOutputs, kl_terms
 from skvbgp._core.linalg import Array, symmetric_product, tril_times, triu_times
 from skvbgp._core.owners import Owners, average_shared, count_inputs, divide_equally
 from skvbgp._core.scaling import Coordinates
@@ -442,10 +442,11 @@ class Model:
 
     def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
         """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
-        return kl_diagonal(
+        terms, d_mean, d_variance = kl_terms(
             np.append(parameters.nu, parameters.alpha),
             np.append(parameters.xi, parameters.beta),
             self.hyperprior.mean,
             self.hyperprior.variance,
-            np.append(divide_equally(len(parameters.nu), parameters.owners), 1.0),
         )
+        share = np.append(divide_equally(len(parameters.nu), parameters.owners), 1.0)
+        return float(np.sum(share * terms)), share * d_mean, share * d_variance
