@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 #: Memory for what recently used blocks have: factors, or functions.
 _CACHE_BYTES = 2**29
@@ -42,8 +42,5 @@ class BlockCache(Generic[E]):
             while total > self._max_bytes and len(self._entries) > 1:
                 total -= self._entries.popitem(last=False)[1].n_bytes
 
-    def __getstate__(self) -> dict[str, int]:
-        return {"_max_bytes": self._max_bytes}  # the rest is made again, not pickled
-
-    def __setstate__(self, state: dict[str, int]) -> None:
-        self.__init__(state["_max_bytes"])  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BlockCache, (self._max_bytes,)  # the entries are made again, not pickled

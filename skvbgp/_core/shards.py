@@ -418,11 +418,6 @@ def group_by_shard(shard_of: NDArray[np.intp]) -> dict[int, NDArray[np.intp]]:
     return {int(k): np.flatnonzero(shard_of == k) for k in np.unique(shard_of)}
 
 
-def measure_scale(y: Array | ShardedColumns) -> RunningScale:
-    """Number, mean and spread of targets (n,) or (n, k)."""
-    return y.rows.scale if isinstance(y, ShardedColumns) else RunningScale.of(y.reshape(len(y), -1))
-
-
 # -- what runs on the workers --------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from skvbgp._core.copies import find_equal
 from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import RunningScale
-from skvbgp._core.shards import ShardedColumns, measure_scale
+from skvbgp._core.shards import ShardedColumns
 from skvbgp.base._start import SUBSAMPLE
 from skvbgp.base._validation import LARGEST_WEIGHT, as_row_values, as_vector, as_weights
 
@@ -113,8 +113,8 @@ class Targets(Weighted):
     @property
     def scale(self) -> RunningScale:
         """How often all rows count, mean and spread."""
-        if self.weight is None:
-            return measure_scale(self.y)
+        if isinstance(self.y, ShardedColumns):
+            return self.y.rows.scale
         return RunningScale.of(self.y.reshape(len(self), -1), self.weight)
 
     def __getitem__(self, rows: Any) -> Targets:

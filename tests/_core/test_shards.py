@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skvbgp._core.scaling import RunningScale
 from skvbgp._core.shard import Block, Shard
-from skvbgp._core.shards import ShardedColumns, ShardedRows, measure_scale
+from skvbgp._core.shards import ShardedColumns, ShardedRows
+from skvbgp.base._weights import Targets
 
 da = pytest.importorskip("dask.array")
 
@@ -157,7 +158,7 @@ def test_a_part_without_rows_is_nowhere(rows):
 def test_columns_are_never_gathered_by_accident(rows):
     X, y = ShardedColumns(rows, "X"), ShardedColumns(rows, "y")
     assert (X.shape, y.shape, len(X)) == ((N, 3), (N,), N)
-    assert measure_scale(y) is rows.scale
+    assert Targets(y).scale is rows.scale
     assert X[np.array([5])].shape == (1, 3)
     assert X[:7].shape == (7, 3)
     assert (X.size, y.size) == (3 * N, N)
