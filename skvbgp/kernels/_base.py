@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from skvbgp._core.pickling import PickledByFields
 from skvbgp.kernels._params import change_params, list_params
 
 Array = NDArray[np.float64]
@@ -239,6 +240,19 @@ class Kernel(ABC):
 
     def __rmul__(self, other: float) -> Kernel:
         return Kernel._combine_operands("*", other, self)
+
+
+class CheckedKernel(PickledByFields, Kernel):
+    """A kernel of this package: at other hyperparameters, only these are checked."""
+
+    def with_theta(self, theta: Array) -> Self:
+        theta = np.asarray(theta, dtype=np.float64)
+        if theta.shape != (self.n_free,):
+            raise ValueError(
+                f"theta has shape {theta.shape}, expected one entry per free hyperparameter: "
+                f"{self.hyperparameters}."
+            )
+        return self._take_theta(theta, np.exp(theta).tolist(), 0)[0]
 
 
 @cache

@@ -13,14 +13,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from skvbgp._core.pickling import PickledByFields
-from skvbgp.kernels._base import Array, Gradients, Kernel
+from skvbgp.kernels._base import Array, CheckedKernel, Gradients, Kernel
 from skvbgp.kernels._constant import Constant
-from skvbgp.kernels._leaf import check_theta
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Composite(PickledByFields, Kernel):
+class Composite(CheckedKernel):
     """Several kernels combined by one associative operation; nested ones are flattened."""
 
     kernels: tuple[Kernel, ...]
@@ -44,10 +42,6 @@ class Composite(PickledByFields, Kernel):
     @property
     def theta(self) -> Array:
         return np.concatenate([k.theta for k in self.kernels])
-
-    def with_theta(self, theta: Array) -> Self:
-        theta = check_theta(self, theta)
-        return self._take_theta(theta, np.exp(theta).tolist(), 0)[0]
 
     def _take_theta(self, theta: Array, values: list[float], start: int) -> tuple[Self, int]:
         kernels = []

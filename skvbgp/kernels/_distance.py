@@ -59,16 +59,27 @@ def radial(k: Callable[[Array], Array], A: Array, B: Array) -> Array:
     If both inputs are the same array, half of the entries are mirrored.
     """
     left, right = factors(A, B)
-    K = np.empty((len(A), len(B)))
-    if A is B:
-        for rows, before in cut_triangle(len(A)):
-            K[rows, : rows.stop] = k(
-                squared_distances(left[rows], right[: rows.stop], own=rows.start)
-            )
-            K[before, rows] = K[rows, before].T
+
+    def evaluate(rows: slice, columns: slice) -> Array:
+        own = rows.start if A is B else None
+        return k(squared_distances(left[rows], right[columns], own))
+
+    return by_block(evaluate, len(A), len(B), is_symmetric=A is B)
+
+
+def by_block(
+    evaluate: Callable[[slice, slice], Array], n: int, m: int, *, is_symmetric: bool
+) -> Array:
+    """A matrix (n, m) from its blocks of rows; of a symmetric one half is mirrored."""
+    K = np.empty((n, m))
+    if not is_symmetric:
+        for rows in cut_rows(n, m):
+            K[rows] = evaluate(rows, slice(None))
         return K
-    for rows in cut_rows(*K.shape):
-        K[rows] = k(squared_distances(left[rows], right))
+    for rows, before in cut_triangle(n):
+        columns = slice(rows.stop)
+        K[rows, columns] = evaluate(rows, columns)
+        K[before, rows] = K[rows, before].T
     return K
 
 

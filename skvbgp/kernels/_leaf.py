@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from skvbgp._core.pickling import PickledByFields
-from skvbgp.kernels._base import Array, Kernel
+from skvbgp.kernels._base import Array, CheckedKernel
 from skvbgp.kernels._distance import centre
 
 Scales = float | Sequence[float] | NDArray[Any]  # stored as a float or a tuple of floats
@@ -20,7 +19,7 @@ DEFAULT_BOUNDS = (1e-5, 1e5)
 
 
 @dataclass(frozen=True, repr=False)
-class Leaf(PickledByFields, Kernel):
+class Leaf(CheckedKernel):
     """An elementary kernel.
 
     A subclass is a frozen dataclass that lists its hyperparameters in `_names` and has, for each
@@ -52,10 +51,6 @@ class Leaf(PickledByFields, Kernel):
     @property
     def theta(self) -> Array:
         return np.concatenate([np.empty(0), *(np.log(value) for _, value in self._free())])
-
-    def with_theta(self, theta: Array) -> Self:
-        theta = check_theta(self, theta)
-        return self._take_theta(theta, np.exp(theta).tolist(), 0)[0]
 
     def _take_theta(self, theta: Array, values: list[float], start: int) -> tuple[Self, int]:
         new = object.__new__(type(self))  # training does this often: what has been checked is kept
@@ -205,17 +200,6 @@ class ScaledLeaf(Leaf):
         if Z is None:
             return (dA + dB) / self.length_scale, None
         return dA / self.length_scale, dB / self.length_scale
-
-
-def check_theta(kernel: Kernel, theta: Array) -> Array:
-    """Return `theta` as an array, or raise if it does not fit the kernel."""
-    theta = np.asarray(theta, dtype=np.float64)
-    if theta.shape != (kernel.n_free,):
-        raise ValueError(
-            f"theta has shape {theta.shape}, expected one entry per free hyperparameter: "
-            f"{kernel.hyperparameters}."
-        )
-    return theta
 
 
 def _check_bounds(label: str, bounds: Bounds, shape: tuple[int, ...]) -> Any:

@@ -27,7 +27,7 @@ import numpy as np
 from skvbgp.kernels._anova import Anova
 from skvbgp.kernels._base import Array, Kernel
 from skvbgp.kernels._compose import Composite, Sum
-from skvbgp.kernels._distance import cut_rows, cut_triangle, factors, squared_distances
+from skvbgp.kernels._distance import by_block, cut_triangle, factors, squared_distances
 from skvbgp.kernels._stationary import Stationary
 
 
@@ -187,15 +187,7 @@ class _Pairs(NamedTuple):
 
     def evaluate(self) -> Array:
         A, B = self.scaled
-        K = np.empty((len(A), len(B)))
-        if A is not B:
-            for rows in cut_rows(*K.shape):
-                K[rows] = self._block(rows, slice(None))[0]
-            return K
-        for rows, before in cut_triangle(len(A)):
-            K[rows, : rows.stop] = self._block(rows, slice(rows.stop))[0]
-            K[before, rows] = K[rows, before].T
-        return K
+        return by_block(lambda *block: self._block(*block)[0], len(A), len(B), is_symmetric=A is B)
 
     def vjp(self, dK: Array) -> Array:
         """Pull the cotangent of the covariances of rows with themselves back to theta."""
