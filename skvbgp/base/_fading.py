@@ -97,8 +97,7 @@ class _KeepsStream:
             rows, n_seen = self._stream.joined(rows), n_seen + self.n_samples_seen_
         share = share_by_age(self.forgetting, rows.age)
         share[share < FORGOTTEN] = 0.0
-        newest = np.flatnonzero(rows.weight)[-1]  # rows of weight zero may be newer, and many
-        share[newest] = max(share[newest], 1.0 / LARGEST_WEIGHT)
+        _keep_newest(share, rows.weight)
         self._stream = rows.take(share > 0.0)
         if not streams:
             return columns, sample_weight, 0
@@ -134,7 +133,7 @@ class ForgetfulRegressor(_BeginsStream, NoticesFunctions, VariationalRegressor):
         known = self._remember(given, sample_weight, reset=reset, streams=streams)
         (X, y, variance), weight, n_forgotten = known
         counted = self._count(X, y, weight, variance, begins=True)
-        return _count_forgotten(*counted, n_forgotten)
+        return _tell_forgotten(*counted, n_forgotten)
 
 
 class ForgetsLabels(_KeepsStream, CountsLabels):
@@ -172,11 +171,21 @@ class ForgetfulClassifier(_BeginsStream, NoticesClasses, ForgetsLabels, Variatio
     """Template of a classifier with the parameter ``forgetting``, which is fitted anew."""
 
 
-def _count_forgotten(inputs: Any, targets: Any, n: int) -> tuple[Any, Any]:
-    """The same of rows besides which n were seen that do not count any more."""
+def _keep_newest(share: Array, weight: Array) -> None:
+    """Have the newest of rows (n,) count at least next to nothing; weights are as given."""
+    newest = np.flatnonzero(weight)[-1]  # rows of weight zero may be newer, and many
+    share[newest] = max(share[newest], 1.0 / LARGEST_WEIGHT)
+
+
+def _tell_forgotten(inputs: Any, targets: Any, n: int, remains: float = 1.0) -> tuple[Any, Any]:
+    """The same of rows besides which n were seen that do not count any more.
+
+    What rows known before count after these, as a share of what they did, ``remains``.
+    """
     if isinstance(targets, list):
-        return replace(inputs, n=inputs.n + n), targets
-    return inputs, replace(targets, n_copies=targets.n_copies + n)
+        each = [None if one is None else replace(one, remains=remains) for one in targets]
+        return replace(inputs, n=inputs.n + n, remains=remains), each
+    return inputs, replace(targets, n_copies=targets.n_copies + n, remains=remains)
 
 
 class FadingRegressor(NoticesFunctions, VariationalRegressor):
@@ -197,21 +206,14 @@ class FadingRegressor(NoticesFunctions, VariationalRegressor):
         n = _num_samples(X)
         given = as_weights(sample_weight, n)
         weight = given * share_by_age(self.forgetting, np.arange(n - 1.0, -1.0, -1.0))
-        newest, least = np.flatnonzero(given)[-1], 1.0 / LARGEST_WEIGHT
-        last = max(weight[newest], least)  # rows of weight zero may be newer, and many
-        weight[weight < least] = 0.0
-        weight[newest] = last
+        weight[weight < 1.0 / LARGEST_WEIGHT] = 0.0
+        _keep_newest(weight, given)
         prepared = super()._prepare(X, y, reset=reset, sample_weight=weight, y_var=y_var)
         n_forgotten = int(np.count_nonzero(given) - np.count_nonzero(weight))
-        inputs, targets = _count_forgotten(*prepared, n_forgotten)
-        remains = float(self.forgetting**n)
-        if isinstance(targets, list):
-            each = [None if one is None else replace(one, remains=remains) for one in targets]
-            return replace(inputs, remains=remains), each
-        return inputs, replace(targets, remains=remains)
+        return _tell_forgotten(*prepared, n_forgotten, float(self.forgetting**n))
 
     def _prepare_after(self, n: int, X: Any, y: Any, metadata: dict[str, Any]) -> tuple[Any, Any]:
-        return _count_forgotten(*self._prepare(X, y, reset=False, **metadata), n)
+        return _tell_forgotten(*self._prepare(X, y, reset=False, **metadata), n)
 
     def _check_collections(self) -> None:
         if self.forgetting != 1.0:
