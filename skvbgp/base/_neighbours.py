@@ -22,6 +22,15 @@ def pays_tree(d: int) -> bool:
     return d <= _TREE_FEATURES
 
 
+def keep_nearest(distance: Array, index: Index, k: int) -> tuple[Array, Index]:
+    """Of rows at distances (n, m), those k that are nearest to each of n places, nearest first.
+
+    Of equally near ones, the first.
+    """
+    nearest = np.lexsort((index, distance), axis=1)[:, :k]
+    return np.take_along_axis(distance, nearest, axis=1), np.take_along_axis(index, nearest, axis=1)
+
+
 class RowSearch:
     """Rows X (n, d) in the coordinates of one distance, ready to be searched.
 

@@ -17,7 +17,7 @@ from skvbgp._core.order import Index, cut
 from skvbgp._core.scaling import Coordinates
 from skvbgp._core.shard import Block, Shard
 from skvbgp._core.shards import ShardedRows
-from skvbgp.base._neighbours import RowSearch, pays_tree
+from skvbgp.base._neighbours import RowSearch, keep_nearest, pays_tree
 
 #: Places that are searched at a time.
 _TILE_ROWS = 512
@@ -112,9 +112,7 @@ class _Finding:
         is_known = (index[:, :, None] == known[:, None, :]).any(axis=2)  # when asked again
         distance = np.hstack([self.distance[own], np.where(is_known, np.inf, distance)])
         index = np.hstack([known, np.where(is_known, self.rows.n, index)])
-        nearest = np.lexsort((index, distance), axis=1)[:, : self.k]
-        self.distance[own] = np.take_along_axis(distance, nearest, axis=1)
-        self.index[own] = np.take_along_axis(index, nearest, axis=1)
+        self.distance[own], self.index[own] = keep_nearest(distance, index, self.k)
 
 
 # -- what runs on the workers --------------------------------------------------------------------
@@ -146,9 +144,7 @@ class _ShardPlaces:
             n = len(block.y)  # one leaf: distances are rounded as in a tree of all rows
             told, local = RowSearch(_locate(*self._frame, block.X), n).nearest(x, min(k, n))
             distance, index = np.hstack([distance, told]), np.hstack([index, first + local])
-            nearest = np.lexsort((index, distance), axis=1)[:, :k]
-            distance = np.take_along_axis(distance, nearest, axis=1)
-            index = np.take_along_axis(index, nearest, axis=1)
+            distance, index = keep_nearest(distance, index, k)
             first += n
         return distance, index
 
