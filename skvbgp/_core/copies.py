@@ -97,7 +97,7 @@ def make_keys(*columns: NDArray[Any]) -> NDArray[Any]:
 
     Missing entries (NaN) are equal to each other.
     """
-    table = np.column_stack(columns).astype(np.float64, copy=False)
+    table = np.ascontiguousarray(np.column_stack(columns), dtype=np.float64)
     table += 0.0  # no negative zeros
     np.copyto(table, np.nan, where=np.isnan(table))  # nor those of NaN
     return table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()

@@ -84,3 +84,9 @@ def test_more_rows_than_the_limit_are_taken_as_distinct_and_not_read(monkeypatch
 def test_zeros_of_both_signs_are_equal_and_so_are_missing_entries():
     values = np.array([0.0, -0.0, 1.0, np.nan, -np.nan])
     assert len(set(make_keys(values).tolist())) == 3
+
+
+def test_keys_do_not_depend_on_the_order_in_memory(rng):
+    X, y = rng.normal(size=(6, 2)), rng.normal(size=(6, 2))
+    keys = make_keys(np.asfortranarray(X), np.asfortranarray(y))
+    assert_array_equal(keys, make_keys(X, y))
