@@ -118,7 +118,7 @@ class PredictsDistributions:
 
         Returns
         -------
-        samples : ndarray of shape (n_samples_X, n_samples)
+        samples : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_outputs, n_samples)
             On the scale of y.
         """
         n_samples = as_count(n_samples, "n_samples", least=0)
@@ -161,7 +161,9 @@ class PredictsDistributions:
         Returns
         -------
         values : ndarray of shape (n_samples,) or (n_samples, n_quantiles)
-            On the scale of y; one column for each probability, none for a single number.
+            On the scale of y; one column for each probability, none for a single number. Several
+            outputs come before these: (n_samples, n_outputs) or (n_samples, n_outputs,
+            n_quantiles).
 
         Raises
         ------
@@ -205,7 +207,7 @@ class PredictsDistributions:
 
         Returns
         -------
-        lower, upper : ndarray of shape (n_samples,)
+        lower, upper : ndarray of shape (n_samples,) or (n_samples, n_outputs)
             Ends of the interval, on the scale of y.
 
         Raises
@@ -241,15 +243,16 @@ class PredictsDistributions:
         ----------
         X : array-like or Dask collection of shape (n_samples, n_features)
             Inputs.
-        y : array-like or Dask collection of shape (n_samples,)
-            What was observed there.
+        y : array-like or Dask collection of shape (n_samples,) or (n_samples, n_outputs)
+            What was observed there, NaN where one of several outputs was not.
         y_var : float or array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Known variance of each row's noise, as in :meth:`predict`.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
-            In nats, of densities per unit of y; of counts the logarithms of probabilities.
+            In nats, of densities per unit of y; of counts the logarithms of probabilities. That of
+            several outputs is of all together, as if they were independent.
 
         Raises
         ------
