@@ -120,11 +120,8 @@ class RBF(Stationary):
            [0.73575888, 2.        ]])
     """
 
-    def _radial(self, r2: Array) -> Array:
-        return squared_exponential(r2)
-
-    def _radial_vjp(self, r2: Array, dlog: Array) -> tuple[Array, float]:
-        return squared_exponential_vjp(r2, dlog)
+    _radial = staticmethod(squared_exponential)
+    _radial_vjp = staticmethod(squared_exponential_vjp)
 
     def _trace(self, r2: Array) -> tuple[Array, Callable[[Array], tuple[Array, float]]]:
         return squared_exponential(r2), lambda dlog: (-0.5 * dlog, 0.0)
