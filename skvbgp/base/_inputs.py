@@ -45,14 +45,10 @@ class ReadsInputs:
         finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
         return {"dtype": np.float64, "order": "C", "ensure_all_finite": finite}
 
-    def _encodes(self, X: Any, *, reset: bool) -> bool:
-        """Whether numbers have to be made of X."""
-        features = self._given_categories if reset else self._categories
-        return features is not None or is_sparse(X)
-
     def _read(self, X: Any, *, reset: bool) -> Array:
         """X as an array of numbers."""
-        if not self._encodes(X, reset=reset):
+        features = self._given_categories if reset else self._categories
+        if features is None and not is_sparse(X):
             self._categories = None
             return np.asarray(validate_numbers(self, X, reset=reset, **self._check_options))
         validate_data(self, X, reset=reset, skip_check_array=True)

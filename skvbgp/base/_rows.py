@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from skvbgp._core.collections import is_collection, refuse_collection
 from skvbgp._core.linalg import Array
@@ -15,7 +15,7 @@ from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base._inputs import ReadsInputs
 from skvbgp.base._outputs import Observations
 from skvbgp.base._start import SUBSAMPLE
-from skvbgp.base._validation import as_weights, refuse_dates, validate_numbers
+from skvbgp.base._validation import as_weights, refuse_dates
 from skvbgp.base._weights import Targets, as_noise, count_targets, unless_zero
 
 
@@ -89,27 +89,23 @@ class ReadsRows(ReadsInputs):
         refuse_dates(y, "y", any)
         if issparse(y):
             raise TypeError("y is sparse: give y.toarray().")
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
         columns = np.asarray(y)
         t = columns.shape[1] if columns.ndim == 2 else 1
-        if t > 1 or self._encodes(X, reset=reset):
-            X = self._read(X, reset=reset)
-            y = check_array(
-                y if t > 1 else columns.ravel(),
-                dtype=np.float64,
-                ensure_2d=False,
-                ensure_all_finite="allow-nan" if t > 1 else True,
-                input_name="y",
-            )
-            check_consistent_length(X, y)
-        else:
-            self._categories = None
-            one = columns[:, 0] if columns.shape[1:] == (1,) else y
-            if columns.dtype.kind == "O" and y is not None:
-                one = np.asarray(one, dtype=np.float64)  # None becomes NaN, which is refused
-            X, y = validate_numbers(
-                self, X, one, reset=reset, y_numeric=True, **self._check_options
-            )
-            y = np.asarray(y, dtype=np.float64)
+        if columns.shape[1:] == (1,):
+            y = columns[:, 0]
+        X = self._read(X, reset=reset)
+        y = check_array(
+            y if t > 1 else column_or_1d(y),
+            dtype=np.float64,
+            ensure_2d=False,
+            ensure_all_finite="allow-nan" if t > 1 else True,
+            input_name="y",
+        )
+        check_consistent_length(X, y)
         self._check_targets(y[~np.isnan(y)] if t > 1 else y)
         self._bind_outputs(t, f"y has {t} outputs", reset=reset)
         return X, y

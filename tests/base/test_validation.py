@@ -235,6 +235,16 @@ def test_none_is_no_number(cls):
             cls().fit(np.arange(20.0)[:, None], given)
 
 
+@pytest.mark.parametrize("categories", [None, [0]])
+@pytest.mark.parametrize(
+    ("y", "message"), [(None, "requires y"), (np.zeros((20, 1, 1)), "dim 3"), (1.0, "1d array")]
+)
+def test_targets_without_a_row_each_are_refused_also_beside_categories(y, message, categories):
+    model = DecoupledGPRegressor(categorical_features=categories)
+    with pytest.raises(ValueError, match=message):
+        model.fit(np.arange(20.0)[:, None], y)
+
+
 @pytest.mark.parametrize("cls", CLASSES)
 def test_true_is_no_number(cls):
     constraints = cls._parameter_constraints.items()
