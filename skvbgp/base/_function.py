@@ -289,7 +289,7 @@ class ReadDraws:
     """
 
     functions: Draws
-    reader: DescribesFunction  # the regressor without what it has learned
+    reader: DescribesFunction  # the regressor without its state
 
     def __call__(self, X: Any) -> Array:
         return self.functions(self._read(X))
