@@ -177,9 +177,12 @@ class Evaluation:
     """The bound's data terms at given parameters, for one batch of groups, see `DataTerms`.
 
     ``information`` (m, m) and ``shift`` (m,) are what the batch says of u.
-    """
 
-    _whitens_rows = False
+    Where all groups have draws, rows may be ``whitened`` before they are summed. Where inducing
+    inputs are near one another, a sum that is whitened later has lost half of its digits, and a
+    line search follows rounding errors. Each draw costs a product more, and three of the order of
+    the inducing inputs are saved in all.
+    """
 
     def __init__(
         self,
@@ -187,26 +190,26 @@ class Evaluation:
         parameters: Parameters,
         batch: Sequence[Rows],
         draws: Sequence[Array | None],
+        *,
+        whitened: bool = False,
     ) -> None:
-        self._begin(model, parameters)
-        self._terms = DataTerms(self._shared, batch, draws, whitened=self._whitens_rows)
+        self._begin(model, parameters, whitened)
+        self._terms = DataTerms(self._shared, batch, draws, whitened=whitened)
         self._keep(self._terms.psi, self._terms.information)
 
-    def _begin(self, model: Model, parameters: Parameters) -> None:
-        self._model, self._parameters = model, parameters
+    def _begin(self, model: Model, parameters: Parameters, whitened: bool = False) -> None:
+        self._model, self._parameters, self._whitened = model, parameters, whitened
         self.prior = Prior(parameters)
         _ = self.prior.L_inv  # once, not in each thread
         self._shared = Shared(model, parameters, self.prior)
 
     def _keep(self, psi: Array, information: Array) -> None:
-        """Keep the sums over the groups."""
-        self._P, self._b = self._whiten(psi, information)  # at unit signal
+        """Keep the sums over the groups, as information about u at unit signal."""
+        if not self._whitened:
+            psi, information = self.prior.whiten_sums(psi, information)
+        self._P, self._b = psi, information
         self.information = self._parameters.second_moment * self._P
         self.shift = self._parameters.alpha * self._b
-
-    def _whiten(self, psi: Array, information: Array) -> tuple[Array, Array]:
-        """The sums as information about u."""
-        return self.prior.whiten_sums(psi, information)
 
     @property
     def ceiling(self) -> float:
@@ -276,9 +279,10 @@ class Evaluation:
         return self._terms.tasks(*self._weights(q))
 
     def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
-        """v = L^-T m and V = L^-T W L^-1, by which q enters the data terms."""
-        L_inv = self.prior.L_inv
-        return L_inv.T @ q.mean, triu_congruence(L_inv, q.excess_moment)
+        """v = L^-T m and V = L^-T W L^-1, or W L^-1, by which q enters the data terms."""
+        L_inv, W = self.prior.L_inv, q.excess_moment
+        V = triu_times(L_inv, W).T if self._whitened else triu_congruence(L_inv, W)
+        return L_inv.T @ q.mean, V
 
     def _factor_backward(
         self, q: WhitenedGaussian, weight: float, past: PastTerm | None
@@ -296,21 +300,3 @@ class Evaluation:
             past_LtdL, d_alpha, d_second = past(q, alpha, second)
             LtdL += past_LtdL
         return self.prior.inputs_vjp(LtdL), d_alpha, d_second
-
-
-class WhitenedEvaluation(Evaluation):
-    """The same over draws, whose rows are whitened before they are summed.
-
-    Where inducing inputs are near one another, a sum that is whitened later has lost half of its
-    digits, and a line search follows rounding errors. Each draw costs a product more, and
-    three of the order of the inducing inputs are saved in all.
-    """
-
-    _whitens_rows = True
-
-    def _whiten(self, psi: Array, information: Array) -> tuple[Array, Array]:
-        return psi, information
-
-    def _weights(self, q: WhitenedGaussian) -> tuple[Array, Array]:
-        L_inv = self.prior.L_inv
-        return L_inv.T @ q.mean, triu_times(L_inv, q.excess_moment).T

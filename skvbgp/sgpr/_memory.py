@@ -186,8 +186,7 @@ def sum_groups(
 ) -> Statistics:
     """Sums over some groups of rows, one after the other.
 
-    Rows whose expectations are over draws are whitened before they are summed, see
-    `WhitenedEvaluation`.
+    Rows whose expectations are over draws are whitened before they are summed, see `Evaluation`.
     """
     rng, prior = np.random.RandomState(seed), shared.prior
     total, start = Statistics.none(len(prior.L)), 0

@@ -17,7 +17,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.parallel import thread_map
 from skvbgp.kernels._squared_exponential import unit_se
-from skvbgp.sgpr._bound import WhitenedEvaluation
+from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
@@ -109,7 +109,7 @@ def _leave_out(state: State, data: Data, conclude: Conclude) -> list[Held]:
         return [_merge(K, rows.y, rows)]
     draws = np.zeros((1, len(p.nu)))
     held = data.draw_blocks(_MOST_BLOCKS, np.random.RandomState(state.seed))
-    own = [WhitenedEvaluation(state.model, p, [rows], [draws[:, None, :]]) for rows in held]
+    own = [Evaluation(state.model, p, [rows], [draws[:, None, :]], whitened=True) for rows in held]
     if len(held) == len(blocks):
         rest = WhitenedGaussian.standard(len(p.U))
     else:

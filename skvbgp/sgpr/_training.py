@@ -17,7 +17,7 @@ from skvbgp._optim.adam import AdamState, adam_ascent
 from skvbgp._optim.ascent import Ascended, Clock, EndPass, ascend, go_on, no_annealing, report_as
 from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
-from skvbgp.sgpr._bound import Evaluation, WhitenedEvaluation
+from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import HyperPrior, Model
@@ -83,10 +83,10 @@ def _evaluate_collapsed(
         batch = [rows.with_pairs(model.coordinates) for rows in batch]
     rng = np.random.RandomState(0)  # the rule is deterministic: closed form or common draws
     draws = [draw_rule(rows.X.shape, rng) for rows in batch]
-    kind = Evaluation if isinstance(draw_rule, ClosedForm) else WhitenedEvaluation
+    whitened = not isinstance(draw_rule, ClosedForm)
 
     def evaluate_at(parameters: Parameters) -> tuple[Evaluation, WhitenedGaussian]:
-        evaluation = kind(model, parameters, batch, draws)
+        evaluation = Evaluation(model, parameters, batch, draws, whitened=whitened)
         q = evaluation.optimal_q()
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
             q.refuse_jitter()
@@ -174,7 +174,7 @@ def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
     """The same with the variances of q(theta) that all rows suggest."""
     draws = make_sign_draws(len(parameters.nu))[:, None, :]
     batch = [data.rows(index) for index in data.groups()]
-    evaluation = WhitenedEvaluation(model, parameters, batch, [draws] * len(batch))
+    evaluation = Evaluation(model, parameters, batch, [draws] * len(batch), whitened=True)
     slopes = evaluation.variance_slopes(evaluation.optimal_q())
     return settle_variances(model, parameters, slopes)
 

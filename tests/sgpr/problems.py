@@ -45,11 +45,10 @@ class Problem:
     def at(self, parameters):
         return replace(self, parameters=parameters)
 
-    def evaluation(self, draws=None):
+    def evaluation(self, draws=None, **options):
         """All the data at once; ``draws`` holds one array for every group, None the closed form."""
-        return Evaluation(
-            self.model, self.parameters, self.batch, draws or [None] * len(self.batch)
-        )
+        draws = draws or [None] * len(self.batch)
+        return Evaluation(self.model, self.parameters, self.batch, draws, **options)
 
     def memory(self, data=None):
         """What `remember` keeps of the rows, expectations in closed form."""

@@ -12,7 +12,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr import _data
-from skvbgp.sgpr._bound import Evaluation, Prior, WhitenedEvaluation
+from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Coordinates, Data, Rows, Target
 from skvbgp.sgpr._noise import HyperPrior, Model, White
 from skvbgp.sgpr._parameters import LEARNED, Parameters
@@ -228,12 +228,12 @@ def test_gradient_at_the_optimal_q(kind, expectation):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("of", [Evaluation, WhitenedEvaluation])
-def test_what_costs_less_than_the_gradient_is_the_same(kind, of):
+@pytest.mark.parametrize("whitened", [False, True])
+def test_what_costs_less_than_the_gradient_is_the_same(kind, whitened):
     """At the optimal q(u), what flows through the factor is simpler; and parts of the gradient."""
     problem = small_problem(kind)
     draws, pack = draws_of(problem, "common"), problem.parameters.pack_gradient
-    evaluation = of(problem.model, problem.parameters, problem.batch, draws)
+    evaluation = problem.evaluation(draws, whitened=whitened)
     best = evaluation.optimal_q()
     value, gradient = evaluation.gradient(best)
     another = WhitenedGaussian(best.precision, best.shift)
@@ -267,7 +267,7 @@ def test_whitened_rows_have_the_same_bound(kind, expectation):
     problem, q = small_problem(kind), random_q(4)
     draws = draws_of(problem, expectation)
     plain = problem.evaluation(draws)
-    whitened = WhitenedEvaluation(problem.model, problem.parameters, problem.batch, draws)
+    whitened = problem.evaluation(draws, whitened=True)
     assert_allclose(whitened.information, plain.information, rtol=1e-10, atol=1e-12)
     assert_allclose(whitened.shift, plain.shift, rtol=1e-10, atol=1e-12)
     (value, gradient), (expected, expected_gradient) = (
@@ -294,7 +294,7 @@ def test_whitened_rows_keep_their_digits_where_inducing_inputs_are_close():
     model = Model(
         Coordinates(np.zeros(1), np.ones(1)), HyperPrior(np.zeros(2), np.ones(2)), White()
     )
-    evaluation = WhitenedEvaluation(model, p, [Rows(x, y)], [np.zeros((1, 1, 1))])
+    evaluation = Evaluation(model, p, [Rows(x, y)], [np.zeros((1, 1, 1))], whitened=True)
     value, _ = evaluation.gradient(evaluation.optimal_q())
     Z = p.nu * p.U
     root = np.linalg.cholesky(oracles.sigma_zz(Z, JITTER))

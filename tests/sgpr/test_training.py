@@ -268,13 +268,13 @@ def test_line_searches_are_not_lost_in_rounding(monkeypatch):
     problem = row_problem(150, 1, 75, noise_variance=1e-4)
     n_evaluations = 0
 
-    class Counted(_training.WhitenedEvaluation):
+    class Counted(_training.Evaluation):
         def gradient(self, *args):
             nonlocal n_evaluations
             n_evaluations += 1
             return super().gradient(*args)
 
-    monkeypatch.setattr(_training, "WhitenedEvaluation", Counted)
+    monkeypatch.setattr(_training, "Evaluation", Counted)
     free = all_but(problem.parameters, "xi", "beta")
     trained = collapsed(problem, rule=CommonDraws(np.zeros((1, 1))), free=free, tol=1e-6)
     assert 0 < len(trained.values) <= n_evaluations < 2 * len(trained.values)
