@@ -191,7 +191,7 @@ class Diagonal(Structure):
         return isinstance(self.kernel, str) and self.kernel == "auto"
 
     def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        if self.kernel is None or self.is_auto:
+        if self.kernel is None or self.is_auto:  # until a search has found another one
             own = len(scale) - self.n_outputs
             length_scale = scale * np.sqrt(count_inputs(len(scale), self.owners) - self.n_outputs)
             bounds = np.outer(scale, [1e-3, 1e4])
@@ -238,11 +238,6 @@ class Blocks(Diagonal):
     @property
     def is_open(self) -> bool:  # type: ignore[override]
         return self.kernel is None or self.is_searched
-
-    def start(self, scale: Array, noise_variance: float, factor: float) -> Structure:
-        if self.is_searched:  # the default, until a search has found another one
-            return replace(self, kernel=None).start(scale, noise_variance, factor)
-        return super().start(scale, noise_variance, factor)
 
 
 class GroupNoise(NamedTuple):
