@@ -366,11 +366,10 @@ class SparseLearner(Settings):
 
     def rows_to_restart(self, state: State, X: Array, y: Targets) -> tuple[Array, Targets] | None:
         known = state.faded(y.remains).all_rows
-        n = state.n_kept + len(X) if self.forgetting == 1.0 else state.n_seen + y.n_rows
-        goes_on = isinstance(X, ShardedColumns) and state.restarts_at > 0
-        if known is None or goes_on or n < state.restarts_at:
+        if known is None or (isinstance(X, ShardedColumns) and state.restarts_at > 0):
             return None
-        return merge_targets(*join_rows(known, (X, y)))
+        n = len(known[1]) + len(X) if self.forgetting == 1.0 else state.n_seen + y.n_rows
+        return None if n < state.restarts_at else merge_targets(*join_rows(known, (X, y)))
 
     def let_fade(self, state: State, share: float) -> State:
         return state.faded(share)
@@ -413,7 +412,7 @@ class SparseLearner(Settings):
             rows = join_rows(rows, (X, y))
         joined = replace(
             state,
-            draw_rule=self._rule_of_chunks(state.parameters, state.seed),
+            draw_rule=self._rule_by_size(state.parameters, state.seed),
             blocks=None if kept is None else kept.plus(blocks),
             kept_rows=rows,
             restarts_at=restarts_at,
@@ -487,4 +486,4 @@ class SparseLearner(Settings):
         return GlobalPosterior(state, SparseLatent(p, state.prior, state.q, rule, draws))
 
     def _rule_of_predictions(self, state: State) -> ClosedForm | CommonDraws:
-        return self._rule_by_size(state.parameters, state.seed, pairs_of_rows=False)
+        return self._rule_by_size(state.parameters, state.seed, predicts=True)

@@ -125,7 +125,7 @@ class Settings(RegressionLearner):
         Without learning, the choice must not depend on how the rows come in chunks.
         """
         if self.psi != "auto" or not self.learn_hyperparameters:
-            return self._rule_of_chunks(p, seed)
+            return self._rule_by_size(p, seed)
         m, d = p.U.shape
         if not self._draws_pairs and data.n_pairs * m**2 / 2 <= _CLOSED_FORM_EXPONENTIALS:
             return ClosedForm()
@@ -141,15 +141,12 @@ class Settings(RegressionLearner):
         """Whether pairs of rows, whose categories may differ, have no closed form."""
         return self.structure.correlated and bool(self.owners)
 
-    def _rule_of_chunks(self, p: Parameters, seed: int) -> ClosedForm | CommonDraws:
-        """The same for rows that come in chunks of any size."""
-        return self._rule_by_size(p, seed, pairs_of_rows=self.structure.correlated)
-
     def _rule_by_size(
-        self, p: Parameters, seed: int, *, pairs_of_rows: bool
+        self, p: Parameters, seed: int, *, predicts: bool = False
     ) -> ClosedForm | CommonDraws:
-        """A choice that depends on the number of inducing inputs alone."""
+        """The same for rows in chunks of any size, and for new ones: the size of p decides."""
         m, d = p.U.shape
+        pairs_of_rows = self.structure.correlated and not predicts
         cheap = m <= _CLOSED_FORM_INDUCING and not pairs_of_rows
         if self.psi == "closed_form" or (self.psi == "auto" and cheap):
             return ClosedForm()

@@ -91,13 +91,6 @@ class State(PickledByFields):
         return bool(np.isfinite(self.restarts_at))
 
     @property
-    def n_kept(self) -> int:
-        """Number of rows in memory."""
-        if self.kept_rows is None and isinstance(self.blocks, BlockRows):
-            return self.blocks.n_rows
-        return 0 if self.kept_rows is None else len(self.kept_rows[1])
-
-    @property
     def is_scattered(self) -> bool:
         """Whether blocks of near rows are to be made again, because too many came later."""
         if not (self.restarts and isinstance(self.blocks, BlockRows)):
