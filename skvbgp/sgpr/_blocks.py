@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -85,7 +85,8 @@ def divide(
         spread = SpreadData.of(data, unit, len(data) / n_blocks)
         return spread, SpreadRows(spread.blocks, unit) if keeps else None
     partition, index = partition_rows(data.X, n_blocks, lambda X: data.coordinates.scaled(X) * unit)
+    divided = replace(data, blocks=index)
     if not keeps:
-        return data.divide(index), Division(partition, unit)
+        return divided, Division(partition, unit)
     parts = zip(*((data.X[rows], y[rows]) for rows in index), strict=True)
-    return data.divide(index), BlockRows(partition, unit, *parts)
+    return divided, BlockRows(partition, unit, *parts)

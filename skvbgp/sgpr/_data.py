@@ -84,10 +84,6 @@ class Data:
             return len(self)
         return sum(len(block) ** 2 for block in self.blocks)
 
-    def divide(self, blocks: list[NDArray[np.intp]]) -> Data:
-        """The same rows, divided into blocks."""
-        return replace(self, blocks=blocks)
-
     def rows(self, index: RowIndex) -> Rows:
         X, y = self.coordinates.scaled(self.X[index]), self.target.scaled(self.y[index])
         weight, variance = pick(self.weight, index), pick(self.variance, index)

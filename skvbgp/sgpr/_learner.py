@@ -271,7 +271,7 @@ class SparseLearner(Settings):
                 bound,
                 state.model,
                 start,
-                free=start.spread({"U": 0.0}) > 0.0,
+                free=start.all_but("U"),
                 max_iter=self.max_iterations(len(data)),
                 tol=self.tol,
                 end_pass=end_pass,
@@ -312,9 +312,9 @@ class SparseLearner(Settings):
     ) -> Reached:
         parameters, max_iter = state.parameters, self.max_iterations(len(data))
         if self._is_collapsed(len(data)):
-            every_row = len(parameters.U) >= len(data)  # is an inducing input
+            held = ["U"] if len(parameters.U) >= len(data) else []  # every row is one of them
             options: dict[str, Any] = {
-                "free": parameters.spread({"U": 0.0} if every_row else {}) > 0.0,
+                "free": parameters.all_but(*held),
                 "max_iter": max_iter,
                 "tol": self.tol,
                 "end_pass": end_pass,
@@ -332,7 +332,7 @@ class SparseLearner(Settings):
             parameters,
             data,
             self._rule_of_steps(),
-            free=parameters.spread({}) > 0.0,
+            free=parameters.all_but(),
             max_iter=max_iter,
             batch_size=self.batch_size,
             learning_rate=adam_share * self.learning_rate,

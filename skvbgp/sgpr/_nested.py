@@ -42,18 +42,18 @@ def solve_white(
     """
     white, data = replace(state.model, structure=White()), replace(data, blocks=None)
     p, reached = replace(start, noise_theta=np.empty(0)), learned.lower_bound
-    held: dict[str, float] = {"U": 0.0} if len(p.U) >= len(data) else {}
+    held = ["U"] if len(p.U) >= len(data) else []
     at_mean = not isinstance(rule, ClosedForm)
     if at_mean:  # values at the mean are compared with such
         p, rule = narrow(p), CommonDraws(np.zeros((1, len(p.nu))))
-        held |= {"xi": 0.0, "beta": 0.0}
+        held += ["xi", "beta"]
         reached = max(learned.lower_bounds, default=-np.inf)
     reached += state.log_unit
     trained = solve_full(
         collapse_bound(white, data, rule),
         white,
         p,
-        free=p.spread(held) > 0.0,
+        free=p.all_but(*held),
         max_iter=max_iter,
         tol=tol,
         end_pass=give_up_below(reached, max_iter),

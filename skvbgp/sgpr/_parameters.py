@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, average_shared
@@ -86,7 +87,7 @@ class Parameters:
             parts.append(g)
         return np.concatenate(parts)
 
-    def split(self, x: Array) -> dict[str, Array]:
+    def split(self, x: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Views of a flat vector by field name."""
         parts, start = {}, 0
         for name in LEARNED:
@@ -96,12 +97,12 @@ class Parameters:
             start = stop
         return parts
 
-    def spread(self, by_name: dict[str, float]) -> Array:
-        """A flat vector that is constant in each field, and 1 where a field is not named."""
-        vector = np.ones(len(self.pack()))
-        for name, value in by_name.items():
-            self.split(vector)[name][...] = value
-        return vector
+    def all_but(self, *held: str) -> NDArray[np.bool_]:
+        """Which entries of a flat vector are not of these fields."""
+        free = np.ones(len(self.pack()), dtype=bool)
+        for name in held:
+            self.split(free)[name][...] = False
+        return free
 
 
 #: The fields that are learned.

@@ -33,9 +33,8 @@ Bound = Callable[[Parameters], tuple[float, Parameters]]
 #: Some groups of rows, and the weight that makes them unbiased.
 Batch = tuple[list[Rows] | ShardedBatch, float]
 
-#: Step sizes of Adam relative to the learning rate, where they are not 1: the noise has to
-#: find its level first.
-_RELATIVE_STEPS = {"noise_variance": 1.5}
+#: Step size of the noise's variance relative to the learning rate: it has to find its level first.
+_NOISE_STEP = 1.5
 
 #: Step of the natural gradient at the end of training.
 _LAST_NATURAL_RATE = 0.01
@@ -156,13 +155,12 @@ def solve_at_mean(
     Hundreds of rows leave q(theta) so narrow that its variances hardly move the optimum of the
     rest: a bound at one point costs a fraction of one over several draws.
     """
-    held = parameters.spread({"xi": 0.0, "beta": 0.0}) > 0.0
     d = len(parameters.nu)
     trained = solve_full(
         collapse_bound(model, data, CommonDraws(np.zeros((1, d)))),
         model,
         narrow(parameters),
-        free=free & held,
+        free=free & parameters.all_but("xi", "beta"),
         max_iter=max_iter,
         tol=tol,
         end_pass=end_pass,
@@ -228,7 +226,8 @@ def solve_stochastic(
     is the average of its mini-batches' estimates.
     """
     bounds = model.bounds(parameters)
-    relative = free * parameters.spread(_RELATIVE_STEPS)
+    relative = free.astype(np.float64)
+    parameters.split(relative)["noise_variance"][...] *= _NOISE_STEP
 
     def step(climb: _Climb, batch: Batch, clock: Clock) -> tuple[_Climb, float]:
         x, parameters, adam, q = climb
@@ -284,7 +283,7 @@ def refine(
     variance = np.append(parameters.xi, parameters.beta)
     prior, settled = HyperPrior(mean, variance), state.model.structure.settled()
     model = replace(state.model, hyperprior=prior, structure=settled)
-    free = parameters.spread({"U": 0.0}) > 0.0
+    free = parameters.all_but("U")
     bounds = model.bounds(parameters)[free]
     step_size = learning_rate * np.sqrt(min(1.0, len(data) / batch_size))
 

@@ -373,7 +373,7 @@ def test_batch_information_is_the_share_of_the_whole():
 def test_one_row_blocks_turn_pitc_into_fitc():
     problem, q = small_problem("pitc"), random_q(4)
     rows = [np.array([i]) for i in range(11)]
-    pitc = replace(problem, groups=rows, data=problem.data.divide(rows))
+    pitc = replace(problem, groups=rows, data=replace(problem.data, blocks=rows))
     fitc = small_problem("fitc")
     assert_array_equal(fitc.parameters.pack(), problem.parameters.pack())
     (value, gradient), (expected, expected_gradient) = (

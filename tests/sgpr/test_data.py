@@ -1,5 +1,7 @@
 """Frames, groups and mini-batches: every row takes part exactly once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,7 +16,7 @@ def rows_of(n, blocks=None):
     """Data whose targets, unscaled, are the numbers of the rows."""
     X = np.random.default_rng(0).normal(size=(n, 2))
     data = Data(X, np.arange(float(n)), Coordinates(OFFSET, SCALE), Target(MEAN, UNIT))
-    return data if blocks is None else data.divide(blocks)
+    return data if blocks is None else replace(data, blocks=blocks)
 
 
 def numbers(rows):

@@ -24,7 +24,7 @@ def see(model, X, y, known):
     state, learner = model._state, model._learner()
     data = gather_data(X, Targets(y, variance=known), state.model.coordinates, state.target)
     blocks = state.blocks.group(state.model.coordinates.scaled(X))
-    return state, data.divide(blocks), learner._rule_of_predictions(state)
+    return state, replace(data, blocks=blocks), learner._rule_of_predictions(state)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

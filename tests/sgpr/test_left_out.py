@@ -60,7 +60,7 @@ def leave_out_by_brute_force(model, X, targets, i):
         if blocks is not None:
             labels = blocks.lookup(state.model.coordinates.scaled(X[others]))
             index = group_rows(labels, blocks.partition.n_blocks)
-            data = data.divide(index)
+            data = replace(data, blocks=index)
             if isinstance(blocks, BlockRows):
                 parts = zip(*((X[others][b], targets[others][b]) for b in index), strict=True)
                 blocks = BlockRows(blocks.partition, blocks.unit, *parts)

@@ -89,7 +89,7 @@ def test_chunks_add(problem):
     """In either order; sums of the same terms, equal up to rounding."""
     data = problem.data
     if problem.kind == "pitc":
-        chunks = [data.divide(problem.groups[:1]), data.divide(problem.groups[1:])]
+        chunks = [replace(data, blocks=part) for part in (problem.groups[:1], problem.groups[1:])]
     else:
         chunks = [
             replace(data, X=data.X[rows], y=data.y[rows]) for rows in (slice(4), slice(4, 11))

@@ -31,18 +31,9 @@ from tests.sgpr.cases import make_data
 from tests.sgpr.problems import KINDS, Problem, row_problem, small_problem, structure_of
 
 
-def all_but(parameters, *names):
-    """Which entries of the flat vector are free if these fields are held."""
-    free = np.ones(len(parameters.pack()), dtype=bool)
-    parts = parameters.split(free)  # views
-    for name in names:
-        parts[name][...] = False
-    return free
-
-
 def collapsed(problem, **options):
     options = {
-        "free": all_but(problem.parameters),
+        "free": problem.parameters.all_but(),
         "max_iter": 100,
         "tol": 1e-9,
     } | options
@@ -52,7 +43,7 @@ def collapsed(problem, **options):
 
 def stochastic(problem, **options):
     options = {
-        "free": all_but(problem.parameters),
+        "free": problem.parameters.all_but(),
         "max_iter": 5,
         "batch_size": 4,
         "learning_rate": 0.02,
@@ -116,7 +107,7 @@ def test_collapsed_ends_at_an_optimum(sampled):
 def test_held_fields_keep_their_values(solve, held):
     problem = small_problem("pitc")
     before = problem.parameters
-    after = solve(problem, free=all_but(before, held), max_iter=2).parameters
+    after = solve(problem, free=before.all_but(held), max_iter=2).parameters
     parts, moved = before.split(before.pack()), before.split(after.pack())
     for name in parts:
         if name == held:
@@ -255,7 +246,7 @@ def test_training_at_the_mean_ends_beside_the_optimum(kind):
     problem = small_problem(kind)
     model = replace(problem.model, hyperprior=HyperPrior(np.full(3, 0.7), np.full(3, 1e-4)))
     problem = replace(problem, model=model)
-    options = {"free": all_but(problem.parameters, "U"), "max_iter": 200, "tol": 1e-10}
+    options = {"free": problem.parameters.all_but("U"), "max_iter": 200, "tol": 1e-10}
     p = problem.parameters
     bound = collapse_bound(model, problem.data, ClosedForm())
     best = solve_full(bound, model, p, **options)
@@ -275,7 +266,7 @@ def test_line_searches_are_not_lost_in_rounding(monkeypatch):
             return super().gradient(*args)
 
     monkeypatch.setattr(_training, "Evaluation", Counted)
-    free = all_but(problem.parameters, "xi", "beta")
+    free = problem.parameters.all_but("xi", "beta")
     trained = collapsed(problem, rule=CommonDraws(np.zeros((1, 1))), free=free, tol=1e-6)
     assert 0 < len(trained.values) <= n_evaluations < 2 * len(trained.values)
 
@@ -322,7 +313,7 @@ def fig_1_problem(kind, n, m, n_blocks, seed=0):
     model = Model(frame, HyperPrior(np.ones(4), np.full(4, 0.5)), structure)
     data = Data(X, y, frame, Target(0.0, 1.0))
     if kind == "pitc":
-        data = data.divide(blocks)
+        data = replace(data, blocks=blocks)
     return Problem(kind, model, parameters, data, blocks)
 
 
@@ -351,7 +342,7 @@ def distances_to_the_collapsed_optimum(monkeypatch, problem, rule, *, batch_size
 
     The start of q(s) is what the first mini-batch suggests: far closer than the prior.
     """
-    start, free = problem.parameters, all_but(problem.parameters, "U")
+    start, free = problem.parameters, problem.parameters.all_but("U")
     optimum = collapsed(problem, rule=rule, free=free, max_iter=1000, tol=1e-10).parameters
     memory = remember(
         Shared(problem.model, optimum),
