@@ -5,17 +5,20 @@ unit, and the noise kernel a factor, so that a forgotten conversion shows.
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.testing import assert_allclose
 
+from skvbgp._core.draws import quasi_normal
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import JITTER
 from skvbgp._core.scaling import RunningScale
 from skvbgp.kernels import RBF, Constant
 from skvbgp.sgpr._bound import Evaluation, Prior, Shared
 from skvbgp.sgpr._data import Coordinates, Data, Target
-from skvbgp.sgpr._memory import Memory, remember
+from skvbgp.sgpr._exact import Mixture
+from skvbgp.sgpr._memory import Memory, Statistics, remember
 from skvbgp.sgpr._noise import Blocks, Diagonal, HyperPrior, Model, White
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm
@@ -24,6 +27,12 @@ from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import sgpr as oracles
 
 KINDS = ("dtc", "fitc", "pitc")
+#: Each kind, with the ways to take its expectations; draws by row are for independent noise.
+EXPECTATIONS = [
+    case for case in product(KINDS, ["closed", "common", "by row"]) if case != ("pitc", "by row")
+]
+#: How often each row of `small_problem` counts.
+REPETITIONS = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
 
 NOISE_VALUE, NOISE_LENGTHS, NOISE_SCALE = 0.5, (1.6, 0.6), 0.7
 
@@ -71,6 +80,12 @@ class Problem:
         """Arguments nu, xi, alpha, beta of the twins."""
         p = self.parameters
         return p.nu, p.xi, p.alpha, p.beta
+
+    @property
+    def kl_theta(self):
+        """KL(q(theta) || p(theta)), by the twin."""
+        prior = self.model.hyperprior
+        return oracles.kl_theta(*self.theta, prior.mean, prior.variance)
 
     @property
     def Z(self):
@@ -239,9 +254,9 @@ def pseudo_likelihood(memory: Memory, prior: Prior, q, alpha, second, target):
 
 
 def draws_of(problem, expectation):
-    """Draws of theta: none, those that all rows have in common, or those of each row."""
+    """Draws of theta for each group: none, those in common to all rows, or those of each row."""
     if expectation == "closed":
-        return None
+        return [None] * len(problem.groups)
     return common_draws(problem) if expectation == "common" else row_draws(problem)
 
 
@@ -265,15 +280,22 @@ def check_exact_gradient(mixture):
     assert_allclose(analytic, numerical[learned], rtol=1e-6, atol=1e-6)
 
 
-def check_repetitions(weighted, plain, repetitions, expectation):
-    """The bound of rows with these weights is that of the plain rows repeated."""
+def mixture_of(problem):
+    """The exact posterior of all rows, over a few draws of theta."""
+    rows, groups = problem.data.rows(slice(None)), tuple(problem.groups)
+    draws = quasi_normal(6, 3, seed=1)
+    return Mixture(problem.model, problem.parameters, rows, draws, groups)
+
+
+def check_repetitions(weighted, plain, expectation):
+    """The bound of rows that count as REPETITIONS say is that of the plain rows repeated."""
     q, draws = random_q(4), draws_of(weighted, expectation)
     evaluation = weighted.evaluation(draws)
     value, gradient = evaluation.gradient(q)
-    groups = [np.repeat(group, repetitions[group]) for group in weighted.groups]
+    groups = [np.repeat(group, REPETITIONS[group]) for group in weighted.groups]
     if expectation == "by row":
         draws = [
-            np.repeat(e, repetitions[group], axis=1)
+            np.repeat(e, REPETITIONS[group], axis=1)
             for e, group in zip(draws, weighted.groups, strict=True)
         ]
     repeated = replace(plain, groups=groups).evaluation(draws)
@@ -282,3 +304,18 @@ def check_repetitions(weighted, plain, repetitions, expectation):
     pack = weighted.parameters.pack_gradient
     assert_allclose(pack(gradient), pack(expected_gradient), rtol=1e-9, atol=1e-10)
     assert_allclose(evaluation.ceiling, repeated.ceiling)
+
+
+def check_memory_of_repetitions(weighted, plain):
+    """The same of what is remembered of the rows."""
+    data, index = plain.data, np.repeat(np.arange(11), REPETITIONS)
+    if data.blocks is not None:
+        blocks = [np.flatnonzero(np.isin(index, block)) for block in data.blocks]
+        data = replace(data, blocks=blocks)
+    variance = None if data.variance is None else data.variance[index]
+    repeated = replace(data, X=data.X[index], y=data.y[index], variance=variance)
+    found, expected = weighted.memory().sums, plain.memory(repeated).sums
+    for name in Statistics._fields[1:]:
+        assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-11, err_msg=name)
+    assert_allclose(found.information, expected.information, rtol=1e-11, atol=1e-12)
+    assert found.n == REPETITIONS.sum()

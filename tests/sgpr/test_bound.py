@@ -19,10 +19,12 @@ from skvbgp.sgpr._parameters import LEARNED, Parameters
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.problems import (
+    EXPECTATIONS,
     KINDS,
     NOISE_SCALE,
     Problem,
     common_draws,
+    draws_of,
     past_of,
     pseudo_likelihood,
     random_q,
@@ -34,26 +36,14 @@ from tests.sgpr.problems import (
 
 #: kind, expectation, weight of the data terms, whether there is a memory of the past
 CASES = [
-    (kind, expectation, weight, past)
-    for kind in KINDS
-    for expectation in ("closed", "common", "by row")
-    for weight, past in [(1.0, False), (2.5, True)]
-    if (kind, expectation) != ("pitc", "by row")  # draws by row are for independent noise
+    (*case, weight, past) for case in EXPECTATIONS for weight, past in [(1.0, False), (2.5, True)]
 ]
-
-
-def draws_of(problem, expectation):
-    if expectation == "closed":
-        return [None] * len(problem.groups)
-    return common_draws(problem) if expectation == "common" else row_draws(problem)
 
 
 def literal_bound(problem, q, expected_log_likelihood):
     m, S = problem.moments_of_s(q)
-    p, prior = problem.parameters, problem.model.hyperprior
     kl_s = oracles.kl_gauss(m, S, np.zeros(len(m)), oracles.sigma_zz(problem.Z, JITTER))
-    kl_theta = oracles.kl_theta(p.nu, p.xi, p.alpha, p.beta, prior.mean, prior.variance)
-    return expected_log_likelihood(m, S) - kl_s - kl_theta
+    return expected_log_likelihood(m, S) - kl_s - problem.kl_theta
 
 
 # --- value ------------------------------------------------------------------------------------

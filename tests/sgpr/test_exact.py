@@ -12,10 +12,9 @@ from skvbgp import VBDTCRegressor, VBPICRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp.kernels import Matern
 from skvbgp.sgpr._exact import Mixture
-from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import REGRESSORS, WITH_NOISE_KERNEL, make_data, small
-from tests.sgpr.problems import KINDS, row_problem, small_problem
+from tests.sgpr.problems import KINDS, check_exact_gradient, mixture_of, row_problem, small_problem
 
 
 @pytest.fixture(params=KINDS)
@@ -25,9 +24,7 @@ def problem(request):
 
 @pytest.fixture
 def posterior(problem):
-    draws, rows = quasi_normal(6, 3, seed=1), problem.data.rows(slice(None))
-    groups = problem.groups if problem.kind == "pitc" else [slice(None)]
-    return Mixture(problem.model, problem.parameters, rows, draws, groups)
+    return mixture_of(problem)
 
 
 def twins(posterior, Xs, C):
@@ -49,26 +46,13 @@ def twins(posterior, Xs, C):
     return np.array(means), np.array(covariances), np.array(evidences)
 
 
-def kl(posterior):
-    p, prior = posterior.parameters, posterior.model.hyperprior
-    return oracles.kl_theta(p.nu, p.xi, p.alpha, p.beta, prior.mean, prior.variance)
-
-
 def test_bound(problem, posterior):
     _, _, evidences = twins(posterior, posterior.rows.X[:1], problem.C)
-    assert_allclose(posterior.lower_bound, np.mean(evidences) - kl(posterior), rtol=1e-10)
+    assert_allclose(posterior.lower_bound, np.mean(evidences) - problem.kl_theta, rtol=1e-10)
 
 
 def test_gradient(posterior):
-    p = posterior.parameters
-
-    def value(x):
-        return posterior.at(p.unpack(x)).lower_bound
-
-    learned = p.all_but("U")
-    gradient = p.pack_gradient(posterior.gradient())[learned]
-    expected = numerical_gradient(value, p.pack())[learned]
-    assert_allclose(gradient, expected, rtol=1e-6, atol=1e-6)
+    check_exact_gradient(posterior)
 
 
 def test_mixture(problem, posterior):

@@ -12,7 +12,6 @@ from skvbgp import VBDTCRegressor
 from skvbgp._core.draws import quasi_normal
 from skvbgp.sgpr import _places
 from skvbgp.sgpr._bound import Prior
-from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._places import Places
 from skvbgp.sgpr._posterior import SparseLatent
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws
@@ -28,7 +27,7 @@ from tests.functions import (
 )
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import REGRESSORS, SOLVERS, make_data, small
-from tests.sgpr.problems import KINDS, random_q, small_problem
+from tests.sgpr.problems import KINDS, mixture_of, random_q, small_problem
 
 pytestmark = pytest.mark.usefixtures("quick_block_start")
 
@@ -107,10 +106,7 @@ def test_gradient_over_draws_is_the_limit_of_differences(problem, Xs, rng):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_of_an_exact_posterior_is_the_limit_of_differences(kind, Xs):
-    problem = small_problem(kind)
-    groups = problem.groups if kind == "pitc" else [slice(None)]
-    rows, draws = problem.data.rows(slice(None)), quasi_normal(6, 3, seed=1)
-    assert_limits(Mixture(problem.model, problem.parameters, rows, draws, groups), Xs)
+    assert_limits(mixture_of(small_problem(kind)), Xs)
 
 
 def test_gradient_in_closed_form_is_that_over_many_draws(problem, Xs):

@@ -11,7 +11,6 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, SimpleImputer
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor
-from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.base import Gaps
 from skvbgp.sgpr._exact import Mixture
@@ -19,7 +18,13 @@ from skvbgp.sgpr._gapped import Gapped
 from tests.gaps import check_measured_slopes, make_data
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import SOLVERS, small
-from tests.sgpr.problems import check_exact_gradient, check_gradient, random_q, small_problem
+from tests.sgpr.problems import (
+    check_exact_gradient,
+    check_gradient,
+    mixture_of,
+    random_q,
+    small_problem,
+)
 
 WEIGHTS = 0.3 * np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
 SLOPES = np.array([0.4, 2.0])
@@ -92,11 +97,7 @@ def test_gradient(expectation, weight, kind):
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["rows", "weighted"])
 @kinds
 def test_exact_gradient(weight, kind):
-    problem = gap_problem(kind, weight)
-    rows = problem.data.rows(slice(None))
-    draws, groups = quasi_normal(6, 3, seed=1), tuple(problem.groups)
-    mixture = Mixture(problem.model, problem.parameters, rows, draws, groups)
-    check_exact_gradient(mixture)
+    check_exact_gradient(mixture_of(gap_problem(kind, weight)))
 
 
 # -- the estimators ----------------------------------------------------------------------------

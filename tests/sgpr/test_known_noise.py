@@ -9,12 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skvbgp import VBDTCRegressor, VBFITCRegressor, VBPICRegressor
-from skvbgp._core.draws import quasi_normal
 from skvbgp._core.linalg import JITTER
 from skvbgp.kernels import RBF
 from skvbgp.sgpr import _start
-from skvbgp.sgpr._exact import Mixture
-from skvbgp.sgpr._memory import Statistics
 from tests.derivatives import numerical_gradient
 from tests.oracles import sgpr as oracles
 from tests.sgpr.cases import (
@@ -28,10 +25,14 @@ from tests.sgpr.cases import (
     small,
 )
 from tests.sgpr.problems import (
+    EXPECTATIONS,
     KINDS,
+    REPETITIONS,
     check_exact_gradient,
     check_gradient,
+    check_memory_of_repetitions,
     check_repetitions,
+    mixture_of,
     random_q,
     small_problem,
 )
@@ -43,10 +44,6 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 #: Of the scaled target; sigma_n^2 is 0.2.
 VARIANCES = np.array([0.0, 0.3, 2.0, 0.05, 0.0, 1.0, 40.0, 0.01, 0.6, 0.2, 0.0])
-REPETITIONS = np.array([1, 2, 3, 1, 1, 4, 2, 1, 1, 2, 1])
-EXPECTATIONS = [
-    case for case in product(KINDS, ["closed", "common", "by row"]) if case != ("pitc", "by row")
-]
 
 
 def known_problem(kind, weight=None):
@@ -71,7 +68,7 @@ def test_value(kind):
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
 def test_the_bound_is_that_of_the_repeated_rows(kind, expectation):
     weighted = known_problem(kind, REPETITIONS.astype(float))
-    check_repetitions(weighted, known_problem(kind), REPETITIONS, expectation)
+    check_repetitions(weighted, known_problem(kind), expectation)
 
 
 @pytest.mark.parametrize(("kind", "expectation"), EXPECTATIONS)
@@ -97,49 +94,30 @@ def test_the_memory_is_that_of_the_rows(kind):
 
 @kinds
 def test_the_memory_is_that_of_the_repeated_rows(kind):
-    problem, data = known_problem(kind, REPETITIONS.astype(float)), known_problem(kind).data
-    index = np.repeat(np.arange(11), REPETITIONS)
-    blocks = None
-    if data.blocks is not None:
-        blocks = [np.flatnonzero(np.isin(index, block)) for block in data.blocks]
-    columns = {name: getattr(data, name)[index] for name in ("X", "y", "variance")}
-    memory, repeated = problem.memory(), problem.memory(replace(data, blocks=blocks, **columns))
-    for name in Statistics._fields[1:]:
-        assert_allclose(
-            getattr(memory.sums, name), getattr(repeated.sums, name), rtol=1e-11, err_msg=name
-        )
-    assert_allclose(memory.sums.information, repeated.sums.information, rtol=1e-11, atol=1e-12)
+    weighted = known_problem(kind, REPETITIONS.astype(float))
+    check_memory_of_repetitions(weighted, known_problem(kind))
 
 
 # -- the exact posterior -----------------------------------------------------------------------
 
 
-def make_mixture(kind, weight=None):
-    problem = known_problem(kind, weight)
-    rows = problem.data.rows(slice(None))
-    draws, groups = quasi_normal(6, 3, seed=1), tuple(problem.groups)
-    return problem, Mixture(problem.model, problem.parameters, rows, draws, groups)
-
-
 @kinds
 def test_exact_bound(kind):
-    problem, mixture = make_mixture(kind)
-    p, prior, (X, y) = problem.parameters, problem.model.hyperprior, problem.scaled
+    problem = known_problem(kind)
+    mixture, p, (X, y) = mixture_of(problem), problem.parameters, problem.scaled
     evidences = []
     for e in mixture.draws:
         sigma_f = p.alpha + np.sqrt(p.beta) * e[-1]
         K = oracles.k_xx(X, X, p.nu + np.sqrt(p.xi) * e[:-1], sigma_f)
         C = K + problem.C
         evidences.append(-0.5 * (np.linalg.slogdet(2.0 * np.pi * C)[1] + y @ np.linalg.solve(C, y)))
-    kl = oracles.kl_theta(p.nu, p.xi, p.alpha, p.beta, prior.mean, prior.variance)
-    assert_allclose(mixture.lower_bound, np.mean(evidences) - kl, rtol=1e-8)
+    assert_allclose(mixture.lower_bound, np.mean(evidences) - problem.kl_theta, rtol=1e-8)
 
 
 @kinds
 @pytest.mark.parametrize("weight", [None, 0.3 * REPETITIONS], ids=["rows", "weighted"])
 def test_exact_gradient(kind, weight):
-    _, mixture = make_mixture(kind, weight)
-    check_exact_gradient(mixture)
+    check_exact_gradient(mixture_of(known_problem(kind, weight)))
 
 
 # -- the start ---------------------------------------------------------------------------------
