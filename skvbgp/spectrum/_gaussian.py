@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from skvbgp._core.linalg import Array, cholesky, log_determinant, tril_inverse
+from skvbgp._core.pickling import PickledByFields
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Affine(ABC):
 
 
 @dataclass(frozen=True)
-class Gaussian(Affine):
+class Gaussian(PickledByFields, Affine):
     """N(mean, M M'), by the precision of each group."""
 
     structure: Structure

@@ -348,6 +348,17 @@ def test_a_failed_call_changes_nothing():
     assert pickle.dumps(vars(model)) == before
 
 
+@pytest.mark.parametrize("posterior", POSTERIORS)
+def test_a_pickle_holds_q_and_not_its_factors(posterior):
+    """They are as large again. Made anew, they are the same, also in products of a single draw."""
+    X, y = make_data()
+    model = small(posterior=posterior, gamma=1.0, n_samples=1).fit(X, y)
+    expected = model.predict(X[:6])
+    again = pickle.loads(pickle.dumps(model))
+    assert set(vars(again._state.q)) == {"structure", "mean", "precisions"}
+    np.testing.assert_array_equal(again.predict(X[:6]), expected)
+
+
 # -- invariances and input -------------------------------------------------------------------
 
 
