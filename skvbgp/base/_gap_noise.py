@@ -191,7 +191,7 @@ class FillsGaps(VariationalRegressor):
                 # nothing to fill, and rows may be many, and on disk: they are not read once more
                 if self._gap_noise.learned is None:
                     return count(X, y, sample_weight, variance, begins=begins)
-            if self._begins_again:
+                # those of weight zero may lack entries of which these rows know nothing
                 X, y, sample_weight, variance = rows
         X, variance = self._fill(X, variance)
         return count(X, y, sample_weight, variance, begins=begins)

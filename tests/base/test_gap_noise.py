@@ -288,6 +288,17 @@ def test_copies_of_rows_with_gaps_are_weights(model, rng):
 
 
 @models
+def test_a_row_that_does_not_count_may_lack_what_no_other_lacks(model, rng):
+    X, y = make_data(60, rng)
+    X[:, 2] = rng.standard_normal(60)
+    X[5, 2], weight = np.nan, np.where(np.arange(60) == 5, 0.0, 1.0)
+    kept = np.flatnonzero(weight)
+    expected = clone(model).fit(X[kept], y[kept]).predict(X, True)
+    found = clone(model).fit(X, y, sample_weight=weight).predict(X, True)
+    assert_allclose(found, expected, rtol=1e-8)
+
+
+@models
 def test_outputs_have_slopes_of_their_own(model, rng):
     X, y = make_data(60, rng)
     other = np.where(np.arange(60) % 4 == 0, np.nan, 3.0 * np.nan_to_num(X[:, 2]))
