@@ -37,6 +37,17 @@ def small(cls, solver="collapsed", **parameters):
     return cls(**{**quick, "solver": solver, **parameters})
 
 
+def ways(test):
+    """Give a test both regressors with independent noise, each with the next solver."""
+    solvers = pytest.mark.parametrize("solver", SOLVERS)(pytest.mark.in_turn("solver")(test))
+    return pytest.mark.parametrize("cls", INDEPENDENT)(solvers)
+
+
+def joint(cls, solver="collapsed", **parameters):
+    """An instance whose outputs learn from each other."""
+    return small(cls, solver, **({"output_covariance": "learned"} | parameters))
+
+
 def make_data(n=40, d=2, seed=0):
     """Inputs of unequal spread, and a wavy function of them with a little noise."""
     rng = np.random.default_rng(seed)

@@ -18,18 +18,11 @@ from skvbgp.sgpr._memory import Memory
 from tests.fits import train_until
 from tests.functions import check_first_slope, check_joint_draws
 from tests.oracles import sgpr as oracles
-from tests.sgpr.cases import INDEPENDENT, SOLVERS, small
+from tests.sgpr.cases import INDEPENDENT, joint, small, ways
 from tests.sgpr.problems import small_problem, state_of
 
 every = pytest.mark.parametrize("cls", INDEPENDENT)
 PLACES = np.array([[0.3, -0.2], [1.0, 1.5], [-2.5, 2.2]])
-
-
-def ways(function):
-    """Both, each with the next solver."""
-    return every(
-        pytest.mark.parametrize("solver", SOLVERS)(pytest.mark.in_turn("solver")(function))
-    )
 
 
 def draw_data(n=90, seed=0):
@@ -50,10 +43,6 @@ def draw_data(n=90, seed=0):
 def data():
     X, Y = draw_data()
     return X, Y[:, :2]
-
-
-def joint(cls, solver="collapsed", **parameters):
-    return small(cls, solver, **({"output_covariance": "learned"} | parameters))
 
 
 def judge(known, rows, hidden):

@@ -19,18 +19,11 @@ from skvbgp.sgpr._joint_outputs import correlate
 from skvbgp.sgpr._noise import HyperPrior
 from tests.joint_outputs import check_methods_agree
 from tests.oracles import sgpr as oracles
-from tests.sgpr.cases import INDEPENDENT, SOLVERS, small
+from tests.sgpr.cases import INDEPENDENT, joint, small, ways
 from tests.sgpr.problems import check_gradient, small_problem, structure_of
 
 T = 3
 every = pytest.mark.parametrize("cls", INDEPENDENT)
-
-
-def ways(function):
-    """Both, each with the next solver."""
-    return every(
-        pytest.mark.parametrize("solver", SOLVERS)(pytest.mark.in_turn("solver")(function))
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +48,6 @@ def data():
     Y = np.column_stack([f, 10.0 - 20.0 * f, 0.5 * f + 0.3 * X[:, 0]])
     Y += [0.1, 6.0, 0.05] * rng.standard_normal(Y.shape)
     return X, np.where(rng.random(Y.shape) < 0.5, np.nan, Y), Y
-
-
-def joint(cls, solver="collapsed", **parameters):
-    return small(cls, solver, **({"output_covariance": "learned"} | parameters))
 
 
 def learned(cls, **parameters):

@@ -3,6 +3,8 @@
 import numpy as np
 
 from skvbgp.spectrum import SVBSSGPRegressor
+from skvbgp.spectrum._block_model import SharedRows
+from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._state import Hyperparameters
 
 POSTERIORS = ["joint", "factorised", "point"]
@@ -23,6 +25,13 @@ def make_data(n=60, d=2, seed=0):
     X = rng.uniform(-2.0, 2.0, (n, d)) * np.arange(1, d + 1) + 0.5
     y = 3.0 * np.sin(X @ np.linspace(1.0, 0.5, d)) + 10.0 + 0.2 * rng.standard_normal(n)
     return X, y
+
+
+def given_all(kind, rows, n=5):
+    """Rows that all of n new ones are conditioned on, as those of a block or as neighbours."""
+    if kind is SharedRows:
+        return SharedRows(rows)
+    return Neighbours.of(rows, np.tile(np.arange(len(rows)), (n, 1)))
 
 
 def condition(local, Phi, R, *, full):

@@ -20,7 +20,7 @@ from skvbgp.spectrum._gaussian import Gaussian, Prior, Structure
 from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
-from tests.spectrum.cases import HYPER, POSTERIORS, D, M, condition, make_data, small
+from tests.spectrum.cases import HYPER, POSTERIORS, D, M, condition, given_all, make_data, small
 from tests.spectrum.test_bound import unit_frame
 from tests.weights import assert_same, draw_weights
 
@@ -67,9 +67,7 @@ def test_evidence_of_a_block_and_its_gradients(rng, R, n, weight):
 @pytest.mark.parametrize("kind", [SharedRows, Neighbours])
 def test_local_conditional(rng, R, n, weight, kind):
     rows, X_new = known(rng, weight).take(slice(n)), rng.standard_normal((5, D))
-    local = SharedRows(rows)
-    if kind is Neighbours:
-        local = Neighbours.of(rows, np.tile(np.arange(n), (5, 1)))
+    local = given_all(kind, rows)
     scale, Phi, Phi_known = HYPER.signal_variance / M, features(X_new, R), features(rows.X, R)
     own = (HYPER.local_noise_variance + rows.variance) / rows.counts
     H = scale * Phi @ Phi_known.T @ np.linalg.inv(scale * Phi_known @ Phi_known.T + np.diag(own))
@@ -135,10 +133,7 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(rng, R, n, kind):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
     def given(rows):
-        local = SharedRows(rows)
-        if kind is Neighbours:
-            local = Neighbours.of(rows, np.tile(np.arange(len(rows)), (5, 1)))
-        return condition(local, features(X_new, R), R, full=True)
+        return condition(given_all(kind, rows), features(X_new, R), R, full=True)
 
     for one, other in zip(given(told), given(kept), strict=True):
         assert_allclose(one, other, rtol=1e-7, atol=1e-9)

@@ -15,7 +15,7 @@ from skvbgp.spectrum._neighbours import Neighbours
 from skvbgp.spectrum._rows import BlockedRows, Rows
 from tests.derivatives import numerical_gradient
 from tests.oracles import spectrum as oracle
-from tests.spectrum.cases import INSTANCES, POSTERIORS, D, M, condition, make_data, small
+from tests.spectrum.cases import INSTANCES, POSTERIORS, D, M, condition, given_all, make_data, small
 from tests.spectrum.test_bound import unit_frame
 from tests.spectrum.test_regressor import KNOWN
 from tests.weights import (
@@ -74,10 +74,7 @@ def test_evidence_of_fractions_and_its_gradients(rng, R, n):
 @pytest.mark.parametrize("kind", [SharedRows, Neighbours])
 def test_local_conditional_is_that_of_the_copies(rng, R, n, kind):
     rows, X_new = weighted(rng, TIMES).take(slice(n)), rng.standard_normal((5, D))
-    copies = repeated(rows)
-    local = SharedRows(rows)
-    if kind is Neighbours:
-        local = Neighbours.of(rows, np.tile(np.arange(n), (5, 1)))
+    copies, local = repeated(rows), given_all(kind, rows)
     given = copies.X, copies.y, R, np.zeros(2 * M), 0.0, 1.3, 0.2
     expected = [oracle.test_conditional(x, *given) for x in X_new]
     Phi = features(X_new, R)
