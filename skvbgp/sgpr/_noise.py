@@ -251,24 +251,6 @@ class GroupNoise(NamedTuple):
     copies: Copies
     vjp: Pull  # with the gradients of -1/2 times the log determinant of the copies
 
-    @classmethod
-    def of(cls, noise: Any, X: Array, rows: Rows) -> GroupNoise:
-        """X are the rows in the user's units."""
-        w, gaps = rows.weight, rows.gaps
-        unknown = None if gaps is None else gaps.any(axis=1)
-        C, pull = noise.evaluate(X, unknown, rows.pairs)
-        if gaps is not None:
-            C, pull = C + noise.gap_variance(gaps), _pull_with_gaps(noise, pull, gaps)
-        if w is None and rows.variance is None:
-            return cls(C, Copies(), pull)
-        own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
-        spread = own if w is None else own / w
-        if C.ndim == 2:
-            spread = C + np.diag(spread - noise.noise_variance)
-        if w is not None:
-            pull = _pull_with_weights(pull, own, w)
-        return cls(np.asarray(spread), Copies.of(own, w), pull)
-
 
 def _pull_with_gaps(noise: Any, pull: Pull, gaps: Array) -> Pull:
     return lambda dC: noise.add_gap_gradient(pull(dC), dC, gaps)
@@ -431,9 +413,22 @@ class Model:
         U = self.coordinates.original(parameters.U)
         return self.structure.noise(parameters.noise_variance, parameters.noise_theta, U)
 
-    def noise_of(self, noise: Noise, rows: Rows) -> GroupNoise:
+    def noise_of(self, noise: Any, rows: Rows) -> GroupNoise:
         """The noise of one group."""
-        return GroupNoise.of(noise, self.coordinates.original(rows.X), rows)
+        w, gaps = rows.weight, rows.gaps
+        unknown = None if gaps is None else gaps.any(axis=1)
+        C, pull = noise.evaluate(self.coordinates.original(rows.X), unknown, rows.pairs)
+        if gaps is not None:
+            C, pull = C + noise.gap_variance(gaps), _pull_with_gaps(noise, pull, gaps)
+        if w is None and rows.variance is None:
+            return GroupNoise(C, Copies(), pull)
+        own = rows.add_known(C if C.ndim == 1 else noise.noise_variance)
+        spread = own if w is None else own / w
+        if C.ndim == 2:
+            spread = C + np.diag(spread - noise.noise_variance)
+        if w is not None:
+            pull = _pull_with_weights(pull, own, w)
+        return GroupNoise(np.asarray(spread), Copies.of(own, w), pull)
 
     def kl_theta(self, parameters: Parameters) -> tuple[float, Array, Array]:
         """KL(q(theta) || p(theta)) and its gradients in the means and the variances."""
