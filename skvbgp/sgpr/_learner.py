@@ -377,8 +377,7 @@ class SparseLearner(Settings):
     def update(self, state: State, X: Array, y: Targets, end_pass: EndPass) -> State:
         rng = np.random.RandomState((state.seed + int(state.summary.n)) % 2**32)
         state, data = self._join(state, X, y, rng)
-        memory = state.memory
-        assert isinstance(memory, Memory)  # a mixture starts again
+        memory = state.sums  # with rows that are known exactly, a stream begins again
         if self.learn_hyperparameters and not (self.structure.correlated and state.restarts):
             rate = self.learning_rate
             state = refine(state, data, batch_size=self.batch_size, learning_rate=rate, rng=rng)
@@ -438,14 +437,13 @@ class SparseLearner(Settings):
         relative to the unit and moves with it: new rows that are larger have to be in its reach.
         """
         ratio = state.target.unit / target.unit
-        p, memory, model = state.parameters, state.memory, state.model
+        p, memory, model = state.parameters, state.sums, state.model
         learns = self.learn_hyperparameters
         if not learns:
             alpha_ratio = 1.0 if self.signal_std is None else ratio
             beta_ratio = alpha_ratio if self.hyperparameter_variance is None else ratio
             p = replace(p, alpha=p.alpha * alpha_ratio, beta=p.beta * beta_ratio**2)
         if learns or self.noise_variance is not None or state.knows_noise:
-            assert isinstance(memory, Memory)
             p = replace(p, noise_variance=p.noise_variance * ratio**2)
             if state.learned_noise is not None:
                 state = replace(state, learned_noise=state.learned_noise * ratio**2)

@@ -21,7 +21,6 @@ from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
 from skvbgp.sgpr._exact import Mixture
 from skvbgp.sgpr._kernel_search import leave_one_out, scan_left_out
-from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import CommonDraws, DrawRule
 from skvbgp.sgpr._state import State
@@ -113,9 +112,7 @@ def _leave_out(state: State, data: Data, conclude: Conclude) -> list[Held]:
     if len(held) == len(blocks):
         rest = WhitenedGaussian.standard(len(p.U))
     else:
-        memory = conclude(p, CommonDraws(draws)).memory
-        assert isinstance(memory, Memory)
-        rest = memory.q(p.alpha, p.second_moment, state.target_vector)
+        rest = conclude(p, CommonDraws(draws)).q
         for known in own:
             rest = rest.with_information(-known.information, -known.shift)
 

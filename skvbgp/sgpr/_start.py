@@ -30,7 +30,6 @@ from skvbgp.kernels._pairs import evaluate_once
 from skvbgp.kernels._squared_exponential import unit_se
 from skvbgp.sgpr._bound import Evaluation, Prior
 from skvbgp.sgpr._data import Data, RowIndex, Rows
-from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import Blocks, HyperPrior, Model
 from skvbgp.sgpr._parameters import LOG_LIMITS, Parameters
 from skvbgp.sgpr._quadrature import make_sign_draws
@@ -177,12 +176,11 @@ def grow(
     room = n_inducing - len(U)
     if room <= 0:
         return state
-    assert isinstance(state.memory, Memory)
     sample = Sample.of(X, weight, rng).within(state.model.coordinates)
     new = choose_inducing_inputs(sample.X, room, rng, sample.weight)
     new = new[[not np.any(np.all(u == U, axis=1)) for u in new]]
     parameters = replace(state.parameters, U=np.concatenate([U, new]))
-    return replace(state, parameters=parameters, memory=state.memory.carry_to(Prior(parameters)))
+    return replace(state, parameters=parameters, memory=state.sums.carry_to(Prior(parameters)))
 
 
 def choose_exact_inputs(rows: Rows, seed: int, *, explained: bool) -> Array:

@@ -161,12 +161,17 @@ class State(PickledByFields):
         unit = self.target.unit
         return np.array([self.reference.unit, self.reference.mean - self.target.mean]) / unit
 
+    @property
+    def sums(self) -> Memory:
+        """The memory of rows that are not known exactly."""
+        assert isinstance(self.memory, Memory)
+        return self.memory
+
     @cached_property
     def q(self) -> WhitenedGaussian:
         """The optimal q(u)."""
-        assert isinstance(self.memory, Memory)
         p = self.parameters
-        return self.memory.q(p.alpha, p.second_moment, self.target_vector)
+        return self.sums.q(p.alpha, p.second_moment, self.target_vector)
 
     @property
     def remembered(self) -> Remembered:
@@ -184,9 +189,8 @@ class State(PickledByFields):
         """The complete bound on log p(y), y on its own scale."""
         if isinstance(self.memory, Mixture):
             return self.memory.lower_bound - self.log_unit
-        assert self.memory is not None  # after training
         p = self.parameters
-        fit = self.memory.expected_log_likelihood(
+        fit = self.sums.expected_log_likelihood(
             self.q, p.alpha, p.second_moment, self.target_vector
         )
         kl_theta, _, _ = self.model.kl_theta(p)

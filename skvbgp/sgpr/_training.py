@@ -19,7 +19,6 @@ from skvbgp._optim.lbfgs import LbfgsResult, lbfgs_ascent
 from skvbgp._optim.natural_gradient import natural_gradient_step
 from skvbgp.sgpr._bound import Evaluation
 from skvbgp.sgpr._data import Data, Rows
-from skvbgp.sgpr._memory import Memory
 from skvbgp.sgpr._noise import HyperPrior, Model
 from skvbgp.sgpr._parameters import Parameters
 from skvbgp.sgpr._quadrature import ClosedForm, CommonDraws, DrawRule, make_sign_draws
@@ -277,8 +276,7 @@ def refine(
     The belief q(theta) of the past is the prior of the update; the inducing inputs
     stay, because the memory lives on them.
     """
-    parameters, memory, target = state.parameters, state.memory, state.target_vector
-    assert isinstance(memory, Memory)  # a mixture starts again
+    parameters, memory, target = state.parameters, state.sums, state.target_vector
     mean = np.append(parameters.nu, parameters.alpha)
     variance = np.append(parameters.xi, parameters.beta)
     prior, settled = HyperPrior(mean, variance), state.model.structure.settled()
