@@ -72,7 +72,7 @@ def divergences(name, X, y, seed, n_passes):
     rule = ClosedForm()
     if name == "VBPIC":
         rule = CommonDraws(quasi_normal(N_DRAWS, X.shape[1], start.seed))
-    free = parameters.spread({"U": 0.0}) > 0.0
+    free = parameters.all_but("U")
 
     with steps_of_q() as steps:
         path = []  # (parameters, q(u)) after every pass
@@ -99,7 +99,7 @@ def divergences(name, X, y, seed, n_passes):
     batch = [data.rows(index) for index in data.groups()]
     draws = [rule(rows, None) for rows in batch]
     exact = optimum.parameters
-    s = moments_of_s(exact, Evaluation(model, exact, batch, draws).optimal_q())
+    s = moments_of_s(exact, Evaluation(model, exact, batch, draws).optimal_q)
     curve = [
         (kl_gaussian(*s, *moments_of_s(parameters, q)), kl_theta(exact, parameters))
         for parameters, q in path

@@ -216,12 +216,9 @@ class Evaluation:
         """A bound on the bound, see `DataTerms`."""
         return self._terms.ceiling
 
+    @cached_property
     def optimal_q(self) -> WhitenedGaussian:
         """Eq. (7): the maximiser of the bound, if the batch is all the data."""
-        return self._optimum
-
-    @cached_property
-    def _optimum(self) -> WhitenedGaussian:
         return WhitenedGaussian.of_information(self.information, self.shift)
 
     def value(self, q: WhitenedGaussian, weight: float = 1.0) -> float:
@@ -289,7 +286,7 @@ class Evaluation:
     ) -> tuple[Array, float, float]:
         """Gradient in Z through L, in which v and V are written, and the past's own terms."""
         alpha, second = self._parameters.alpha, self._parameters.second_moment
-        if weight == 1.0 and past is None and q is self._optimum:
+        if weight == 1.0 and past is None and q is self.optimal_q:
             # (I + second P) m = alpha b and (I + second P) S = I: the two terms below are
             return self.prior.inputs_vjp(-q.excess_moment - self.information), 0.0, 0.0
         # v = L^-T m and V = L^-T W L^-1 give L'dL = -m (alpha b)' + second W P

@@ -85,7 +85,7 @@ def _evaluate_collapsed(
 
     def evaluate_at(parameters: Parameters) -> tuple[Evaluation, WhitenedGaussian]:
         evaluation = Evaluation(model, parameters, batch, draws, whitened=whitened)
-        q = evaluation.optimal_q()
+        q = evaluation.optimal_q
         if data.blocks is not None:  # f may be where its noise leaves no digits, see `follow_noise`
             q.refuse_jitter()
         return evaluation, q
@@ -172,7 +172,7 @@ def settle(model: Model, parameters: Parameters, data: Data) -> Parameters:
     draws = make_sign_draws(len(parameters.nu))[:, None, :]
     batch = [data.rows(index) for index in data.groups()]
     evaluation = Evaluation(model, parameters, batch, [draws] * len(batch), whitened=True)
-    slopes = evaluation.variance_slopes(evaluation.optimal_q())
+    slopes = evaluation.variance_slopes(evaluation.optimal_q)
     return settle_variances(model, parameters, slopes)
 
 

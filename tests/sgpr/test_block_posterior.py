@@ -210,7 +210,7 @@ def test_one_block_at_the_data_gives_the_exact_gp(problem, Xs, draws):
     """
     problem = certain(problem)
     problem = problem.at(replace(problem.parameters, U=problem.scaled[0]))
-    q = problem.evaluation().optimal_q()
+    q = problem.evaluation().optimal_q
     X, y = problem.scaled
     nu, _, alpha, _ = problem.theta
     white = 0.2 * np.eye(len(y))
@@ -225,7 +225,7 @@ def test_one_block_at_the_data_gives_the_exact_gp(problem, Xs, draws):
 
 def test_block_tells_more_than_the_inducing_inputs(problem, draws):
     """At a row of the block itself the variance of f falls below that given u alone."""
-    q, block = problem.evaluation().optimal_q(), problem.batch[0]
+    q, block = problem.evaluation().optimal_q, problem.batch[0]
     _, variance = predict(problem, q, draws, block.X, block, include_noise=False)
     m, S = problem.moments_of_s(q)
     lams, sigma_fs = literal_theta(problem, draws)

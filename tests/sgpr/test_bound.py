@@ -127,7 +127,7 @@ def test_optimal_q(kind):
     """Eq. (7) and eq. (11)."""
     problem = small_problem(kind)
     evaluation = problem.evaluation()
-    q = evaluation.optimal_q()
+    q = evaluation.optimal_q
     data = (*problem.scaled, problem.Z, *problem.theta, problem.C)
     m, S = oracles.optimal_q(*data, JITTER)
     for actual, expected in zip(problem.moments_of_s(q), (m, S), strict=True):
@@ -208,10 +208,10 @@ def test_gradient_at_the_optimal_q(kind, expectation):
 
     def collapsed(x):
         evaluation = problem.at(start.unpack(x)).evaluation(draws)
-        return evaluation.gradient(evaluation.optimal_q())[0]
+        return evaluation.gradient(evaluation.optimal_q)[0]
 
     evaluation = problem.evaluation(draws)
-    _, gradient = evaluation.gradient(evaluation.optimal_q())
+    _, gradient = evaluation.gradient(evaluation.optimal_q)
     expected = numerical_gradient(collapsed, start.pack())
     scale = np.abs(expected).max()
     assert_allclose(start.pack_gradient(gradient), expected, rtol=1e-7, atol=1e-7 * scale)
@@ -224,7 +224,7 @@ def test_what_costs_less_than_the_gradient_is_the_same(kind, whitened):
     problem = small_problem(kind)
     draws, pack = draws_of(problem, "common"), problem.parameters.pack_gradient
     evaluation = problem.evaluation(draws, whitened=whitened)
-    best = evaluation.optimal_q()
+    best = evaluation.optimal_q
     value, gradient = evaluation.gradient(best)
     another = WhitenedGaussian(best.precision, best.shift)
     expected, expected_gradient = evaluation.gradient(another)
@@ -239,7 +239,7 @@ def test_what_costs_less_than_the_gradient_is_the_same(kind, whitened):
 def test_optimal_q_is_a_maximum(rng):
     problem = small_problem("pitc")
     evaluation = problem.evaluation()
-    best = evaluation.optimal_q()
+    best = evaluation.optimal_q
     value, _ = evaluation.gradient(best)
     for size in (1e-2, 1e-1):
         root = size * rng.normal(size=(4, 4))
@@ -285,7 +285,7 @@ def test_whitened_rows_keep_their_digits_where_inducing_inputs_are_close():
         Coordinates(np.zeros(1), np.ones(1)), HyperPrior(np.zeros(2), np.ones(2)), White()
     )
     evaluation = Evaluation(model, p, [Rows(x, y)], [np.zeros((1, 1, 1))], whitened=True)
-    value, _ = evaluation.gradient(evaluation.optimal_q())
+    value, _ = evaluation.gradient(evaluation.optimal_q)
     Z = p.nu * p.U
     root = np.linalg.cholesky(oracles.sigma_zz(Z, JITTER))
     A = np.linalg.solve(root, oracles.se(Z, p.nu * x)).T
@@ -388,7 +388,7 @@ def test_bound_is_the_exact_log_marginal_likelihood_at_the_data(kind):
     p = replace(p, xi=np.full(2, 1e-12), beta=1e-12, U=problem.scaled[0])
     problem = problem.at(p)
     evaluation = problem.evaluation()
-    value, _ = evaluation.gradient(evaluation.optimal_q())
+    value, _ = evaluation.gradient(evaluation.optimal_q)
     kl_theta, _, _ = problem.model.kl_theta(p)
     X, y = problem.scaled
     white = p.noise_variance * np.eye(11)  # the noise kernel is explained at its inducing inputs
@@ -445,7 +445,7 @@ def test_bound_is_below_the_evidence(line, kind, prior):
             beta=float(np.exp(rng.normal(-2.0, 1.5))),
         )
         evaluation = problem.at(p).evaluation()
-        assert evaluation.gradient(evaluation.optimal_q())[0] < evidence
+        assert evaluation.gradient(evaluation.optimal_q)[0] < evidence
         assert evaluation.gradient(WhitenedGaussian.standard(3))[0] < evidence
 
 
@@ -466,7 +466,7 @@ def test_bound_is_close_to_the_evidence_under_a_narrow_prior(line, kind):
     assert (np.abs(problem.C[0, 1]) > 1e-3) == (kind == "pitc")
     evidence = oracles.evidence_quadrature_1d(*line, problem.C, *prior)
     evaluation = problem.evaluation()
-    gap = evidence - evaluation.gradient(evaluation.optimal_q())[0]
+    gap = evidence - evaluation.gradient(evaluation.optimal_q)[0]
     assert 0.0 < gap < 0.01
 
 
@@ -500,4 +500,4 @@ def test_row_problem_is_what_the_solvers_are_tested_on():
     evaluation = problem.evaluation()
     data = (*problem.scaled, problem.Z, *problem.theta, problem.C)
     expected = oracles.collapsed_bound(*data, prior.mean, prior.variance, JITTER)
-    assert_allclose(evaluation.gradient(evaluation.optimal_q())[0], expected, rtol=1e-9)
+    assert_allclose(evaluation.gradient(evaluation.optimal_q)[0], expected, rtol=1e-9)

@@ -78,7 +78,7 @@ def test_between_the_factorised_bound_and_the_evidence():
     draws = quasi_normal(2048, 2, seed=0)
     structured = Mixture(model, p, rows, draws).lower_bound
     evaluation = problem.at(p).evaluation()
-    factorised, _ = evaluation.gradient(evaluation.optimal_q())
+    factorised, _ = evaluation.gradient(evaluation.optimal_q)
     prior = model.hyperprior
     evidence = oracles.evidence_quadrature_1d(
         X, y, p.noise_variance * np.eye(len(y)), prior.mean, prior.variance

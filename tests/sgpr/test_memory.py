@@ -60,7 +60,7 @@ def test_stands_for_the_rows(problem):
     a, b = TARGET
     batch = [replace(rows, y=a * rows.y + b) for rows in problem.batch]
     evaluation = Evaluation(problem.model, p, batch, [None] * len(batch))
-    expected = evaluation.optimal_q()
+    expected = evaluation.optimal_q
     q = memory.q(p.alpha, p.second_moment, TARGET)
     assert_allclose(q.precision, expected.precision, rtol=1e-11)
     assert_allclose(q.shift, expected.shift, rtol=1e-11)

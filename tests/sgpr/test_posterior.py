@@ -153,7 +153,7 @@ def test_exact_gp_at_the_data(drawn):
     X, y = problem.scaled
     p = replace(problem.parameters, xi=np.full(2, 1e-12), beta=1e-12, U=X)
     problem = problem.at(p)
-    q = problem.evaluation().optimal_q()
+    q = problem.evaluation().optimal_q
     Xs = np.random.default_rng(11).normal(size=(6, 2))
     rule = CommonDraws(quasi_normal(2, 2, seed=0)) if drawn else ClosedForm()
     mean, variance = predictor(problem, q, rule).moments(Xs)

@@ -65,7 +65,7 @@ def best_bound(problem, rule=None):
     batch = problem.batch
     draws = [rule(rows.X.shape, None) for rows in batch] if rule else [None] * len(batch)
     evaluation = problem.evaluation(draws)
-    return evaluation.gradient(evaluation.optimal_q())
+    return evaluation.gradient(evaluation.optimal_q)
 
 
 SOLVERS = [collapsed, stochastic]
@@ -185,7 +185,7 @@ def test_one_step_is_enough_when_nothing_else_is_learned(monkeypatch):
     steps = recorded_steps(monkeypatch)
     free = np.zeros(len(problem.parameters.pack()), dtype=bool)
     trained = stochastic(problem, free=free, batch_size=30, max_iter=3)
-    expected = problem.evaluation().optimal_q()
+    expected = problem.evaluation().optimal_q
     for q in steps:
         assert_allclose(q.precision, expected.precision, rtol=1e-10, atol=1e-11)
         assert_allclose(q.shift, expected.shift, rtol=1e-10, atol=1e-11)
@@ -217,7 +217,7 @@ def test_settled_variances_are_where_the_bound_is_stationary(kind):
     bound = collapse_bound(model, problem.data, ClosedForm())
     _, before = bound(p)
     evaluation = problem.at(p).evaluation()
-    slopes = evaluation.variance_slopes(evaluation.optimal_q())
+    slopes = evaluation.variance_slopes(evaluation.optimal_q)
     _, after = bound(settle_variances(model, p, slopes))
     for name in ("xi", "beta"):
         ratio = np.abs(getattr(after, name)) / np.abs(getattr(before, name))
