@@ -158,29 +158,31 @@ class SpectrumPosterior:
         return Relevance.of_slopes(known.X, known.counts, *slopes, owners=owners, predict=predict)
 
     def draw_functions(self, n: int, rng: np.random.RandomState) -> FunctionDraws:
-        state, rows, q = self._state, self._state.rows, self._state.q
+        state, q = self._state, self._state.q
         frames = state.coordinates, state.target
         if self._mixture.is_global:  # functions differ in alpha alone, each has its own
             draws = _draw(q, rng.standard_normal((n, q.structure.size)))
             return FunctionDraws(*frames, self, draw_paths(draws, n, self._mixture.hyper, rng))
-        if not isinstance(rows, BlockedRows):
-            raise TypeError(
-                "sample_function needs a model of rows in memory, not of a Dask collection."
-            )
+        rows = self._find_rows("sample_function")
         draws, n_draws = self._mixture.draws, 1
         if n > 1:
-            n_draws = count_draws(n, len(draws), self._measure_between())
+            n_draws = count_draws(n, len(draws), self._measure_between(rows))
         draws = [draws[k] for k in rng.permutation(len(draws))[:n_draws]]
         paths = draw_paths(draws, n, self._mixture.hyper, rng)
         return FunctionDraws(*frames, self, paths, rng.standard_normal((rows.n, n)))
 
-    def _measure_between(self) -> float:
+    def _find_rows(self, asked: str) -> BlockedRows:
+        """The known rows, for what is asked of rows in memory alone."""
+        rows = self._state.rows
+        if not isinstance(rows, BlockedRows):
+            raise TypeError(f"{asked} needs a model of rows in memory, not of a Dask collection.")
+        return rows
+
+    def _measure_between(self, rows: BlockedRows) -> float:
         """Share of the variance of known rows, left out, that is between draws of alpha.
 
         Their average, over some of the rows.
         """
-        rows = self._state.rows
-        assert isinstance(rows, BlockedRows)
         index = np.arange(rows.n)[thin(rows.n, _SHARE_ROWS)]
         groups, X = self._group_known(rows, index), rows.all_rows.X[index]
         means, variances = self.by_group(_components, X, groups=groups)
@@ -189,11 +191,7 @@ class SpectrumPosterior:
 
     def leave_out(self, X: Array, targets: Targets) -> tuple[Array, Array]:
         """Mean and variance (n,) of observations at known rows, each given the others and q."""
-        state, rows = self._state, self._state.rows
-        if not isinstance(rows, BlockedRows):
-            raise TypeError(
-                "loo_predict needs a model of rows in memory, not of a Dask collection."
-            )
+        state, rows = self._state, self._find_rows("loo_predict")
         if self._mixture.gamma != 0.0:
             raise ValueError(
                 f"loo_predict needs gamma=0; with gamma={self._mixture.gamma}, predictions are "

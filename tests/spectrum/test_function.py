@@ -169,7 +169,8 @@ def test_the_share_between_draws_of_alpha_is_that_of_rows_left_out():
         ]
         mean, variance = np.array(each).T
         shares.append(mean.var() / (mean.var() + variance.mean()))
-    assert_allclose(posterior._measure_between(), np.mean(shares), rtol=1e-8)
+    rows = posterior._state.rows
+    assert_allclose(posterior._measure_between(rows), np.mean(shares), rtol=1e-8)
 
 
 def test_functions_come_from_any_draw_of_alpha():
@@ -177,7 +178,7 @@ def test_functions_come_from_any_draw_of_alpha():
     X, y = make_data()
     posterior = fit_once(small(n_neighbors=9), X, y)._posterior()
     draws = [R for R, _ in posterior._mixture.draws]
-    few = count_draws(5, len(draws), posterior._measure_between())
+    few = count_draws(5, len(draws), posterior._measure_between(posterior._state.rows))
     assert few < len(draws)
     owners = []
     for seed in range(25):
