@@ -129,7 +129,7 @@ def quick_searches(monkeypatch, quick_block_start):
         ("sgpr._kernel_search", "_FOLLOWING_ITERATIONS", 1),
         ("decoupled._start", "_MAX_ITER", 5),
         ("base._exact_process", "_MAX_ITER", 5),
-        ("gp._search", "_N_DRAWS", 2),
+        ("gp._search_few", "_N_DRAWS", 2),
         ("gp._class_search", "_N_DRAWS", 2),
         ("ep.hybrid._free_posterior", "_MAX_ITER", 10),
         ("kernel_selection._training", "_DRAWS_PER_RESTART", 2),

@@ -25,6 +25,8 @@ from skvbgp.gp._row_noise import RowNoise, discount_copies
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
 from skvbgp.gp._sample import Judges, Sample, join_samples
 from skvbgp.gp._search import Found, Search
+from skvbgp.gp._search_few import FewRowsSearch
+from skvbgp.gp._search_many import ManyRowsSearch
 from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
@@ -105,12 +107,15 @@ class GPLearner(RegressionLearner):
 
     def _count_trials(self, n: int, n_starts: int, *, grows: bool) -> int:
         """Largest number of trials of a fit to n rows."""
-        is_exact = n <= self.few
-        count = Search.count(n_starts, grows=grows, is_exact=is_exact)
-        if is_exact or not is_tried(self.n_inducing, n):
+        count = self._choose_search(n).count(n_starts, grows=grows)
+        if n <= self.few or not is_tried(self.n_inducing, n):
             return count
-        n_rest = Search.count(1 if grows else n_starts, grows=False, is_exact=False)
+        n_rest = ManyRowsSearch.count(1 if grows else n_starts, grows=False)
         return n_rest + (count if isinstance(self.n_inducing, str) else 0)
+
+    def _choose_search(self, n: int) -> type[Search]:
+        """The kind of search for the kernels of n rows."""
+        return FewRowsSearch if n <= self.few else ManyRowsSearch
 
     def make_rows(
         self, X: Array, y: Array, weight: Array, variance: Array, is_weighted: bool
@@ -277,7 +282,8 @@ class GPLearner(RegressionLearner):
         watch, first = Watch(report_as(reach, end_pass)), starts[0]
         rng = np.random.RandomState(first.seed)
         rows = join_samples([self._take_sample(start, rng, judges) for start in starts])
-        search = Search(rows, self.counts, rng, self.max_iter, self.tol, watch)
+        kind = self._choose_search(len(rows))
+        search = kind(rows, self.counts, rng, self.max_iter, self.tol, watch)
         return reach(search.run(list(first.candidates), grows=first.grows))
 
     def _take_sample(

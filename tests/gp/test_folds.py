@@ -154,7 +154,7 @@ def test_very_few_rows_are_not_judged(rng, d, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("nothing is to be judged")
 
-    monkeypatch.setattr("skvbgp.gp._search.judge_folds", refuse)
+    monkeypatch.setattr("skvbgp.gp._search_few.judge_folds", refuse)
     X, y = make_wide(rng, 20, d)
     VBGPRegressor(max_iter=1, random_state=0).fit(X[:19], y[:19])
     with pytest.raises(AssertionError, match="judged"):
@@ -166,7 +166,7 @@ def test_intervals_are_as_wide_as_these_rows_ask(rng, monkeypatch):
     model = VBGPRegressor(max_iter=2, random_state=0)
     verdicts = [Verdict(0.0, 900.0, 0.0), Verdict(1.0, 70.0, 0.25), Verdict(0.5, 900.0, 0.0)]
     verdicts *= 2  # with warped inputs as well; the best one's counts
-    monkeypatch.setattr("skvbgp.gp._search.judge_folds", lambda *_, **__: verdicts.pop(0))
+    monkeypatch.setattr("skvbgp.gp._search_few.judge_folds", lambda *_, **__: verdicts.pop(0))
     mixture = model.fit(X, y)._state.mixture
     assert (mixture.calibration, mixture.extra_noise) == (70.0, 0.25)
     std, latent = (
@@ -178,7 +178,7 @@ def test_intervals_are_as_wide_as_these_rows_ask(rng, monkeypatch):
     assert np.all(more <= 70.0 * max(noises) + 0.25 + 1e-9)
     assert min(noises) + 0.25 <= model.noise_variance_ / y.var() <= max(noises) + 0.25
     nothing = Verdict(0.0, 1.0, 0.0)
-    monkeypatch.setattr("skvbgp.gp._search.judge_folds", lambda *_, **__: nothing)
+    monkeypatch.setattr("skvbgp.gp._search_few.judge_folds", lambda *_, **__: nothing)
     mixture = model.fit(X, y)._state.mixture
     assert mixture.calibration < 70.0
     assert mixture.extra_noise == 0.0

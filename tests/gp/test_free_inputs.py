@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained
-from skvbgp.gp import VBGPRegressor, _search
+from skvbgp.gp import VBGPRegressor, _search_few
 from skvbgp.gp._folds import Verdict, judge_folds
 from skvbgp.gp._free_inputs import _differentiate, free_inputs
 from skvbgp.gp._process import start_process
@@ -111,7 +111,7 @@ def test_functions_of_few_of_many_inputs_are_learned(rng, monkeypatch):
     model = VBGPRegressor(max_iter=15, random_state=0)
     errors = []
     for most in (10**9, 20):
-        monkeypatch.setattr(_search, "MANY_INPUTS", most)
+        monkeypatch.setattr(_search_few, "MANY_INPUTS", most)
         mean = model.fit(X[:60], y[:60]).predict(X[60:])
         errors.append(np.sqrt(np.mean((mean - y[60:]) ** 2)))
     assert errors[1] < 0.7 * errors[0]
@@ -132,7 +132,7 @@ def refuse(*_, **__):
 
 
 def test_inputs_that_are_not_many_have_length_scales_anyway(rng, monkeypatch):
-    monkeypatch.setattr(_search, "free_inputs", refuse)
+    monkeypatch.setattr(_search_few, "free_inputs", refuse)
     X, y = make_rows(rng, 24, 21)
     VBGPRegressor(max_iter=1, random_state=0).fit(X[:, :20], y)
     with pytest.raises(AssertionError, match="freed"):
@@ -151,7 +151,7 @@ def test_rows_without_a_part_in_training_decide(rng, monkeypatch, is_better):
         assert np.isfinite(judge_folds(*given, learn=learn, **settings).density)
         return Verdict(1.0 if is_better else -1.0, 3.0, 0.0)
 
-    monkeypatch.setattr(_search, "judge_folds", judge)
+    monkeypatch.setattr(_search_few, "judge_folds", judge)
     X, y = make_rows(rng, 60)
     state = VBGPRegressor(max_iter=6, random_state=0).fit(X, y)._state
     assert free_inputs in learners
@@ -183,7 +183,7 @@ def test_where_the_gaussian_is_wrong_the_maximum_is_left(rng, monkeypatch):
         wrong = [(replace(trained.process, noise=9.0), -40.0 - i) for i in range(n)]
         return wrong, 0.0
 
-    monkeypatch.setattr(_search, "draw_processes", draw)
+    monkeypatch.setattr(_search_few, "draw_processes", draw)
     mixture = VBGPRegressor(max_iter=2, random_state=0).fit(X, y)._state.mixture
     assert all(process.noise != 9.0 for process in mixture.processes)
     assert len(mixture.processes) <= 9

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("client")
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr("skvbgp.gp._sample.HELD_OUT", 30)
-    monkeypatch.setattr("skvbgp.gp._search._TRIAL_ROWS", 150)
-    monkeypatch.setattr("skvbgp.gp._search._FINAL_ROWS", 150)
+    monkeypatch.setattr("skvbgp.gp._search_many._TRIAL_ROWS", 150)
+    monkeypatch.setattr("skvbgp.gp._search_many._FINAL_ROWS", 150)
 
 
 def make_data(n, seed=0):

@@ -1,0 +1,216 @@
+"""The search for kernels of many rows, of which the nearest ones predict a place.
+
+Every kernel is trained on a few groups of near rows and judged by what it predicts for rows that
+are left out, each from its neighbours. Products and sums of the two best follow, and the best one
+says how many neighbours pay. Those that help the mixture are trained further, on more groups, and
+get their share of belief, of more than 3,000 rows from more rows that are left out. Up to 3,000
+rows, all of them compete with neighbours, also with kernels that have one length scale for all
+inputs and are trained on random rows. See :doc:`/theory/gp_learning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from skvbgp._core.linalg import Array
+from skvbgp.gp._coregion import Covariance
+from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._process import Process
+from skvbgp.gp._row_noise import Group
+from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs
+from skvbgp.gp._sample import HELD_OUT
+from skvbgp.gp._search import FOLLOWING_ITERATIONS, Found, Search, Trial
+
+#: Most rows of the groups that kernels are tried on and trained on further, and the same in
+#: multiples of all rows.
+_TRIAL_ROWS, _FINAL_ROWS = 3_000, 6_000
+_TRIAL_COVER, _FINAL_COVER = 1.0, 2.0
+#: max_iter=None: iterations of a trial, and of the further training.
+_TRIAL_ITERATIONS, _FINAL_ITERATIONS = 15, 12
+#: Multiples of the noise that compete with what the further training has found.
+_NOISE_FACTORS = (0.3, 10.0)
+#: Most neighbours that a trial predicts from, which ranks kernels as more do.
+_TRIAL_NEIGHBOURS = 128
+#: Rows, of those left out, that tell how many neighbours pay, and the least gain.
+_COUNTING_ROWS = 500
+_LEAST_COUNT_RISE = 0.01
+#: Of more rows, the mixture is learned anew from so many that are left out, each as often as it has
+#: neighbours, and from no fewer than those that judge trials.
+_MANY, _NEIGHBOURS_OF_ALL = 3_000, 256_000
+#: Up to so many rows, all are one of the numbers of neighbours that compete, for so many processes:
+#: the time of each is cubic in the rows.
+_TRIED_WITH_ALL = ((2_000, 12), (3_000, 6))
+#: Kernels with one length scale are trained on at most so many groups of so many random rows.
+_ISOTROPIC_GROUPS, _ISOTROPIC_ROWS = 3, 400
+#: Neighbours of processes that win with all rows: a stream that comes to more learns again.
+_ALL_NEIGHBOURS = 4_000
+#: Most processes of a mixture, most neighbours of all of them together, which bounds the time of a
+#: prediction, and what one more has to gain.
+_MOST_KEPT = 4
+_MOST_READ = 512
+_LEAST_RISE = 0.002
+
+
+class ManyRowsSearch(Search):
+    """One search of rows of which some are neighbours."""
+
+    @property
+    def trial_k(self) -> int:
+        return min(_TRIAL_NEIGHBOURS, self.counts[-1])
+
+    @staticmethod
+    def count(n_starts: int, *, grows: bool) -> int:
+        return n_starts + 7 * grows + min(_MOST_KEPT, n_starts + 5 * grows)
+
+    def run(self, starts: list[tuple[str, Process]], *, grows: bool) -> Found:
+        self.groups = self._draw_groups(_TRIAL_ROWS, _TRIAL_COVER)
+        self.try_starts(starts, _TRIAL_ITERATIONS, FOLLOWING_ITERATIONS, grows=grows)
+        if grows and not self.stopped:
+            self.try_combined(_TRIAL_ITERATIONS, few=False)
+        k, pool = self._count_neighbours(max(self.trials, key=_get_rank)), list(self.trials)
+        if not self.stopped:
+            pool += self._train_further(self._select(pool, _count_kept(k)))
+        return self._mix_best(pool, k, starts[0][1] if grows else None)
+
+    def rank(self, mixture: Mixture, parts: LocalMoments) -> float:
+        """How well rows are predicted, less what hyperparameters learned from them flatter."""
+        _, weight = self.rows.hold(len(parts.mean))
+        shares = np.average(mixture.weigh(parts.evidence), axis=0, weights=weight)
+        n_learned = shares @ [len(process.vector) for process in mixture.processes]
+        return super().rank(mixture, parts) - float(n_learned) / self.rows.n_values
+
+    # -- training ----------------------------------------------------------------------------------
+
+    def _draw_groups(self, most: int, cover: float) -> list[Group]:
+        n_rows = min(most, cover * self.rows.total)
+        return self.rows.draw_groups(n_rows, size_groups(self.counts[-1]))
+
+    def _train_further(self, chosen: list[Trial]) -> list[Trial]:
+        """Trials that are trained on more groups, and these with multiples of their noise.
+
+        More noise is for rows that contradict their neighbours. Less is for those that agree
+        with them better than the evidence, which is of one noise everywhere, says.
+        """
+        self.trials, self.groups = [], self._draw_groups(_FINAL_ROWS, _FINAL_COVER)
+        for trial in chosen:
+            if self.stopped:
+                break
+            trained = self.train(trial.process, _FINAL_ITERATIONS)
+            process = trained.process
+            noises = [factor * process.noise for factor in _NOISE_FACTORS]
+            others = [
+                trained._replace(process=replace(process, noise=noise))
+                for noise in noises
+                if process.noise_limits[0] <= noise < 1.0
+            ]
+            self.judge(trial.name, [trained, *others])
+            self.end_trial()
+        return self.trials
+
+    def _try_isotropic_by_groups(self, process: Process) -> list[Trial]:
+        """Try kernels with one length scale, for all rows.
+
+        They are trained on rows that are far apart, and would lose by what near rows say.
+        """
+        n_groups = min(_ISOTROPIC_GROUPS, -(-len(self.rows) // _ISOTROPIC_ROWS))
+        rows = self.rows
+        self.groups = [group for _ in range(n_groups) for group in rows.draw_rows(_ISOTROPIC_ROWS)]
+        return self.try_isotropic(process, _TRIAL_ITERATIONS)
+
+    # -- the mixture -------------------------------------------------------------------------------
+
+    def _count_neighbours(self, trial: Trial) -> int:
+        """How many neighbours pay: more are read as long as predictions gain."""
+        if len(self.counts) == 1:
+            return self.counts[0]
+        process = trial.process
+        weights = weigh_inputs(process.covariance, self.rows.d)
+        best, best_rank = self.counts[0], -np.inf
+        for k in self.counts:
+            if k == self.trial_k:
+                parts = trial.parts.head(_COUNTING_ROWS)
+            else:
+                parts = self.rows.leave_out(Mixture.of(process), weights, k, _COUNTING_ROWS)
+            rank = self.rank(self.mix((process,), parts), parts)
+            if rank < best_rank + _LEAST_COUNT_RISE:
+                break
+            best, best_rank = k, rank
+        return best
+
+    def _select(self, trials: list[Trial], most: int) -> list[Trial]:
+        """Trials that help the mixture, the best first."""
+        chosen, best = list[Trial](), -np.inf
+        while len(chosen) < min(most, len(trials)):
+            others = [t for t in trials if all(t is not known for known in chosen)]
+            ranks = [self._rank_together([*chosen, trial]) for trial in others]
+            if max(ranks) < best + _LEAST_RISE:
+                break
+            best = max(ranks)
+            chosen.append(others[int(np.argmax(ranks))])
+        return chosen
+
+    def _rank_together(self, trials: list[Trial]) -> float:
+        """How well trials predict together, with the best belief in them."""
+        parts = _stack(trials)
+        return self.rank(self.mix(tuple(trial.process for trial in trials), parts), parts)
+
+    def _mix_best(self, pool: list[Trial], k: int, start: Process | None) -> Found:
+        """The mixture of trials that predicts best, from k neighbours, fewer, or all rows.
+
+        Where all rows may predict, so may kernels with one length scale, from `start`.
+        """
+        compete = len(self.counts) > 1
+        counts = {k, min(k, self.trial_k)} if compete else {k}
+        found = [self._mix_chosen(self._select(pool, _count_kept(n)), n) for n in sorted(counts)]
+        if len(self.rows) > _MANY:
+            ahead = max(found, key=_get_rank)
+            n = max(HELD_OUT, _NEIGHBOURS_OF_ALL // ahead.k)
+            return self._mix_chosen(ahead.trials, ahead.k, n)
+        most = next((most for n, most in _TRIED_WITH_ALL if len(self.rows) <= n), 0)
+        if most and compete and self.rows.may_all_predict:
+            isotropic = [] if start is None else self._try_isotropic_by_groups(start)
+            best = sorted(pool, key=_get_rank, reverse=True)[: most - len(isotropic)]
+            found.append(self._mix_all([*best, *isotropic]))
+        return max(found, key=_get_rank)
+
+    def _mix_chosen(self, chosen: list[Trial], k: int, n: int | None = None) -> Found:
+        """The mixture of trials from k neighbours, learned from n rows that are left out."""
+        weights = self._average_weights(chosen)
+        processes = tuple(trial.process for trial in chosen)
+        parts = self.rows.leave_out(Mixture.equal(processes), weights, k, n)
+        return self.conclude(chosen, parts, weights, k)
+
+    def _mix_all(self, pool: list[Trial]) -> Found:
+        """The same from all rows, of those that help the mixture."""
+        weights, k = self._average_weights(pool), _ALL_NEIGHBOURS
+        by_kernel: dict[Covariance, list[Trial]] = {}
+        for trial in pool:
+            by_kernel.setdefault(trial.process.covariance, []).append(trial)
+        tried: list[Trial] = []
+        for trials in by_kernel.values():  # in turn: each process has a matrix of all rows
+            processes = tuple(trial.process for trial in trials)
+            everything = self.rows.leave_out(Mixture.equal(processes), weights, k)
+            pairs = zip(trials, everything.split(), strict=True)
+            tried += [trial._replace(parts=parts) for trial, parts in pairs]
+        chosen = self._select(tried, _MOST_KEPT)
+        return self.conclude(chosen, _stack(chosen), weights, k)
+
+    def _average_weights(self, trials: list[Trial]) -> Array:
+        return average_weights([trial.process.covariance for trial in trials], self.rows.d)
+
+
+def _get_rank(one: Trial | Found) -> float:
+    return one.rank
+
+
+def _count_kept(k: int) -> int:
+    """Most processes that predict from k neighbours."""
+    return int(np.clip(_MOST_READ // k, 1, _MOST_KEPT))
+
+
+def _stack(trials: Sequence[Trial]) -> LocalMoments:
+    parts = zip(*(trial.parts for trial in trials), strict=True)
+    return LocalMoments(*(np.hstack(columns) for columns in parts))

@@ -1,0 +1,27 @@
+"""Rows of a known kernel, and searches for it."""
+
+import numpy as np
+
+from skvbgp.gp._process import start_process
+from skvbgp.gp._sample import Sample
+from skvbgp.gp._search_few import FewRowsSearch
+from skvbgp.gp._search_many import ManyRowsSearch
+from skvbgp.kernels._candidates import make_base_kernels
+
+
+def make_rows(kernel, n, noise=1e-2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (n, 2))
+    L = np.linalg.cholesky(kernel(X) + noise * np.eye(n))
+    return X, L @ rng.standard_normal(n)
+
+
+def make_search(X, y, k, end_pass=lambda make: False, **parameters):
+    """A search of rows that are predicted from k neighbours, of which they may be all."""
+    rng, kind = np.random.RandomState(0), FewRowsSearch if len(X) <= k else ManyRowsSearch
+    return kind(Sample(X, y, rng), (k,), rng, 10, 1e-5, end_pass, **parameters)
+
+
+def make_starts(names, *, gaussian):
+    kernels = dict(make_base_kernels(2))
+    return [(name, start_process(kernels[name], gaussian=gaussian)) for name in names]

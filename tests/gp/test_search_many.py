@@ -1,0 +1,154 @@
+"""The search for kernels of many rows, on rows whose kernel is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skvbgp._optim.maximum import Trained
+from skvbgp.gp import _rows, _sample, _search, _search_many
+from skvbgp.gp._belief import fit_mixture, measure_score
+from skvbgp.gp._posterior import Mixture
+from skvbgp.gp._process import start_process
+from skvbgp.gp._row_noise import RowNoise
+from skvbgp.gp._search import Trial
+from skvbgp.gp._search_many import ManyRowsSearch
+from skvbgp.kernels import RBF
+from skvbgp.kernels._candidates import make_base_kernels
+from tests.gp.searches import make_rows, make_search, make_starts
+
+
+@pytest.mark.parametrize(
+    "noise, expected",
+    [
+        (1e-3, [1e-3, 3e-4, 1e-2]),
+        (2e-7, [2e-7, 2e-6]),  # what training may not find is not tried either
+        (0.5, [0.5, 0.15]),
+    ],
+)
+def test_what_is_trained_competes_with_other_noise(monkeypatch, noise, expected):
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    ((name, process),) = make_starts(["SE"], gaussian=False)
+    trained = Trained(replace(process, noise=noise), 0.0)
+    monkeypatch.setattr(_search, "train", lambda *_, **__: trained)
+    search = make_search(X, y, 20)
+    trials = search._train_further([Trial(name, Trained(process, 0.0), None, 0.0)])
+    assert_allclose([trial.process.noise for trial in trials], expected)
+    assert all(trial.name == name for trial in trials)
+
+
+@pytest.mark.parametrize("many, n", [(60, 20), (59, 50)])
+@pytest.mark.parametrize("counts", [(15,), (8, 15)])
+def test_the_mixture_of_many_rows_is_learned_from_more_that_are_left_out(
+    monkeypatch, many, n, counts
+):
+    """Each as often as its weight says."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_search_many, "_MANY", many)
+    monkeypatch.setattr(_search_many, "HELD_OUT", 20)
+    monkeypatch.setattr(_sample, "HELD_OUT", 20)
+    monkeypatch.setattr(_search_many, "_LEAST_COUNT_RISE", -100.0)
+    monkeypatch.setattr(_search_many, "_NEIGHBOURS_OF_ALL", 50 * 15)
+    X, y = make_rows(RBF([1.0, 2.0]), 60)
+    search = replace(make_search(X, y, 15), counts=counts)
+    search.rows.noise = RowNoise(np.linspace(0.2, 1.0, 60), np.zeros(60))
+    found = search.run(make_starts(["Matern-1/2", "SE"], gaussian=False), grows=True)
+    assert found.k == 15
+    parts = search.rows.leave_out(found.mixture, found.weights, found.k, n)
+    y, weight = search.rows.hold(n)
+    assert len(y) == len(parts.mean) == n
+    expected = fit_mixture(found.mixture.processes, parts, y, weight)
+    assert_allclose(found.mixture.log_weights, expected.log_weights, atol=1e-6)
+    assert_allclose(found.mixture.calibration, expected.calibration, rtol=1e-6)
+    assert_allclose(found.score, measure_score(found.mixture, parts, y, weight))
+    belief = np.average(found.mixture.weigh(parts.evidence), axis=0, weights=weight)
+    assert_allclose(found.belief, belief)
+
+
+def test_weak_slopes_in_many_inputs_have_one_length_scale(monkeypatch):
+    """From near rows there would be nothing to see of them: they are predicted from all."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((120, 12))
+    slopes, others = 0.25 * rng.standard_normal(12), rng.standard_normal((500, 12))
+    y = X @ slopes + rng.standard_normal(120)
+    named = [pair for pair in make_base_kernels(12) if pair[0] in ("Matern-5/2", "SE")]
+    starts = [(name, start_process(kernel, gaussian=False)) for name, kernel in named]
+
+    def search():
+        found = replace(make_search(X, y, 60), counts=(8, 60)).run(starts, grows=True)
+        given = [process.factorise(X, y) for process in found.mixture.processes]
+        means = [one.moments(others, one.scale).mean for one in given]
+        mean = np.average(means, axis=0, weights=found.belief)
+        return found, np.mean((mean - others @ slopes) ** 2)
+
+    found, error = search()
+    assert found.k == _search_many._ALL_NEIGHBOURS
+    names = [trial.name for trial in found.trials]
+    assert found.belief @ ["isotropic" in name for name in names] > 0.5
+    monkeypatch.setattr(ManyRowsSearch, "try_isotropic", lambda *_: [])
+    assert error < 0.9 * search()[1]
+
+
+def count_neighbours(counts, y_of):
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (150, 2))
+    search = replace(make_search(X, y_of(X), counts[-1]), counts=counts)
+    return search.run(make_starts(["SE"], gaussian=False), grows=False).k
+
+
+def make_smooth(X):
+    return np.sin(X[:, 0]) * np.cos(X[:, 1])
+
+
+@pytest.mark.parametrize(
+    "counts, most, k", [((8, 60), 149, 60), ((8, 60), 150, 300), ((8,), 150, 8)]
+)
+def test_smooth_functions_are_predicted_from_many_neighbours(monkeypatch, counts, most, k):
+    """From all rows if there are few enough, also of those that a stream will bring."""
+    monkeypatch.setattr(_search_many, "_TRIED_WITH_ALL", ((100, 5), (most, 2)))
+    monkeypatch.setattr(_search_many, "_ALL_NEIGHBOURS", 300)
+    assert count_neighbours(counts, make_smooth) == k
+
+
+def test_several_kernels_may_predict_from_all_rows(monkeypatch):
+    """What has been found says of rows that are left out what it was chosen for."""
+    monkeypatch.setattr(_search_many, "_TRIED_WITH_ALL", ((149, 5), (150, 2)))
+    X, y = make_rows(RBF(), 150)
+    search = replace(make_search(X, y, 60), counts=(8, 60))
+    tried, mix_all = [], ManyRowsSearch._mix_all
+    monkeypatch.setattr(
+        ManyRowsSearch, "_mix_all", lambda *args: tried.append(args[1]) or mix_all(*args)
+    )
+    search.run(make_starts(["SE", "Matern-1/2"], gaussian=False), grows=False)
+    assert len(tried[0]) == 2  # of the pool, which has those before the further training as well
+    best = sorted(search.trials, key=lambda trial: -trial.rank)
+    found = search._mix_all(best[:3])
+    assert found.k == _search_many._ALL_NEIGHBOURS
+    assert {id(trial.trained) for trial in found.trials} <= {id(one.trained) for one in best[:3]}
+    parts = search.rows.leave_out(found.mixture, found.weights, found.k)
+    assert_allclose(search.rank(found.mixture, parts), found.rank, rtol=1e-8)
+    assert np.ptp(parts.noise, axis=0).min() > 0.0  # at scales of the places
+    single = max(search._mix_all([trial]).rank for trial in best[:3])
+    assert found.rank >= single - 1e-3
+
+
+@pytest.mark.parametrize("gain, k", [(0.009, 8), (0.011, 60)])
+def test_more_neighbours_have_to_pay(monkeypatch, gain, k):
+    X, y = make_rows(RBF(), 150)
+    search = replace(make_search(X, y, 60), counts=(8, 60))
+    ranks = iter([1.0, 1.0 + gain])
+    monkeypatch.setattr(ManyRowsSearch, "rank", lambda *_: next(ranks))
+    ((name, process),) = make_starts(["SE"], gaussian=False)
+    parts = search.rows.leave_out(Mixture.of(process), np.ones(2), 60)
+    trial = Trial(name, Trained(process, 0.0), parts, 0.0)
+    assert search._count_neighbours(trial) == k
+
+
+def test_all_rows_predict_where_the_scale_depends_on_the_place():
+    assert count_neighbours((8, 60), lambda X: make_smooth(8.0 * X) * np.exp(X[:, 0])) == 4000
+
+
+def test_rows_whose_kernel_depends_on_the_place_are_predicted_from_near_ones():
+    """Smooth in one place, with slopes a thousand times as large in another one."""
+    assert count_neighbours((8, 60), lambda X: np.sin(np.exp(1.2 * X[:, 0]))) <= 60
