@@ -130,7 +130,7 @@ def quick_searches(monkeypatch, quick_block_start):
         ("decoupled._start", "_MAX_ITER", 5),
         ("base._exact_process", "_MAX_ITER", 5),
         ("gp._search_few", "_N_DRAWS", 2),
-        ("gp._class_search", "_N_DRAWS", 2),
+        ("gp._class_search_few", "_N_DRAWS", 2),
         ("ep.hybrid._free_posterior", "_MAX_ITER", 10),
         ("kernel_selection._training", "_DRAWS_PER_RESTART", 2),
         ("kernel_selection._training", "_SCREENING_ITERATIONS", 6),

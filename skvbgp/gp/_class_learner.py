@@ -19,8 +19,10 @@ from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels, number_catego
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_posterior import ClassPosterior, scale_rows, shift_log_odds
 from skvbgp.gp._class_process import ClassModel
-from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
+from skvbgp.gp._class_search_few import FewPlacesSearch
+from skvbgp.gp._class_search_many import ManyPlacesSearch
 from skvbgp.gp._class_shares import Found
+from skvbgp.gp._class_starts import make_class_kernels, start_class_process
 from skvbgp.gp._forgetting import Forgetting
 from skvbgp.gp._near import RowsState
 from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
@@ -137,8 +139,8 @@ class ClassGPLearner(Learner):
             return 1
         grows = is_auto(self.kernel)
         n_starts = len(make_class_kernels(1) if grows else name_kernels(self.kernel))
-        anew = ClassSearch.count(n_starts, grows=grows)
-        return max(anew, ClassSearch.count(self.n_known, grows=False))
+        anew = FewPlacesSearch.count(n_starts, grows=grows)  # there are no more of many places
+        return max(anew, FewPlacesSearch.count(self.n_known, grows=False))
 
     # -- fit -------------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class ClassGPLearner(Learner):
         return wanted or 0
 
     def train(self, state: Start, X: Array, y: Labelled, end_pass: EndPass) -> ClassState:
-        rows = state.rows
+        rows, k = state.rows, self._count_neighbours(len(state.rows))
         votes = _take_votes(rows, state.gaps, state.coordinates)
         class_weights = self._weigh(y.classes, rows)
 
@@ -191,7 +193,7 @@ class ClassGPLearner(Learner):
                 rows=rows,
                 class_weights=class_weights,
                 found=found,
-                k=self._count_neighbours(len(rows)),
+                k=k,
                 gaps=state.gaps,
                 n_rows=y.n_rows,
                 n_trained=len(rows),
@@ -205,16 +207,10 @@ class ClassGPLearner(Learner):
             kept = reach(_keep(state, X.shape[1]))
             end_pass(lambda: kept)
             return kept
-        search = ClassSearch(
-            votes,
-            X.shape[1],
-            self._count_neighbours(len(rows)),
-            np.random.RandomState(state.seed),
-            self.max_iter,
-            self.tol,
-            watch,
-            state.m,
-        )
+        rng = np.random.RandomState(state.seed)
+        known = votes, X.shape[1], rng, self.max_iter, self.tol, watch
+        is_exact = len(votes) <= k
+        search = FewPlacesSearch(*known) if is_exact else ManyPlacesSearch(*known, k, state.m)
         return reach(search.run(list(state.candidates), grows=state.grows))
 
     def _weigh(self, classes: NDArray[Any], rows: Rows) -> Array:

@@ -1,7 +1,9 @@
-"""Rows of a known kernel, and searches for it."""
+"""Rows of a known kernel, and searches for kernels."""
 
 import numpy as np
 
+from skvbgp.gp._class_search_few import FewPlacesSearch
+from skvbgp.gp._class_search_many import ManyPlacesSearch
 from skvbgp.gp._process import start_process
 from skvbgp.gp._sample import Sample
 from skvbgp.gp._search_few import FewRowsSearch
@@ -25,3 +27,10 @@ def make_search(X, y, k, end_pass=lambda make: False, **parameters):
 def make_starts(names, *, gaussian):
     kernels = dict(make_base_kernels(2))
     return [(name, start_process(kernels[name], gaussian=gaussian)) for name in names]
+
+
+def make_class_search(votes, d, k, rng=None, max_iter=1, end_pass=lambda make: False, m=0):
+    """A search of votes on places that are predicted from k neighbours, which may be all others."""
+    rng = np.random.RandomState(0) if rng is None else rng
+    known = votes, d, rng, max_iter, 1e-3, end_pass
+    return FewPlacesSearch(*known) if len(votes) <= k else ManyPlacesSearch(*known, k, m)

@@ -15,7 +15,7 @@ from skvbgp import VBGPClassifier
 from skvbgp._core import row_methods
 from skvbgp.base import _categories
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import free_length_scales, start_class_process
+from skvbgp.gp._class_starts import free_length_scales, start_class_process
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern, RationalQuadratic

@@ -9,17 +9,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skvbgp._core.blockwise import in_tiles
-from skvbgp.gp import VBGPClassifier, _class_search, _class_shares
+from skvbgp.gp import VBGPClassifier, _class_search_many, _class_shares
 from skvbgp.gp._class_inducing import InducingClasses
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import ClassSearch, start_class_process
 from skvbgp.gp._class_shares import Part
+from skvbgp.gp._class_starts import start_class_process
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Matern
 from skvbgp.kernels._uncertain import join_variances
 from tests.gp.cases import small_classifier
+from tests.gp.searches import make_class_search
 from tests.oracles import gp_classes as oracle
 
 UNITS = np.array([1.0, 0.5, 2.0])
@@ -111,31 +112,32 @@ def test_votes_are_told_in_any_order(votes, rng):
 # -- the search ------------------------------------------------------------------------------------
 
 
-def make_search(rng, **parameters):
+def make_search():
     X, y = make_shells(90)
-    votes = Votes.of(X, np.eye(3)[y])
-    return ClassSearch(votes, 4, 10, rng, 1, 1e-3, lambda make: False, 20, **parameters)
+    search = make_class_search(Votes.of(X, np.eye(3)[y]), 4, 10, m=20)
+    search.n_grouped = 90.0
+    return search
 
 
 def test_votes_that_are_left_out_are_not_inducing_inputs(monkeypatch):
-    monkeypatch.setattr(_class_search, "_HELD_OUT", 30)
-    monkeypatch.setattr(_class_search, "_MOST_KNOWN", 70)
-    search = make_search(np.random.RandomState(0))
+    monkeypatch.setattr(_class_search_many, "_HELD_OUT", 30)
+    monkeypatch.setattr(_class_search_many, "_MOST_KNOWN", 70)
+    search = make_search()
     assert len(search.known) == 70
     assert not np.isin(search.known[:60], search.held_out).any()
     assert np.isin(search.known[60:], search.held_out).all()
 
 
-def make_part(search, p, n_votes=None):
+def make_part(search, p):
     """What gives labels left out the probabilities p, and the others equal shares of the rest."""
     label, process = search.held.left_out.counts.argmax(axis=1), start_class_process(RBF(), 4)
     log_p = np.repeat(np.log(0.5 - 0.5 * p)[:, None], 3, axis=1)
     log_p[np.arange(90), label] = np.log(p)
-    return Part("a", process, [process], np.ones(1), log_p, search._charge(process, n_votes))
+    return Part("a", process, [process], np.ones(1), log_p, search.charge(process))
 
 
 def make_inducing(search, p):
-    part = make_part(search, p, n_votes=90.0)
+    part = make_part(search, p)
     votes = search.votes
     told = InducingClasses.start(part.trained, votes.X[:2], 3)
     return part._replace(processes=[told])
@@ -143,12 +145,11 @@ def make_inducing(search, p):
 
 @pytest.mark.parametrize(("n_worse", "kept"), [(4, False), (0, True)])
 def test_a_gain_has_to_be_larger_than_its_standard_error(n_worse, kept):
-    search = make_search(np.random.RandomState(0))
-    search.n_grouped = 90.0
+    search = make_search()
     near, p = make_part(search, np.full(90, 0.5)), np.full(90, 0.55)
     p[:n_worse] = 0.01
     other = make_inducing(search, p)
-    after, before = search._mix([near, other]), search._mix([near])
+    after, before = search.mix([near, other]), search.mix([near])
     gain = (after.log_p - near.log_p)[search.held.left_out.counts > 0.0]
     assert len(after.found.names) == 2
     assert gain.mean() > 0.0
@@ -158,20 +159,20 @@ def test_a_gain_has_to_be_larger_than_its_standard_error(n_worse, kept):
 
 def test_without_a_share_they_change_nothing(monkeypatch):
     """Neither do they in the prior of the others' shares."""
-    monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf)
-    search = make_search(np.random.RandomState(0))
-    search.n_grouped = 90.0
+    monkeypatch.setattr(_class_search_many, "_LEAST_GAIN", -np.inf)
+    search = make_search()
     p = np.where(np.arange(90) < 60, 0.8, 0.3)
     near = [make_part(search, p), make_part(search, p[::-1])]
     other = make_inducing(search, np.full(90, 0.1))
-    before = search._mix(near)
-    assert search._prefer(search._mix([*near, other]), before) is before
+    before = search.mix(near)
+    assert search._prefer(search.mix([*near, other]), before) is before
 
 
-def test_hyperparameters_are_charged_to_the_random_places(rng):
-    search = make_search(np.random.RandomState(0))
+def test_hyperparameters_are_charged_to_the_random_places():
+    search = make_search()
+    search.n_grouped = 50.0
     process = start_class_process(RBF([1.0] * 4), 4)
-    assert_allclose(search._charge(process, 50.0), 5.0 / 50.0 + 3.0 / 90.0)
+    assert_allclose(search.charge(process), 5.0 / 50.0 + 3.0 / 90.0)
 
 
 # -- the estimator ---------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def small(**parameters):
 @pytest.fixture
 def always(monkeypatch):
     """Inducing inputs whether they gain or not."""
-    monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf)
+    monkeypatch.setattr(_class_search_many, "_LEAST_GAIN", -np.inf)
     monkeypatch.setattr(_class_shares, "_LEAST_SHARE", 0.0)
 
 
@@ -259,7 +260,7 @@ def test_they_share_where_they_gain_and_only_there(rng, monkeypatch):
     X, y = make_shells()
     model = small(max_iter=5).fit(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(_class_search, "_LEAST_GAIN", np.inf)
+        patch.setattr(_class_search_many, "_LEAST_GAIN", np.inf)
         near = small(n_inducing=0, max_iter=5).fit(X, y)
     T, t = make_shells(400, seed=1)
     loss, loss_near = (

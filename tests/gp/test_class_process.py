@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import free_length_scales
+from skvbgp.gp._class_starts import free_length_scales
 from skvbgp.gp._link import Link
 from skvbgp.gp._process import Process
 from skvbgp.gp._votes import Votes

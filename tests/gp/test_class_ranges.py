@@ -80,7 +80,7 @@ def fitted():
 
 def regress_alone(patch):
     """No kernel gets a likelihood of labels, which would take the shares of those in ranges."""
-    patch.setattr("skvbgp.gp._class_search._OVERLAP", 1e6)
+    patch.setattr("skvbgp.gp._class_search_few._OVERLAP", 1e6)
 
 
 def share_of_ranges(model):
@@ -90,12 +90,12 @@ def share_of_ranges(model):
 
 def test_rare_values_are_not_far_from_all_others(monkeypatch):
     """Where one length scale for each input is not tried, as with many inputs it does not help."""
-    monkeypatch.setattr("skvbgp.gp._class_search._N_FREED", 0)
+    monkeypatch.setattr("skvbgp.gp._class_search_few.N_FREED", 0)
     (X, y), (X_test, y_test) = make_rare(200), make_rare(300, seed=1)
     options = {"max_iter": 8, "random_state": 0}
     model = VBGPClassifier(**options).fit(X, y)
     assert share_of_ranges(model) > 0.5
-    monkeypatch.setattr("skvbgp.gp._class_search.find_ranges", lambda *_: None)
+    monkeypatch.setattr("skvbgp.gp._class_search_few.find_ranges", lambda *_: None)
     before = VBGPClassifier(**options).fit(X, y)
     assert share_of_ranges(before) == 0.0
     losses = [log_loss(y_test, one.predict_proba(X_test)) for one in (model, before)]
@@ -107,7 +107,7 @@ def test_where_units_stay_as_they_are(monkeypatch, name, value):
     """If no kernel gains so much by others, and where neighbours predict."""
     options = {"n_neighbors": value} if name == "n_neighbors" else {}
     if not options:
-        monkeypatch.setattr(f"skvbgp.gp._class_search.{name}", value)
+        monkeypatch.setattr(f"skvbgp.gp._class_search_few.{name}", value)
     model = VBGPClassifier(**options, max_iter=2, random_state=0).fit(*make_rare(60))
     assert share_of_ranges(model) == 0.0
 

@@ -8,14 +8,16 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from skvbgp._optim.maximum import Trained, train
-from skvbgp.gp import VBGPClassifier, _class_search, _rows
-from skvbgp.gp._class_search import ClassSearch, Trial, start_class_process
+from skvbgp.gp import VBGPClassifier, _class_search_many, _rows
+from skvbgp.gp._class_search import Trial
 from skvbgp.gp._class_shares import Combination, learn_shares, weigh_inputs
+from skvbgp.gp._class_starts import start_class_process
 from skvbgp.gp._link import Link
 from skvbgp.gp._rows import average_weights
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import Matern
 from tests.gp.cases import make_classes
+from tests.gp.searches import make_class_search
 
 
 def make_parts(rng, C=3, M=80, K=3):
@@ -72,7 +74,7 @@ def test_a_vote_that_is_hopeless_for_all(rng):
 def make_search(rng, k, weight=1.0):
     X, y = make_classes(60)
     votes = Votes.of(X, weight * np.eye(3)[y])
-    return ClassSearch(votes, 2, k, rng, 1, 1e-3, lambda make: False)
+    return make_class_search(votes, 2, k, rng)
 
 
 def start(length_scale):
@@ -95,7 +97,7 @@ def test_if_there_are_none_a_shared_one_does():
 def test_hyperparameters_are_charged_to_the_votes_that_chose_them(weight, rng):
     """A nat each, of two length scales, the noise and three parameters of the link."""
     search = make_search(rng, 60, weight)
-    assert_allclose(search._charge(start([2.0, 2.0])), 6.0 / (60.0 * weight))
+    assert_allclose(search.charge(start([2.0, 2.0])), 6.0 / (60.0 * weight))
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
@@ -103,7 +105,7 @@ def test_hyperparameters_are_charged_to_the_votes_that_chose_them(weight, rng):
 def test_draws_are_charged_no_more_than_there_is_to_gain(apart, weight, rng):
     X, labels = rng.standard_normal((60, 2)), np.arange(60) % 2
     votes = Votes.of(X + apart * labels[:, None], weight * np.eye(2)[labels])
-    search = ClassSearch(votes, 2, 60, rng, 1, 1e-3, lambda make: False)
+    search = make_class_search(votes, 2, 60, rng)
     draws = [replace(start([scale, 4.0]), link=Link(slope=20.0)) for scale in (2.0, 5.0)]
     trial = Trial("a", Trained(draws[0], 0.0), 0.0)
     part = search._average(trial, [(draws[0], np.log(3.0)), (draws[1], 0.0)])
@@ -131,18 +133,21 @@ def test_length_scales_by_input_predict_classes_that_one_input_tells_apart(rng):
 @pytest.mark.parametrize("weight", [1.0, 3.0])
 def test_from_neighbours_those_are_of_groups(weight, rng, monkeypatch):
     """But the link's, which is learned from what is left out."""
-    monkeypatch.setattr(_class_search, "_HELD_OUT", 10)
-    monkeypatch.setattr(_class_search, "draw_groups", lambda *_: [np.arange(20), np.arange(10, 25)])
+    monkeypatch.setattr(_class_search_many, "_HELD_OUT", 10)
+    monkeypatch.setattr(
+        _class_search_many, "draw_groups", lambda *_: [np.arange(20), np.arange(10, 25)]
+    )
     search = make_search(rng, 20, weight)
-    search.run([("a", start([2.0, 2.0]))], grows=False)
-    assert_allclose(search._charge(start([2.0, 2.0])), (3.0 / 25.0 + 3.0 / 10.0) / weight)
+    search._draw_near_groups(2)
+    assert_allclose(search.charge(start([2.0, 2.0])), (3.0 / 25.0 + 3.0 / 10.0) / weight)
 
 
 @pytest.mark.parametrize("gains", [True, False])
 def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch):
     """From all votes of groups of these, which are then what has chosen them."""
-    monkeypatch.setattr(_class_search, "_LEAST_GAIN", -np.inf if gains else np.inf)
-    monkeypatch.setattr(_class_search, "_FAR_PLACES", 20)
+    monkeypatch.setattr(_class_search_many, "_LEAST_GAIN", -np.inf if gains else np.inf)
+    monkeypatch.setattr(_class_search_many, "_FAR_PLACES", 20)
+    monkeypatch.setattr(_class_search_many, "draw_groups", lambda *_: [np.arange(15)])
     monkeypatch.setattr(_rows, "_ROWS_OF_INPUT", 20)
     search, mixed = make_search(rng, 20, 3.0), []
     mix = Combination.of
@@ -151,11 +156,11 @@ def test_they_learn_from_random_places_where_that_gains(gains, rng, monkeypatch)
     )
     found = search.run([("a", start([2.0, 2.0]))], grows=False)
     (trained,), ((part,),) = found.trained, [parts for parts, one in mixed if one.found is found]
-    (near,) = search._make_parts(search.trials)
+    (near,) = search.make_parts(search.trials)
     drawn = search.known[:20], search.known[20:40]
     afar = [(search.votes.part(np.sort(places)),) for places in drawn]
     expected = train(near.trained, afar, max_iter=1, tol=1e-3).process
     assert expected.process != near.trained.process
     assert trained.process == (expected if gains else near.trained).process
-    n_votes = 120.0 if gains else search.n_grouped
+    n_votes = 120.0 if gains else 45.0
     assert_allclose(part.charge, 3.0 / n_votes + 3.0 / 180.0)

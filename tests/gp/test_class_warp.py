@@ -152,7 +152,7 @@ def test_skewed_inputs_are_warped(fitted, monkeypatch):
     X, y = make_skewed()
     assert share_of_warped(fitted) > 0.5
     assert_array_equal(np.isfinite(fitted.input_warp_[:, 1]), [True, True, False])
-    monkeypatch.setattr("skvbgp.gp._class_search.find_warp", lambda *_: None)
+    monkeypatch.setattr("skvbgp.gp._class_search_few.find_warp", lambda *_: None)
     straight = VBGPClassifier(max_iter=8, random_state=0).fit(X[:80], y[:80])
     assert_array_equal(straight.input_warp_, [[np.nan, np.inf]] * 3)
     losses = [log_loss(y[80:], m.predict_proba(X[80:])) for m in (fitted, straight)]
@@ -214,8 +214,8 @@ def test_where_inputs_stay_as_they_are(what):
 
 @pytest.mark.parametrize("worth, tried", [(2.0, True), (1e6, False)])
 def test_with_many_places_a_warp_has_to_be_worth_its_time(monkeypatch, worth, tried):
-    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", 60)
-    monkeypatch.setattr("skvbgp.gp._class_search._WORTH_WARPING", worth)
+    monkeypatch.setattr("skvbgp.gp._class_search_few._TRIAL_PLACES", 60)
+    monkeypatch.setattr("skvbgp.gp._class_search_few._WORTH_WARPING", worth)
     X, y = make_skewed(90)
     model = small("auto", max_iter=8).fit(X, y)
     assert any("warped" in name for name, _ in model.kernels_) == tried

@@ -14,13 +14,15 @@ from sklearn.preprocessing import StandardScaler
 
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import ClassSearch, make_class_kernels, start_class_process
+from skvbgp.gp._class_search_few import FewPlacesSearch
 from skvbgp.gp._class_shares import Combination, weigh_inputs
+from skvbgp.gp._class_starts import make_class_kernels, start_class_process
 from skvbgp.gp._probit_process import ProbitProcess
 from skvbgp.gp._votes import Votes
 from skvbgp.kernels import RBF, Constant, Matern
 from tests.gp.cases import make_classes, make_classes_apart
 from tests.gp.cases import small_classifier as small
+from tests.gp.searches import make_class_search
 
 FIXED = {"learn_hyperparameters": False}
 
@@ -88,7 +90,7 @@ def test_few_rows_are_also_explained_by_lines(monkeypatch):
     assert names[-1].endswith(", by input + LIN")
     assert model.kernel_posterior_[-1] > 0.5
     assert_allclose(model.predict_proba(1e4 * X[:3]), [model.class_prior_] * 3)
-    monkeypatch.setattr(ClassSearch, "_try_lines", lambda *_: None)
+    monkeypatch.setattr(FewPlacesSearch, "_try_lines", lambda *_: None)
     others = VBGPClassifier(random_state=0).fit(X[:120], y[:120])
     losses = [log_loss(y[120:], one.predict_proba(X[120:])) for one in (model, others)]
     assert losses[0] < 0.9 * losses[1]
@@ -434,7 +436,7 @@ def test_a_callback_may_stop(stop_after):
 
     starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
     votes = Votes.of(X, np.eye(3)[y])
-    search = ClassSearch(votes, 2, 20, np.random.RandomState(0), 1, 1e-3, end_pass)
+    search = make_class_search(votes, 2, 20, end_pass=end_pass)
     found = search.run(starts, grows=True)
     assert len(calls) == stop_after
     assert np.isfinite(found.score)
@@ -448,8 +450,8 @@ def test_what_callbacks_ask_for_changes_no_result(k):
     starts, votes = [("a", start_class_process(Matern(2.0).bind(2), 2))], Votes.of(X, np.eye(3)[y])
 
     def search(end_pass):
-        rng = np.random.RandomState(0)
-        return ClassSearch(votes, 2, k, rng, 2, 1e-3, end_pass).run(starts, grows=False)
+        known = make_class_search(votes, 2, k, max_iter=2, end_pass=end_pass)
+        return known.run(starts, grows=False)
 
     asked, silent = search(lambda make: make() is None), search(lambda make: False)
     assert asked.score == silent.score
@@ -474,9 +476,8 @@ def test_kernels_of_both_kinds_may_share(k, most):
     mix = Combination.of
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Combination, "of", watch)
-        rng = np.random.RandomState(0)
         votes = Votes.of(X, np.eye(3)[y])
-        found = ClassSearch(votes, 2, k, rng, 2, 1e-3, lambda make: False).run(starts, grows=True)
+        found = make_class_search(votes, 2, k, max_iter=2).run(starts, grows=True)
     (parts,) = (parts for parts, mixture in mixed if mixture.found is found)
     names = [part.name for part in parts]
     assert len(names) == most

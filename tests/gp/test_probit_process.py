@@ -10,14 +10,14 @@ from scipy import stats
 from skvbgp._core.linalg import cholesky
 from skvbgp.gp import VBGPClassifier
 from skvbgp.gp._class_process import ClassProcess
-from skvbgp.gp._class_search import (
-    ClassSearch,
+from skvbgp.gp._class_search_few import FewPlacesSearch
+from skvbgp.gp._class_shares import RANGES
+from skvbgp.gp._class_starts import (
     free_length_scales,
     start_alike_process,
     start_anova_process,
     start_class_process,
 )
-from skvbgp.gp._class_shares import RANGES
 from skvbgp.gp._probit_process import AlikeProcess, Mode, ProbitProcess
 from skvbgp.gp._probit_sites import Around
 from skvbgp.gp._process import Process
@@ -26,6 +26,7 @@ from skvbgp.kernels import RBF, Anova, Matern
 from skvbgp.kernels._uncertain import UncertainCovariance, join_variances
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_classes
+from tests.gp.searches import make_class_search
 from tests.oracles import gp_classes as oracle
 
 pytestmark = pytest.mark.usefixtures("quick_searches")
@@ -337,7 +338,7 @@ def test_extremes_have_a_mode(rng, noise, size):
 @pytest.fixture
 def several(monkeypatch):
     """Rows of more places than those that kernels are tried on, and two classes that overlap."""
-    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", 40)
+    monkeypatch.setattr("skvbgp.gp._class_search_few._TRIAL_PLACES", 40)
     X, y = make_classes(120)
     return X, np.where(np.random.default_rng(0).uniform(size=120) < 0.2, y == 0, y > 0)
 
@@ -376,7 +377,7 @@ def test_rows_of_a_heavier_class_are_no_evidence_of_little_noise(several):
 @pytest.mark.parametrize("n_trial, n_probit", [(40, 2), (500, 1)])
 def test_of_few_rows_only_the_best_kernel_is(several, monkeypatch, n_trial, n_probit):
     """The other parts average over draws of their hyperparameters."""
-    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", n_trial)
+    monkeypatch.setattr("skvbgp.gp._class_search_few._TRIAL_PLACES", n_trial)
     X, y = several
     useless = RBF(1e-3, length_scale_bounds="fixed")
     kernels, tried = [("S", useless), ("M", Matern(2.0, nu=1.5))], []
@@ -414,11 +415,13 @@ def test_of_few_rows_one_regression_with_a_shared_scale_is_beside_those_by_input
 ):
     """The best one: the others have been judged by what they are alone."""
     monkeypatch.setattr("skvbgp.gp._class_shares._LEAST_SHARE", 0.0)
-    monkeypatch.setattr("skvbgp.gp._class_search._TRIAL_PLACES", 500)
+    monkeypatch.setattr("skvbgp.gp._class_search_few._TRIAL_PLACES", 500)
     X, y = several
-    tried, add = [], ClassSearch._add_probit
+    tried, add = [], FewPlacesSearch._add_probit
     monkeypatch.setattr(
-        ClassSearch, "_add_probit", lambda one, *given: tried.extend(one.trials) or add(one, *given)
+        FewPlacesSearch,
+        "_add_probit",
+        lambda one, *given: tried.extend(one.trials) or add(one, *given),
     )
     found = VBGPClassifier(max_iter=2, random_state=0).fit(X, y)._state.found
     shared = [trial for trial in tried if trial.process.shared_scale is None]
@@ -441,9 +444,7 @@ def test_of_more_kernels_by_input_the_two_best_are(several):
         (name, free_length_scales(start_class_process(kernel.bind(2), 2)))
         for name, kernel in kernels.items()
     ]
-    search = ClassSearch(
-        Votes.of(X, np.eye(2)[y * 1]), 2, 200, np.random.RandomState(0), 8, 1e-3, lambda make: False
-    )
+    search = make_class_search(Votes.of(X, np.eye(2)[y * 1]), 2, 200, max_iter=8)
     search.run(starts, grows=False)
     names = [t.name for t in search.trials if isinstance(t.process, ProbitProcess)]
     alone = {"SE, by input, alike, probit", "ANOVA, probit"}

@@ -168,7 +168,7 @@ def test_few_classes_of_few_rows_that_overlap_are_tried_with_it(
     assert model.kernels_[-1][0] == "M, probit"
     assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert list_kinds(fit(*make_classes_apart(120))) == {ClassProcess}
-    monkeypatch.setattr(f"skvbgp.gp._class_search.{limit}", most)
+    monkeypatch.setattr(f"skvbgp.gp._class_search_few.{limit}", most)
     assert list_kinds(fit(X, y)) == {ClassProcess}
 
 
