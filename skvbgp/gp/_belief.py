@@ -21,8 +21,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._optim.lbfgs import lbfgs_ascent
 from skvbgp.base import pick
+from skvbgp.gp._mixture import LocalMoments, Mixture, OutputNoise
 from skvbgp.gp._noise_level import learn_level
-from skvbgp.gp._posterior import LocalMoments, Mixture, OutputNoise
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows

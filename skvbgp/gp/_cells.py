@@ -21,7 +21,8 @@ from skvbgp._core.parallel import thread_map
 from skvbgp._core.partition import Partition, cut_by_block
 from skvbgp.base import pick
 from skvbgp.gp._gradient import Slopes
-from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
+from skvbgp.gp._mixture import LocalMoments
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._row_noise import have_same_noise
 from skvbgp.gp._rows import Rows
 

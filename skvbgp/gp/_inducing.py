@@ -21,7 +21,8 @@ from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Draws
 from skvbgp.gp._gradient import Slopes
 from skvbgp.gp._inducing_inputs import InducingInputs, leave_out_rows
-from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
+from skvbgp.gp._mixture import LocalMoments
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._prior_draws import PriorDraws
 from skvbgp.gp._process import Process
 from skvbgp.gp._rows import Rows

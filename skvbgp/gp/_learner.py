@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import itemgetter
 from typing import Any
 
@@ -13,16 +13,16 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners, add_inputs, find_first_columns, find_shared
 from skvbgp._core.scaling import Coordinates, RunningScale, Target
-from skvbgp._optim.ascent import EndPass, Watch, go_on, report_as
-from skvbgp.base import Gaps, RegressionLearner, says_too_little
+from skvbgp._optim.ascent import EndPass, Watch, report_as
+from skvbgp.base import Gaps, RegressionLearner
 from skvbgp.gp._cell_choice import try_cells
 from skvbgp.gp._choice import frame_inputs, is_auto, name_kernels
-from skvbgp.gp._coregion import hide_outputs
-from skvbgp.gp._forgetting import Doubts, Forgetting
-from skvbgp.gp._posterior import Mixture
+from skvbgp.gp._forgetting import Forgetting
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process, start_process
+from skvbgp.gp._restart import doubt, is_restart_due
 from skvbgp.gp._row_noise import RowNoise, discount_copies
-from skvbgp.gp._rows import LOOKED_AT, Rows, average_weights
+from skvbgp.gp._rows import Rows, average_weights
 from skvbgp.gp._sample import Judges, Sample, join_samples
 from skvbgp.gp._search import Found, Search
 from skvbgp.gp._search_few import FewRowsSearch
@@ -31,20 +31,13 @@ from skvbgp.gp._spread import SpreadRows, SpreadSample, settle
 from skvbgp.gp._state import Frames, State, keep_warp
 from skvbgp.gp._sum import choose_inducing, is_tried, train_sum
 from skvbgp.gp._warp import WARP_KERNEL, WARP_ROWS, WarpedCoordinates, describe_warp, learn_warp
-from skvbgp.kernels import White
+from skvbgp.kernels import Kernel, White
 from skvbgp.kernels._by_input import bind_columns, express_by_input
 from skvbgp.kernels._candidates import make_base_kernels
 from skvbgp.kernels._compose import leaves
 
 #: n_neighbors="auto": numbers that compete. Up to the last one, all rows are neighbours.
 _COUNTS = (64, 128, 256, 400)
-#: Most rows of a chunk that are compared with predictions.
-_COMPARED_ROWS = 50
-
-#: How often a stream's scale is looked at until the rows have doubled, and the factor by which it
-#: may change until hyperparameters are learned again.
-_CHECKS, _LARGEST_CHANGE = 16, 1.5
-
 #: How far a warp may be behind in the density of rows that are left out, if ranks are for it.
 _LARGEST_LAG = 0.1
 
@@ -155,30 +148,17 @@ class GPLearner(RegressionLearner):
         d = len(together.mean) - self.n_outputs
         is_exact = max(map(len, outputs)) <= self.few
         gaussian = (is_exact and len(outputs) == 1) or not self.learn_hyperparameters
-        standardised = is_auto(self.kernel)
-        if before is not None:
-            standardised = before.frames.standardised
-            learned = dict(zip(before.kernel_of, before.mixture.processes, strict=True))
-            pairs = [(before.names[i], before.kernels[i]) for i in sorted(learned)]
-            tied = [learned[i].tied for i in sorted(learned)]
-        elif is_auto(self.kernel):
-            pairs = make_base_kernels(d)
-        else:
-            given = name_kernels(self.kernel)
-            pairs = [(name, bind_columns(kernel, d, self.owners)) for name, kernel in given]
-        if before is None:
-            tied = [()] * len(pairs)
-        settings: dict[str, Any] = {
-            "gaussian": gaussian,
-            "one_scale": is_exact,
-            "n_gaps": int(gaps.columns.sum()),
-            "owners": add_inputs(self.owners, self.n_outputs),
-            "n_outputs": self.n_outputs,
-        }
-        candidates = tuple(
-            (name, start_process(kernel, tied=one, **settings))
-            for (name, kernel), one in zip(pairs, tied, strict=True)
+        standardised = is_auto(self.kernel) if before is None else before.frames.standardised
+        begin = partial(
+            start_process,
+            gaussian=gaussian,
+            one_scale=is_exact,
+            n_gaps=int(gaps.columns.sum()),
+            owners=add_inputs(self.owners, self.n_outputs),
+            n_outputs=self.n_outputs,
         )
+        listed = self._list_kernels(d, before)
+        candidates = tuple((name, begin(kernel, tied=tied)) for name, kernel, tied in listed)
         grows = is_auto(self.kernel) and before is None
         n_inducing = choose_inducing(self, outputs, gaps, before)
         each = [self.frame(together, scale, gaps, standardised) for scale in targets]
@@ -190,6 +170,18 @@ class GPLearner(RegressionLearner):
         ]
         is_free = grows and self.learn_hyperparameters and not any(gaps.columns)
         return self._warp(starts) if is_free else starts
+
+    def _list_kernels(
+        self, d: int, before: State | None
+    ) -> list[tuple[str, Kernel, tuple[int, ...]]]:
+        """Kernels that are tried first, by name, and which of d inputs share a length scale."""
+        if before is not None:
+            learned = dict(zip(before.kernel_of, before.mixture.processes, strict=True))
+            return [(before.names[i], before.kernels[i], learned[i].tied) for i in sorted(learned)]
+        if is_auto(self.kernel):
+            return [(name, kernel, ()) for name, kernel in make_base_kernels(d)]
+        given = name_kernels(self.kernel)
+        return [(name, bind_columns(kernel, d, self.owners), ()) for name, kernel in given]
 
     def _warp(self, starts: list[Start]) -> list[Start]:
         """The same with inputs that are warped, if that helps: one way for all outputs."""
@@ -334,77 +326,19 @@ class GPLearner(RegressionLearner):
     # -- partial_fit -------------------------------------------------------------------------------
 
     def rows_to_restart(self, state: State, X: Rows, y: Array) -> tuple[Rows, Array] | None:
-        """Hyperparameters are learned again whenever `_is_due`, and with the first gap in a column.
+        """Hyperparameters are learned again if that is due, and with the first gap in a column.
 
         If they are not learned, rows with gaps are what a fit to all of them would have.
         """
         gaps = state.frames.gaps
         is_due = bool(gaps.columns.any())
         if self.learn_hyperparameters:
-            is_due = self._is_due(state, X, len(y))
+            is_due = is_restart_due(self, state, X, len(y))
         if not (is_due or X.bring_gaps(gaps)):
             return None
         settle(X, state.frames.coordinates, state.weights)
         rows = self.join(state, X, X.n_seen)
         return rows, rows.y
-
-    def _is_due(self, state: State, X: Rows, n_new: int) -> bool:
-        """Whether n_new rows X are a reason to learn hyperparameters again.
-
-        They are if all rows count twice as much now, or are too many for all to be neighbours, as
-        they were, or have another scale (`_has_outgrown`). Where rows
-        are forgotten, they are if as many are new as had been seen before or, if that is less, as
-        are remembered. In a window, after a change of the function, as many have to be new since
-        then as came before it, or are remembered: rows of two functions look like noise.
-        """
-        n_known, n = len(state.rows), len(state.rows) + n_new
-        if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), self.n_outputs), learns=True):
-            return True
-        if not self.forgetting.is_used:
-            growth = (state.rows.count + np.array([0.0, X.count])) / state.count_trained
-            if growth[1] >= 2.0 or n_known <= state.k < n:
-                return True
-            before, after = np.floor(_CHECKS * growth)
-            is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform
-            return is_looked_at and self._has_outgrown(state, X)
-        n_due = min(state.n_seen_trained - state.rows.n_before, self.forgetting.memory)
-        n_seen = state.rows.n_seen + X.n_seen
-        if n_seen - state.n_seen_trained < n_due:
-            return False
-        changed = self._doubt(state, X).n_seen_changed
-        if changed is None:
-            return True
-        return n_seen - changed >= min(changed - state.rows.n_before, self.forgetting.memory)
-
-    def _has_outgrown(self, state: State, X: Rows) -> bool:
-        """Whether all rows, with X, have another scale than those that were learned from.
-
-        If it is the same everywhere, that is: others elsewhere would change intervals at places
-        where nothing has been seen since.
-        """
-        state = self.update(state, X, X.y, go_on)
-        posterior = (state if state.twin is None else replace(state, twin=None)).posterior
-        n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))
-        return abs(np.log(posterior.compare_scales(n_trained))) > np.log(_LARGEST_CHANGE)
-
-    def _doubt(self, state: State, X: Rows) -> Doubts:
-        """What rows say since training, of which X are the last, about a change of the function.
-
-        Nothing where nothing is learned, and where there is no window: rows that fade have a second
-        stream for that. The first change counts.
-        """
-        doubts = state.doubts
-        is_used = self.forgetting.window is not None and self.learn_hyperparameters
-        if not is_used or doubts.n_seen_changed is not None or not len(X):
-            return doubts
-        number = X.first_seen  # merged rows are in an order of their own
-        index = np.argsort(number)[np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS, dtype=int))]
-        mean, variance = state.posterior.moments(X.X[index], include_noise=True)
-        if X.noise is not None:
-            variance = variance + X.noise.variance[index]
-        with np.errstate(over="ignore"):  # what is so far away is refused, or learned from
-            z2 = (X.y[index] - mean) ** 2 / variance
-        return doubts.joined(state.rows.n_seen + number[index], z2, self.forgetting.memory)
 
     def join(self, state: State, X: Rows | None, n: int, kept: int | None = None) -> Rows:
         """Known rows and new ones, of a chunk of n rows, to train with."""
@@ -433,7 +367,7 @@ class GPLearner(RegressionLearner):
     ) -> State:
         """State after a chunk of n rows, of which X were observed; None is all of them."""
         gaps = state.frames.gaps
-        doubts = self._doubt(state, X)
+        doubts = doubt(self, state, X)
         X = X.filled(gaps)
         settle(X, state.frames.coordinates, state.weights)
         if state.shared is not None:  # it stays as it is

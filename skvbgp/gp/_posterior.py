@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from skvbgp._core.blockwise import by_task, in_tiles
 from skvbgp._core.draws import meet_by_level
@@ -18,13 +17,12 @@ from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import Draws, Gaps, Relevance, pick, tell_output
-from skvbgp.gp._conditional import Conditional, Moments, Scale
+from skvbgp.gp._conditional import Conditional, Scale
 from skvbgp.gp._gradient import Slopes, measure_relevance, measure_slopes
+from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._near import NearRows
 from skvbgp.gp._neighbours import KnownRows, measure_matrices, predict_known, predict_rows
-from skvbgp.gp._noise_level import NoiseLevel
 from skvbgp.gp._paths import FunctionDraws
-from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows
 
@@ -36,117 +34,6 @@ _MATRIX_SIZE = 2_000**2
 _SCALE_ROWS = 96
 #: Correlations of the latent function are taken of at least this share of its prior variance.
 _LEAST_SHARE = 1e-10
-
-
-class OutputNoise(NamedTuple):
-    """What rows that are left out say of the noise of one of several outputs."""
-
-    extra: float  # variance beside that of the processes, before calibration
-    level: NoiseLevel | None  # where there is more or less
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Processes, and how much the evidence of a neighbourhood tells about them.
-
-    At a place whose neighbours have log evidence E_c under process c, the belief in it is
-    proportional to exp(log_weights[c] + temper E_c).
-    """
-
-    processes: tuple[Process, ...]
-    log_weights: Array  # (C,)
-    temper: float
-    calibration: float = 1.0  # factor of the mixture's variances
-    extra_noise: float = 0.0  # variance of noise beside that of the processes
-    noise_level: NoiseLevel | None = None  # where there is more or less noise
-    shape: NormalMixture | None = None  # of standardised errors (1, K), if it is not normal
-    #: By output, in the place of extra noise and a level of all.
-    noises: tuple[OutputNoise, ...] = ()
-
-    @classmethod
-    def of(cls, process: Process) -> Mixture:
-        return cls.equal((process,))
-
-    @classmethod
-    def equal(cls, processes: tuple[Process, ...]) -> Mixture:
-        """Processes in equal shares everywhere."""
-        return cls(processes, np.zeros(len(processes)), 0.0)
-
-    @property
-    def n_outputs(self) -> int:
-        """That rows are told apart by, 0 without indicators."""
-        coregion = self.processes[0].coregion
-        return 0 if coregion is None else coregion.t
-
-    def weigh(self, evidence: Array) -> Array:
-        """The belief (n, C) in the processes, from log evidences (n, C)."""
-        return np.asarray(softmax(self.log_weights + self.temper * evidence, axis=1))
-
-    def weigh_place(self, scales: Sequence[Scale]) -> Array:
-        """The belief (C,) at one place, from what rows say to each process of the scale there."""
-        return self.weigh(np.array([[scale.evidence for scale in scales]]))[0]
-
-    def mix(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array]:
-        """Mean and variance (n,) at every row, from those of the processes."""
-        means, variances, belief = self.components(parts, include_noise=include_noise)
-        mean = np.sum(belief * means, axis=1)
-        return mean, np.sum(belief * (variances + (means - mean[:, None]) ** 2), axis=1)
-
-    def tell_outputs(self, parts: LocalMoments, output: Index) -> LocalMoments:
-        """The same with the noise of the outputs (n,) that rows are of."""
-        if not self.noises:
-            return parts
-        mean, noise = np.sum(self.weigh(parts.evidence) * parts.mean, axis=1), parts.noise.copy()
-        for j, own in enumerate(self.noises):
-            mine = output == j
-            noise[mine] += own.extra
-            if own.level is not None:
-                noise[mine] *= own.level.factor(mean[mine])[:, None]
-        return parts._replace(noise=noise)
-
-    def components(self, parts: LocalMoments, *, include_noise: bool) -> tuple[Array, Array, Array]:
-        """Means, variances and weights (n, C) of a mixture with the moments of `mix`."""
-        belief = self.weigh(parts.evidence)
-        mean = np.sum(belief * parts.mean, axis=1)[:, None]
-        means = mean + np.sqrt(self.calibration) * (parts.mean - mean)
-        variances = self.calibration * parts.variance
-        if not include_noise:
-            return means, variances, belief
-        noise = self.calibration * parts.noise + self.extra_noise
-        if self.noise_level is not None:
-            noise = noise * self.noise_level.factor(mean)
-        return means, variances + noise, belief
-
-
-class LocalMoments(NamedTuple):
-    """What C processes say of some rows, each (n, C); scaled."""
-
-    mean: Array
-    variance: Array  # of the latent function
-    noise: Array
-    evidence: Array  # log evidence of the row's neighbourhood
-
-    def split(self) -> list[LocalMoments]:
-        """Those of each process, (n, 1)."""
-        C = self.mean.shape[1]
-        return [LocalMoments(*(part[:, c : c + 1] for part in self)) for c in range(C)]
-
-    def take(self, index: Any) -> LocalMoments:
-        """Those of some rows."""
-        return LocalMoments(*(part[index] for part in self))
-
-    def head(self, n: int) -> LocalMoments:
-        return self.take(slice(n))
-
-    def observe(self, y: Array, count: Array, noise: Array) -> LocalMoments:
-        """The same of rows whose targets (n,) have been observed as often as count (n,) says.
-
-        With noise (n, C) of each observation.
-        """
-        told = count[:, None] * self.variance
-        gain = told / (told + noise + np.finfo(float).tiny)
-        mean = self.mean + gain * (y[:, None] - self.mean)
-        return self._replace(mean=mean, variance=(1.0 - gain) * self.variance)
 
 
 @dataclass(frozen=True)
@@ -354,7 +241,9 @@ class NeighbourPosterior(NearRows):
 
         def measure(rows: Index) -> LocalMoments:
             given = self.condition_on_all(pick(near, rows))
-            return _join([one.moments(scaled[rows], scale) for one, scale in given], len(rows))
+            return LocalMoments.join(
+                [one.moments(scaled[rows], scale) for one, scale in given], len(rows)
+            )
 
         return LocalMoments(*in_tiles(measure, np.arange(len(X))))
 
@@ -403,12 +292,14 @@ class NeighbourPosterior(NearRows):
     def _leave_out_exactly(self, index: Index) -> LocalMoments:
         """The same where all others predict."""
         if self.is_uniform:
-            return _join([given.leave_out(index) for given in self.conditionals], len(index))
+            return LocalMoments.join(
+                [given.leave_out(index) for given in self.conditionals], len(index)
+            )
         near = self.find_others(index, min(_SCALE_ROWS, len(self.rows) - 1))
         moments = [
             given.leave_out(index, given.scale_without(index, near)) for given in self.conditionals
         ]
-        return _join(moments, len(index))
+        return LocalMoments.join(moments, len(index))
 
     def _measure_near(self, X: Array, near: Index) -> LocalMoments:
         """What each process says of rows X given their neighbours (n, k)."""
@@ -481,11 +372,3 @@ def _covary_within(given: Conditional, X: Array, variance: Array) -> Array:
     ratio = np.sqrt(np.maximum(variance, least) / own)
     covariance *= np.outer(ratio, ratio)
     return covariance
-
-
-def _join(moments: list[Moments], n: int) -> LocalMoments:
-    """Moments of the processes at n rows."""
-    parts = zip(*moments, strict=True)
-    return LocalMoments(
-        *(np.column_stack([np.broadcast_to(one, n) for one in part]) for part in parts)
-    )

@@ -19,7 +19,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import Index
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.base import pick, tell_output
-from skvbgp.gp._posterior import LocalMoments, Mixture, NeighbourPosterior, TwinPosterior
+from skvbgp.gp._mixture import LocalMoments, Mixture
+from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import Group, RowNoise, have_same_noise
 from skvbgp.gp._rows import Rows, draw_groups
 

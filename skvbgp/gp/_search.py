@@ -18,7 +18,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._optim.ascent import EndPass
 from skvbgp._optim.maximum import Trained, train
 from skvbgp.gp._belief import fit_mixture, measure_score, rank_mixture, shape_errors
-from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import weigh_inputs

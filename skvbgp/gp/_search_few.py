@@ -20,7 +20,7 @@ from skvbgp._optim.maximum import draw_processes
 from skvbgp.gp._belief import shape_errors, tell_noises, vary_noise, widen
 from skvbgp.gp._folds import LEAST_ROWS, draw_folds, judge_folds
 from skvbgp.gp._free_inputs import MANY_INPUTS, free_inputs
-from skvbgp.gp._posterior import Mixture
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._search import Found, Search, Trial
 from skvbgp.gp._steep_lines import find_steep_start

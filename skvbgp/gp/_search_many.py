@@ -17,7 +17,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.gp._coregion import Covariance
-from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import Group
 from skvbgp.gp._rows import average_weights, size_groups, weigh_inputs

@@ -27,8 +27,9 @@ from skvbgp._core.shard import Block, Shard, join_blocks
 from skvbgp._core.shards import ShardedColumns, ShardedRows
 from skvbgp.base import Draws, Gaps, find_near
 from skvbgp.gp._conditional import Conditional
+from skvbgp.gp._mixture import LocalMoments
 from skvbgp.gp._neighbours import KnownRows, predict_rows
-from skvbgp.gp._posterior import LocalMoments, NeighbourPosterior
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._sample import Sample

@@ -13,8 +13,9 @@ from skvbgp.base import Gaps
 from skvbgp.gp._cells import CellPosterior, Cells
 from skvbgp.gp._forgetting import Doubts
 from skvbgp.gp._inducing import GlobalPart, SumPosterior
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._near import RowsState
-from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
+from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import have_same_noise
 from skvbgp.gp._rows import Rows
 from skvbgp.gp._spread import SpreadPosterior, SpreadRows

@@ -18,7 +18,7 @@ from skvbgp.base import Gaps, pick
 from skvbgp.gp._belief import fit_mixture, judge_state, rank_mixture
 from skvbgp.gp._choice import frame_inputs, is_auto
 from skvbgp.gp._inducing import GlobalPart
-from skvbgp.gp._posterior import LocalMoments
+from skvbgp.gp._mixture import LocalMoments
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import discount_copies
 from skvbgp.gp._rows import Rows, cut_groups

@@ -13,7 +13,7 @@ from skvbgp.base import _joint_learner
 from skvbgp.base._apart import compare_alone, hide_values
 from skvbgp.gp._gradient import measure_relevance
 from skvbgp.gp._joint_outputs import GPJointLearner, ListedRows, score_parted, take_output
-from skvbgp.gp._posterior import OutputNoise
+from skvbgp.gp._mixture import OutputNoise
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import Matern
 from tests.fits import train_until

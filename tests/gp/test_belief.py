@@ -17,7 +17,7 @@ from skvbgp.gp._belief import (
     score_belief,
     widen,
 )
-from skvbgp.gp._posterior import LocalMoments, Mixture
+from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._sum import _rank_state
 from tests.derivatives import numerical_gradient
 from tests.gp.cases import make_data, small

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp._core.partition import balanced_partition
 from skvbgp.gp import _cell_choice, _posterior, _process
 from skvbgp.gp._cells import CellPosterior, Cells
-from skvbgp.gp._posterior import Mixture
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern

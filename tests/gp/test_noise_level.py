@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from skvbgp.gp import _noise_level
 from skvbgp.gp._belief import tell_noises
 from skvbgp.gp._coregion import Coregion
+from skvbgp.gp._mixture import LocalMoments, Mixture
 from skvbgp.gp._noise_level import NoiseLevel, learn_level, score_level
-from skvbgp.gp._posterior import LocalMoments, Mixture
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._sample import Sample, Samples

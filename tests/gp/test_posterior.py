@@ -11,7 +11,8 @@ from scipy import stats
 from skvbgp import VBGPRegressor
 from skvbgp._core.scaling import Coordinates, Target
 from skvbgp.gp import _neighbours, _posterior
-from skvbgp.gp._posterior import Mixture, NeighbourPosterior
+from skvbgp.gp._mixture import Mixture
+from skvbgp.gp._posterior import NeighbourPosterior
 from skvbgp.gp._process import Process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skvbgp._core.linalg import JITTER
 from skvbgp._optim.maximum import log_posterior, train
 from skvbgp.gp import _process, _sample
-from skvbgp.gp._posterior import Mixture
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import Process, start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._sample import Judges, Sample, Samples, join_samples

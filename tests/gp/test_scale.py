@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from skvbgp._core.scaling import Coordinates
 from skvbgp.gp import _posterior, _process
-from skvbgp.gp._posterior import Mixture, NeighbourPosterior, TwinPosterior
+from skvbgp.gp._mixture import Mixture
+from skvbgp.gp._posterior import NeighbourPosterior, TwinPosterior
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._rows import Rows
 from skvbgp.kernels import RBF, Matern

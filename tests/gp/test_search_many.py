@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from skvbgp._optim.maximum import Trained
 from skvbgp.gp import _rows, _sample, _search, _search_many
 from skvbgp.gp._belief import fit_mixture, measure_score
-from skvbgp.gp._posterior import Mixture
+from skvbgp.gp._mixture import Mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._row_noise import RowNoise
 from skvbgp.gp._search import Trial

@@ -1,0 +1,85 @@
+"""When a stream learns its hyperparameters again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skvbgp._optim.ascent import go_on
+from skvbgp.base import says_too_little
+from skvbgp.gp._coregion import hide_outputs
+from skvbgp.gp._forgetting import Doubts
+from skvbgp.gp._rows import LOOKED_AT, Rows
+from skvbgp.gp._state import State
+
+if TYPE_CHECKING:
+    from skvbgp.gp._learner import GPLearner
+
+#: How often a stream's scale is looked at until the rows have doubled, and the factor by which it
+#: may change until hyperparameters are learned again.
+_CHECKS, _LARGEST_CHANGE = 16, 1.5
+#: Most rows of a chunk that are compared with predictions.
+_COMPARED_ROWS = 50
+
+
+def is_restart_due(learner: GPLearner, state: State, X: Rows, n_new: int) -> bool:
+    """Whether n_new rows X are a reason to learn hyperparameters again.
+
+    They are if all rows count twice as much now, or are too many for all to be neighbours, as they
+    were, or have another scale (`_has_outgrown`). Where rows are forgotten, they are if as many are
+    new as had been seen before or, if that is less, as are remembered. In a window, after a change
+    of the function, as many have to be new since then as came before it, or are remembered: rows of
+    two functions look like noise.
+    """
+    n_known, n = len(state.rows), len(state.rows) + n_new
+    if says_too_little(hide_outputs(state.rows.head(LOOKED_AT), learner.n_outputs), learns=True):
+        return True
+    if not learner.forgetting.is_used:
+        growth = (state.rows.count + np.array([0.0, X.count])) / state.count_trained
+        if growth[1] >= 2.0 or n_known <= state.k < n:
+            return True
+        before, after = np.floor(_CHECKS * growth)
+        is_looked_at = n <= state.k and bool(after > before) and state.posterior.is_uniform
+        return is_looked_at and _has_outgrown(learner, state, X)
+    n_due = min(state.n_seen_trained - state.rows.n_before, learner.forgetting.memory)
+    n_seen = state.rows.n_seen + X.n_seen
+    if n_seen - state.n_seen_trained < n_due:
+        return False
+    changed = doubt(learner, state, X).n_seen_changed
+    if changed is None:
+        return True
+    return n_seen - changed >= min(changed - state.rows.n_before, learner.forgetting.memory)
+
+
+def _has_outgrown(learner: GPLearner, state: State, X: Rows) -> bool:
+    """Whether all rows, with X, have another scale than those that were learned from.
+
+    If it is the same everywhere, that is: others elsewhere would change intervals at places
+    where nothing has been seen since.
+    """
+    state = learner.update(state, X, X.y, go_on)
+    posterior = (state if state.twin is None else replace(state, twin=None)).posterior
+    n_trained = int(np.sum(posterior.rows.first_seen < state.n_seen_trained))
+    return abs(np.log(posterior.compare_scales(n_trained))) > np.log(_LARGEST_CHANGE)
+
+
+def doubt(learner: GPLearner, state: State, X: Rows) -> Doubts:
+    """What rows say since training, of which X are the last, about a change of the function.
+
+    Nothing where nothing is learned, and where there is no window: rows that fade have a second
+    stream for that. The first change counts.
+    """
+    doubts = state.doubts
+    is_used = learner.forgetting.window is not None and learner.learn_hyperparameters
+    if not is_used or doubts.n_seen_changed is not None or not len(X):
+        return doubts
+    number = X.first_seen  # merged rows are in an order of their own
+    index = np.argsort(number)[np.unique(np.linspace(0, len(X) - 1, _COMPARED_ROWS, dtype=int))]
+    mean, variance = state.posterior.moments(X.X[index], include_noise=True)
+    if X.noise is not None:
+        variance = variance + X.noise.variance[index]
+    with np.errstate(over="ignore"):  # what is so far away is refused, or learned from
+        z2 = (X.y[index] - mean) ** 2 / variance
+    return doubts.joined(state.rows.n_seen + number[index], z2, learner.forgetting.memory)
