@@ -39,7 +39,7 @@ def start_alike_process(d: int, owners: Owners) -> AlikeProcess:
     return AlikeProcess(process, d, float(np.sqrt(n_inputs)))
 
 
-def start_anova_process(d: int, owners: Owners, n_classes: int = 2) -> ProbitProcess | VersusRest:
+def start_anova_process(d: int, owners: Owners, n_classes: int) -> ProbitProcess | VersusRest:
     """An ANOVA kernel with a probit likelihood before training."""
     kernel = bind_columns(make_anova_kernel(), d, owners)
     return give_probit(start_class_process(kernel, d, owners), n_classes)

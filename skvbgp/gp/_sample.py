@@ -106,7 +106,7 @@ class Sample:
     # -- rows that are left out --------------------------------------------------------------------
 
     def _draw_order(self, size: int) -> Index:
-        """Distinct random rows."""
+        """Distinct random rows, those that judge before all others."""
         order = self.rng.permutation(len(self.y))
         if self.judges is not None:
             first = self.judges.rows

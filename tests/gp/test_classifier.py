@@ -424,9 +424,10 @@ def test_degenerate_data_get_an_answer(kind, n_neighbors):
     assert_allclose(p.sum(axis=1), 1.0)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("stop_after", [1, 6])
-def test_a_callback_may_stop(stop_after):
+@pytest.mark.usefixtures("quick_searches")
+@pytest.mark.parametrize("k, stop_after", [(60, 1), (60, 7), (60, 10), (20, 1), (20, 9)])
+def test_a_callback_may_stop(k, stop_after):
+    """A search of few places, or of many, after any of its trials."""
     X, y = make_classes(60)
     calls = []
 
@@ -436,7 +437,7 @@ def test_a_callback_may_stop(stop_after):
 
     starts = [(name, start_class_process(kernel, 2)) for name, kernel in make_class_kernels(2)]
     votes = Votes.of(X, np.eye(3)[y])
-    search = make_class_search(votes, 2, 20, end_pass=end_pass)
+    search = make_class_search(votes, 2, k, end_pass=end_pass)
     found = search.run(starts, grows=True)
     assert len(calls) == stop_after
     assert np.isfinite(found.score)

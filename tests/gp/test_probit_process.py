@@ -300,14 +300,14 @@ def test_they_start_at_the_distance_of_rows():
 def test_an_anova_kernel_starts_with_as_much_variance_for_any_number_of_inputs():
     """Its variances have a median of one; those of the columns of a category are one."""
     for d in (2, 20):
-        process = start_anova_process(d, ())
+        process = start_anova_process(d, (), 2)
         assert len(process.vector) == d + 2
         assert_allclose(process.kernel.diag(np.zeros((1, d))), (1.0 + 1.0 / d) ** d - 1.0)
         value, gradient = process.log_prior()
         assert_allclose(gradient[:-1], 0.0)
     other = process.with_vector(process.vector + [0.0, *np.ones(d), 0.0])
     assert_allclose(other.log_prior()[0] - value, -0.5 * d)
-    assert len(start_anova_process(4, (0, 1, 1, 2)).vector) == 5
+    assert len(start_anova_process(4, (0, 1, 1, 2), 2).vector) == 5
 
 
 def test_of_rows_with_gaps_no_anova_kernel_is_tried(several):

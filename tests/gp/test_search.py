@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skvbgp._optim.maximum import Trained, draw_processes, log_posterior, train
-from skvbgp.gp import _rows
+from skvbgp.gp import _rows, _search_few
 from skvbgp.gp._belief import measure_score, rank_mixture
 from skvbgp.gp._process import start_process
 from skvbgp.gp._rows import average_weights
@@ -34,7 +34,7 @@ def test_the_kernel_of_the_rows_is_believed(true, kernel, k):
 
 @pytest.mark.parametrize("k, n_most", [(20, 13), (200, 13)])
 @pytest.mark.every_nth("k", 2)
-def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
+def test_every_trial_is_a_pass(monkeypatch, k, n_most):
     monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
     X, y = make_rows(RBF([1.0, 2.0]), 60)
     starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
@@ -48,8 +48,27 @@ def test_every_trial_is_a_pass_and_may_be_the_last(monkeypatch, k, n_most):
     search.run(starts, grows=True)
     assert 4 <= len(found) <= search.count(2, grows=True) == n_most
     assert all(np.isfinite(step.score) for step in found)
-    stopped = make_search(X, y, k, lambda make: True).run(starts, grows=True)
-    assert len(stopped.trials) == 1
+
+
+@pytest.mark.parametrize("k", [20, 200])
+@pytest.mark.parametrize("stop_after", [1, 3, 6, 8])
+def test_a_search_may_end_after_any_trial(monkeypatch, k, stop_after):
+    """Of few rows: of the first kernel, of a product, with one length scale, and of few of many."""
+    monkeypatch.setattr(_rows, "_LEAST_GROUP", 30)
+    monkeypatch.setattr(_search_few, "MANY_INPUTS", 1)
+    X, y = make_rows(RBF([1.0, 20.0]), 60)
+    calls = []
+
+    def end_pass(make):
+        calls.append(make)
+        return len(calls) == stop_after
+
+    starts = make_starts(["Matern-1/2", "SE"], gaussian=k > 60)
+    found = make_search(X, y, k, end_pass).run(starts, grows=True)
+    assert len(calls) == stop_after
+    assert len(found.trials) <= stop_after
+    assert_allclose(found.belief.sum(), 1.0)
+    assert np.isfinite(found.score)
 
 
 @pytest.mark.parametrize("k", [20, 200])
