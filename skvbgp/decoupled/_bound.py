@@ -14,7 +14,6 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.owners import Owners, divide_equally
 from skvbgp._core.parallel import thread_map
-from skvbgp.base import pick
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
@@ -24,6 +23,7 @@ from skvbgp.decoupled._variational_process import (
     Gaussians,
     Indices,
     PastProcess,
+    Rows,
     Seen,
     VariationalProcess,
     add_up,
@@ -103,28 +103,25 @@ class Evaluation:
         self._past, before = past, None if past is None else past.process
         self.covariance: Any = model.covariance(parameters, q, before)
         self.q = q
-        self._seen: tuple[Array, list[Seen]] | None = None  # rows, and these by tile
+        self._seen: tuple[Rows, list[Seen]] | None = None  # rows, and these by tile
 
     @property
     def process(self) -> VariationalProcess:
         process: VariationalProcess = self.covariance.process
         return process
 
-    def solved(self, X: Array, y: Array, counts: Array, known: Array | None) -> Evaluation:
+    def solved(self, rows: Rows) -> Evaluation:
         """That at the best q(u), given all rows, of a conjugate likelihood and no past.
 
         It keeps what it has seen of the rows, and need not look again to evaluate them.
         """
-        process, tiles = self.process, cut(len(X), _TILE_ROWS)
-        seen = thread_map(process.see, [(X[tile],) for tile in tiles])
+        process, tiles = self.process, [rows[tile] for tile in cut(len(rows), _TILE_ROWS)]
+        seen = thread_map(process.see, [(tile.X,) for tile in tiles])
         told = self._model.likelihood, self._parameters.noise
-        tasks = [
-            (*told, known_rows, y[tile], counts[tile], pick(known, tile))
-            for tile, known_rows in zip(tiles, seen, strict=True)
-        ]
+        tasks = [(*told, *pair) for pair in zip(tiles, seen, strict=True)]
         parts = thread_map(process.information, tasks)
         other = copy(self)
-        other._seen = X, seen
+        other._seen = rows, seen
         other.q = self.covariance.solve(sum(b for b, _ in parts), sum(P for _, P in parts))
         other.covariance = self.covariance.holding(other.q)
         return other
@@ -135,36 +132,28 @@ class Evaluation:
         return Past(self.covariance.as_past(), self._parameters.noise, precision)
 
     def evaluate(
-        self,
-        X: Array,
-        y: Array,
-        weight: float,
-        sample: Indices,
-        counts: Array | None = None,
-        known: Array | None = None,
+        self, rows: Rows, weight: float, sample: Indices
     ) -> tuple[float, Parameters, Cotangents]:
         """The bound, its gradient and what a natural-gradient step needs.
 
-        Scaled rows X (n, d) and y (n, k) count as often as ``counts`` (n,) say, and all of them
-        ``weight`` times: the number of rows in all over n. With a Gaussian likelihood, variances
-        (n,) of the noise may be ``known`` besides the learned one. The sample are points of the
-        mean basis that stand for all of them in a' K~ a.
+        The rows (n,) stand for ``weight`` times as many; only with a Gaussian likelihood may
+        variances of their noise be known. The sample are points of the mean basis that stand for
+        all of them in a' K~ a.
         """
-        counts = np.ones(len(X)) if counts is None else counts
         zeros, process = self._parameters.zeros(), self.process
-        m, tiles = len(process.alpha), cut(len(X), _TILE_ROWS)
+        tiles = [rows[tile] for tile in cut(len(rows), _TILE_ROWS)]
         seen: list[Seen | None] = [None] * len(tiles)
-        if self._seen is not None and self._seen[0] is X:
+        if self._seen is not None and self._seen[0] is rows:
             seen = [*self._seen[1]]
 
-        def tell(tile: slice, seen: Seen | None) -> Cotangents:
-            seen = process.see(X[tile]) if seen is None else seen
-            told = zeros, self._model.likelihood, self._parameters.noise, seen
-            return process.data_term(*told, y[tile], counts[tile], pick(known, tile), weight)
+        def tell(tile: Rows, seen: Seen | None) -> Cotangents:
+            seen = process.see(tile.X) if seen is None else seen
+            told = zeros, self._model.likelihood, self._parameters.noise
+            return process.data_term(*told, tile, seen, weight)
 
         tasks: list[tuple[Any, ...]] = [(tell, pair) for pair in zip(tiles, seen, strict=True)]
         if len(sample):
-            share = m / len(sample)
+            share = len(process.alpha) / len(sample)
             arguments = zeros, sample, *self.covariance.residual, share
             tasks.append((process.residual_term, arguments))
         parts = thread_map(lambda function, arguments: function(*arguments), tasks)

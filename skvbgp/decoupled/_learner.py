@@ -37,6 +37,7 @@ from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._start import EVIDENCE_ROWS, find_hyperparameters
 from skvbgp.decoupled._state import SAMPLE_ROWS, Replay, State
 from skvbgp.decoupled._training import Ascent, Batch
+from skvbgp.decoupled._variational_process import Rows
 from skvbgp.kernels import White, as_kernel
 from skvbgp.kernels._by_input import bind_columns, join_columns
 from skvbgp.kernels._compose import leaves
@@ -226,7 +227,7 @@ class DecoupledLearner(RegressionLearner):
             for rows in shuffle_parts(n, n_batches, rng):
                 batch = _scale(state, X[rows], y[rows])
                 new = draws.choose_points(rows, self.basis_growth)
-                yield Batch(*batch, n, state.summary.n, batch[0][new])
+                yield Batch(batch, n, state.summary.n, batch.X[new])
 
         def conclude(ascended: Ascended) -> State:
             values = ascended.values
@@ -273,7 +274,7 @@ class DecoupledLearner(RegressionLearner):
             for _ in range(n_steps):
                 rows = rng.choice(len(y_known), size, replace=False)
                 batch = _scale(start, X_known[rows], y_known[rows])
-                yield Batch(*batch, n_rows, total, no_points)
+                yield Batch(batch, n_rows, total, no_points)
 
         def conclude(ascended: Ascended) -> State:
             (value,) = ascended.values
@@ -283,7 +284,7 @@ class DecoupledLearner(RegressionLearner):
             if ascent.sample is not None:
                 if replay.has_all and size == len(y_known):
                     every = _scale(start, X_known, y_known)
-                    learned = ascent.solve(learned, Batch(*every, n_rows, total, no_points))
+                    learned = ascent.solve(learned, Batch(every, n_rows, total, no_points))
                 learned = refit_noise(learned, ascent.sample)
             return replace(learned, lower_bounds=bounds, n_telling=n_telling)
 
@@ -322,7 +323,7 @@ class DecoupledLearner(RegressionLearner):
             start, points = ascent.make_room(start, points)
         first = order[: self.batch_size]
         rows = _scale(start, X[first], y[first])
-        return ascent, ascent.meet(start, Batch(*rows, len(y), y.scale.n, points))
+        return ascent, ascent.meet(start, Batch(rows, len(y), y.scale.n, points))
 
     def _draw_sample(
         self, state: State, replay: Replay, X: Array, y: Targets, rng: np.random.RandomState
@@ -332,13 +333,13 @@ class DecoupledLearner(RegressionLearner):
         new = draw_order(len(y), rng)[:_SAMPLE_ROWS]
         each = replay.n_seen / len(old), len(y) / len(new)
         targets = replay.targets[old].joined(y[new])
-        X, values, counts, known = _scale(state, np.concatenate([replay.X[old], X[new]]), targets)
+        rows = _scale(state, np.concatenate([replay.X[old], X[new]]), targets)
         process = state.posterior.process
-        later = X[len(old) :]
+        later = rows.X[len(old) :]
         unknown = process.moments(later)[1].mean(axis=1) / process.kernel.diag(Basis(later))
         familiar = np.append(np.ones(len(old)), 1.0 - np.minimum(unknown, 1.0))
         stands_for = np.repeat(each, [len(old), len(new)])
-        return Sample(X, values, counts * stands_for, known, familiar)
+        return Sample(replace(rows, counts=rows.counts * stands_for), familiar)
 
     def _reframe(self, state: State, X_before: Array, X: Array) -> State:
         """The state in the unit of all y, and of columns of X that have been constant so far."""
@@ -437,14 +438,11 @@ def _in_memory(X: Array | ShardedColumns, sample: Array) -> Array:
     return sample if isinstance(X, ShardedColumns) else X
 
 
-def _scale(state: State, X: Array, y: Targets) -> tuple[Array, Array, Array, Array | None]:
-    """Rows in the state's frames, targets (n, number of functions), and what is known of rows.
-
-    How often they count, and variances of their noise.
-    """
+def _scale(state: State, X: Array, y: Targets) -> Rows:
+    """Rows in the state's frames."""
     targets = state.target.scaled(y.y).reshape(len(y), -1)
     known = state.target.scaled_noise(y.variance)
-    return state.coordinates.scaled(X), targets, y.counts, known
+    return Rows(state.coordinates.scaled(X), targets, y.counts, known)
 
 
 def _count_telling(state: State, y: Targets, total: float) -> float:

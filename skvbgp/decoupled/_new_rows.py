@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skvbgp._core.linalg import Array, inverse_from_cholesky, jittered_cholesky
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._state import State
+from skvbgp.decoupled._variational_process import Rows
 
 #: Jitter of the points that are compared, of which some are nearly copies of others.
 _JITTER = 1e-6
@@ -22,18 +23,15 @@ _LEAST_GAIN = 10.0
 
 
 class Sample(NamedTuple):
-    """Scaled rows, old and new, that stand for all rows of a stream."""
+    """Rows, old and new, that stand for all rows of a stream."""
 
-    X: Array  # (n, d)
-    y: Array  # (n, k)
-    counts: Array  # (n,) how often each counts, for those that it stands for, too
-    known: Array | None  # (n,) known variances of the noise
+    rows: Rows  # each counts for those that it stands for, too
     familiar: Array  # (n,) share of the variance that was explained before the new rows came
 
     @property
     def mean_familiarity(self) -> float:
         """Average over all rows that these stand for."""
-        return float(np.average(self.familiar, weights=self.counts))
+        return float(np.average(self.familiar, weights=self.rows.counts))
 
 
 def choose_points(
@@ -70,10 +68,9 @@ def refit_noise(state: State, sample: Sample) -> State:
     p = state.parameters
     if not len(p.noise):
         return state
-    mean, variance = state.posterior.process.moments(sample.X)
-    told = () if sample.known is None else (sample.known,)
-    rows = sample.y[:, 0], mean[:, 0], variance[:, 0]
-    likelihood = state.model.likelihood
-    slopes = likelihood.expected(p.noise, *rows, *told).dtheta
-    average = np.average(slopes, axis=0, weights=sample.counts * sample.familiar)
+    rows, likelihood = sample.rows, state.model.likelihood
+    mean, variance = state.posterior.process.moments(rows.X)
+    told = () if rows.known is None else (rows.known,)
+    slopes = likelihood.expected(p.noise, rows.y[:, 0], mean[:, 0], variance[:, 0], *told).dtheta
+    average = np.average(slopes, axis=0, weights=rows.counts * sample.familiar)
     return replace(state, parameters=replace(p, noise=likelihood.refit(p.noise, average)))

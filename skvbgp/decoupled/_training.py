@@ -24,7 +24,7 @@ from skvbgp.decoupled._bound import Evaluation, Model, Past
 from skvbgp.decoupled._new_rows import Sample, choose_points
 from skvbgp.decoupled._parameters import Parameters
 from skvbgp.decoupled._state import State
-from skvbgp.decoupled._variational_process import Gaussians
+from skvbgp.decoupled._variational_process import Gaussians, Rows
 
 #: Most points of the mean basis that stand for all of them in the KL divergence of one step.
 _RESIDUAL_SAMPLE = 128
@@ -44,15 +44,17 @@ _MAX_LOG_C = 2.0
 
 
 class Batch(NamedTuple):
-    """Scaled rows, and what to do with them."""
+    """Rows, and what to do with them."""
 
-    X: Array  # (n, d)
-    y: Array  # (n, k)
-    counts: Array  # (n,) how often each counts
-    known: Array | None  # (n,) known variances of the noise
+    rows: Rows
     n_rows: int  # that they stand for
     total: float  # how often all of those count
     new_points: Array  # (k, d) that join each basis before the step, as far as it has room
+
+    @property
+    def weight(self) -> float:
+        """How many rows each of these stands for."""
+        return self.n_rows / len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,10 @@ class Ascent:
         the basis is to have.
         """
         assert self.sample is not None
-        p, rows = state.parameters, (self.sample.X, self.sample.counts)
+        p, rows = state.parameters, self.sample.rows
         kernel, basis = state.model.kernel.with_theta(p.theta), p.cov_basis
-        stays, joins = choose_points(kernel, basis, Basis(points), *rows, self.sizes[1])
+        told = rows.X, rows.counts, self.sizes[1]
+        stays, joins = choose_points(kernel, basis, Basis(points), *told)
         points = np.concatenate([points[joins], points[~joins]])
         if stays.all():
             return state, points
@@ -112,11 +115,9 @@ class Ascent:
         if q is None:
             return state
         likelihood = model.likelihood.stand_in or model.likelihood
-        past = evaluation.as_past(0.0)
-        rows = Evaluation(replace(model, likelihood=likelihood), p, q, past)
-        weight, known = batch.n_rows / len(batch.y), (batch.counts, batch.known)
-        _, _, cotangents = rows.evaluate(batch.X, batch.y, weight, np.arange(0), *known)
-        return replace(state, q=rows.natural_step(cotangents, 1.0))
+        after = Evaluation(replace(model, likelihood=likelihood), p, q, evaluation.as_past(0.0))
+        _, _, cotangents = after.evaluate(batch.rows, batch.weight, np.arange(0))
+        return replace(state, q=after.natural_step(cotangents, 1.0))
 
     def join(self, state: State, points: Array) -> tuple[State, Evaluation]:
         """The state with new points in both bases, and q(f) as it was before a direct L0 grew."""
@@ -148,33 +149,30 @@ class Ascent:
         """One step on everything; the estimate of the bound before it, on y's own scale."""
         if len(batch.new_points):
             state = self._grow(state, batch.new_points, _START_L0)
-        X, y = batch.X, batch.y
-        model, p, m = state.model, state.parameters, len(state.parameters.alpha)
-        weight = batch.n_rows / len(y)
-        sample = self.take_turns(m, clock.step)
+        model, p = state.model, state.parameters
+        told = batch.rows, batch.weight, self.take_turns(len(p.alpha), clock.step)
         evaluation = Evaluation(model, p, state.q, self.past)
-        known = batch.counts, batch.known
         solves = self._solves(state, batch)
         if solves:  # or gradients would pull back to what q(u) was the best for
-            evaluation = evaluation.solved(X, y, *known)
-        value, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
+            evaluation = evaluation.solved(batch.rows)
+        value, gradient, cotangents = evaluation.evaluate(*told)
         if not solves and _is_prior(state.q) and model.likelihood.stand_in is not None:
             # Adam would remember the gradients at the prior's q(u), which are huge
             stand_in = replace(model, likelihood=model.likelihood.stand_in)
             first = Evaluation(stand_in, p, state.q, self.past)
-            q = first.natural_step(first.evaluate(X, y, weight, sample, *known)[2], 1.0)
+            q = first.natural_step(first.evaluate(*told)[2], 1.0)
             evaluation = Evaluation(model, p, q, self.past)
-            _, gradient, cotangents = evaluation.evaluate(X, y, weight, sample, *known)
+            _, gradient, cotangents = evaluation.evaluate(*told)
         d_theta = gradient.theta + model.log_prior(p.theta)[1]
         gradient.theta[:] = average_shared(d_theta, model.own_theta)
         rate = max(_NATURAL_RATES[0] * clock.annealing, _NATURAL_RATES[1])
         if model.likelihood.conjugate:  # averages the first batches, then one pass
-            rate = max(rate, 1.0 / (state.adam.n_steps + 2.0), 1.0 / weight)
+            rate = max(rate, 1.0 / (state.adam.n_steps + 2.0), 1.0 / batch.weight)
         step_sizes = self.learning_rate * clock.annealing * p.spread(self._relative_steps(state))
         x, adam = adam_ascent(p.pack(), gradient.pack(), state.adam, step_sizes)
         moved = _clip(model, p.unpack(x))
         if solves and self._learns_noise:  # by EM, in the place of Adam
-            slopes = gradient.noise / np.sum(batch.counts)
+            slopes = gradient.noise / np.sum(batch.rows.counts)
             moved = replace(moved, noise=model.likelihood.refit(p.noise, slopes))
         after = replace(
             state,
@@ -189,7 +187,7 @@ class Ascent:
         if not self._solves(state, batch):
             return state
         evaluation = Evaluation(state.model, state.parameters, state.q)
-        return replace(state, q=evaluation.solved(*batch[:4]).q)
+        return replace(state, q=evaluation.solved(batch.rows).q)
 
     @property
     def _learns_noise(self) -> bool:
@@ -199,7 +197,7 @@ class Ascent:
     def _solves(self, state: State, batch: Batch) -> bool:
         """Whether steps have the best q(u), as the noise is Gaussian and a batch has all rows."""
         coupled = state.q is not None and self.past is None
-        return coupled and state.model.likelihood.conjugate and batch.n_rows == len(batch.y)
+        return coupled and state.model.likelihood.conjugate and batch.n_rows == len(batch.rows)
 
     def measure_gaps(self, p: Parameters) -> list[int]:
         """Points that the mean's basis and the covariance's still have room for."""

@@ -24,7 +24,7 @@ both processes, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any, NamedTuple, Self
 
@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, outer_factors, tril_times, triu_times
+from skvbgp.base import pick
 from skvbgp.decoupled._basis import Basis, BasisKernel
 from skvbgp.decoupled._parameters import Parameters
 
@@ -82,10 +83,26 @@ class Cotangents:
         return self
 
 
-class Seen(NamedTuple):
-    """Rows, and what is the same for any q(u)."""
+@dataclass(frozen=True)
+class Rows:
+    """Scaled rows of data."""
 
-    rows: Basis  # n
+    X: Array  # (n, d)
+    y: Array  # (n, k)
+    counts: Array  # (n,) how often each counts
+    known: Array | None  # (n,) known variances of the noise, besides the learned one
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getitem__(self, some: slice) -> Rows:
+        return Rows(self.X[some], self.y[some], self.counts[some], pick(self.known, some))
+
+
+class Seen(NamedTuple):
+    """Places of rows, and what is the same for any q(u)."""
+
+    places: Basis  # n
     Kxa: Array  # (n, m_a)
     Kbx: Array  # (m_b, n)
     At: Array  # (m_b, n)
@@ -131,26 +148,20 @@ class VariationalProcess:
 
     def see(self, X: Array) -> Seen:
         """Scaled rows X as the terms below take them."""
-        rows = Basis(X)
-        Kbx = self.kernel(self.beta, rows)
-        return Seen(rows, self.kernel(rows, self.alpha), Kbx, self._whiten(Kbx))
+        places = Basis(X)
+        Kbx = self.kernel(self.beta, places)
+        return Seen(places, self.kernel(places, self.alpha), Kbx, self._whiten(Kbx))
 
     def information(
-        self,
-        likelihood: Any,
-        noise: Array,
-        seen: Seen,
-        y: Array,
-        counts: Array,
-        known: Array | None,
+        self, likelihood: Any, noise: Array, rows: Rows, seen: Seen
     ) -> tuple[Array, Array]:
         """Shift (m_b, k) and precision (k, m_b, m_b) that rows add to q(u).
 
         Of a conjugate likelihood: neither depends on variances of f, or on q(u).
         """
-        error = y - seen.Kxa @ self.a
-        none = np.zeros(y.shape)
-        _, _, dm, ds = _expect(likelihood, noise, error, none, none, counts, known)
+        error = replace(rows, y=rows.y - seen.Kxa @ self.a)
+        none = np.zeros(rows.y.shape)
+        _, _, dm, ds = _expect(likelihood, noise, error, none, none)
         return seen.At @ dm, -2.0 * _weigh(seen.At, ds)
 
     def data_term(
@@ -158,22 +169,17 @@ class VariationalProcess:
         zeros: Parameters,
         likelihood: Any,
         noise: Array,
+        rows: Rows,
         seen: Seen,
-        y: Array,
-        counts: Array,
-        known: Array | None,
         weight: float,
     ) -> Cotangents:
-        """``weight`` times the expected log-likelihood of some rows, and its gradients.
-
-        Each row's is there as often as it counts, (n,); variances of noise may be known, (n,).
-        """
-        rows, Kxa, Kbx, At = seen
+        """``weight`` times the expected log-likelihood of some rows, and its gradients."""
+        places, Kxa, Kbx, At = seen
         MAt = self.M @ At
-        prior = self.kernel.diag(rows)
+        prior = self.kernel.diag(places)
         variance = self._variance(prior, At, MAt)
         mean = Kxa @ self.a + At.T @ self.w
-        expected, each, dm, ds = _expect(likelihood, noise, y, mean, variance, counts, known)
+        expected, each, dm, ds = _expect(likelihood, noise, rows, mean, variance)
         dm, ds = weight * dm, weight * ds
         MAt *= 2.0 * ds.T[:, None, :]
         dAt = MAt.sum(axis=0) if len(MAt) > 1 else MAt[0]
@@ -182,12 +188,12 @@ class VariationalProcess:
         if expected.precision is None:
             concave = np.minimum(ds, 0.0)
         else:
-            concave = -0.5 * weight * (each * expected.precision).reshape(y.shape)
+            concave = -0.5 * weight * (each * expected.precision).reshape(ds.shape)
         curvature = -2.0 * (dM if np.array_equal(concave, ds) else _weigh(At, concave))
-        dtheta_a, dalpha, da = self.kernel.vjp_data_outer(rows, self.alpha, Kxa, dm, self.a)
+        dtheta_a, dalpha, da = self.kernel.vjp_data_outer(places, self.alpha, Kxa, dm, self.a)
         dKbx = triu_times(self.T.T, dAt)
-        dtheta_b, dbeta = self.kernel.vjp_data(rows, self.beta, Kbx.T, dKbx.T)
-        dtheta_diag, _ = self.kernel.vjp_diag(rows, ds.sum(axis=1))
+        dtheta_b, dbeta = self.kernel.vjp_data(places, self.beta, Kbx.T, dKbx.T)
+        dtheta_diag, _ = self.kernel.vjp_diag(places, ds.sum(axis=1))
         gradient = fill(
             zeros,
             theta=dtheta_a + dtheta_b + dtheta_diag,
@@ -234,22 +240,16 @@ class VariationalProcess:
 
 
 def _expect(
-    likelihood: Any,
-    noise: Array,
-    y: Array,
-    mean: Array,
-    variance: Array,
-    counts: Array,
-    known: Array | None,
+    likelihood: Any, noise: Array, rows: Rows, mean: Array, variance: Array
 ) -> tuple[Any, Array, Array, Array]:
     """The expected log-likelihood of each target, and how often it counts, (n k,).
 
     And its slopes (n, k) in the mean and the variance of f, as often.
     """
-    told = () if known is None else (known,)
-    expected = likelihood.expected(noise, y.ravel(), mean.ravel(), variance.ravel(), *told)
-    each = np.repeat(counts, y.shape[1])
-    dm, ds = ((each * part).reshape(y.shape) for part in (expected.dm, expected.ds))
+    told = () if rows.known is None else (rows.known,)
+    expected = likelihood.expected(noise, rows.y.ravel(), mean.ravel(), variance.ravel(), *told)
+    each = np.repeat(rows.counts, rows.y.shape[1])
+    dm, ds = ((each * part).reshape(rows.y.shape) for part in (expected.dm, expected.ds))
     return expected, each, dm, ds
 
 

@@ -11,6 +11,7 @@ from skvbgp.decoupled._bound import Evaluation, Model
 from skvbgp.decoupled._inputwise import InputwiseSE
 from skvbgp.decoupled._likelihoods import Gaussian, Poisson, Probit, StudentT
 from skvbgp.decoupled._parameters import Parameters
+from skvbgp.decoupled._variational_process import Rows
 from skvbgp.kernels import RBF, Constant, Matern
 
 PARAMETRIZATIONS = ["orthogonal", "hybrid", "decoupled"]
@@ -65,6 +66,11 @@ def make_problem(
     elif isinstance(likelihood, Probit):
         y = np.where(y > 0.0, 1.0, -1.0)
     return Model(kernel, likelihood, parametrization, generalized, np.inf), parameters, q, X, y
+
+
+def as_rows(X, y, counts=None, known=None):
+    """Rows that count once if nothing else is said."""
+    return Rows(X, y, np.ones(len(X)) if counts is None else counts, known)
 
 
 def is_there(parameters):

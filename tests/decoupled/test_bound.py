@@ -19,6 +19,7 @@ from tests.decoupled.problems import (
     M_BETA,
     PARAMETRIZATIONS,
     D,
+    as_rows,
     is_there,
     make_problem,
 )
@@ -38,7 +39,7 @@ SOME_POINTS = np.array([4, 1, 3])
 
 
 def bound_of(model, parameters, q, X, y, *, weight=1.0, sample=EVERY_POINT):
-    return Evaluation(model, parameters, q).evaluate(X, y, weight, sample)[0]
+    return Evaluation(model, parameters, q).evaluate(as_rows(X, y), weight, sample)[0]
 
 
 def assert_gradient(parametrization, kind, likelihood, sample, n_functions=1, whole=False):
@@ -49,7 +50,7 @@ def assert_gradient(parametrization, kind, likelihood, sample, n_functions=1, wh
     def value(x):
         return bound_of(model, parameters.unpack(x), q, X, y, weight=1.7, sample=sample)
 
-    _, gradient, _ = Evaluation(model, parameters, q).evaluate(X, y, 1.7, sample)
+    _, gradient, _ = Evaluation(model, parameters, q).evaluate(as_rows(X, y), 1.7, sample)
     x, gradient, there = parameters.pack(), gradient.pack(), is_there(parameters)
     assert_slopes(value, x, gradient, atol=5e-6, where=there)
     if whole:
@@ -78,12 +79,14 @@ def test_gradient_of_several_functions(parametrization, kind):
 def test_several_functions_are_models_of_one_that_share_their_bases(parametrization, kind):
     model, p, q, X, y = make_problem(parametrization, kind, Probit(), n_functions=3)
     whole = Evaluation(model, p, q)
-    value, gradient, cotangents = whole.evaluate(X, y, 1.7, SOME_POINTS)
+    value, gradient, cotangents = whole.evaluate(as_rows(X, y), 1.7, SOME_POINTS)
     moments, values, thetas = whole.process.moments(X), [], []
     for k in range(3):
         own = replace(p, a0=p.a0[:, [k]], L0=p.L0[[k]])
         one = Evaluation(model, own, q and q[k : k + 1])
-        own_value, own_gradient, own_cotangents = one.evaluate(X, y[:, [k]], 1.7, SOME_POINTS)
+        own_value, own_gradient, own_cotangents = one.evaluate(
+            as_rows(X, y[:, [k]]), 1.7, SOME_POINTS
+        )
         values.append(own_value)
         thetas.append(own_gradient.theta)
         assert_allclose(gradient.a0[:, [k]], own_gradient.a0, rtol=1e-8, atol=1e-10)
@@ -135,9 +138,9 @@ def test_equal_multipliers_of_all_inputs_are_those_of_the_points():
         name: np.repeat(getattr(p, name)[:, None], D, axis=1)
         for name in ("alpha_log_c", "beta_log_c")
     }
-    value, gradient, _ = Evaluation(model, p, q).evaluate(X, y, 1.0, SOME_POINTS)
+    value, gradient, _ = Evaluation(model, p, q).evaluate(as_rows(X, y), 1.0, SOME_POINTS)
     same, by_input, _ = Evaluation(inputwise, replace(p, **repeated), q).evaluate(
-        X, y, 1.0, SOME_POINTS
+        as_rows(X, y), 1.0, SOME_POINTS
     )
     assert_allclose(same, value, rtol=1e-10)
     summed = {name: getattr(by_input, name).sum(axis=1) for name in repeated}
@@ -275,9 +278,11 @@ def test_nothing_learned_is_the_prior(parametrization):
 def test_batches_and_samples_are_unbiased(parametrization):
     """Over a partition of rows and points, values and gradients average to the exact ones."""
     model, p, q, X, y = make_problem(parametrization)
-    exact = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
+    exact = Evaluation(model, p, q).evaluate(as_rows(X, y), 1.0, EVERY_POINT)
     parts = [
-        Evaluation(model, p, q).evaluate(X[i : i + 3], y[i : i + 3], 3.0, EVERY_POINT[j : j + 2])
+        Evaluation(model, p, q).evaluate(
+            as_rows(X[i : i + 3], y[i : i + 3]), 3.0, EVERY_POINT[j : j + 2]
+        )
         for i in (0, 3, 6)
         for j in (0, 2, 4)
     ]
@@ -311,9 +316,9 @@ def test_points_of_the_mean_basis_take_turns(m):
 
 def test_tiles_change_nothing(monkeypatch):
     model, p, q, X, y = make_problem()
-    expected = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
+    expected = Evaluation(model, p, q).evaluate(as_rows(X, y), 1.0, EVERY_POINT)
     monkeypatch.setattr("skvbgp.decoupled._bound._TILE_ROWS", 2)
-    found = Evaluation(model, p, q).evaluate(X, y, 1.0, EVERY_POINT)
+    found = Evaluation(model, p, q).evaluate(as_rows(X, y), 1.0, EVERY_POINT)
     assert_allclose(found[0], expected[0], rtol=1e-12)
     assert_allclose(found[1].pack(), expected[1].pack(), rtol=1e-9, atol=1e-10)
 
@@ -322,7 +327,7 @@ def test_tiles_change_nothing(monkeypatch):
 def test_a_full_natural_step_is_the_optimum_of_a_gaussian_likelihood(parametrization):
     model, p, q, X, y = make_problem(parametrization)
     evaluation = Evaluation(model, p, q)
-    best = evaluation.natural_step(evaluation.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
+    best = evaluation.natural_step(evaluation.evaluate(as_rows(X, y), 1.0, EVERY_POINT)[2], 1.0)
     value = bound_of(model, p, best, X, y)
     (best,) = best
     rng = np.random.default_rng(1)
@@ -333,7 +338,7 @@ def test_a_full_natural_step_is_the_optimum_of_a_gaussian_likelihood(parametriza
         )
         assert bound_of(model, p, (other,), X, y) < value
     again = Evaluation(model, p, (best,))
-    (same,) = again.natural_step(again.evaluate(X, y, 1.0, EVERY_POINT)[2], 1.0)
+    (same,) = again.natural_step(again.evaluate(as_rows(X, y), 1.0, EVERY_POINT)[2], 1.0)
     assert_allclose(same.shift, best.shift, rtol=1e-8, atol=1e-8)
 
 
@@ -345,14 +350,16 @@ def test_hybrid_and_orthogonal_steps_agree():
     hybrid_q = WhitenedGaussian(q[0].precision, q[0].shift - q[0].precision @ v[:, 0])
     second = Evaluation(replace(model, parametrization="hybrid"), p, (hybrid_q,))
     assert_allclose(second.process.moments(X)[0], first.process.moments(X)[0], rtol=1e-9)
-    after = [e.natural_step(e.evaluate(X, y, 1.0, EVERY_POINT)[2], 0.3) for e in (first, second)]
+    after = [
+        e.natural_step(e.evaluate(as_rows(X, y), 1.0, EVERY_POINT)[2], 0.3) for e in (first, second)
+    ]
     assert_allclose(after[1][0].mean + v[:, 0], after[0][0].mean, rtol=1e-8)
 
 
 def test_precision_stays_positive_for_a_likelihood_that_is_not_log_concave():
     model, p, q, X, y = make_problem(likelihood=StudentT())
     evaluation = Evaluation(model, p, q)
-    cotangents = evaluation.evaluate(X, 100.0 * y, 50.0, EVERY_POINT)[2]
+    cotangents = evaluation.evaluate(as_rows(X, 100.0 * y), 50.0, EVERY_POINT)[2]
     assert np.linalg.eigvalsh(cotangents.curvature[0])[0] >= -1e-10
     (after,) = evaluation.natural_step(cotangents, 1.0)
     assert np.linalg.eigvalsh(after.precision)[0] > 0.0

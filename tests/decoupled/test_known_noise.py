@@ -15,7 +15,7 @@ from skvbgp.decoupled._likelihoods import Gaussian
 from skvbgp.decoupled._start import log_evidence
 from skvbgp.kernels import RBF
 from tests.decoupled.cases import check_exact_process, small
-from tests.decoupled.problems import M_ALPHA, PARAMETRIZATIONS, N, make_problem
+from tests.decoupled.problems import M_ALPHA, PARAMETRIZATIONS, N, as_rows, make_problem
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import decoupled as oracles
 
@@ -45,7 +45,8 @@ def test_rows_have_terms_of_their_own_noise(parametrization):
     model, p, q, X, y = make_problem(parametrization)
     evaluation = Evaluation(model, p, q)
     values = [
-        evaluation.evaluate(X, y, 1.7, EVERY_POINT, COUNTS, known)[0] for known in (VARIANCES, None)
+        evaluation.evaluate(as_rows(X, y, COUNTS, known), 1.7, EVERY_POINT)[0]
+        for known in (VARIANCES, None)
     ]
     mean, variance = evaluation.process.moments(X)
     noise, terms = np.exp(p.noise[0]), []
@@ -61,9 +62,11 @@ def test_gradient(parametrization):
 
     def value(x):
         evaluation = Evaluation(model, p.unpack(x), q)
-        return evaluation.evaluate(X, y, 1.7, EVERY_POINT, COUNTS, VARIANCES)[0]
+        return evaluation.evaluate(as_rows(X, y, COUNTS, VARIANCES), 1.7, EVERY_POINT)[0]
 
-    _, gradient, _ = Evaluation(model, p, q).evaluate(X, y, 1.7, EVERY_POINT, COUNTS, VARIANCES)
+    _, gradient, _ = Evaluation(model, p, q).evaluate(
+        as_rows(X, y, COUNTS, VARIANCES), 1.7, EVERY_POINT
+    )
     gradient = gradient.pack()
     assert_slopes(value, p.pack(), gradient, atol=1e-6 * np.abs(gradient).max())
 
@@ -73,8 +76,8 @@ def test_what_all_rows_share_is_a_learned_variance(parametrization):
     model, p, q, X, y = make_problem(parametrization)
     more = replace(p, noise=np.log(np.exp(p.noise) + 0.4))
     told, learned = Evaluation(model, p, q), Evaluation(model, more, q)
-    found = told.evaluate(X, y, 1.3, EVERY_POINT, COUNTS, np.full(N, 0.4))
-    expected = learned.evaluate(X, y, 1.3, EVERY_POINT, COUNTS)
+    found = told.evaluate(as_rows(X, y, COUNTS, np.full(N, 0.4)), 1.3, EVERY_POINT)
+    expected = learned.evaluate(as_rows(X, y, COUNTS), 1.3, EVERY_POINT)
     assert_allclose(found[0], expected[0], rtol=1e-11)
     steps = told.natural_step(found[2], 0.3), learned.natural_step(expected[2], 0.3)
     for one, other in zip(*steps, strict=True):
@@ -88,9 +91,9 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(parametrization):
     evaluation, kept = Evaluation(model, p, q), VARIANCES < 1.0
     known = np.where(kept, VARIANCES, 1e13)
     spoiled = np.where(kept[:, None], y, 7.0)
-    found = evaluation.evaluate(X, spoiled, 1.0, EVERY_POINT, COUNTS, known)[2]
-    some = X[kept], y[kept], 1.0, EVERY_POINT, COUNTS[kept], VARIANCES[kept]
-    expected = evaluation.evaluate(*some)[2]
+    found = evaluation.evaluate(as_rows(X, spoiled, COUNTS, known), 1.0, EVERY_POINT)[2]
+    some = as_rows(X[kept], y[kept], COUNTS[kept], VARIANCES[kept])
+    expected = evaluation.evaluate(some, 1.0, EVERY_POINT)[2]
     for one, other in zip(
         evaluation.natural_step(found, 1.0), evaluation.natural_step(expected, 1.0), strict=True
     ):
@@ -103,12 +106,12 @@ def test_a_row_of_which_next_to_nothing_is_known_is_left_out(parametrization):
 def test_the_best_q_of_all_rows_is_where_a_whole_natural_step_ends(parametrization, known):
     model, p, q, X, y = make_problem(parametrization)
     evaluation = Evaluation(model, p, q)
-    before, _, cotangents = evaluation.evaluate(X, y, 1.0, EVERY_POINT, COUNTS, known)
-    solved = evaluation.solved(X, y, COUNTS, known)
+    before, _, cotangents = evaluation.evaluate(as_rows(X, y, COUNTS, known), 1.0, EVERY_POINT)
+    solved = evaluation.solved(as_rows(X, y, COUNTS, known))
     for one, other in zip(solved.q, evaluation.natural_step(cotangents, 1.0), strict=True):
         assert_allclose(one.precision, other.precision, rtol=1e-9)
         assert_allclose(one.shift, other.shift, rtol=1e-9, atol=1e-12)
-    told = X, y, 1.0, EVERY_POINT, COUNTS, known
+    told = as_rows(X, y, COUNTS, known), 1.0, EVERY_POINT
     found, expected = solved.evaluate(*told), Evaluation(model, p, solved.q).evaluate(*told)
     assert found[0] > before
     assert_allclose(found[0], expected[0], rtol=1e-11)

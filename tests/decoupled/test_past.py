@@ -13,7 +13,14 @@ from skvbgp.decoupled._basis import Basis
 from skvbgp.decoupled._bound import Evaluation
 from skvbgp.decoupled._likelihoods import Gaussian, Probit
 from tests.decoupled.cases import small
-from tests.decoupled.problems import M_ALPHA, PARAMETRIZATIONS, is_there, make_past, make_problem
+from tests.decoupled.problems import (
+    M_ALPHA,
+    PARAMETRIZATIONS,
+    as_rows,
+    is_there,
+    make_past,
+    make_problem,
+)
 from tests.derivatives import assert_slopes
 from tests.oracles.decoupled import gaussian_expectation, kl_theorem_1
 
@@ -37,9 +44,9 @@ def test_gradient(parametrization, n_functions, kind):
 
     def value(x):
         evaluation = Evaluation(model, p.unpack(x), q, past)
-        return evaluation.evaluate(X, y, 1.7, SOME_POINTS)[0]
+        return evaluation.evaluate(as_rows(X, y), 1.7, SOME_POINTS)[0]
 
-    _, gradient, _ = Evaluation(model, p, q, past).evaluate(X, y, 1.7, SOME_POINTS)
+    _, gradient, _ = Evaluation(model, p, q, past).evaluate(as_rows(X, y), 1.7, SOME_POINTS)
     assert_slopes(value, p.pack(), gradient.pack(), atol=5e-6, where=is_there(p))
 
 
@@ -71,7 +78,7 @@ def test_theorem_1(parametrization, kind, monkeypatch):
     mean, variance = (part[:, 0] for part in evaluation.process.moments(X))
     noise = -0.5 * 5 * 0.5 * 0.3**2  # five rows' information about it, and its distance
     expected = gaussian_expectation(y[:, 0], mean, variance, np.exp(p.noise[0])) - kl + noise
-    found = evaluation.evaluate(X, y, 1.0, EVERY_POINT)[0]
+    found = evaluation.evaluate(as_rows(X, y), 1.0, EVERY_POINT)[0]
     assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -94,7 +101,7 @@ def test_nothing_learned_since_is_no_divergence(parametrization):
     evaluation = Evaluation(model, p, q, past)
     mean, variance = (part[:, 0] for part in evaluation.process.moments(X))
     expected = gaussian_expectation(y[:, 0], mean, variance, np.exp(p.noise[0]))
-    assert_allclose(evaluation.evaluate(X, y, 1.0, EVERY_POINT)[0], expected, rtol=1e-8)
+    assert_allclose(evaluation.evaluate(as_rows(X, y), 1.0, EVERY_POINT)[0], expected, rtol=1e-8)
 
 
 # -- streams -----------------------------------------------------------------------------------

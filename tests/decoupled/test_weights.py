@@ -17,7 +17,14 @@ from skvbgp.decoupled._start import find_hyperparameters, log_evidence
 from skvbgp.decoupled._state import Replay
 from skvbgp.kernels import RBF
 from tests.decoupled.cases import check_exact_process, small
-from tests.decoupled.problems import LIKELIHOODS, M_ALPHA, PARAMETRIZATIONS, N, make_problem
+from tests.decoupled.problems import (
+    LIKELIHOODS,
+    M_ALPHA,
+    PARAMETRIZATIONS,
+    N,
+    as_rows,
+    make_problem,
+)
 from tests.derivatives import assert_slopes, numerical_gradient
 from tests.oracles import decoupled as oracles
 
@@ -53,7 +60,8 @@ def test_a_weight_multiplies_a_rows_term(parametrization):
     model, p, q, X, y = make_problem(parametrization)
     evaluation = Evaluation(model, p, q)
     values = [
-        evaluation.evaluate(X, y, 1.7, EVERY_POINT, counts)[0] for counts in (FRACTIONS, None)
+        evaluation.evaluate(as_rows(X, y, counts), 1.7, EVERY_POINT)[0]
+        for counts in (FRACTIONS, None)
     ]
     mean, variance = evaluation.process.moments(X)
     terms = [
@@ -68,8 +76,8 @@ def test_a_weight_multiplies_a_rows_term(parametrization):
 def test_the_bound_is_that_of_the_repeated_rows(parametrization, likelihood):
     model, p, q, X, y = make_problem(parametrization, likelihood=likelihood, n_functions=2)
     evaluation = Evaluation(model, p, q)
-    weighted = evaluation.evaluate(X, y, 1.3, EVERY_POINT, REPETITIONS.astype(float))
-    repeated = evaluation.evaluate(X[REPEATED], y[REPEATED], 1.3, EVERY_POINT)
+    weighted = evaluation.evaluate(as_rows(X, y, REPETITIONS.astype(float)), 1.3, EVERY_POINT)
+    repeated = evaluation.evaluate(as_rows(X[REPEATED], y[REPEATED]), 1.3, EVERY_POINT)
     assert_allclose(weighted[0], repeated[0], rtol=1e-11)
     assert_allclose(weighted[1].pack(), repeated[1].pack(), rtol=1e-9, atol=1e-10)
     if q is not None:
@@ -87,9 +95,9 @@ def test_gradient(parametrization, likelihood):
 
     def value(x):
         evaluation = Evaluation(model, p.unpack(x), q)
-        return evaluation.evaluate(X, y, 1.7, EVERY_POINT, FRACTIONS)[0]
+        return evaluation.evaluate(as_rows(X, y, FRACTIONS), 1.7, EVERY_POINT)[0]
 
-    _, gradient, _ = Evaluation(model, p, q).evaluate(X, y, 1.7, EVERY_POINT, FRACTIONS)
+    _, gradient, _ = Evaluation(model, p, q).evaluate(as_rows(X, y, FRACTIONS), 1.7, EVERY_POINT)
     gradient = gradient.pack()
     assert_slopes(value, p.pack(), gradient, atol=1e-6 * np.abs(gradient).max())
 
@@ -97,9 +105,11 @@ def test_gradient(parametrization, likelihood):
 def test_minibatches_of_weighted_rows_are_unbiased():
     model, p, q, X, y = make_problem()
     evaluation = Evaluation(model, p, q)
-    whole = evaluation.evaluate(X, y, 1.0, EVERY_POINT, FRACTIONS)
+    whole = evaluation.evaluate(as_rows(X, y, FRACTIONS), 1.0, EVERY_POINT)
     parts = [
-        evaluation.evaluate(X[i : i + 3], y[i : i + 3], 3.0, EVERY_POINT, FRACTIONS[i : i + 3])
+        evaluation.evaluate(
+            as_rows(X[i : i + 3], y[i : i + 3], FRACTIONS[i : i + 3]), 3.0, EVERY_POINT
+        )
         for i in range(0, N, 3)
     ]
     assert_allclose(np.mean([value for value, *_ in parts]), whole[0], rtol=1e-11)
