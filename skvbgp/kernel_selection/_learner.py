@@ -25,6 +25,7 @@ from skvbgp.kernel_selection._start import SCREENING_ROWS, draw_sample
 from skvbgp.kernel_selection._state import LocalFit, State
 from skvbgp.kernel_selection._targets import PlainTarget, count_variants, make_targets
 from skvbgp.kernel_selection._training import (
+    Climb,
     KernelFits,
     StochasticSettings,
     judge,
@@ -142,14 +143,13 @@ class VBKSLearner(KernelSettings):
         search = self._begin(state, X, y, fits, end_pass)
         every_row = self._is_collapsed(len(X))
         sample = None if state.is_series else draw_sample(state, X, y, every_row=every_row)
-        settings = state.scales, self.n_restarts, self.tol, state.seed
         bounds = np.empty(len(fits))  # on y's scale, of the rows of the screening
         for frame, members in state.by_frame(range(len(fits))):
             if sample is None:
                 self._screen_series(search, frame, members)
             else:
-                rows = frame.scale(sample.X, sample.y)
-                search.run(screen, (*rows, *sample[2:], *settings), members)
+                settings = state.scales, self.n_restarts, self.tol
+                search.run(screen, (sample.scaled(frame), *settings, state.seed), members)
             screened = y if sample is None else sample.y
             bounds[members] = frame.target.log_jacobian(screened.y, screened.weight)
         bounds += [fit.lower_bound for fit in search.fits]
@@ -160,9 +160,10 @@ class VBKSLearner(KernelSettings):
         if sample is not None and not every_row:
             for frame, members in state.by_frame(chosen):
                 # to the top, which takes Adam thousands of steps
-                rows = frame.scale(sample.X, sample.y)
-                shared = (*rows, sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol)
-                search.improve(train_collapsed, (*shared, -np.inf), members)
+                X_some, y_some = frame.scale(sample.X, sample.y)
+                told = sample.Z_climb, state.scales, COLLAPSED_ITERATIONS, self.tol
+                climb = Climb(X_some, y_some, *told)
+                search.improve(train_collapsed, (climb, -np.inf), members)
         self._train(search, chosen)
         return replace(self._conclude(search), n_screened=len(X))
 
@@ -171,8 +172,8 @@ class VBKSLearner(KernelSettings):
         state = search.state
         X, y = frame.scale(search.X, search.y)
         last = np.sort(np.argsort(X[:, 0], kind="stable")[-_SERIES_ROWS:])
-        shared = (X[last], y[last], state.scales, _SERIES_CLIMB, self.tol)
-        search.run(train_series, shared, members)
+        climb = Climb(X[last], y[last], None, state.scales, _SERIES_CLIMB, self.tol)
+        search.run(train_series, (climb,), members)
         if len(last) < len(X):
             search.improve(judge, (X, y, state.Z), members)
 

@@ -14,7 +14,13 @@ from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._series import has_series
 from skvbgp.kernel_selection._state import State
 from skvbgp.kernel_selection._targets import TRANSFORMS
-from skvbgp.kernel_selection._training import Task, train_collapsed, train_gaussian, train_series
+from skvbgp.kernel_selection._training import (
+    Climb,
+    Task,
+    train_collapsed,
+    train_gaussian,
+    train_series,
+)
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._sklearn import name_kernel
 
@@ -115,12 +121,13 @@ class KernelSettings(RegressionLearner):
         self, state: State, frame: Frame, X: Array, y: Targets, share_new: float, target: float
     ) -> tuple[Task, tuple[Any, ...]]:
         """The training on all rows at once, and the arguments that all kernels share."""
-        if state.is_series:
-            max_iter = self.max_iter or _SERIES_ITERATIONS
-            return train_series, (*frame.scale(X, y), state.scales, max_iter, self.tol)
         n_iter = max(_FEWEST_ITERATIONS, round(share_new * COLLAPSED_ITERATIONS))
-        max_iter = self.max_iter or n_iter
-        shared = (*frame.scale(X, y), state.Z, state.scales, max_iter, self.tol)
+        if state.is_series:
+            n_iter = _SERIES_ITERATIONS
+        rows = frame.scale(X, y)
+        climb = Climb(*rows, state.Z, state.scales, self.max_iter or n_iter, self.tol)
+        if state.is_series:
+            return train_series, (climb,)
         if self._is_gaussian:
-            return train_gaussian, (*shared, state.seed)
-        return train_collapsed, (*shared, target)
+            return train_gaussian, (climb, state.seed)
+        return train_collapsed, (climb, target)

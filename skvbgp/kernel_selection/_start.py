@@ -13,7 +13,7 @@ import numpy as np
 from skvbgp._core.linalg import Array
 from skvbgp.base import Targets, choose_inducing_inputs
 from skvbgp.kernel_selection._categories import AnyKernel, of_columns, pick_own
-from skvbgp.kernel_selection._scales import N_PEAKS, DataScales
+from skvbgp.kernel_selection._scales import N_PEAKS, DataScales, Frame
 from skvbgp.kernel_selection._state import State
 from skvbgp.kernels import Constant, Linear, Periodic
 from skvbgp.kernels._compose import leaves
@@ -142,6 +142,11 @@ class Sample(NamedTuple):
     Z_coarse: Array | None  # of the first look at many values, centred as the others
     Z_climb: Array | None
     Z_bound: Array | None  # all that there are: kernels are ranked by this bound
+
+    def scaled(self, frame: Frame) -> Sample:
+        """The rows in a frame."""
+        X, y = frame.scale(self.X, self.y)
+        return self._replace(X=X, y=y)
 
 
 def draw_sample(state: State, X: Array, y: Targets, *, every_row: bool) -> Sample:

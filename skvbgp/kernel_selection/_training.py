@@ -41,6 +41,7 @@ from skvbgp.kernel_selection._categories import AnyKernel
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import (
     DEVIATIONS_IN_BOUNDS,
+    Sample,
     draw_starts,
     find_limits,
     hyperprior,
@@ -187,11 +188,7 @@ def bound_at_point(
 
 @fail_alone
 def screen(
-    X: Array,
-    y: Targets,
-    Z_coarse: Array | None,
-    Z_climb: Array | None,
-    Z: Array | None,
+    sample: Sample,
     scales: DataScales,
     n_restarts: int,
     tol: float,
@@ -199,11 +196,11 @@ def screen(
     kernel: AnyKernel,
     _: LocalFit,
 ) -> LocalFit:
-    """Best of some climbs from the best of many starting values; its bound is that of X, y, Z."""
-    rng = np.random.RandomState(seed)
+    """Best of some climbs from the best of many starting values, by the bounds of a sample."""
+    rng, (X, y) = np.random.RandomState(seed), sample[:2]
     starts = draw_starts(kernel, scales, _DRAWS_PER_RESTART * n_restarts, rng)
-    values = Comparison(X, y, Z_coarse).bounds(kernel, starts)
-    climb = bound_at_point(X, y, Z_climb, kernel)
+    values = Comparison(X, y, sample.Z_coarse).bounds(kernel, starts)
+    climb = bound_at_point(X, y, sample.Z_climb, kernel)
     bounds, fits = find_limits(kernel, scales), []
     for i in np.argsort(values)[::-1][:n_restarts]:
         with suppress(NotPositiveDefiniteError):
@@ -215,26 +212,29 @@ def screen(
     if not fits:
         raise NotPositiveDefiniteError("No starting value gives a positive definite covariance.")
     x = max(fits, key=lambda fit: fit.value).x
-    return LocalFit(x, Comparison(X, y, Z).bounds(kernel, [x])[0])
+    return LocalFit(x, Comparison(X, y, sample.Z_bound).bounds(kernel, [x])[0])
+
+
+class Climb(NamedTuple):
+    """All rows, in the frame of some kernels, and how far these climb by them."""
+
+    X: Array  # (n, d)
+    y: Targets
+    Z: Array | None  # (m, d) inducing inputs; None is X
+    scales: DataScales
+    max_iter: int
+    tol: float
 
 
 @fail_alone
-def train_series(
-    X: Array,
-    y: Targets,
-    scales: DataScales,
-    max_iter: int,
-    tol: float,
-    kernel: AnyKernel,
-    fit: LocalFit,
-) -> LocalFit:
+def train_series(climb: Climb, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
     """Climb by the evidence and a prior, from the kernel's own values or fit.x; L_i is without it.
 
     The prior of the logarithms is Gaussian about the middle of their bounds.
     """
-    bounds = find_limits(kernel, scales)
+    bounds = find_limits(kernel, climb.scales)
     middle, std = bounds.mean(axis=1), np.diff(bounds)[:, 0] / DEVIATIONS_IN_BOUNDS
-    evidence = bound_at_point(X, y, None, kernel)
+    evidence = bound_at_point(climb.X, climb.y, None, kernel)
 
     def objective(z: Array) -> tuple[float, Array]:
         value, gradient = evidence(middle + std * z)
@@ -242,14 +242,14 @@ def train_series(
 
     x = fit.x
     if not len(x):
-        noise = np.log(_NOISE_SHARE * max(scales.noise, np.finfo(float).tiny))
+        noise = np.log(_NOISE_SHARE * max(climb.scales.noise, np.finfo(float).tiny))
         x = np.clip(np.append(kernel.theta, noise), *bounds.T)
     widest = np.array([-0.5, 0.5]) * DEVIATIONS_IN_BOUNDS
     result = lbfgs_ascent(
         objective,
         (x - middle) / std,
-        max_iter=max_iter,
-        tol=tol,
+        max_iter=climb.max_iter,
+        tol=climb.tol,
         bounds=np.tile(widest, (len(x), 1)),
     )
     z = result.x
@@ -263,46 +263,28 @@ def judge(X: Array, y: Targets, Z: Array | None, kernel: AnyKernel, fit: LocalFi
 
 
 @fail_alone
-def train_collapsed(
-    X: Array,
-    y: Targets,
-    Z: Array | None,
-    scales: DataScales,
-    max_iter: int,
-    tol: float,
-    target: float,
-    kernel: AnyKernel,
-    fit: LocalFit,
-) -> LocalFit:
+def train_collapsed(climb: Climb, target: float, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
     """Climb from fit.x on all rows, by the bound at the optimal q(u).
 
     A climb that is not going to reach the target ends.
     """
     result = lbfgs_ascent(
-        bound_at_point(X, y, Z, kernel),
+        bound_at_point(climb.X, climb.y, climb.Z, kernel),
         fit.x,
-        max_iter=max_iter,
-        tol=tol,
-        bounds=find_limits(kernel, scales),
-        end_pass=give_up_below(target, max_iter),
+        max_iter=climb.max_iter,
+        tol=climb.tol,
+        bounds=find_limits(kernel, climb.scales),
+        end_pass=give_up_below(target, climb.max_iter),
     )
     return LocalFit(result.x, result.value, result.n_iter)
 
 
 @fail_alone
-def train_gaussian(
-    X: Array,
-    y: Targets,
-    Z: Array,
-    scales: DataScales,
-    max_iter: int,
-    tol: float,
-    seed: int,
-    kernel: AnyKernel,
-    fit: LocalFit,
-) -> LocalFit:
+def train_gaussian(climb: Climb, seed: int, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
     """q(theta) = N(m, C C') from a first mean fit.x, on all rows, over fixed draws."""
-    family = AffineGaussian(*hyperprior(kernel, scales))
+    X, y, Z = climb[:3]
+    assert Z is not None  # the bound of several draws is by inducing inputs
+    family = AffineGaussian(*hyperprior(kernel, climb.scales))
     draws = draw_antithetic(N_THETA_DRAWS, len(fit.x), np.random.RandomState(seed))
 
     def objective(v: Array) -> tuple[float, Array]:
@@ -312,7 +294,7 @@ def train_gaussian(
         return value - kl, family.pull_back(v, dpoints, draws) - dkl
 
     start = family.pack(fit.x, np.full(len(fit.x), _FIRST_STD))
-    result = lbfgs_ascent(objective, start, max_iter=max_iter, tol=tol)
+    result = lbfgs_ascent(objective, start, max_iter=climb.max_iter, tol=climb.tol)
     m, C = family.unpack(result.x)
     return LocalFit(m, result.value, result.n_iter, C, family.kl(result.x)[0])
 

@@ -13,7 +13,7 @@ from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
 from skvbgp.kernel_selection._start import find_limits
 from skvbgp.kernel_selection._state import LocalFit
 from skvbgp.kernel_selection._targets import TRANSFORMS
-from skvbgp.kernel_selection._training import train_series
+from skvbgp.kernel_selection._training import Climb, train_series
 from skvbgp.kernels import IntegratedOU
 from skvbgp.kernels._pairs import Pairs
 from tests.oracles.kernel_selection import season_gain
@@ -100,7 +100,9 @@ def test_series_are_trained_by_the_evidence_and_a_prior():
     X, y = X - X.mean(), (y - y.mean()) / y.std()
     targets, kernel = Targets(y), series_kernels(X, y)[0][1].bind(1)
     scales = DataScales.of(X, targets)
-    fit = train_series(X, targets, scales, 200, 1e-12, kernel, LocalFit.fail("not yet"))
+    fit = train_series(
+        Climb(X, targets, None, scales, 200, 1e-12), kernel, LocalFit.fail("not yet")
+    )
     value, gradient = log_evidence(kernel, fit.x, Pairs(X), Targets(y))
     lowest, highest = find_limits(kernel, scales).T
     prior = (0.5 * (lowest + highest) - fit.x) / ((highest - lowest) / 8.0) ** 2

@@ -129,7 +129,7 @@ def test_few_new_rows_make_few_iterations(monkeypatch):
     seen = []
     train = _settings.train_collapsed
     monkeypatch.setattr(
-        _settings, "train_collapsed", lambda *args: seen.append(args[4]) or train(*args)
+        _settings, "train_collapsed", lambda *args: seen.append(args[0].max_iter) or train(*args)
     )
     X, y = make_series(60)
     model = small(**OPTIONS | {"max_iter": None, "n_jobs": 1}).fit(X[:40], y[:40])
