@@ -30,7 +30,7 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array, NotPositiveDefiniteError, whiten_bordered
 from skvbgp._core.order import cut
 from skvbgp.base import Targets
-from skvbgp.kernel_selection._categories import AnyKernel, gather
+from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernels import Kernel
 from skvbgp.kernels._inducing import InducingPrior
@@ -48,15 +48,15 @@ _MOST_ENTRIES = 2**16
 class Prior(InducingPrior):
     """The prior of the inducing outputs, and a noise variance."""
 
-    def __init__(self, kernel: AnyKernel, x: Array, Z: Array, K: Array | None = None) -> None:
+    def __init__(self, kernel: ColumnsKernel, x: Array, Z: Array, K: Array | None = None) -> None:
+        learned, self.noise = parameters(kernel, x)
         self.given = kernel
-        kernel, self.noise = parameters(kernel, x)
         if K is not None:  # the kernel at Z, if it is there already
             self.K = K
-        super().__init__(kernel, Z)
+        super().__init__(learned, Z)
 
 
-def parameters(kernel: AnyKernel, x: Array) -> tuple[Kernel, float]:
+def parameters(kernel: ColumnsKernel, x: Array) -> tuple[Kernel, float]:
     """Kernel of the columns, and noise variance, of the vector x = (theta, log s2)."""
     if not np.all(np.abs(x) < _LARGEST_LOG):
         raise NotPositiveDefiniteError("A hyperparameter has left the range of double precision.")
@@ -157,7 +157,7 @@ class Evaluation:
         theta, _, _ = kernel.vjp(X, Z, self._K, dK)
         theta_zz, _ = prior.vjp(LtdL)
         theta_diagonal, _ = kernel.vjp_diag(X, d_diagonal)
-        theta = gather(prior.given, theta + theta_zz + theta_diagonal)
+        theta = prior.given.gather(theta + theta_zz + theta_diagonal)
         return np.append(theta, self._differentiate_noise(q))
 
     def _differentiate_noise(self, q: WhitenedGaussian) -> float:
@@ -172,7 +172,7 @@ class Evaluation:
 
 
 def total_statistics(
-    X: Array, y: Targets, frame: Frame, Z: Array, kernel: AnyKernel, points: Array
+    X: Array, y: Targets, frame: Frame, Z: Array, kernel: ColumnsKernel, points: Array
 ) -> Statistics:
     """Statistics of many rows, an expectation over the draws of theta."""
     priors = [Prior(kernel, x, Z) for x in points]
@@ -187,7 +187,7 @@ def total_statistics(
 
 
 def collapsed_bound(
-    kernel: AnyKernel, points: Array, Z: Array, X: Array, y: Targets
+    kernel: ColumnsKernel, points: Array, Z: Array, X: Array, y: Targets
 ) -> tuple[float, Array]:
     """The bound at the optimal q(u) without KL(q(theta)), and its gradient (S, p + 1).
 
@@ -200,7 +200,7 @@ def collapsed_bound(
     return statistics.bound(q), gradient
 
 
-def log_evidence(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> tuple[float, Array]:
+def log_evidence(given: ColumnsKernel, x: Array, pairs: Pairs, y: Targets) -> tuple[float, Array]:
     """log N(y | 0, k(X, X) + s2 I), the bound at Z = X, and its gradient (p + 1,).
 
     Each row of X is there as often as it counts, and noise whose variance is known adds to its
@@ -209,7 +209,7 @@ def log_evidence(given: AnyKernel, x: Array, pairs: Pairs, y: Targets) -> tuple[
     kernel, noise = parameters(given, x)
     K, pull_back = pairs.evaluate(kernel)
     value, dK, d_noise = own_evidence(K, y.y, add_known(noise, y), y.weight, exact=True)
-    return value, np.append(gather(given, pull_back(dK)), noise * float(d_noise.sum()))
+    return value, np.append(given.gather(pull_back(dK)), noise * float(d_noise.sum()))
 
 
 def add_known(noise: float, y: Targets) -> float | Array:
@@ -227,7 +227,7 @@ class Comparison:
         self._y, self._rows = y, Grid(X, Z)
         self._inducing = None if Z is None else Grid(Z)
 
-    def bounds(self, kernel: AnyKernel, points: Sequence[Array]) -> Array:
+    def bounds(self, kernel: ColumnsKernel, points: Sequence[Array]) -> Array:
         """The bound at each x, (S,); -inf where it fails."""
         values = np.full(len(points), -np.inf)
         size = max(1, _MOST_ENTRIES // self._rows.n_pairs)
@@ -237,7 +237,7 @@ class Comparison:
         return np.where(np.isfinite(values), values, -np.inf)
 
     def _measure(
-        self, kernel: AnyKernel, points: Sequence[Array], some: range
+        self, kernel: ColumnsKernel, points: Sequence[Array], some: range
     ) -> Iterator[tuple[int, float]]:
         """Bounds of those of the points that have one."""
         learned = {}
@@ -254,7 +254,7 @@ class Comparison:
                 yield i, self._weigh(kernel, points[i], learned[i][1], K_rows, K_own)
 
     def _weigh(
-        self, kernel: AnyKernel, x: Array, noise: float, K: Array, K_inducing: Array | None
+        self, kernel: ColumnsKernel, x: Array, noise: float, K: Array, K_inducing: Array | None
     ) -> float:
         X, y, Z = self._rows.X, self._y, self._rows.Z
         if Z is None:

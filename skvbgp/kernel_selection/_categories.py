@@ -10,7 +10,7 @@ held where categories are opposite each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,8 +27,11 @@ _PERIOD = float(np.sqrt(2.0))
 
 
 @dataclass(frozen=True)
-class SharedKernel:
-    """A kernel of columns, by the hyperparameters that are learned, each of them once."""
+class ColumnsKernel:
+    """A kernel of columns, by the hyperparameters that are learned, each of them once.
+
+    Where every column is an input of its own, these are all that the columns have.
+    """
 
     columns: Kernel  # bound to the columns
     owners: Owners  # by column: the input that it encodes
@@ -57,58 +60,34 @@ class SharedKernel:
         return self.pick(self.columns.theta)
 
     def with_theta(self, theta: Array) -> Kernel:
-        """The kernel of the columns."""
-        return self.columns.with_theta(self.spread(theta[None, :])[0])
+        """The kernel of the columns, by hyperparameters (q,)."""
+        if not self.owners:
+            return self.columns.with_theta(theta)
+        entries = np.full(len(self._is_learned), np.log(_PERIOD))
+        entries[self._is_learned] = theta[self._numbers]
+        return self.columns.with_theta(entries)
+
+    def at(self, theta: Array) -> ColumnsKernel:
+        """The same at other values."""
+        return replace(self, columns=self.with_theta(theta))
+
+    @property
+    def of_inputs(self) -> Kernel:
+        """The kernel of the inputs."""
+        return join_columns(self.columns, self.owners)
 
     def pick(self, values: Array) -> Array:
-        """Of values (p, ...) by entry of the columns' theta, those of the first with each."""
-        return values[self._first]
-
-    def spread(self, thetas: Array) -> Array:
-        """Entries of the columns' theta (S, p), from hyperparameters (S, q)."""
-        entries = np.full((len(thetas), len(self._is_learned)), np.log(_PERIOD))
-        entries[:, self._is_learned] = thetas[:, self._numbers]
-        return entries
+        """Of values (p, ...) by entry of the columns' theta, one for each hyperparameter."""
+        return values[self._first] if self.owners else values
 
     def gather(self, gradient: Array) -> Array:
         """Gradient in the hyperparameters (q,), from that in the columns' theta (p,)."""
+        if not self.owners:
+            return gradient
         learned = gradient[self._is_learned]
         return np.asarray(np.bincount(self._numbers, learned, len(self._first)), dtype=np.float64)
 
 
-AnyKernel = Kernel | SharedKernel
-
-
-def bind(kernel: AnyKernel, d: int, owners: Owners) -> AnyKernel:
+def bind(kernel: Kernel, d: int, owners: Owners) -> ColumnsKernel:
     """A kernel for d columns, which may encode fewer inputs."""
-    if isinstance(kernel, SharedKernel):
-        return kernel
-    return SharedKernel(bind_columns(kernel, d, owners), owners) if owners else kernel.bind(d)
-
-
-def of_columns(kernel: AnyKernel) -> Kernel:
-    """The kernel of the columns, at its first values."""
-    return kernel.columns if isinstance(kernel, SharedKernel) else kernel
-
-
-def of_inputs(kernel: AnyKernel, theta: Array | None) -> Kernel:
-    """The kernel of the inputs, by its hyperparameters or (None) at its first values."""
-    learned = kernel.with_theta(kernel.theta if theta is None else theta)
-    return join_columns(learned, getattr(kernel, "owners", ()))
-
-
-def pick_own(kernel: AnyKernel, values: Array) -> Array:
-    """Of values (p, ...) by entry of the columns' theta, one for each hyperparameter."""
-    return kernel.pick(values) if isinstance(kernel, SharedKernel) else values
-
-
-def gather(kernel: AnyKernel, gradient: Array) -> Array:
-    """Gradient in the hyperparameters, from that in the columns' theta."""
-    return kernel.gather(gradient) if isinstance(kernel, SharedKernel) else gradient
-
-
-def spread_points(kernel: AnyKernel, points: Array) -> Array:
-    """Draws of the columns' theta and log s2 (S, p + 1), from those of the hyperparameters."""
-    if not isinstance(kernel, SharedKernel):
-        return points
-    return np.column_stack([kernel.spread(points[:, :-1]), points[:, -1]])
+    return ColumnsKernel(bind_columns(kernel, d, owners), owners)

@@ -15,7 +15,7 @@ from skvbgp._core.scaling import RunningScale, check_unit
 from skvbgp._optim.ascent import EndPass, go_on
 from skvbgp.base import Targets, choose_inducing_inputs, choose_rows, join_rows, merge_targets, pick
 from skvbgp.kernel_selection._belief import kernel_belief
-from skvbgp.kernel_selection._categories import AnyKernel, bind, of_inputs
+from skvbgp.kernel_selection._categories import ColumnsKernel, bind
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
 from skvbgp.kernel_selection._rounds import REACH, expect_bound, find_first, in_reach
 from skvbgp.kernel_selection._scales import DataScales, Frame
@@ -88,7 +88,8 @@ class VBKSLearner(KernelSettings):
         pairs = list_series_kernels(X, y) if is_series else self.name_kernels()
         transforms = self._name_transforms(is_series, y)
         targets = make_targets(transforms, y.y, y.weight, normalize=self.normalize_y)
-        names, kernels = zip(*(pairs * len(targets)), strict=True)
+        names, given = zip(*(pairs * len(targets)), strict=True)
+        kernels = tuple(bind(kernel, X.shape[1], self.owners) for kernel in given)
         repeated = tuple(target for target in targets for _ in pairs)
         return self._frame(X, y, names, kernels, repeated, seed, is_series)
 
@@ -97,7 +98,7 @@ class VBKSLearner(KernelSettings):
         X: Array,
         y: Targets,
         names: tuple[str, ...],
-        kernels: tuple[AnyKernel, ...],
+        kernels: tuple[ColumnsKernel, ...],
         targets: tuple[PlainTarget, ...],
         seed: int,
         is_series: bool,
@@ -120,7 +121,7 @@ class VBKSLearner(KernelSettings):
         scales = DataScales.of(*frames[0].scale(X[index], y[index]), self.owners)
         return State(
             names=names,
-            kernels=tuple(bind(kernel, d, self.owners) for kernel in kernels),
+            kernels=kernels,
             frames=frames,
             log_jacobians=np.array([target.log_jacobian(y.y, y.weight) for target in targets]),
             Z=Z,
@@ -363,7 +364,7 @@ class VBKSLearner(KernelSettings):
     def attributes(self, state: State) -> dict[str, Any]:
         assert state.belief is not None
         kernels = [
-            (name, of_inputs(kernel, None if fit.failure else fit.x[:-1]))
+            (name, kernel.at(kernel.theta if fit.failure else fit.x[:-1]).of_inputs)
             for name, kernel, fit in zip(state.names, state.kernels, state.fits, strict=True)
         ]
         return {

@@ -20,11 +20,11 @@ from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Relevance, Targets, find_known, invert_rest
 from skvbgp.kernel_selection._bound import Prior, Statistics, total_statistics
+from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._paths import FunctionDraws, Paths, measure_slopes
 from skvbgp.kernel_selection._scales import Frame
 from skvbgp.kernel_selection._targets import TransformedMixture
 from skvbgp.kernels import Kernel
-from skvbgp.kernels._by_input import join_columns
 from skvbgp.kernels._features import share_functions
 
 
@@ -51,17 +51,16 @@ class KernelModel(PickledByFields):
     """
 
     name: str
-    _kernel: Kernel  # of the columns
+    _kernel: ColumnsKernel  # at its learned hyperparameters
     noise_variance: float
     inducing_inputs: Array
     _points: Array  # (S, p + 1) draws of (theta, log s2), or the one point
     _statistics: Statistics
     _frame: Frame
-    _owners: Owners = ()
 
     @property
     def kernel(self) -> Kernel:
-        return join_columns(self._kernel, self._owners)
+        return self._kernel.of_inputs
 
     @property
     def transform(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from skvbgp._core.linalg import Array
 from skvbgp.base import Targets, choose_inducing_inputs
-from skvbgp.kernel_selection._categories import AnyKernel, of_columns, pick_own
+from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._scales import N_PEAKS, DataScales, Frame
 from skvbgp.kernel_selection._state import State
 from skvbgp.kernels import Constant, Linear, Periodic
@@ -71,12 +71,12 @@ def _find_ranges(leaf: Any, scales: DataScales) -> dict[str, _Range]:
     }
 
 
-def _list_free(kernel: AnyKernel, scales: DataScales) -> Iterator[_Free]:
+def _list_free(kernel: ColumnsKernel, scales: DataScales) -> Iterator[_Free]:
     """Leaf, name, value (one entry or d) and logarithmic range of every free hyperparameter.
 
     Of kernels that columns share, those of the columns.
     """
-    for leaf in leaves(of_columns(kernel)):
+    for leaf in leaves(kernel.columns):
         ranges = _find_ranges(leaf, scales)
         for name, value in leaf._free():
             # one value shared by inputs of different scales takes the geometric mean of theirs
@@ -85,7 +85,7 @@ def _list_free(kernel: AnyKernel, scales: DataScales) -> Iterator[_Free]:
             yield leaf, name, value, _Range(*(np.broadcast_to(s, value.shape) for s in shared))
 
 
-def find_limits(kernel: AnyKernel, scales: DataScales) -> Array:
+def find_limits(kernel: ColumnsKernel, scales: DataScales) -> Array:
     """Bounds on x, (p + 1, 2): the user's, or from the data where those are the default."""
     pairs = [np.empty((0, 2))]
     for leaf, name, value, span in _list_free(kernel, scales):
@@ -95,18 +95,18 @@ def find_limits(kernel: AnyKernel, scales: DataScales) -> Array:
         else:
             with np.errstate(divide="ignore"):  # 0 is no lower bound
                 pairs.append(np.log(np.broadcast_to(bounds, (value.size, 2))))
-    own = pick_own(kernel, np.concatenate(pairs))
+    own = kernel.pick(np.concatenate(pairs))
     return np.concatenate([own, np.log([[_NOISE.lowest, _NOISE.highest]])])
 
 
 def draw_starts(
-    kernel: AnyKernel, scales: DataScales, n: int, rng: np.random.RandomState
+    kernel: ColumnsKernel, scales: DataScales, n: int, rng: np.random.RandomState
 ) -> list[Array]:
     """Random x (n of them): periods from the spectrum, others from several decades."""
     free, bounds = list(_list_free(kernel, scales)), find_limits(kernel, scales).T
     starts = []
     for _ in range(n):
-        theta = pick_own(kernel, _draw(free, scales, rng))
+        theta = kernel.pick(_draw(free, scales, rng))
         noise = np.log(max(scales.noise, _NOISE.lowest)) + rng.uniform(-3.5, 0.5)
         starts.append(np.clip(np.append(theta, noise), *bounds))
     return starts
@@ -125,11 +125,11 @@ def _draw(free: list[_Free], scales: DataScales, rng: np.random.RandomState) -> 
     return np.concatenate(parts)
 
 
-def hyperprior(kernel: AnyKernel, scales: DataScales) -> tuple[Array, Array]:
+def hyperprior(kernel: ColumnsKernel, scales: DataScales) -> tuple[Array, Array]:
     """Mean and variance of the Gaussian prior of x: the range of the search is two deviations."""
     spans = [(span.low, span.high) for *_, span in _list_free(kernel, scales)]
     sides = zip((np.empty(0), np.empty(0)), *spans, strict=True)
-    low, high = (pick_own(kernel, np.concatenate(side)) for side in sides)
+    low, high = (kernel.pick(np.concatenate(side)) for side in sides)
     low, high = np.append(low, np.log(_NOISE.low)), np.append(high, np.log(_NOISE.high))
     return 0.5 * (low + high), np.maximum(0.5 * (high - low), 0.1) ** 2
 

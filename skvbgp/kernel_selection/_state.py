@@ -14,8 +14,8 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.owners import Owners
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
-from skvbgp.kernel_selection._bound import Statistics, parameters
-from skvbgp.kernel_selection._categories import AnyKernel, spread_points
+from skvbgp.kernel_selection._bound import Statistics
+from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._posterior import KernelModel
 from skvbgp.kernel_selection._scales import DataScales, Frame
 
@@ -56,7 +56,7 @@ class State:
     """What training knows and produces."""
 
     names: tuple[str, ...]
-    kernels: tuple[AnyKernel, ...]  # bound to the inputs, at their first values
+    kernels: tuple[ColumnsKernel, ...]  # bound to the inputs, at their first values
     frames: tuple[Frame, ...]  # of each kernel: they differ by their targets
     log_jacobians: Array  # (K,) of y's transforms, over all rows
     Z: Array | None  # (m, d) centred; None is X
@@ -126,18 +126,16 @@ class State:
 
     def make_model(self, i: int, fit: LocalFit, Z: Array) -> KernelModel:
         """The model of kernel i, whose fit has statistics of all rows."""
-        kernel, noise = parameters(self.kernels[i], fit.x)
         frame = self.frames[i]
         assert fit.statistics is not None
         return KernelModel(
             self.names[i],
-            kernel,
-            noise * frame.target.unit**2,
+            self.kernels[i].at(fit.x[:-1]),
+            float(np.exp(fit.x[-1])) * frame.target.unit**2,
             Z + frame.origin,
-            spread_points(self.kernels[i], fit.points(self.seed)),
+            fit.points(self.seed),
             fit.statistics,
             frame,
-            self.owners,
         )
 
     def warn_of_failures(self) -> None:

@@ -37,7 +37,7 @@ from skvbgp.kernel_selection._bound import (
     log_evidence,
     total_statistics,
 )
-from skvbgp.kernel_selection._categories import AnyKernel
+from skvbgp.kernel_selection._categories import ColumnsKernel
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._start import (
     DEVIATIONS_IN_BOUNDS,
@@ -172,7 +172,7 @@ def fail_alone(task: Task) -> Task:
 
 
 def bound_at_point(
-    X: Array, y: Targets, Z: Array | None, kernel: AnyKernel
+    X: Array, y: Targets, Z: Array | None, kernel: ColumnsKernel
 ) -> Callable[[Array], tuple[float, Array]]:
     """The bound and its gradient as a function of a point estimate x; None stands for Z = X."""
     if Z is None:
@@ -193,7 +193,7 @@ def screen(
     n_restarts: int,
     tol: float,
     seed: int,
-    kernel: AnyKernel,
+    kernel: ColumnsKernel,
     _: LocalFit,
 ) -> LocalFit:
     """Best of some climbs from the best of many starting values, by the bounds of a sample."""
@@ -227,7 +227,7 @@ class Climb(NamedTuple):
 
 
 @fail_alone
-def train_series(climb: Climb, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
+def train_series(climb: Climb, kernel: ColumnsKernel, fit: LocalFit) -> LocalFit:
     """Climb by the evidence and a prior, from the kernel's own values or fit.x; L_i is without it.
 
     The prior of the logarithms is Gaussian about the middle of their bounds.
@@ -257,13 +257,13 @@ def train_series(climb: Climb, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
 
 
 @fail_alone
-def judge(X: Array, y: Targets, Z: Array | None, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
+def judge(X: Array, y: Targets, Z: Array | None, kernel: ColumnsKernel, fit: LocalFit) -> LocalFit:
     """The bound of X, y and Z at fit.x."""
     return fit._replace(lower_bound=Comparison(X, y, Z).bounds(kernel, [fit.x])[0])
 
 
 @fail_alone
-def train_collapsed(climb: Climb, target: float, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
+def train_collapsed(climb: Climb, target: float, kernel: ColumnsKernel, fit: LocalFit) -> LocalFit:
     """Climb from fit.x on all rows, by the bound at the optimal q(u).
 
     A climb that is not going to reach the target ends.
@@ -280,7 +280,7 @@ def train_collapsed(climb: Climb, target: float, kernel: AnyKernel, fit: LocalFi
 
 
 @fail_alone
-def train_gaussian(climb: Climb, seed: int, kernel: AnyKernel, fit: LocalFit) -> LocalFit:
+def train_gaussian(climb: Climb, seed: int, kernel: ColumnsKernel, fit: LocalFit) -> LocalFit:
     """q(theta) = N(m, C C') from a first mean fit.x, on all rows, over fixed draws."""
     X, y, Z = climb[:3]
     assert Z is not None  # the bound of several draws is by inducing inputs
@@ -326,7 +326,7 @@ def train_stochastic(
     settings: StochasticSettings,
     is_gaussian: bool,
     seed: int,
-    kernel: AnyKernel,
+    kernel: ColumnsKernel,
     fit: LocalFit,
 ) -> LocalFit:
     """Mini-batches: natural gradients on q(u), Adam on the hyperparameters or q(theta).
@@ -374,7 +374,7 @@ def train_stochastic(
 
 @fail_alone
 def evaluate(
-    X: Array, y: Targets, frame: Frame, Z: Array, seed: int, kernel: AnyKernel, fit: LocalFit
+    X: Array, y: Targets, frame: Frame, Z: Array, seed: int, kernel: ColumnsKernel, fit: LocalFit
 ) -> LocalFit:
     """The bound on all rows, chunk by chunk, at the q(u) that is optimal there.
 

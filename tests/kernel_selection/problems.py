@@ -3,6 +3,7 @@
 import numpy as np
 
 from skvbgp.kernel_selection import kernel_grammar
+from skvbgp.kernel_selection._categories import bind
 
 
 def make_rows(n=12, m=5, d=1, seed=3):
@@ -16,6 +17,6 @@ def make_rows(n=12, m=5, d=1, seed=3):
 
 def kernel_at(name, d=1, seed=0):
     """A kernel of the grammar, bound to d inputs, and a point x = (theta, log s2)."""
-    kernel = dict(kernel_grammar())[name].bind(d)
+    kernel = bind(dict(kernel_grammar())[name], d, ())
     x = np.random.default_rng(seed).uniform(-0.5, 0.3, len(kernel.theta) + 1)
     return kernel, x

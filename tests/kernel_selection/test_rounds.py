@@ -63,7 +63,7 @@ def test_bounds_of_those_that_go_into_a_round_are_of_all_rows(raced):
     X, y = make_series(64)
     for model in raced.estimators_:
         Z = model.inducing_inputs - model._frame.origin
-        whole = total_statistics(X, Targets(y), model._frame, Z, model.kernel, model._points)
+        whole = total_statistics(X, Targets(y), model._frame, Z, model._kernel, model._points)
         i = [name for name, _ in raced.kernels_].index(model.name)
         expected = whole.bound(whole.optimal_q()) - len(y) * np.log(y.std())
         assert_allclose(raced.local_lower_bounds_[i], expected)

@@ -8,6 +8,7 @@ from skvbgp import VBKSRegressor
 from skvbgp.base import Targets
 from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import log_evidence
+from skvbgp.kernel_selection._categories import bind
 from skvbgp.kernel_selection._scales import DataScales
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, _gain, find_season
 from skvbgp.kernel_selection._start import find_limits
@@ -98,7 +99,7 @@ def test_series_are_trained_by_the_evidence_and_a_prior():
     """The gradient of both is zero at the end, and the bound is the evidence alone."""
     X, y = make_walk(40)
     X, y = X - X.mean(), (y - y.mean()) / y.std()
-    targets, kernel = Targets(y), series_kernels(X, y)[0][1].bind(1)
+    targets, kernel = Targets(y), bind(series_kernels(X, y)[0][1], 1, ())
     scales = DataScales.of(X, targets)
     fit = train_series(
         Climb(X, targets, None, scales, 200, 1e-12), kernel, LocalFit.fail("not yet")
@@ -184,7 +185,7 @@ def test_series_of_many_rows_are_screened_by_the_last(monkeypatch):
     for (_, kernel), fit, bound in zip(
         model.kernels_, model._state.fits, model.local_lower_bounds_, strict=True
     ):
-        value, _ = log_evidence(kernel, fit.x, Pairs(X - X.mean()), Targets(scaled))
+        value, _ = log_evidence(bind(kernel, 1, ()), fit.x, Pairs(X - X.mean()), Targets(scaled))
         expected = value - len(y) * np.log(y.std())
         assert_allclose(
             bound, expected, atol=0.05
