@@ -96,7 +96,7 @@ class RowBound:
         """Values and gradients of some rows at their means and log variances (k, 2 Q)."""
         mean, variance = np.split(x, 2, axis=1)
         latents = Inputs(mean, np.exp(variance))
-        moments = self._moments(latents)
+        moments = self._posterior.moments(latents, self._n_columns)
         statistics, by_mean, by_variance = self._statistics(moments)
         kl, kl_mean, kl_variance = _kl(latents)
         coefficients = self._coefficients[rows]
@@ -109,18 +109,9 @@ class RowBound:
     def _choose_start(self) -> Inputs:
         known = self._posterior.training_latents.latents_of_rows
         known = known.rows(thin(len(known), _N_STARTS))
-        statistics, _, _ = self._statistics(self._moments(known))
+        statistics, _, _ = self._statistics(self._posterior.moments(known, self._n_columns))
         values = self._coefficients @ statistics.T - _kl(known)[0]  # (n, number of starts)
         return known.rows(np.argmax(values, axis=1))
-
-    def _moments(self, latents: Inputs) -> ColumnMoments:
-        posterior, first = self._posterior, slice(self._n_columns)
-        return ColumnMoments(
-            posterior.features(latents),
-            np.exp(posterior.parameters.log_amplitude[first]),
-            posterior.mean[first],
-            posterior.covariance[first],
-        )
 
     def _statistics(self, moments: ColumnMoments) -> tuple[Array, Array, Array]:
         """Statistics (k, c) of latents, with their derivatives in E and V of their columns."""

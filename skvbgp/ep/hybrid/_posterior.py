@@ -35,27 +35,23 @@ class HybridPosterior:
         """The parameters where the training data have more rows, given as `data`."""
         return self.parameters
 
-    def features(self, latents: Inputs) -> LatentFeatures:
-        return LatentFeatures(self.inducing, latents)
-
-    def moments(self, latents: Inputs) -> tuple[Array, Array]:
-        """Mean and variance (n, p) of f_j at some latents, averaged over their uncertainty."""
-        features, amplitude = self.features(latents), np.exp(self.parameters.log_amplitude)
-        moments = ColumnMoments(features, amplitude, self.mean, self.covariance)
-        return moments.mean, moments.variance
+    def moments(self, latents: Inputs, n_columns: int | None = None) -> ColumnMoments:
+        """Those of the first columns' functions, or of all, at some latents."""
+        features, first = LatentFeatures(self.inducing, latents), slice(n_columns)
+        amplitude = np.exp(self.parameters.log_amplitude[first])
+        return ColumnMoments(features, amplitude, self.mean[first], self.covariance[first])
 
     def entries(self, latents: Inputs) -> tuple[Array, Array]:
         """Mean and standard deviation (n, d) of entries of X, in its units."""
-        mean, variance = self.moments(latents)
+        f = self.moments(latents)
         binary = self.columns.binary
         k = int(np.sum(~binary))
         discrete = slice(k, k + int(binary.sum()))
-        probability = ndtr(self.likelihood.score(mean[:, discrete], variance[:, discrete]))
+        probability = ndtr(self.likelihood.score(f.mean[:, discrete], f.variance[:, discrete]))
         noise = np.exp(-self.parameters.log_precision)
-        return self.columns.original(mean[:, :k], variance[:, :k] + noise, probability)
+        return self.columns.original(f.mean[:, :k], f.variance[:, :k] + noise, probability)
 
     def decisions(self, latents: Inputs) -> Array:
         """Scores of the labels, (n, number of label columns)."""
-        mean, variance = self.moments(latents)
-        d = len(self.columns.binary)
-        return self.likelihood.score(mean[:, d:], variance[:, d:])
+        f, d = self.moments(latents), len(self.columns.binary)
+        return self.likelihood.score(f.mean[:, d:], f.variance[:, d:])

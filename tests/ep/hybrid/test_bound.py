@@ -172,15 +172,15 @@ def test_predictions_are_the_dense_ones(rng):
     bound, inducing = solution.bound, solution.features.inducing
     model = HybridPosterior(columns, p, data.likelihood, inducing, bound.mean, bound.covariance)
     new = Inputs(rng.standard_normal((4, 2)), rng.uniform(0.0, 0.5, (4, 2)))
-    mean, variance = model.moments(new)
+    found = model.moments(new)
     tau = np.hstack([data.seen * np.exp(p.log_precision), solution.sites.tau])
     nu = np.hstack([data.Y * np.exp(p.log_precision), solution.sites.nu])
     for j in range(4):
         expected = hybrid.moments(
             tau[:, j], nu[:, j], *dense_arguments(data, p, j), JITTER, new.mean, new.variance
         )
-        assert_allclose(mean[:, j], expected[0], rtol=1e-6)
-        assert_allclose(variance[:, j], expected[1], rtol=1e-6)
+        assert_allclose(found.mean[:, j], expected[0], rtol=1e-6)
+        assert_allclose(found.variance[:, j], expected[1], rtol=1e-6)
 
 
 @pytest.mark.thorough

@@ -54,14 +54,14 @@ def test_bound_of_a_row_is_the_literal_one(rng, likelihood, labels):
     values, expected = [], []
     for latents in (some_latents(rng, n), some_latents(rng, n)):
         values.append(bound(flat(latents), np.arange(n))[0])
-        mean, variance = model.moments(latents)
+        f = model.moments(latents)
         expected.append(
             [
                 hybrid.row_bound(
                     y[i],
                     t[i],
-                    mean[i],
-                    variance[i],
+                    f.mean[i],
+                    f.variance[i],
                     beta,
                     TILTED[likelihood],
                     weight,
