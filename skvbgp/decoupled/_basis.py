@@ -188,16 +188,15 @@ class GeneralizedSE:
         # d/dlog s_i = 2 sum W (a_i - b_i)^2 / e_i
         # and d/dlog c_i = sum W (1/2 + 2 c_i^2 ((a_i - b_i)^2 / e_i - 1/2) / e_i)
         d = len(B)
-        log_c = np.zeros(len(Z)) if Z.log_c is None else Z.log_c
-        square = np.exp(2.0 * log_c.T)
-        e = 1.0 + square  # (m,) or (d, m)
+        square = square_multipliers(Z)
+        e = 1.0 + square
         firsts, total = sums[d:-1], sums[-1]
         r2 = (sums[:d] + total * B**2 - 2.0 * firsts * B) / e
         dtheta = np.append(total.sum(), 2.0 * r2.sum(axis=1))
         dZ = 2.0 * (firsts - total * B) / (e * np.exp(self.log_length_scale)[:, None])
         if Z.log_c is None:
             return dtheta, Basis(dZ.T)
-        if log_c.ndim == 1:
+        if Z.log_c.ndim == 1:
             r2 = r2.sum(axis=0)
         through_front = self._through_front(total)
         return dtheta, Basis(dZ.T, (through_front + 2.0 * square * (r2 - through_front) / e).T)
@@ -215,7 +214,7 @@ class GeneralizedSE:
         half_d, k = 0.5 * Z.Z.shape[1], Z.Z.shape[1] + 2
         left, right = self._factors(X, Z)
         A, B = left[2:], -0.5 * right[2:]
-        square_X, square_Z = _squares(X), _squares(Z)
+        square_X, square_Z = square_multipliers(X), square_multipliers(Z)
         of_X = np.vstack([left, square_X * left, square_X**2])
         of_Z = np.vstack([right, square_Z * right, square_Z**2])
         powers_X = np.stack([square_X**2, 2.0 * square_X, np.ones_like(square_X)])
@@ -321,10 +320,11 @@ class GeneralizedSE:
         return e, self.log_variance + half_d * (np.log(2.0) + Z.log_c - np.log(e))
 
 
-def _squares(points: Basis) -> Array:
-    """c^2 of points with multipliers, (m,)."""
-    assert points.log_c is not None
-    return np.asarray(np.exp(2.0 * points.log_c))
+def square_multipliers(points: Basis) -> Array:
+    """c^2 of points, (m,) or for each input (d, m); 1 for points of f."""
+    if points.log_c is None:
+        return np.ones(points.Z.shape[::-1])
+    return np.asarray(np.exp(2.0 * points.log_c.T))
 
 
 def _dot(A: Array, B: Array) -> Array:

@@ -14,7 +14,7 @@ from skvbgp._core.linalg import Array
 from skvbgp._core.order import cut
 from skvbgp._core.owners import Owners, divide_equally
 from skvbgp._core.parallel import thread_map
-from skvbgp.decoupled._basis import Basis, BasisKernel
+from skvbgp.decoupled._basis import BasisKernel
 from skvbgp.decoupled._coupled import CoupledCovariance
 from skvbgp.decoupled._direct import DirectCovariance
 from skvbgp.decoupled._parameters import Parameters
@@ -72,21 +72,16 @@ class Model:
     def is_direct(self) -> bool:
         return self.parametrization == "decoupled"
 
-    def at(self, parameters: Parameters) -> tuple[BasisKernel, Basis, Array]:
-        """Kernel, basis of the mean, and its coefficients a (m_a, k), at some parameters."""
-        kernel, alpha = self.kernel.with_theta(parameters.theta), parameters.mean_basis
-        return kernel, alpha, parameters.a0 / kernel.diag(alpha)[:, None]  # preconditioned, A.1
-
     def covariance(
         self, parameters: Parameters, q: Gaussians | None, past: PastProcess | None = None
     ) -> CoupledCovariance | DirectCovariance:
         """That of q(f), and what goes with it; the direct one if there is no q(u)."""
-        mean, beta = self.at(parameters), parameters.cov_basis
+        kernel, alpha = self.kernel.with_theta(parameters.theta), parameters.mean_basis
+        a = parameters.a0 / kernel.diag(alpha)[:, None]  # preconditioned, A.1
+        given = kernel, alpha, a, parameters.cov_basis
         if q is None:
-            return DirectCovariance(*mean, beta, parameters.L0, past)
-        return CoupledCovariance(
-            *mean, beta, q, past, orthogonal=self.parametrization == "orthogonal"
-        )
+            return DirectCovariance(*given, parameters.L0, past)
+        return CoupledCovariance(*given, q, past, orthogonal=self.parametrization == "orthogonal")
 
 
 class Evaluation:

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from skvbgp._core.linalg import Array
-from skvbgp.decoupled._basis import Basis, GeneralizedSE, Gradients, exponential, features
+from skvbgp.decoupled._basis import (
+    Basis,
+    GeneralizedSE,
+    Gradients,
+    exponential,
+    features,
+    square_multipliers,
+)
 from skvbgp.kernels._distance import cut_rows
 
 
@@ -33,12 +40,12 @@ class InputwiseSE(GeneralizedSE):
     def __call__(self, X: Basis, Z: Basis) -> Array:
         A, B = self._in_length_scales(X, Z)
         if X.log_c is None:
-            e, log_front = 1.0 + _squares(Z), self._log_front(Z)
+            e, log_front = 1.0 + square_multipliers(Z), self._log_front(Z)
             level = log_front - np.sum(B**2 / e, axis=0)
             return exponential(features(A), np.vstack([-1.0 / e, 2.0 * B / e, level]), log_front)
         if Z.log_c is None:
             return self(Z, X).T
-        square_X, square_Z = _squares(X), _squares(Z)
+        square_X, square_Z = square_multipliers(X), square_multipliers(Z)
         by_row = self.log_variance + 0.5 * np.sum(np.log(2.0) + X.log_c, axis=1)
         by_column = 0.5 * Z.log_c.sum(axis=1)
         K = np.empty((len(X), len(Z)))
@@ -57,7 +64,7 @@ class InputwiseSE(GeneralizedSE):
         # With W the cotangent of log K:
         # d/dd_i^2 = -W / e_i,  d/dlog c_i = W / 2 + 2 c_i^2 (d_i^2 / e_i - 1/2) W / e_i
         A, B = self._in_length_scales(X, Z)
-        square_X, square_Z = _squares(X), _squares(Z)
+        square_X, square_Z = square_multipliers(X), square_multipliers(Z)
         dA, dB, de_X, de_Z = (np.zeros_like(part) for part in (A, B, A, B))
         total_X, total_Z = np.empty(len(X)), np.zeros(len(Z))
         for rows in cut_rows(*K.shape):
@@ -80,12 +87,5 @@ class InputwiseSE(GeneralizedSE):
         """The logarithm of K at zero distance from points of f, (m,)."""
         if Z.log_c is None:
             return np.full(len(Z), self.log_variance)
-        logs = np.log(2.0) + Z.log_c.T - np.log(1.0 + _squares(Z))
+        logs = np.log(2.0) + Z.log_c.T - np.log(1.0 + square_multipliers(Z))
         return np.asarray(self.log_variance + 0.5 * logs.sum(axis=0))
-
-
-def _squares(points: Basis) -> Array:
-    """c^2, (d, m); 1 for points of f."""
-    if points.log_c is None:
-        return np.ones_like(points.Z.T)
-    return np.asarray(np.exp(2.0 * points.log_c.T))
