@@ -176,6 +176,10 @@ class HybridSolution:
         terms, d_mean, d_variance = map(self._data.repeat, parts)
         return float(np.sum(terms)), d_mean, d_variance
 
+    def _log_prior(self) -> tuple[float, Array | float, Array | float]:
+        """That of the recognition map, with its gradients."""
+        return self._p.recognition.log_prior(np.asarray(self._p.kernel.length_scale))
+
     @property
     def lower_bound(self) -> float:
         """The weighted bound."""
@@ -186,25 +190,24 @@ class HybridSolution:
     @property
     def objective(self) -> float:
         """The weighted bound with the prior of the recognition map."""
-        p = self._p
-        return self.lower_bound + p.recognition.log_prior(np.asarray(p.kernel.length_scale))
+        return self.lower_bound + self._log_prior()[0]
 
     def gradient(self) -> list[Array]:
         """Of the objective, in the order of `HybridObjective`."""
         data, p = self._data, self._p
         g, (_, kl_mean, kl_variance) = self.bound.vjp(data.weight), self._kl()
-        recognition, prior_l = p.recognition.gradient(
+        _, prior_x, prior_l = self._log_prior()
+        recognition = p.recognition.gradient(
             data.rows,
             g.mean - data.prior_weight * kl_mean,
             g.variance - data.prior_weight * kl_variance,
-            np.asarray(p.kernel.length_scale),
         )
         d_w, d_r = self.bound.d_log_scale
         k = data.n_continuous
         return [
             g.theta + prior_l,
             g.Z.ravel(),
-            recognition,
+            recognition + prior_x,
             data.weight[:k] * (self._noise[1] + d_w[:k] + d_r[:k]),
             data.weight * (2.0 * d_w + d_r),
         ]

@@ -78,43 +78,27 @@ class Recognition:
         variance[rows.incomplete] += np.sum(C * (rows.covariance @ C), axis=1)
         return Inputs(rows.mean @ C + self.offset, variance)
 
-    def vjp(self, rows: CompletedRows, d_mean: Array, d_variance: Array) -> Recognition:
-        """Gradients in projection, offset and residual, from those in the latents (n, Q)."""
+    def gradient(self, rows: CompletedRows, d_mean: Array, d_variance: Array) -> Array:
+        """Gradient in x, from those in the latents (n, Q)."""
         blurred = rows.covariance @ self.projection  # (u, d, Q)
         d_C = rows.mean.T @ d_mean
         d_C += 2.0 * np.einsum("udq,uq->dq", blurred, d_variance[rows.incomplete])
-        return Recognition(d_C, d_mean.sum(axis=0), d_variance.sum(axis=0))
+        d_log_s = self.residual * d_variance.sum(axis=0)
+        return np.concatenate([d_C.ravel(), d_mean.sum(axis=0), d_log_s])
 
-    def log_prior(self, length_scale: Array) -> float:
-        """log p(C / l), up to its constant.
+    def log_prior(self, length_scale: Array) -> tuple[float, Array, Array]:
+        """log p(C / l), up to its constant, and its gradients in x and log l (Q,).
 
         Independent entries with variance 1 / (4 d): two independent rows of unit columns are
         half a squared length scale apart in each latent.
         """
-        squares = np.sum((self.projection / length_scale) ** 2, axis=0)
-        return -0.5 * self._prior_precision * float(squares.sum())
-
-    @property
-    def _prior_precision(self) -> float:
-        return 4.0 * len(self.projection)
-
-    def log_prior_gradient(self, length_scale: Array) -> tuple[Array, Array]:
-        """Of the log prior, in C (d, Q) and log l (Q,)."""
-        precision = self._prior_precision
+        precision = 4.0 * len(self.projection)
         relative = self.projection / length_scale
-        return -precision * relative / length_scale, precision * np.sum(relative**2, axis=0)
-
-    def gradient(
-        self, rows: CompletedRows, d_mean: Array, d_variance: Array, length_scale: Array
-    ) -> tuple[Array, Array]:
-        """Gradients in x and in the log length scales, with those of the log prior.
-
-        From those in the latents (n, Q).
-        """
-        d = self.vjp(rows, d_mean, d_variance)
-        prior_C, prior_l = self.log_prior_gradient(length_scale)
-        d_log_s = self.residual * d.residual
-        return np.concatenate([(d.projection + prior_C).ravel(), d.offset, d_log_s]), prior_l
+        squares = np.sum(relative**2, axis=0)
+        d_C = -precision * relative / length_scale
+        others = np.zeros(self.offset.size + self.residual.size)
+        value = -0.5 * precision * float(squares.sum())
+        return value, np.append(d_C, others), precision * squares
 
 
 @dataclass(frozen=True)
@@ -150,14 +134,11 @@ class RowLatents:
         """q(x_i) of the training rows, whatever their entries are."""
         return self.latents_of_rows
 
-    def log_prior(self, length_scale: Array) -> float:
-        """None but that of the latents, which is in the bound."""
-        return 0.0
-
-    def gradient(
-        self, rows: CompletedRows, d_mean: Array, d_variance: Array, length_scale: Array
-    ) -> tuple[Array, Array]:
-        """Gradients in x, from those in the latents (n, Q), and in the log length scales."""
+    def gradient(self, rows: CompletedRows, d_mean: Array, d_variance: Array) -> Array:
+        """Gradient in x, from those in the latents (n, Q)."""
         d_log_variance = self.latents_of_rows.variance * d_variance
-        d_x = np.concatenate([d_mean.ravel(), d_log_variance.ravel()])
-        return d_x, np.zeros_like(length_scale)
+        return np.concatenate([d_mean.ravel(), d_log_variance.ravel()])
+
+    def log_prior(self, length_scale: Array) -> tuple[float, float, float]:
+        """None but that of the latents, which is in the bound."""
+        return 0.0, 0.0, 0.0

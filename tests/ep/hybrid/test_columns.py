@@ -76,29 +76,27 @@ def test_gradient_of_the_recognition_map(model, rng):
     X, columns = model
     rows = columns.complete(X)
     C, c, s = rng.standard_normal((3, 2)), rng.standard_normal(2), rng.uniform(0.1, 1.0, 2)
-    d_mean, d_variance = rng.standard_normal((2, len(X), 2))
+    recognition, (d_mean, d_variance) = Recognition(C, c, s), rng.standard_normal((2, len(X), 2))
 
-    def value(C, c, s):
-        latents = Recognition(C, c, s).latents(rows)
+    def value(x):
+        latents = recognition.with_x(x).latents(rows)
         return np.sum(d_mean * latents.mean) + np.sum(d_variance * latents.variance)
 
-    gradient = Recognition(C, c, s).vjp(rows, d_mean, d_variance)
-    assert_allclose(gradient.projection, numerical_gradient(lambda x: value(x, c, s), C), atol=1e-8)
-    assert_allclose(gradient.offset, numerical_gradient(lambda x: value(C, x, s), c), atol=1e-8)
-    assert_allclose(gradient.residual, numerical_gradient(lambda x: value(C, c, x), s), atol=1e-8)
+    gradient = recognition.gradient(rows, d_mean, d_variance)
+    assert_allclose(gradient, numerical_gradient(value, recognition.x), atol=1e-8)
 
 
 def test_prior_of_the_recognition_map(rng):
     """Rows of independent unit columns are one length scale apart in each latent, on average."""
-    C, length_scale = rng.standard_normal((3, 2)), np.array([0.5, 2.0])
+    recognition = Recognition(rng.standard_normal((3, 2)), np.zeros(2), np.ones(2))
+    x, log_l = recognition.x, np.log([0.5, 2.0])
 
-    def value(C, log_l):
-        return Recognition(C, np.zeros(2), np.ones(2)).log_prior(np.exp(log_l))
+    def value(x, log_l):
+        return recognition.with_x(x).log_prior(np.exp(log_l))[0]
 
-    d_C, d_log_l = Recognition(C, np.zeros(2), np.ones(2)).log_prior_gradient(length_scale)
-    log_l = np.log(length_scale)
-    assert_allclose(d_C, numerical_gradient(lambda x: value(x, log_l), C), atol=1e-8)
-    assert_allclose(d_log_l, numerical_gradient(lambda x: value(C, x), log_l), atol=1e-8)
+    _, d_x, d_log_l = recognition.log_prior(np.exp(log_l))
+    assert_allclose(d_x, numerical_gradient(lambda x: value(x, log_l), x), atol=1e-8)
+    assert_allclose(d_log_l, numerical_gradient(lambda log_l: value(x, log_l), log_l), atol=1e-8)
     draws = rng.standard_normal((20_000, 3)) / np.sqrt(2.0 * 3.0)  # entries of a column of C / l
     apart = rng.standard_normal((20_000, 3)) - rng.standard_normal((20_000, 3))
     assert_allclose(np.mean(np.sum(draws * apart, axis=1) ** 2), 1.0, rtol=0.05)
