@@ -103,7 +103,8 @@ class PredictsDistributions:
         """Draw from the joint predictive distribution.
 
         Draws are normal, with the moments of :meth:`predict`: mixtures, whose quantiles
-        `predict_quantiles` has, may be skewed or have heavier tails.
+        `predict_quantiles` has, may be skewed or have heavier tails. `VBKSRegressor` draws from the
+        mixture itself, and `DecoupledGPRegressor` y by its likelihood, given normal draws of f.
 
         Parameters
         ----------

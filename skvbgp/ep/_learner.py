@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -157,9 +157,6 @@ class EPLearner(Learner):
 
         searches: list[Reached] = []
 
-        def end_iteration(make: Callable[[], Reached]) -> bool:
-            return end_pass(lambda: conclude(now := make(), [*searches, now]))
-
         for start in self._choose_starts(state):
             search = maximise(
                 problem,
@@ -167,7 +164,7 @@ class EPLearner(Learner):
                 max_iter=self.max_iter,
                 tol=self.tol,
                 learn_inducing=self.learn_inducing and len(start.Z) < len(y),  # all are rows else
-                end_pass=end_iteration,
+                end_pass=report_as(lambda now: conclude(now, [*searches, now]), end_pass),
             )
             searches.append(search)
             if search.stopped:

@@ -12,12 +12,12 @@ from skvbgp._core.linalg import Array, NotPositiveDefiniteError
 from skvbgp._core.owners import find_shared
 from skvbgp._core.parallel import spread_each
 from skvbgp._core.scaling import RunningScale, check_unit
-from skvbgp._optim.ascent import EndPass, go_on
+from skvbgp._optim.ascent import EndPass, go_on, report_as
 from skvbgp.base import Targets, choose_inducing_inputs, choose_rows, join_rows, merge_targets, pick
 from skvbgp.kernel_selection._belief import kernel_belief
 from skvbgp.kernel_selection._categories import ColumnsKernel, bind
 from skvbgp.kernel_selection._posterior import KernelAverage, KernelModel, add_rows
-from skvbgp.kernel_selection._rounds import REACH, expect_bound, find_first, in_reach
+from skvbgp.kernel_selection._rounds import N_FIRST, REACH, expect_bound, find_best, in_reach
 from skvbgp.kernel_selection._scales import DataScales, Frame
 from skvbgp.kernel_selection._series import N_SERIES_KERNELS, list_series_kernels
 from skvbgp.kernel_selection._settings import COLLAPSED_ITERATIONS, DENSE_ROWS, KernelSettings
@@ -154,8 +154,7 @@ class VBKSLearner(KernelSettings):
             screened = y if sample is None else sample.y
             bounds[members] = frame.target.log_jacobian(screened.y, screened.weight)
         bounds += [fit.lower_bound for fit in search.fits]
-        order = np.argsort(-bounds, kind="stable")
-        chosen = order[: self._n_trained(len(order))].tolist()
+        chosen = find_best(bounds, range(len(fits)), self._n_trained(len(fits)))
         if state.is_series:
             chosen = in_reach(bounds, chosen)
         if sample is not None and not every_row:
@@ -187,14 +186,8 @@ class VBKSLearner(KernelSettings):
         end_pass: EndPass = go_on,
     ) -> KernelFits:
         """Make the fits that tasks replace; whoever listens hears of concluded states."""
-        return KernelFits(
-            state,
-            X,
-            y,
-            fits,
-            self.n_jobs,
-            lambda make: end_pass(lambda: self._conclude(self._begin(state, X, y, make()))),
-        )
+        report = report_as(lambda now: self._conclude(self._begin(state, X, y, now)), end_pass)
+        return KernelFits(state, X, y, fits, self.n_jobs, report)
 
     def _train(self, search: KernelFits, chosen: list[int], share_new: float = 1.0) -> None:
         """Train the chosen kernels on all rows, at once or in rounds.
@@ -210,8 +203,7 @@ class VBKSLearner(KernelSettings):
         if rounds[0].n_kernels < len(chosen):
             search.evaluate()
         for each in rounds:
-            bounds = search.bounds
-            chosen = sorted(chosen, key=lambda i: -bounds[i])[: each.n_kernels]
+            chosen = find_best(search.bounds, chosen, each.n_kernels)
             settings = StochasticSettings(
                 self._batch_rows, each.n_before, each.n_steps, self.learning_rate
             )
@@ -225,7 +217,7 @@ class VBKSLearner(KernelSettings):
         state, X, y = search.state, search.X, search.y
         first = chosen
         if not (self._trains_all or state.is_series):
-            first = find_first(search.bounds, chosen)
+            first = find_best(search.bounds, chosen, N_FIRST)
         target = -np.inf  # on y's own scale
         for some in (first, [i for i in chosen if i not in first]):
             for frame, members in state.by_frame(some):
@@ -298,8 +290,7 @@ class VBKSLearner(KernelSettings):
                 shared = (*frame.scale(search.X, search.y), search.state.Z)
                 search.improve(judge, shared, members)
         bounds = search.bounds
-        best = np.argsort(-bounds, kind="stable")
-        chosen = best[: self._n_trained(len(best))].tolist()
+        chosen = find_best(bounds, every, self._n_trained(len(every)))
         if is_collapsed and bounds[chosen[0]] > expected:
             chosen = in_reach(bounds, chosen)
         return chosen
@@ -339,13 +330,13 @@ class VBKSLearner(KernelSettings):
             pairs = zip(state.names, state.fits, strict=True)
             reasons = "; ".join(f"{name}: {fit.failure}" for name, fit in pairs)
             raise NotPositiveDefiniteError(f"No kernel could be fitted. {reasons}")
-        order = np.argsort(-bounds, kind="stable")[: self.top_k]
-        kept = tuple(int(i) for i in order if np.isfinite(bounds[i]))
-        best = self._begin(state, X, y, state.fits)
-        best.evaluate(kept)
+        best = find_best(bounds, range(len(bounds)), self.top_k)
+        kept = tuple(i for i in best if np.isfinite(bounds[i]))
+        whole = self._begin(state, X, y, state.fits)
+        whole.evaluate(kept)
         Z = state.inducing_inputs(X)
-        models = tuple(state.make_model(i, best.fits[i], Z) for i in kept)
-        light = tuple(fit._replace(statistics=None) for fit in best.fits)
+        models = tuple(state.make_model(i, whole.fits[i], Z) for i in kept)
+        light = tuple(fit._replace(statistics=None) for fit in whole.fits)
         return self._believe(replace(state, fits=light, kept=kept, models=models))
 
     def _believe(self, state: State) -> State:

@@ -267,11 +267,12 @@ class KernelAverage(NamedTuple):
 
         Or else over the inducing inputs of the kernel that is believed in most.
         """
-        X, counts = self.models[0].inducing_inputs, None
-        if self.rows is not None:
-            X, counts = self.rows[0], self.rows[1].counts
+        if self.rows is None:
+            X = self.models[0].inducing_inputs
+            weight = np.ones(len(X))
+        else:
+            X, weight = self.rows[0], self.rows[1].counts
         some = Relevance.choose_rows(len(X))
-        weight = np.ones(len(X)) if counts is None else counts
         belief, each, _ = self._slopes(X[some])
         each = np.swapaxes(each, 0, 1)  # (K, k, d)
         mean = np.einsum("k,knd->nd", belief, each)

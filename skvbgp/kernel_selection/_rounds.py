@@ -12,7 +12,7 @@ from skvbgp._core.linalg import Array
 #: then. Nobody is left behind by the last round.
 _ROUNDS = ((10, 0.125), (4, 0.375), (0, 1.0))
 #: Kernels that are trained on all rows at once before others are compared with them.
-_FIRST = 4
+N_FIRST = 4
 #: Nats below the best at which there is no belief left: e^-20.
 REACH = 20.0
 
@@ -56,9 +56,9 @@ def expect_bound(per_row: float, n: float, share_new: float) -> float:
     return per_row * n - REACH - 3.0 * math.sqrt(0.5 * share_new * n)
 
 
-def find_first(bounds: Array, chosen: Sequence[int]) -> list[int]:
-    """Those of the chosen kernels that the others are compared with."""
-    return sorted(chosen, key=lambda i: -bounds[i])[:_FIRST]
+def find_best(bounds: Array, chosen: Sequence[int], n: int) -> list[int]:
+    """At most n of the chosen kernels, by falling bound."""
+    return sorted(chosen, key=lambda i: -bounds[i])[:n]
 
 
 def in_reach(bounds: Array, chosen: Sequence[int]) -> list[int]:

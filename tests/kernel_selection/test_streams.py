@@ -171,7 +171,7 @@ def test_climbs_that_will_not_come_near_the_best_end(monkeypatch):
     options = OPTIONS | {"n_trained": 8, "max_iter": 60}
     whole = small(**options).fit(X, y)
     assert whole.n_iter_ > 10
-    monkeypatch.setattr(_rounds, "_FIRST", 1)
+    monkeypatch.setattr(_learner, "N_FIRST", 1)
     monkeypatch.setattr(_learner, "REACH", -1e6)  # all others are behind
     short = small(**options).fit(X, y)
     n_iter = np.array([fit.n_iter for fit in short._state.fits])
