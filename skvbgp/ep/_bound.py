@@ -71,8 +71,8 @@ class Parameters:
 
     def complete(self, inputs: Inputs) -> Inputs:
         """New rows over the columns seen, without missing entries."""
-        missing = np.isnan(inputs.mean[:, self.columns.seen])
-        return self.refinement.refine_new(self.columns.condition(inputs), missing)
+        columns = self.columns
+        return self.refinement.refine_new(columns.condition(inputs), columns.find_missing(inputs))
 
 
 @dataclass(frozen=True)

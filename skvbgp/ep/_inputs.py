@@ -94,6 +94,10 @@ class InputModel:
         gaussian = ColumnGaussian.fit(coordinates.scaled(X[:, seen]), weight=weight)
         return cls(seen, coordinates, gaussian, owners)
 
+    def find_missing(self, inputs: Inputs) -> NDArray[np.bool_]:
+        """Which entries of the columns seen are missing, (n, d)."""
+        return np.isnan(inputs.mean[:, self.seen])
+
     def condition(self, inputs: Inputs) -> Inputs:
         """Rows over the columns seen, missing entries as the joint Gaussian has them."""
         X, variance = inputs.mean[:, self.seen], inputs.variance[:, self.seen]

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from skvbgp._core.linalg import Array
@@ -103,11 +102,11 @@ class EPLearner(Learner):
         seed = int(rng.randint(np.iinfo(np.int32).max))
         if before is not None:
             p = before.start.parameters
-            refinement = Refinement.start(self.refine, _find_missing(X, p.columns), p.refinement)
+            refinement = Refinement.start(self.refine, p.columns.find_missing(X), p.refinement)
             return replace(before.start, parameters=replace(p, refinement=refinement), seed=seed)
         weight = self._weigh(y)
         columns = InputModel.of(X.mean, weight, self.owners)
-        refinement = Refinement.start(self.refine, _find_missing(X, columns))
+        refinement = Refinement.start(self.refine, columns.find_missing(X))
         hyperprior = None
         if self.kernel is None:
             kernel = make_default_kernel(columns.frame.scale)
@@ -185,7 +184,7 @@ class EPLearner(Learner):
         return Problem(
             np.array(y.problems()),
             columns.condition(X),
-            _find_missing(X, columns),
+            columns.find_missing(X),
             self.approximation,
             self.schedule,
             start.hyperprior,
@@ -340,8 +339,3 @@ def _reach(objective: Objective, n_before: int, result: LbfgsResult) -> Reached:
 def _spread(values: Array, y: Labels) -> Array:
     """Values of rows at those that the user has given, 0 where these are left out."""
     return values if y.origin is None else np.append(values, 0.0)[y.origin]
-
-
-def _find_missing(X: Inputs, columns: InputModel) -> NDArray[np.bool_]:
-    """Which entries of the columns seen are, (n, d)."""
-    return np.isnan(X.mean[:, columns.seen])
