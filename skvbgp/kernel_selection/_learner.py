@@ -129,7 +129,6 @@ class VBKSLearner(KernelSettings):
             seed=seed,
             n=y.n_rows,
             rows=(np.array(X), replace(y, y=np.array(y.y))) if n <= COLLAPSED_ROWS else None,
-            owners=self.owners,
             is_series=is_series,
         )
 
@@ -375,4 +374,4 @@ class VBKSLearner(KernelSettings):
 
     def posterior(self, state: State) -> KernelAverage:
         assert state.weights is not None
-        return KernelAverage(state.models, state.weights, state.rows, state.owners)
+        return KernelAverage(state.models, state.weights, state.rows)

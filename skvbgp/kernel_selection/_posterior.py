@@ -15,7 +15,6 @@ from skvbgp._core.gaussian import WhitenedGaussian
 from skvbgp._core.linalg import Array
 from skvbgp._core.mixture import NormalMixture
 from skvbgp._core.order import Index
-from skvbgp._core.owners import Owners
 from skvbgp._core.parallel import single_blas_thread
 from skvbgp._core.pickling import PickledByFields
 from skvbgp.base import Relevance, Targets, find_known, invert_rest
@@ -219,7 +218,6 @@ class KernelAverage(NamedTuple):
     models: tuple[KernelModel, ...]
     weights: Array
     rows: tuple[Array, Targets] | None  # that the models have been made of, while they are few
-    owners: Owners = ()  # by column of X: the input that it encodes
 
     def moments(self, X: Array, include_noise: bool) -> tuple[Array, Array]:
         return mix_moments([m._moments(X, include_noise) for m in self.models], self.weights)
@@ -277,8 +275,9 @@ class KernelAverage(NamedTuple):
         each = np.swapaxes(each, 0, 1)  # (K, k, d)
         mean = np.einsum("k,knd->nd", belief, each)
         slopes = mean, each, belief
+        owners = self.models[0]._kernel.owners
         return Relevance.of_slopes(
-            X[some], weight[some], *slopes, owners=self.owners, predict=self._predict_each
+            X[some], weight[some], *slopes, owners=owners, predict=self._predict_each
         )
 
     def _predict_each(self, X: Array) -> Array:

@@ -162,7 +162,7 @@ def draw_sample(state: State, X: Array, y: Targets, *, every_row: bool) -> Sampl
         * state.scales.spread
         for limit in (_COARSE_INDUCING, _SCREENING_INDUCING)
     )
-    every = m >= len(X)  # row is an inducing input
-    Z_coarse = None if every and len(X) <= _COARSE_INDUCING else coarse
-    Z_climb = None if every and len(X) <= _SCREENING_DENSE_ROWS else climb
+    is_dense = m >= len(X)  # every row is an inducing input
+    Z_coarse = None if is_dense and len(X) <= _COARSE_INDUCING else coarse
+    Z_climb = None if is_dense and len(X) <= _SCREENING_DENSE_ROWS else climb
     return Sample(X, y, Z_coarse, Z_climb, state.Z)

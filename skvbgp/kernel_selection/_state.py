@@ -11,7 +11,6 @@ import numpy as np
 
 from skvbgp._core.draws import draw_antithetic
 from skvbgp._core.linalg import Array
-from skvbgp._core.owners import Owners
 from skvbgp.base import Targets
 from skvbgp.kernel_selection._belief import KernelBelief
 from skvbgp.kernel_selection._bound import Statistics
@@ -64,7 +63,6 @@ class State:
     seed: int
     n: int  # rows, with all copies
     rows: tuple[Array, Targets] | None  # while they are few
-    owners: Owners = ()  # by column of X: the input that it encodes
     is_series: bool = False  # the first values of the kernels are where their search starts
     n_screened: int = 0  # rows at the last search for starting values
     fits: tuple[LocalFit, ...] = ()
