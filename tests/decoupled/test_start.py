@@ -22,29 +22,22 @@ def model_of(kernel, prior_variance=np.inf, likelihood=None):
 
 
 @pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
-def test_evidence_and_its_gradient(kind):
-    rng = np.random.default_rng(0)
-    kernel, X, y = kernels(rng)[kind], rng.standard_normal((7, D)), rng.standard_normal(7)
-    model, rows, x = model_of(kernel), Basis(X), np.append(kernel.theta, -1.0)
-    counts = np.ones(7)
-    value, gradient = log_evidence(model, x, rows, y, counts)
-    covariance = kernel(rows, rows) + np.exp(-1.0) * np.eye(7)
-    assert_allclose(value, multivariate_normal(np.zeros(7), covariance).logpdf(y), rtol=1e-10)
-    numerical = numerical_gradient(lambda x: log_evidence(model, x, rows, y, counts)[0], x)
-    assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
-
-
-@pytest.mark.parametrize("kind", ["generalized", "inputwise", "plain"])
-def test_evidence_of_several_functions_in_units_of_the_noise(kind):
-    rng = np.random.default_rng(0)
-    kernel, X, y = kernels(rng)[kind], rng.standard_normal((7, D)), rng.standard_normal((7, 3))
-    model, rows, x = model_of(kernel, likelihood=Probit()), Basis(X), np.append(kernel.theta, -1.0)
-    counts = np.ones(7)
-    value, gradient = log_evidence(model, x, rows, y, counts)
-    covariance = np.exp(-1.0) * (kernel(rows, rows) + np.eye(7))
+@pytest.mark.parametrize("likelihood", [Gaussian(), Probit()], ids=["one", "several"])
+def test_evidence_and_its_gradient(kind, likelihood):
+    """Several functions of noise of unit variance have kernels relative to the noise."""
+    rng, k = np.random.default_rng(0), 3 if likelihood.unit_noise else 1
+    kernel, X, y = kernels(rng)[kind], rng.standard_normal((7, D)), rng.standard_normal((7, k))
+    model, rows, x = (
+        model_of(kernel, likelihood=likelihood),
+        Basis(X),
+        np.append(kernel.theta, -1.0),
+    )
+    value, gradient = log_evidence(model, x, rows, y)
+    noise = np.exp(-1.0)
+    covariance = (noise if k > 1 else 1.0) * kernel(rows, rows) + noise * np.eye(7)
     expected = multivariate_normal(np.zeros(7), covariance).logpdf(y.T).sum()
     assert_allclose(value, expected, rtol=1e-10)
-    numerical = numerical_gradient(lambda x: log_evidence(model, x, rows, y, counts)[0], x)
+    numerical = numerical_gradient(lambda x: log_evidence(model, x, rows, y)[0], x)
     assert_allclose(gradient, numerical, rtol=1e-7, atol=1e-8)
 
 

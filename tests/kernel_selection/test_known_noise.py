@@ -37,6 +37,12 @@ KNOWN = np.array([0.0, 0.5, 2.0, 0.1, 0.0, 9.0, 0.3, 0.0, 1.0, 0.2, 4.0, 0.6])
 
 kernels = pytest.mark.parametrize("name", ["SE", "PER * (SE + LIN)"])
 counted = pytest.mark.parametrize("counts", [None, COUNTS], ids=["rows", "weighted"])
+maybe_known = pytest.mark.parametrize("known", [0.0 * KNOWN, KNOWN], ids=["learned", "known"])
+
+
+def tell(y, counts, known):
+    """Targets of rows, of which no noise is known where all of it is zero."""
+    return Targets(y, counts, variance=known if known.any() else None)
 
 
 # -- the parts of the model --------------------------------------------------------------------
@@ -44,40 +50,37 @@ counted = pytest.mark.parametrize("counts", [None, COUNTS], ids=["rows", "weight
 
 @kernels
 @counted
-def test_evidence_and_its_gradient(name, counts):
+@maybe_known
+def test_evidence_and_its_gradient(name, counts, known):
     kernel, x = kernel_at(name)
     X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, Pairs(X), Targets(y, counts, variance=KNOWN))
+    targets = tell(y, counts, known)
+    value, gradient = log_evidence(kernel, x, Pairs(X), targets)
     fitted, noise = parameters(kernel, x)
     weight = np.ones(12) if counts is None else counts
-    assert_allclose(value, weighted_log_evidence(y, fitted(X), noise + KNOWN, weight), rtol=1e-10)
-    assert_allclose(
-        Comparison(X, Targets(y, counts, variance=KNOWN)).bounds(kernel, [x])[0],
-        value,
-        rtol=1e-12,
-    )
-    expected = numerical_gradient(
-        lambda x: log_evidence(kernel, x, Pairs(X), Targets(y, counts, variance=KNOWN))[0], x
-    )
+    assert_allclose(value, weighted_log_evidence(y, fitted(X), noise + known, weight), rtol=1e-10)
+    assert_allclose(Comparison(X, targets).bounds(kernel, [x])[0], value, rtol=1e-10)
+    expected = numerical_gradient(lambda x: log_evidence(kernel, x, Pairs(X), targets)[0], x)
     assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
 
 
 @kernels
 @counted
-def test_bound_at_any_q_and_its_gradient(name, counts):
+@maybe_known
+def test_bound_at_any_q_and_its_gradient(name, counts, known):
     """Every row has its own term: the sum of eq. (9) for one row after the other."""
     kernel, x = kernel_at(name)
     X, y, Z = make_rows()
     q = some_q(len(Z))
 
     def evaluation(x, factor=1.0):
-        return Evaluation(Prior(kernel, x, Z), X, Targets(y, counts, variance=KNOWN), factor)
+        return Evaluation(Prior(kernel, x, Z), X, tell(y, counts, known), factor)
 
     weight = np.ones(12) if counts is None else counts
     total, moments = -q.kl_to_prior, (q.mean, q.covariance)
     for i in range(12):
         Kxz, K, diagonal, noise = matrices(kernel, x, X[i : i + 1], Z)
-        own = Kxz, K, diagonal, noise + KNOWN[i]
+        own = Kxz, K, diagonal, noise + known[i]
         bound = oracle.local_bound(*own, y[i : i + 1], *moments)
         total += weight[i] * (bound + q.kl_to_prior)
     assert_allclose(evaluation(x).statistics.bound(q), total, rtol=1e-9)
@@ -85,15 +88,13 @@ def test_bound_at_any_q_and_its_gradient(name, counts):
     assert_allclose(evaluation(x, 3.0).gradient(q), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_bound_at_all_rows_is_the_evidence():
+@maybe_known
+def test_bound_at_all_rows_is_the_evidence(known):
     kernel, x = kernel_at("SE")
     X, y, _ = make_rows()
-    evidence, _ = log_evidence(kernel, x, Pairs(X), Targets(y, COUNTS, variance=KNOWN))
-    assert_allclose(
-        collapsed_bound(kernel, x[None], X, X, Targets(y, COUNTS, variance=KNOWN))[0],
-        evidence,
-        atol=1e-5,
-    )
+    targets = tell(y, COUNTS, known)
+    evidence, _ = log_evidence(kernel, x, Pairs(X), targets)
+    assert_allclose(collapsed_bound(kernel, x[None], X, X, targets)[0], evidence, atol=1e-5)
 
 
 @counted
@@ -113,16 +114,17 @@ def test_what_all_rows_share_is_a_learned_variance(counts):
     )
 
 
-def test_gradient_over_draws_of_theta():
+@maybe_known
+def test_gradient_over_draws_of_theta(known):
     kernel, x = kernel_at("RQ + LIN")
     X, y, Z = make_rows()
-    points = x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x)))
-
-    def value(points):
-        return collapsed_bound(kernel, points, Z, X, Targets(y, COUNTS, variance=KNOWN))[0]
-
-    _, gradient = collapsed_bound(kernel, points, Z, X, Targets(y, COUNTS, variance=KNOWN))
-    assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
+    points, targets = (
+        x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x))),
+        tell(y, COUNTS, known),
+    )
+    _, gradient = collapsed_bound(kernel, points, Z, X, targets)
+    expected = numerical_gradient(lambda p: collapsed_bound(kernel, p, Z, X, targets)[0], points)
+    assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_statistics_of_chunks_in_other_units(monkeypatch):

@@ -1,4 +1,7 @@
-"""Weights of rows: a weight is so many copies, zero leaves out, and fractions count as such."""
+"""Weights of rows: a weight is so many copies, zero leaves out, and fractions count as such.
+
+Bounds of fractions are in ``test_known_noise``.
+"""
 
 import numpy as np
 import pytest
@@ -11,9 +14,6 @@ from skvbgp import VBKSRegressor
 from skvbgp.base import Targets
 from skvbgp.kernel_selection import series_kernels
 from skvbgp.kernel_selection._bound import (
-    Comparison,
-    Evaluation,
-    Prior,
     collapsed_bound,
     log_evidence,
     parameters,
@@ -24,12 +24,10 @@ from skvbgp.kernel_selection._series import _whiten_level
 from skvbgp.kernel_selection._start import draw_sample
 from skvbgp.kernel_selection._targets import make_targets
 from skvbgp.kernels._pairs import Pairs
-from tests.derivatives import numerical_gradient
 from tests.kernel_selection.cases import INSTANCES, KERNELS, make_series, small
 from tests.kernel_selection.problems import kernel_at, make_rows
-from tests.kernel_selection.test_bound import matrices, some_q
+from tests.kernel_selection.test_bound import matrices
 from tests.oracles import kernel_selection as oracle
-from tests.oracles.decoupled import weighted_log_evidence
 from tests.weights import (
     assert_same,
     check_streams_of_copies,
@@ -37,7 +35,6 @@ from tests.weights import (
 )
 
 TIMES = np.array([1.0, 2.0, 3.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 2.0, 1.0, 3.0])
-FRACTIONS = np.array([0.3, 2.0, 1.0, 0.7, 3.5, 1.0, 0.01, 1.2, 5.0, 0.5, 1.7, 0.9])
 COPIES = np.repeat(np.arange(12), TIMES.astype(int))
 NAMES = ["SE", "PER * (SE + LIN)"]
 
@@ -61,20 +58,6 @@ def test_evidence_is_that_of_literal_copies(name):
 
 
 @kernels
-def test_evidence_of_fractions_and_its_gradient(name):
-    kernel, x = kernel_at(name)
-    X, y, _ = make_rows()
-    value, gradient = log_evidence(kernel, x, Pairs(X), Targets(y, FRACTIONS))
-    fitted, noise = parameters(kernel, x)
-    assert_allclose(value, weighted_log_evidence(y, fitted(X), noise, FRACTIONS), rtol=1e-10)
-    assert_allclose(Comparison(X, Targets(y, FRACTIONS)).bounds(kernel, [x])[0], value, rtol=1e-10)
-    expected = numerical_gradient(
-        lambda x: log_evidence(kernel, x, Pairs(X), Targets(y, FRACTIONS))[0], x
-    )
-    assert_allclose(gradient, expected, rtol=1e-7, atol=1e-7)
-
-
-@kernels
 def test_bound_is_that_of_literal_copies(name):
     kernel, x = kernel_at(name)
     X, y, Z = make_rows()
@@ -83,43 +66,6 @@ def test_bound_is_that_of_literal_copies(name):
     assert_allclose(value, expected, rtol=1e-9)
     repeated = collapsed_bound(kernel, x[None], Z, X[COPIES], Targets(y[COPIES]))
     assert_allclose(gradient, repeated[1], rtol=1e-7, atol=1e-8)
-
-
-@kernels
-def test_bound_of_fractions_at_any_q_and_its_gradient(name):
-    kernel, x = kernel_at(name)
-    X, y, Z = make_rows()
-    q = some_q(len(Z))
-
-    def evaluation(x, factor=1.0):
-        return Evaluation(Prior(kernel, x, Z), X, Targets(y, FRACTIONS), factor)
-
-    moments = q.mean, q.covariance
-    expected = oracle.local_bound(*matrices(kernel, x, X, Z), y, *moments, FRACTIONS)
-    assert_allclose(evaluation(x).statistics.bound(q), expected, rtol=1e-9)
-    expected = numerical_gradient(lambda x: evaluation(x, 3.0).statistics.bound(q), x)
-    assert_allclose(evaluation(x, 3.0).gradient(q), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_bound_at_all_rows_is_the_evidence_of_fractions():
-    kernel, x = kernel_at("SE")
-    X, y, _ = make_rows()
-    evidence, _ = log_evidence(kernel, x, Pairs(X), Targets(y, FRACTIONS))
-    assert_allclose(
-        collapsed_bound(kernel, x[None], X, X, Targets(y, FRACTIONS))[0], evidence, atol=1e-5
-    )
-
-
-def test_gradient_over_draws_of_theta_and_fractions():
-    kernel, x = kernel_at("RQ + LIN")
-    X, y, Z = make_rows()
-    points = x + 0.2 * np.random.default_rng(2).normal(size=(3, len(x)))
-
-    def value(points):
-        return collapsed_bound(kernel, points, Z, X, Targets(y, FRACTIONS))[0]
-
-    _, gradient = collapsed_bound(kernel, points, Z, X, Targets(y, FRACTIONS))
-    assert_allclose(gradient, numerical_gradient(value, points), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("i", range(4))

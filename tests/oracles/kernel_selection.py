@@ -25,15 +25,14 @@ def titsias_bound(Kxz, Kzz, diagonal, noise, y):
     return log_evidence(Q, noise, y) - np.sum(diagonal - np.diag(Q)) / (2.0 * noise)
 
 
-def local_bound(Kxz, Kzz, diagonal, noise, y, mean, covariance, weight=None):
+def local_bound(Kxz, Kzz, diagonal, noise, y, mean, covariance):
     """Eq. (9) at fixed hyperparameters, row by row, for q(u) = N(mean, covariance), whitened."""
     A = whitened_features(Kxz, Kzz)
-    weight = np.ones(len(y)) if weight is None else weight
     total = 0.0
-    for a, k, target, w in zip(A, diagonal, y, weight, strict=True):
+    for a, k, target in zip(A, diagonal, y, strict=True):
         variance = k - a @ a + a @ covariance @ a  # of f(x) under q
         expected_square = (target - a @ mean) ** 2 + variance
-        total += w * (-0.5 * np.log(2.0 * np.pi * noise) - 0.5 * expected_square / noise)
+        total += -0.5 * np.log(2.0 * np.pi * noise) - 0.5 * expected_square / noise
     _, log_det = np.linalg.slogdet(covariance)
     kl = 0.5 * (np.trace(covariance) + mean @ mean - len(mean) - log_det)
     return total - kl
